@@ -1,0 +1,1 @@
+"""Fault injection for hermes_actors: deterministic simulation of whole clusters."""

@@ -1,0 +1,1 @@
+"""Whole clusters of the production actors in one trio run; one seed is one exact history."""

@@ -1,0 +1,197 @@
+"""A bounded mailbox: many Refs send, one Inbox reads, and a full one says so.
+
+Data flows from left to right: Ref → mailbox → Inbox. Every operation that does not wait is safe to
+call from the asyncio side in guest mode too, because both loops share one thread.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import trio
+
+M = TypeVar("M")
+R = TypeVar("R")
+
+
+class MailboxFull(Exception):
+    """The mailbox holds as many messages as it may: back-pressure, not loss. Nothing was added."""
+
+
+class MailboxClosed(Exception):
+    """The actor behind this mailbox has been stopped for good. Nothing was added."""
+
+
+class Reply(Generic[R]):
+    """A one-shot cell for the answer to one request.
+
+    The first `complete` or `fail` counts; later ones return False and change nothing. `notify` is
+    called once, synchronously, on the thread that completes.
+    """
+
+    __slots__ = ("_error", "_notify", "_value", "is_done")
+
+    def __init__(self, notify: Callable[["Reply[R]"], None] | None = None) -> None:
+        self.is_done = False
+        self._notify = notify
+        self._value: R | None = None
+        self._error: Exception | None = None
+
+    def complete(self, value: R) -> bool:
+        """Answer with a value; False when the request was already answered."""
+        if self.is_done:
+            return False
+        self._value = value
+        return self._finish()
+
+    def fail(self, error: Exception) -> bool:
+        """Answer with an error; False when the request was already answered."""
+        if self.is_done:
+            return False
+        self._error = error
+        return self._finish()
+
+    def result(self) -> R:
+        """The value, or the error raised. Only once `is_done`."""
+        assert self.is_done, "the reply is not there yet"
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]
+
+    def _finish(self) -> bool:
+        self.is_done = True
+        if self._notify is not None:
+            self._notify(self)
+        return True
+
+
+class _Mailbox(Generic[M]):
+    """The queue that a Ref and an Inbox share."""
+
+    __slots__ = ("capacity", "closed", "items", "readers", "writers")
+
+    def __init__(self, capacity: int) -> None:
+        assert capacity > 0, "a mailbox holds at least one message"
+        self.items: deque[M] = deque()
+        self.capacity = capacity
+        self.closed = False
+        self.readers = trio.lowlevel.ParkingLot()
+        self.writers = trio.lowlevel.ParkingLot()
+
+    def put_nowait(self, message: M) -> None:
+        if self.closed:
+            raise MailboxClosed
+        if len(self.items) >= self.capacity:
+            raise MailboxFull
+        self.items.append(message)
+        if self.readers:
+            self.readers.unpark()
+
+    def close(self) -> None:
+        self.closed = True
+        self.readers.unpark_all()
+        self.writers.unpark_all()
+
+
+class Ref(Generic[M]):
+    """Where others send. Cheap to copy and to keep; never leaves the process."""
+
+    __slots__ = ("_mailbox",)
+
+    def __init__(self, mailbox: _Mailbox[M]) -> None:
+        self._mailbox = mailbox
+
+    def tell(self, message: M) -> None:
+        """Add the message without waiting. Raises MailboxFull or MailboxClosed."""
+        self._mailbox.put_nowait(message)
+
+    async def send(self, message: M) -> None:
+        """Add the message, waiting while the mailbox is full. Raises MailboxClosed."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while True:
+            try:
+                self._mailbox.put_nowait(message)
+            except MailboxFull:
+                await self._mailbox.writers.park()
+            else:
+                await trio.lowlevel.cancel_shielded_checkpoint()
+                return
+
+    async def ask(self, request: Callable[[Reply[R]], M], *, timeout_s: float) -> R:
+        """Send `request(reply)` and wait for its answer.
+
+        Raises trio.TooSlowError after `timeout_s` (so an actor that crashes in mid-request costs
+        the asker a time-out, never a hang), MailboxFull, MailboxClosed, or what the actor failed
+        the reply with.
+        """
+        answered = trio.Event()
+        reply: Reply[R] = Reply(lambda _: answered.set())
+        self.tell(request(reply))
+        with trio.fail_after(timeout_s):
+            await answered.wait()
+        return reply.result()
+
+    @property
+    def is_open(self) -> bool:
+        """False once the actor has been stopped for good."""
+        return not self._mailbox.closed
+
+    def statistics(self) -> tuple[int, int]:
+        """(messages waiting, capacity)."""
+        return len(self._mailbox.items), self._mailbox.capacity
+
+
+class Inbox(Generic[M]):
+    """What one actor reads. `async for message in inbox` ends when the actor is asked to stop.
+
+    Messages that wait survive a restart of the actor; the actor's state does not.
+    """
+
+    __slots__ = ("_mailbox",)
+
+    def __init__(self, mailbox: _Mailbox[M]) -> None:
+        self._mailbox = mailbox
+
+    def __aiter__(self) -> "Inbox[M]":
+        return self
+
+    async def __anext__(self) -> M:
+        if not await self.wait():
+            raise StopAsyncIteration
+        return self.receive_nowait(1)[0]
+
+    async def wait(self) -> bool:
+        """Wait until a message is there (True) or the actor is asked to stop (False).
+
+        What waits when the stop comes is still handed out first.
+        """
+        await trio.lowlevel.checkpoint()
+        while not self._mailbox.items:
+            if self._mailbox.closed:
+                return False
+            await self._mailbox.readers.park()
+        return True
+
+    def receive_nowait(self, count_max: int) -> list[M]:
+        """Take up to `count_max` of the messages that wait, oldest first; perhaps none."""
+        items = self._mailbox.items
+        count = min(count_max, len(items))
+        taken = [items.popleft() for _ in range(count)]
+        if self._mailbox.writers and count:
+            self._mailbox.writers.unpark(count=count)
+        return taken
+
+    @property
+    def is_closed(self) -> bool:
+        """True once the actor is asked to stop; messages may still wait."""
+        return self._mailbox.closed
+
+    def close(self) -> None:
+        """Accept no more messages; the reader ends once it has read what waits."""
+        self._mailbox.close()
+
+
+def open_mailbox(capacity: int) -> tuple[Ref[M], Inbox[M]]:
+    """A mailbox for up to `capacity` waiting messages, as its two ends."""
+    mailbox: _Mailbox[M] = _Mailbox(capacity)
+    return Ref(mailbox), Inbox(mailbox)

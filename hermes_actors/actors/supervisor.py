@@ -1,0 +1,189 @@
+"""A one-for-one supervisor: starts actors, restarts those that fail, escalates the broken."""
+
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import trio
+
+from hermes_actors.actors.mailbox import Inbox, Ref, open_mailbox
+from hermes_actors.actors.restart import INFRASTRUCTURE, RestartHistory, RestartPolicy
+
+M = TypeVar("M")
+
+
+class Actor(Protocol[M]):
+    """Anything that reads an inbox until it ends. State is made by the factory at each start."""
+
+    async def run(self, inbox: Inbox[M]) -> None:
+        """Work until the inbox ends (a stop), then put things away and return."""
+
+
+class RestartIntensityExceeded(Exception):
+    """A child failed more often than its policy allows; its last error is the cause."""
+
+
+@dataclass(frozen=True)
+class Crash:
+    """One failure of one child, for the log and the metrics. `delay_s` None: not restarted."""
+
+    name: str
+    error: Exception
+    delay_s: float | None
+
+
+@dataclass
+class _Child:
+    ref: Ref[Any]
+    inbox: Inbox[Any]
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    ended: trio.Event = field(default_factory=trio.Event)
+    is_running: bool = False
+    restarts: int = 0
+
+
+class Supervisor:
+    """Runs named actors in one nursery. Open it with `open_supervisor`."""
+
+    def __init__(
+        self, nursery: trio.Nursery, rng: random.Random, on_crash: Callable[[Crash], None]
+    ) -> None:
+        self._nursery = nursery
+        self._rng = rng
+        self._on_crash = on_crash
+        self._children: dict[str, _Child] = {}
+        self.escalated: RestartIntensityExceeded | None = None
+
+    def start(
+        self,
+        name: str,
+        make: Callable[[], Actor[M]],
+        *,
+        restart: RestartPolicy = INFRASTRUCTURE,
+        mailbox_capacity: int = 1_000,
+    ) -> Ref[M]:
+        """Start an actor under a name that no running child has; `make` is called at each start."""
+        assert name not in self._children, f"{name} runs already"
+        ref: Ref[M]
+        inbox: Inbox[M]
+        ref, inbox = open_mailbox(mailbox_capacity)
+        child = _Child(ref, inbox)
+        self._children[name] = child
+        self._nursery.start_soon(self._supervise, name, make, child, restart, name=name)
+        return ref
+
+    async def stop(self, name: str, *, grace_s: float = 10.0) -> None:
+        """Close the actor's inbox, give it `grace_s` to put things away, then cancel it.
+
+        Returns when it is gone; at once when there is no such child.
+        """
+        child = self._children.get(name)
+        if child is None:
+            return
+        child.inbox.close()
+        if not child.is_running:
+            # It backs off (perhaps for minutes): there is nothing to put away.
+            child.scope.cancel()
+        with trio.move_on_after(grace_s):
+            await child.ended.wait()
+        child.scope.cancel()
+        await child.ended.wait()
+
+    def crash(self, name: str) -> None:
+        """Make a running child fail as if it had raised (fault injection); it is restarted."""
+        child = self._children.get(name)
+        if child is not None and child.is_running:
+            child.scope.cancel()
+
+    def is_running(self, name: str) -> bool:
+        """True while the child's `run` is executing; False while it backs off or is gone."""
+        child = self._children.get(name)
+        return child is not None and child.is_running
+
+    def statistics(self) -> dict[str, tuple[bool, int, int]]:
+        """For each child: (is running, restarts so far, messages waiting)."""
+        return {
+            name: (child.is_running, child.restarts, child.ref.statistics()[0])
+            for name, child in self._children.items()
+        }
+
+    async def _supervise(
+        self, name: str, make: Callable[[], Actor[M]], child: _Child, policy: RestartPolicy
+    ) -> None:
+        history = RestartHistory(policy)
+        try:
+            while True:
+                error = await self._run_once(make, child)
+                if child.inbox.is_closed:
+                    if error is not None:
+                        self._on_crash(Crash(name, error, None))
+                    return
+                delay_s = history.next_delay_s(
+                    trio.current_time(), failed=error is not None, rng=self._rng
+                )
+                if error is not None:
+                    self._on_crash(Crash(name, error, delay_s))
+                if delay_s is None:
+                    if history.gave_up:
+                        self._escalate(name, error)
+                    return
+                child.restarts += 1
+                await self._back_off(child, delay_s)
+                if child.inbox.is_closed:
+                    return
+        finally:
+            child.inbox.close()
+            del self._children[name]
+            child.ended.set()
+
+    async def _run_once(self, make: Callable[[], Actor[M]], child: _Child) -> Exception | None:
+        """One life of the actor: None after a normal end, else what it failed with."""
+        child.scope = trio.CancelScope()
+        child.is_running = True
+        try:
+            with child.scope:
+                await make().run(child.inbox)
+                return None
+            # The scope swallowed its own cancellation: a stop that ran out of grace, or `crash`.
+            return ActorCancelled("cancelled by its supervisor")
+        # The supervisor is the one place where every failure ends: that is its purpose.
+        except Exception as error:  # noqa: BLE001
+            return error
+        finally:
+            child.is_running = False
+
+    async def _back_off(self, child: _Child, delay_s: float) -> None:
+        child.scope = trio.CancelScope()
+        with child.scope:
+            await trio.sleep(delay_s)
+
+    def _escalate(self, name: str, error: Exception | None) -> None:
+        # Raised by open_supervisor, outside its nursery block: raised here, trio would wrap it in
+        # an ExceptionGroup and `except RestartIntensityExceeded` would miss it.
+        self.escalated = RestartIntensityExceeded(f"{name} failed too often: {error!r}")
+        self.escalated.__cause__ = error
+        self._nursery.cancel_scope.cancel()
+
+
+class ActorCancelled(Exception):
+    """The supervisor cancelled the actor: a stop without grace left, or an injected crash."""
+
+
+@asynccontextmanager
+async def open_supervisor(
+    rng: random.Random, on_crash: Callable[[Crash], None] = lambda _crash: None
+) -> AsyncIterator[Supervisor]:
+    """A supervisor for the length of the block; its children are cancelled when the block ends.
+
+    Raises RestartIntensityExceeded, after the block, when a child stays broken.
+    """
+    async with trio.open_nursery() as nursery:
+        supervisor = Supervisor(nursery, rng, on_crash)
+        try:
+            yield supervisor
+        finally:
+            nursery.cancel_scope.cancel()
+    if supervisor.escalated is not None:
+        raise supervisor.escalated

@@ -1,0 +1,1 @@
+"""Who does what: which node runs which subscription."""

@@ -1,0 +1,224 @@
+"""The whole configuration: one frozen tree, read strictly from TOML and `HERMES_…` variables.
+
+Unknown fields are refused, relations between fields are checked here and nowhere else, and each
+error names the field, the reason and what would be right. Units are in the names.
+"""
+
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from hermes_actors.errors import ErrorCode, HermesError
+from hermes_actors.model.message import Envelope
+
+_ENV_PREFIX = "HERMES_"
+
+
+class ConfigError(HermesError):
+    """The configuration is wrong; the message names the field, why, and what would be right."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, ErrorCode.VALIDATION_ERROR)
+
+
+class TlsConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """A TLS listener beside the plain one; HTTP/2 by ALPN. Off while `certificate_file` is ""."""
+
+    certificate_file: str = ""
+    key_file: str = ""
+    port: int = 8443
+
+
+class FrontendConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The publishing side. The time limits and their defaults are Hermes'."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    server: typing.Literal["hypercorn", "granian"] = "hypercorn"
+    tls: TlsConfig = field(default_factory=TlsConfig)
+    idle_timeout_ms: int = 65
+    long_idle_timeout_ms: int = 400
+    max_publish_request_duration_ms: int = 500
+    read_timeout_ms: int = 2_000
+    body_bytes_max: int = 2_097_152
+    headers_max: int = 20
+    header_bytes_max: int = 16_384
+    connections_max: int = 10_000
+    force_topic_max_message_size: bool = False
+    keep_alive_header: bool = False
+    keep_alive_header_timeout_s: int = 1
+    graceful_shutdown_initial_wait_ms: int = 10_000
+    graceful_shutdown_drain_ms: int = 20_000
+    waiting_per_topic_max: int = 10_000
+    batch_records_max: int = 1_000
+    batch_bytes_max: int = 1_000_000
+
+
+class ConsumersConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The delivering side; the bounds are for each subscription."""
+
+    inflight_max: int = 100
+    commit_interval_ms: int = 1_000
+    waiting_retries_max: int = 10_000
+    buffered_bytes_max: int = 67_108_864
+    unsettled_span_max: int = 1_000_000
+    read_batch_records_max: int = 1_000
+    read_batch_bytes_max: int = 1_048_576
+    connections_per_origin_max: int = 100
+    connect_timeout_ms: int = 15_000
+    response_bytes_max: int = 65_536
+    stop_grace_ms: int = 5_000
+
+
+class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The administration side. `allow_removal` off is Hermes' default."""
+
+    host: str = "127.0.0.1"
+    port: int = 8090
+    topic_partitions: int = 10
+    topic_bytes_max: int = 1_048_576
+    allow_removal: bool = False
+    allowed_group_name_pattern: str = "^[a-zA-Z0-9.]+$"
+    non_admin_group_creation: bool = False
+    additional_endpoint_protocols: list[str] = field(default_factory=list)
+    cors_allowed_origin: str = "*"
+    change_timeout_ms: int = 10_000
+
+
+class LogConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The embedded log: one directory for each datacentre, one file in it."""
+
+    directory: str = "data"
+    envelope: Envelope = Envelope.NATIVE
+    retention_check_interval_ms: int = 60_000
+
+
+class MetadataConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The metadata log. `replicates` names the node that copies other DCs' changes."""
+
+    replicates: bool = True
+    digest_interval_ms: int = 60_000
+    topic_data_deletion_delay_ms: int = 86_400_000
+
+
+Role = typing.Literal["frontend", "consumers", "management"]
+
+
+class Config(Struct, frozen=True, forbid_unknown_fields=True):
+    """One node."""
+
+    dc: str = "dc1"
+    node: str = "node1"
+    roles: list[Role] = field(default_factory=lambda: ["frontend", "consumers", "management"])
+    frontend: FrontendConfig = field(default_factory=FrontendConfig)
+    consumers: ConsumersConfig = field(default_factory=ConsumersConfig)
+    management: ManagementConfig = field(default_factory=ManagementConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+    metadata: MetadataConfig = field(default_factory=MetadataConfig)
+
+
+def load(path: Path | None, environment: Mapping[str, str]) -> Config:
+    """Read the file (none: defaults), put `HERMES_SECTION_FIELD` variables over it, check all.
+
+    Raises ConfigError.
+    """
+    tree: dict[str, Any] = {}
+    if path is not None:
+        try:
+            tree = msgspec.toml.decode(path.read_bytes())
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: not valid TOML: {error}") from error
+    for name, text in sorted(environment.items()):
+        if name.startswith(_ENV_PREFIX):
+            _overlay(tree, name, text)
+    try:
+        config = msgspec.convert(tree, Config)
+    except msgspec.ValidationError as error:
+        source = str(path) if path is not None else "configuration"
+        raise ConfigError(f"{source}: {error}") from error
+    _check(config)
+    return config
+
+
+def _overlay(tree: dict[str, Any], variable: str, text: str) -> None:
+    """Put one environment variable into the tree; sections are separated by one underscore."""
+    rest = variable.removeprefix(_ENV_PREFIX).lower()
+    struct: type[Struct] = Config
+    node = tree
+    while True:
+        fields = {each.name: each for each in msgspec.structs.fields(struct)}
+        if rest in fields:
+            kind = fields[rest].type
+            if _is_struct(kind):
+                raise ConfigError(f"{variable}: names a section, not a field; add the field's name")
+            node[rest] = _parse(variable, text, kind)
+            return
+        section = next((n for n in fields if rest.startswith(n + "_")), None)
+        if section is None or not _is_struct(fields[section].type):
+            raise ConfigError(f"{variable}: no such field; docs/configuration.md list them")
+        node = node.setdefault(section, {})
+        struct, rest = fields[section].type, rest.removeprefix(section + "_")
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def _parse(variable: str, text: str, kind: Any) -> Any:
+    if typing.get_origin(kind) in (list, types.GenericAlias):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ConfigError(f"{variable}: '{text}' is not a boolean; write true or false")
+        return text.lower() == "true"
+    if kind is int:
+        try:
+            return int(text)
+        except ValueError as error:
+            raise ConfigError(f"{variable}: '{text}' is not a whole number") from error
+    return text
+
+
+def _check(config: Config) -> None:
+    """Relations and ranges, each with its own sentence."""
+    frontend, consumers = config.frontend, config.consumers
+    for section_name in ("frontend", "consumers", "management", "log", "metadata"):
+        section = getattr(config, section_name)
+        for each in msgspec.structs.fields(section):
+            value = getattr(section, each.name)
+            if each.type is int and each.name == "port":
+                _require(0 <= value <= 65_535, f"{section_name}.port: {value} is not in 0…65535")
+            elif each.type is int and value < (0 if each.name.endswith("_ms") else 1):
+                raise ConfigError(f"{section_name}.{each.name}: {value} is too small")
+    _require(bool(config.dc), "dc: a datacentre needs a name, for example dc1")
+    _require(bool(config.roles), "roles: at least one of frontend, consumers, management")
+    _require(
+        frontend.idle_timeout_ms <= frontend.long_idle_timeout_ms,
+        f"frontend.idle_timeout_ms: {frontend.idle_timeout_ms} is above "
+        f"frontend.long_idle_timeout_ms ({frontend.long_idle_timeout_ms}); "
+        "the limit for ack ALL cannot be the shorter one",
+    )
+    _require(
+        frontend.idle_timeout_ms > 0,
+        "frontend.idle_timeout_ms: must be above 0; Hermes' default is 65",
+    )
+    _require(
+        bool(frontend.tls.certificate_file) == bool(frontend.tls.key_file),
+        "frontend.tls: certificate_file and key_file go together; set both or neither",
+    )
+    _require(
+        consumers.inflight_max <= consumers.unsettled_span_max,
+        "consumers.inflight_max: cannot be above consumers.unsettled_span_max",
+    )
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise ConfigError(message)

@@ -1,0 +1,1 @@
+"""The way out: log → window → sender → settled offset → commit."""

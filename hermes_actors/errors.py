@@ -1,0 +1,76 @@
+"""Errors by what the caller does next: mend the request (Refused) or try again (Unavailable)."""
+
+from enum import Enum
+
+
+class ErrorCode(Enum):
+    """The codes of Hermes' error bodies, each with its HTTP status."""
+
+    def __init__(self, _ordinal: int, status: int) -> None:
+        self.status = status
+
+    TIMEOUT = (1, 408)
+    SENDING_TO_KAFKA_TIMEOUT = (2, 503)
+    THROUGHPUT_QUOTA_VIOLATION = (3, 429)
+    VALIDATION_ERROR = (4, 400)
+    FORMAT_ERROR = (5, 400)
+    INVALID_QUERY = (6, 400)
+    INTERNAL_ERROR = (7, 500)
+    OTHER = (8, 500)
+    GROUP_NOT_EXISTS = (10, 404)
+    GROUP_ALREADY_EXISTS = (11, 400)
+    GROUP_NAME_IS_INVALID = (12, 400)
+    GROUP_NOT_EMPTY = (13, 403)
+    TOPIC_NOT_EXISTS = (20, 404)
+    TOPIC_ALREADY_EXISTS = (21, 400)
+    TOPIC_NOT_EMPTY = (22, 403)
+    # Hermes answers 400, not 404, and its clients branch on it.
+    SUBSCRIPTION_NOT_EXISTS = (30, 400)
+    SUBSCRIPTION_ALREADY_EXISTS = (31, 400)
+    PERMISSION_DENIED = (40, 403)
+    AUTH_ERROR = (41, 403)
+    OPERATION_DISABLED = (42, 406)
+    IMPLEMENTATION_ABSENT = (43, 404)
+    OWNER_SOURCE_NOT_FOUND = (50, 404)
+    OWNER_NOT_FOUND = (51, 404)
+
+
+class HermesError(Exception):
+    """Any operating error of ours; programmer errors are asserts."""
+
+    def __init__(self, message: str, code: ErrorCode, status: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.status = code.status if status is None else status
+
+
+class Refused(HermesError):
+    """The request cannot succeed as it stands; the message says which field, why, what instead."""
+
+    def __init__(
+        self,
+        message: str,
+        code: ErrorCode = ErrorCode.VALIDATION_ERROR,
+        status: int | None = None,
+    ) -> None:
+        super().__init__(message, code, status)
+
+
+class Unavailable(HermesError):
+    """Nothing is wrong with the request; something of ours is down or full. Retriable."""
+
+    def __init__(
+        self,
+        message: str,
+        code: ErrorCode = ErrorCode.OTHER,
+        status: int | None = 503,
+    ) -> None:
+        super().__init__(message, code, status)
+
+
+class StartupError(HermesError):
+    """A process cannot start: one clear line for the operator, exit code 1."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, ErrorCode.OTHER)

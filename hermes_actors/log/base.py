@@ -1,0 +1,166 @@
+"""The log seam: partitioned topics of records, batch-first, one Log for each datacentre.
+
+Every implementation passes the same contract suite (tests/contract/). All methods are trio
+coroutines. An error of the store itself (disk full, corrupt file, broker away) is LogUnavailable;
+an append never raises for it, it says so for each record.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from msgspec import Struct
+
+from hermes_actors.errors import ErrorCode, Unavailable
+from hermes_actors.model.record import Record, StoredRecord
+from hermes_actors.model.topic import Ack
+
+COMMIT_METADATA_BYTES_MAX = 4_000
+"""What a commit may carry beside its position: Kafka accepted 4,000 bytes and refused 5,000."""
+
+
+class LogUnavailable(Unavailable):
+    """The log cannot be reached or cannot be used now; nothing is known to have been done."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, ErrorCode.OTHER, 503)
+
+
+class UnknownTopic(Exception):
+    """The log has no topic of that name."""
+
+
+class OffsetOutOfRange(Exception):
+    """The position is below the start (retention took it) or above the end of a partition."""
+
+    def __init__(self, topic: str, partition: int, position: int, start: int, end: int) -> None:
+        super().__init__(f"{topic}/{partition}: {position} is not in [{start}, {end}]")
+        self.topic = topic
+        self.partition = partition
+        self.position = position
+        self.start = start
+        self.end = end
+
+
+class Stored(Struct, frozen=True, gc=False):
+    """Durable at the asked ack level, at this offset."""
+
+    offset: int
+
+
+class RefusedRecord(Struct, frozen=True, gc=False):
+    """Certainly not stored, and will not be if tried again: too large, or no such topic."""
+
+    reason: str
+
+
+class UnavailableRecord(Struct, frozen=True, gc=False):
+    """Certainly not stored; may succeed if tried again."""
+
+    reason: str
+
+
+class UnknownRecord(Struct, frozen=True, gc=False):
+    """Timed out, cancelled or torn: it may have been stored, or be stored later."""
+
+    reason: str
+
+
+Outcome = Stored | RefusedRecord | UnavailableRecord | UnknownRecord
+
+
+class TopicSettings(Struct, frozen=True):
+    """What a log needs to know of a topic. `retention_ms` None keeps for ever.
+
+    `log_append_time`: the log stamps records itself, max(last, wall clock), so that a partition's
+    timestamps never go back.
+    """
+
+    partitions: int = 1
+    retention_ms: int | None = None
+    record_bytes_max: int = 1_048_576
+    log_append_time: bool = False
+
+
+class Commit(Struct, frozen=True):
+    """A group's progress in one partition: the next offset to read, and up to 4,000 bytes."""
+
+    position: int
+    metadata: str = ""
+
+
+class Reader(Protocol):
+    """Reads one topic's stated partitions from stated positions on, in order of offset."""
+
+    async def next_batch(self, records_max: int, bytes_max: int) -> Sequence[StoredRecord]:
+        """At least one record and at most the given number and bytes (but always one record).
+
+        Waits while there is none; records of one partition come in order of offset, several
+        partitions may be mixed. Raises OffsetOutOfRange when retention has passed a position
+        (`seek` goes on from there), UnknownTopic, or LogUnavailable.
+        """
+
+    def seek(self, partition: int, position: int) -> None:
+        """Read this partition from `position` on; takes effect at the next `next_batch`."""
+
+
+class Log(Protocol):
+    """One datacentre's log."""
+
+    @property
+    def dc(self) -> str:
+        """The datacentre whose log this is."""
+
+    async def append(
+        self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
+    ) -> list[Outcome]:
+        """Append in order; one outcome for each record, in the batch's order.
+
+        Returns only when the outcome is known or given up. A cancelled call may still store.
+        The stored records of one call are contiguous among themselves unless another writer's
+        batch lies between two calls. Never raises for an operating error.
+        """
+
+    def reader(
+        self, topic: str, positions: Mapping[int, int]
+    ) -> AbstractAsyncContextManager[Reader]:
+        """A reader of the partitions named in `positions`, starting there."""
+
+    async def start_positions(self, topic: str) -> dict[int, int]:
+        """For each partition its first offset still held. Raises UnknownTopic, LogUnavailable."""
+
+    async def end_positions(self, topic: str) -> dict[int, int]:
+        """For each partition the next offset to be written. Raises UnknownTopic, LogUnavailable."""
+
+    async def position_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
+        """For each partition the first offset with a timestamp ≥ `timestamp_ms`, else its end.
+
+        Raises UnknownTopic, LogUnavailable.
+        """
+
+    async def commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
+        """Store a group's progress, all partitions or none.
+
+        Raises ValueError for metadata above 4,000 bytes, UnknownTopic, LogUnavailable.
+        """
+
+    async def committed(self, group: str, topic: str) -> dict[int, Commit]:
+        """A group's progress; partitions without a commit are absent. Raises LogUnavailable."""
+
+    async def create_topic(self, topic: str, settings: TopicSettings) -> bool:
+        """Create the topic; False when it exists already (its settings are left alone)."""
+
+    async def alter_topic(self, topic: str, settings: TopicSettings) -> None:
+        """Change retention, record size, and the number of partitions (upwards only).
+
+        Raises UnknownTopic, ValueError for fewer partitions, LogUnavailable.
+        """
+
+    async def delete_topic(self, topic: str) -> bool:
+        """Delete the topic, its records and its commits; False when there is none."""
+
+    async def describe_topic(self, topic: str) -> TopicSettings | None:
+        """The topic's settings, or None when there is no such topic."""
+
+    async def topics(self) -> list[str]:
+        """The names of all topics, sorted."""

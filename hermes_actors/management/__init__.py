@@ -1,0 +1,1 @@
+"""The administration REST API, wire-compatible with Hermes'."""

@@ -1,0 +1,1 @@
+"""What exists: groups, topics and subscriptions, folded from a log of commands."""

@@ -1,0 +1,1 @@
+"""Values: names, topics, subscriptions, policies, messages and their record form."""

@@ -1,0 +1,178 @@
+"""A message, and the two forms in which a log holds it.
+
+The native form keeps the body as sent and puts all else into record headers: `id`, `dc` (of the
+publisher), `via`, `traceparent`, and `h-<Name>` for each propagated request header. The Hermes form
+wraps the body in Hermes' own JSON envelope, for a cluster shared with Hermes. Readers know both:
+a native record carries the `dc` header, which Hermes never writes.
+"""
+
+import json
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from hermes_actors.model.record import Record, StoredRecord
+
+Headers = tuple[tuple[str, str], ...]
+
+
+class Envelope(StrEnum):
+    """Which record form is written."""
+
+    NATIVE = "native"
+    HERMES = "hermes"
+
+
+class Via(StrEnum):
+    """The way a message took into its log."""
+
+    LOCAL = "local"
+    FALLBACK = "fallback"
+    HEDGE = "hedge"
+    SPOOL = "spool"
+
+
+class Message(Struct, frozen=True, gc=False):
+    """One message. `published_at_ms` is the time of reception; 1 when a foreign record has none.
+
+    `propagated` are the publisher's request headers that travel to the subscriber, `dc` the
+    publisher's datacentre ("" when unknown), `traceparent` the W3C trace context ("" when none).
+    """
+
+    id: str
+    body: bytes
+    published_at_ms: int
+    key: bytes | None = None
+    propagated: Headers = ()
+    dc: str = ""
+    via: str = Via.LOCAL.value
+    traceparent: str = ""
+
+
+class UndecodableRecord(Exception):
+    """The record is in neither form; the message says why. It must not block its partition."""
+
+
+_PROPAGATED_PREFIX = "h-"
+_ENVELOPE_MARK = b'"_w":true'
+_FOREIGN_TIMESTAMP_MS = 1
+_json = json.JSONDecoder()
+
+
+def to_record(message: Message, envelope: Envelope = Envelope.NATIVE) -> Record:
+    """The record that stores this message."""
+    propagated = tuple(
+        (_PROPAGATED_PREFIX + name, value.encode()) for name, value in message.propagated
+    )
+    if envelope is Envelope.HERMES:
+        return Record(
+            key=message.key,
+            value=_wrap(message),
+            headers=(("id", message.id.encode()), *propagated),
+            timestamp_ms=message.published_at_ms,
+        )
+    headers: tuple[tuple[str, bytes], ...] = (
+        ("id", message.id.encode()),
+        ("dc", message.dc.encode()),
+        ("via", message.via.encode()),
+    )
+    if message.traceparent:
+        headers += (("traceparent", message.traceparent.encode()),)
+    return Record(
+        key=message.key,
+        value=message.body,
+        headers=headers + propagated if propagated else headers,
+        timestamp_ms=message.published_at_ms,
+    )
+
+
+def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Message:
+    """The message that a record holds; `make_id` serves foreign records, which have no id.
+
+    Raises UndecodableRecord.
+    """
+    message_id = dc = via = traceparent = None
+    propagated: list[tuple[str, str]] = []
+    try:
+        for name, raw in record.headers:
+            if name == "id":
+                message_id = raw.decode()
+            elif name == "dc":
+                dc = raw.decode()
+            elif name == "via":
+                via = raw.decode()
+            elif name == "traceparent":
+                traceparent = raw.decode()
+            elif name.startswith(_PROPAGATED_PREFIX):
+                propagated.append((name[len(_PROPAGATED_PREFIX) :], raw.decode()))
+    except UnicodeDecodeError as error:
+        raise UndecodableRecord(f"a record header is not UTF-8: {error}") from error
+    if dc is None and _ENVELOPE_MARK in record.value:
+        return _unwrap(record, tuple(propagated), make_id)
+    return Message(
+        id=message_id or make_id(),
+        body=record.value,
+        # Kept from Hermes: a record without any of our marks has no time of publication.
+        published_at_ms=record.timestamp_ms if message_id else _FOREIGN_TIMESTAMP_MS,
+        key=record.key,
+        propagated=tuple(propagated),
+        dc=dc or "",
+        via=via or Via.LOCAL.value,
+        traceparent=traceparent or "",
+    )
+
+
+def _wrap(message: Message) -> bytes:
+    external = json.dumps(dict(message.propagated), ensure_ascii=False, separators=(",", ":"))
+    # The body goes in as it came, JSON or not: Hermes does the same, and its readers cut it out.
+    return (
+        b'{"_w":true,"metadata":{"timestamp":%d,"id":"%s","externalMetadata":%s},"message":%s}'
+        % (
+            message.published_at_ms,
+            message.id.encode(),
+            external.encode(),
+            message.body,
+        )
+    )
+
+
+def _unwrap(
+    record: StoredRecord | Record, propagated: Headers, make_id: Callable[[], str]
+) -> Message:
+    metadata, body = _split_envelope(record.value)
+    external = metadata.get("externalMetadata")
+    if not propagated and isinstance(external, dict):
+        propagated = tuple(
+            (name, value) for name, value in external.items() if isinstance(value, str)
+        )
+    timestamp = metadata.get("timestamp")
+    return Message(
+        id=str(metadata.get("id") or metadata.get("messageId") or make_id()),
+        body=body,
+        published_at_ms=timestamp if isinstance(timestamp, int) else _FOREIGN_TIMESTAMP_MS,
+        key=record.key,
+        propagated=propagated,
+    )
+
+
+def _split_envelope(value: bytes) -> tuple[dict[str, Any], bytes]:
+    """Metadata and raw body of Hermes' envelope, found by search: the body need not be JSON."""
+    at_metadata = value.find(b'"metadata":')
+    if at_metadata < 0:
+        raise UndecodableRecord('an envelope without "metadata"')
+    try:
+        text = value[at_metadata + len(b'"metadata":') :].decode("utf-8", "surrogateescape")
+        metadata, end = _json.raw_decode(text.lstrip())
+    except ValueError as error:
+        raise UndecodableRecord(f"the envelope's metadata is not JSON: {error}") from error
+    if not isinstance(metadata, dict):
+        raise UndecodableRecord("the envelope's metadata is not an object")
+    rest = text.lstrip()[end:].encode("utf-8", "surrogateescape")
+    mark = b'"message":'
+    at_message = rest.find(mark)
+    close = rest.rfind(b"}")
+    if at_message < 0 or close < at_message:
+        raise UndecodableRecord('an envelope without "message"')
+    return metadata, rest[at_message + len(mark) : close]

@@ -1,0 +1,38 @@
+"""What a log holds: records, where they lie, and what became of an attempt to append one."""
+
+from typing import NewType
+
+from msgspec import Struct
+
+Partition = NewType("Partition", int)
+Offset = NewType("Offset", int)
+
+
+class Record(Struct, frozen=True, gc=False):
+    """A record to append. `timestamp_ms` is the time of reception, Unix epoch."""
+
+    key: bytes | None
+    value: bytes
+    headers: tuple[tuple[str, bytes], ...]
+    timestamp_ms: int
+
+    @property
+    def size_bytes(self) -> int:
+        """What it counts against batch and memory bounds: payload, key and headers."""
+        size = len(self.value) + (len(self.key) if self.key else 0)
+        for name, value in self.headers:
+            size += len(name) + len(value)
+        return size
+
+
+class StoredRecord(Struct, frozen=True, gc=False):
+    """A record and where it lies. `timestamp_ms` is the log's: never below its predecessor's
+    where the topic stamps by log-append time.
+    """
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes
+    headers: tuple[tuple[str, bytes], ...]

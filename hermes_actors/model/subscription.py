@@ -1,0 +1,146 @@
+"""A subscription as Hermes shows it: field names, defaults and JSON shape are the wire's."""
+
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct, field
+
+from hermes_actors.model.topic import ContentType, Owner
+
+
+class SubscriptionState(StrEnum):
+    """PENDING until a consumer has started; SUSPENDED by an operator or an owner."""
+
+    PENDING = "PENDING"
+    ACTIVE = "ACTIVE"
+    SUSPENDED = "SUSPENDED"
+
+
+class DeliveryType(StrEnum):
+    """One message for each request, or whole batches."""
+
+    SERIAL = "SERIAL"
+    BATCH = "BATCH"
+
+
+class DeliveryMode(StrEnum):
+    """One recipient, or every resolved recipient."""
+
+    ANYCAST = "ANYCAST"
+    BROADCAST = "BROADCAST"
+
+
+class TrackingMode(StrEnum):
+    """Which deliveries leave a trace."""
+
+    ALL = "trackingAll"
+    DISCARDED_ONLY = "discardedOnly"
+    OFF = "trackingOff"
+
+
+class SerialPolicy(Struct, frozen=True, rename="camel", kw_only=True):
+    """How messages are pushed one by one. `rate` is in messages a second, for each DC.
+
+    `message_ttl` is in seconds, the others without a unit in their name in milliseconds: the
+    names are the wire's.
+    """
+
+    rate: int = 400
+    message_ttl: int = 3_600
+    message_backoff: int = 100
+    request_timeout: int = 1_000
+    socket_timeout: int = 0
+    sending_delay: int = 0
+    backoff_multiplier: float = 1.0
+    backoff_max_interval_in_sec: int = 600
+    inflight_size: int | None = None
+    retry_client_errors: bool = False
+
+
+class BatchPolicy(Struct, frozen=True, rename="camel", kw_only=True):
+    """How messages are pushed in batches. `message_ttl` in seconds, `batch_volume` in bytes."""
+
+    message_ttl: int = 60
+    message_backoff: int = 500
+    request_timeout: int = 30_000
+    batch_size: int = 100
+    batch_time: int = 30_000
+    batch_volume: int = 64_000
+    retry_client_errors: bool = False
+
+
+class Header(Struct, frozen=True):
+    """A fixed request header of a subscription."""
+
+    name: str
+    value: str
+
+
+class Filter(Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
+    """One condition on a message; all of a subscription's must hold."""
+
+    type: str
+    matcher: str
+    path: str | None = None
+    header: str | None = None
+    matching_strategy: str = "all"
+
+
+class OAuthPolicy(Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
+    """How a token for the endpoint is obtained. `password` is a secret."""
+
+    grant_type: str
+    provider_name: str
+    scope: str | None = None
+    username: str | None = None
+    password: str | None = None
+
+
+class MonitoringDetails(Struct, frozen=True):
+    """How much it matters when the subscription is unhealthy."""
+
+    severity: str = "NON_IMPORTANT"
+    reaction: str = ""
+
+
+class MessageProcessingMetrics(Struct, frozen=True, rename="camel"):
+    """Optional histogram of processing times."""
+
+    enabled: bool = False
+    thresholds_milliseconds: list[int] = field(default_factory=list)
+
+
+class MetricsConfig(Struct, frozen=True, rename="camel"):
+    """Which optional metrics a subscription wants."""
+
+    message_processing: MessageProcessingMetrics = field(default_factory=MessageProcessingMetrics)
+
+
+class Subscription(Struct, frozen=True, rename="camel", kw_only=True):
+    """A subscription. `created_at` and `modified_at` are epoch seconds, set by the broker."""
+
+    topic_name: str
+    name: str
+    endpoint: str
+    description: str
+    owner: Owner
+    state: SubscriptionState = SubscriptionState.PENDING
+    delivery_type: DeliveryType = DeliveryType.SERIAL
+    subscription_policy: SerialPolicy | BatchPolicy = field(default_factory=SerialPolicy)
+    mode: DeliveryMode = DeliveryMode.ANYCAST
+    content_type: ContentType = ContentType.JSON
+    tracking_enabled: bool = False
+    tracking_mode: TrackingMode = TrackingMode.OFF
+    monitoring_details: MonitoringDetails = field(default_factory=MonitoringDetails)
+    filters: list[Filter] = field(default_factory=list)
+    headers: list[Header] = field(default_factory=list)
+    endpoint_address_resolver_metadata: dict[str, Any] = field(default_factory=dict)
+    o_auth_policy: OAuthPolicy | None = field(default=None, name="oAuthPolicy")
+    http2_enabled: bool = False
+    profiling_enabled: bool = False
+    profiling_threshold_ms: int = 0
+    subscription_identity_headers_enabled: bool = False
+    auto_delete_with_topic_enabled: bool = False
+    metrics_config: MetricsConfig = field(default_factory=MetricsConfig)
+    created_at: float = 0.0
+    modified_at: float = 0.0

@@ -1,0 +1,1 @@
+"""The composition root: the supervision tree of one node, read top-down."""

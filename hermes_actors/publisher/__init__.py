@@ -1,0 +1,1 @@
+"""The way in: HTTP request → gateway → topic producer → log → answer."""

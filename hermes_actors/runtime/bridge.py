@@ -1,0 +1,63 @@
+"""Lets code on the host loop await trio coroutines; `guest.call` is the other direction.
+
+For traffic that is small (management): it costs a trio task for each call. The publish path does
+without it.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar, TypeVarTuple, Unpack
+
+import anyio
+import outcome
+import sniffio
+import trio
+
+T = TypeVar("T")
+A = TypeVarTuple("A")
+
+
+class TrioBridge:
+    """Runs trio coroutines for callers on either loop. Open it with `open_bridge`."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+
+    async def call(self, async_fn: Callable[[Unpack[A]], Awaitable[T]], *args: *A) -> T:
+        """Await `async_fn(*args)` in trio; from a trio task this is a plain await.
+
+        Cancelling the caller cancels the trio side. Raises what `async_fn` raises.
+        """
+        if sniffio.current_async_library() == "trio":
+            return await async_fn(*args)
+        scope = trio.CancelScope()
+        ended = anyio.Event()
+        results: list[outcome.Outcome[T]] = []
+
+        async def body() -> None:
+            try:
+                with scope:
+                    results.append(await outcome.acapture(async_fn, *args))
+            finally:
+                ended.set()
+
+        self._nursery.start_soon(body)
+        try:
+            await ended.wait()
+        finally:
+            scope.cancel()
+        if not results:
+            raise BridgeClosed("the node is stopping")
+        return results[0].unwrap()
+
+
+class BridgeClosed(Exception):
+    """The trio side was cancelled while the call was under way: the node is stopping."""
+
+
+@asynccontextmanager
+async def open_bridge() -> AsyncIterator[TrioBridge]:
+    """A bridge for the length of the block; calls still under way are cancelled at its end."""
+    async with trio.open_nursery() as nursery:
+        yield TrioBridge(nursery)
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,65 @@
+"""Wall clock, monotonic clock and ids: the one place that asks the system for time and entropy."""
+
+import os
+import random
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Two clocks: one for people and records, one for deadlines."""
+
+    def now_ms(self) -> int:
+        """Wall-clock time, Unix epoch, milliseconds. May step in either direction."""
+
+    def monotonic_s(self) -> float:
+        """Seconds since some fixed moment; never goes back. For deadlines and durations."""
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now_ms(self) -> int:
+        """Wall-clock time, Unix epoch, milliseconds."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_s(self) -> float:
+        """Seconds since some fixed moment; never goes back."""
+        return time.monotonic()
+
+
+class IdSource:
+    """Random ids as text, cheap enough for each message: entropy is taken 4 KiB at a time.
+
+    `entropy(n)` gives n random bytes: the system's, or in a simulation a seeded generator's.
+    """
+
+    _POOL_BYTES = 4096
+
+    def __init__(self, entropy: Callable[[int], bytes] = os.urandom) -> None:
+        self._entropy = entropy
+        self._pool = ""
+        self._at = 0
+
+    def message_id(self) -> str:
+        """A UUID version 4 as its 36 characters of text."""
+        at = self._at
+        if at >= len(self._pool):
+            self._pool = self._entropy(self._POOL_BYTES).hex()
+            at = 0
+        self._at = at + 32
+        h = self._pool[at : at + 32]
+        # RFC 9562: the version nibble is 4, the top two bits of the variant nibble are 10.
+        variant = "89ab"[int(h[16], 16) & 3]
+        return f"{h[:8]}-{h[8:12]}-4{h[13:16]}-{variant}{h[17:20]}-{h[20:]}"
+
+
+def seeded_ids(rng: random.Random) -> IdSource:
+    """An id source that repeats itself for the same seed."""
+    return IdSource(rng.randbytes)
+
+
+def system_rng() -> random.Random:
+    """A generator seeded by the system's entropy, for jitter."""
+    return random.Random(int.from_bytes(os.urandom(16), "big"))  # noqa: S311 -- jitter, not secrets

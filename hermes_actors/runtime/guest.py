@@ -1,0 +1,81 @@
+"""trio as the guest of an asyncio host: two loops, one thread.
+
+The host (uvloop where it is installed, else asyncio) owns the sockets of the HTTP servers and of
+the sender; the actors are trio tasks. Because both share a thread, either side may call the
+other's non-waiting functions directly; only waiting needs `call`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, TypeVarTuple, Unpack
+
+import outcome
+import trio
+
+T = TypeVar("T")
+A = TypeVarTuple("A")
+
+
+def run(main: Callable[[Unpack[A]], Awaitable[T]], *args: *A, host: str = "uvloop") -> T:
+    """Run a trio main as the guest of an asyncio host and return what it returns.
+
+    `host` is "uvloop" or "asyncio"; where uvloop is not installed, asyncio is used. Raises what
+    `main` raises. Must be called from the main thread when signals are to be received.
+    """
+    with asyncio.Runner(loop_factory=_loop_factory(host)) as runner:
+        result: T = runner.run(_host(main, *args))
+        return result
+
+
+async def call(async_fn: Callable[[Unpack[A]], Awaitable[T]], *args: *A) -> T:
+    """Run an asyncio coroutine function from a trio task and return what it returns.
+
+    Cancelling the trio side cancels the asyncio task and waits for its end, so nothing runs on
+    behind the caller's back. When the coroutine finished in spite of the cancellation its value
+    is dropped and trio's cancellation wins.
+    """
+    task = asyncio.ensure_future(async_fn(*args))
+    done = trio.Event()
+    task.add_done_callback(lambda _: done.set())
+    try:
+        await done.wait()
+    except trio.Cancelled:
+        task.cancel()
+        with trio.CancelScope(shield=True):
+            await done.wait()
+        if not task.cancelled():
+            # Fetched, so that asyncio does not complain of an exception nobody looked at.
+            task.exception()
+        raise
+    return task.result()
+
+
+def _loop_factory(host: str) -> Callable[[], asyncio.AbstractEventLoop]:
+    assert host in ("uvloop", "asyncio"), f"no such host loop: {host}"
+    if host == "uvloop":
+        try:
+            import uvloop
+        except ImportError:
+            return asyncio.new_event_loop
+        factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+        return factory
+    return asyncio.new_event_loop
+
+
+async def _host(main: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[outcome.Outcome[Any]] = loop.create_future()
+
+    def done(result: outcome.Outcome[Any]) -> None:
+        if not ended.done():
+            ended.set_result(result)
+
+    trio.lowlevel.start_guest_run(
+        main,
+        *args,
+        run_sync_soon_threadsafe=loop.call_soon_threadsafe,
+        run_sync_soon_not_threadsafe=loop.call_soon,
+        done_callback=done,
+        host_uses_signal_set_wakeup_fd=True,
+    )
+    return (await asyncio.shield(ended)).unwrap()

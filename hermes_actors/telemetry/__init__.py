@@ -1,0 +1,1 @@
+"""What a node tells about itself: plain counters that exporters pull."""
