@@ -1,0 +1,73 @@
+# Everything runs in .venv, which each target makes for itself: only Python ≥ 3.11 and make are
+# needed on the machine. Another interpreter: make PYTHON=/path/to/python3 …
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+BIN := .venv/bin
+STAMP := .venv/.complete
+PYTHON ?=
+ARGS ?=
+
+define find_python
+found=""; \
+for candidate in $(if $(PYTHON),"$(PYTHON)",python3 python3.13 python3.12 python3.11 python3.14); do \
+    if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+        found="$$candidate"; break; \
+    fi; \
+done; \
+if [ -z "$$found" ]; then \
+    echo "make: no Python 3.11 or newer (with venv) was found; install one, or name it: make PYTHON=/path/to/python3" >&2; \
+    exit 1; \
+fi
+endef
+
+.PHONY: help
+help: ## What each target does
+	@grep -E '^[a-z.]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z.]+):.*## /\1\t/' | while IFS=$$'\t' read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+
+.PHONY: .venv
+.venv: $(STAMP) ## The environment, from requirements.lock with checked hashes
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(find_python); echo "make: .venv with $$("$$found" --version)"; "$$found" -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: demo
+demo: $(STAMP) ## The flights demo; ARGS="…" is passed on
+	@$(BIN)/python examples/flights/demo.py $(ARGS)
+
+.PHONY: check
+check: $(STAMP) ## Format, lint, types, layers and the fast tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest -m "not kafka and not spark and not live and not slow"
+
+# pytest ends with 5 when a selection is empty, which is no failure here.
+.PHONY: test
+test: check ## check, and every other test: real processes, slow ones, Kafka, Spark
+	$(BIN)/python -m pytest -m "kafka or spark or live or slow" || [ $$? -eq 5 ]
+
+.PHONY: bench
+bench: $(STAMP) ## The benchmarks, one after another
+	@for name in actors append publish deliver; do \
+	    if [ -f "benchmarks/$$name.py" ]; then echo "== benchmarks/$$name.py"; $(BIN)/python "benchmarks/$$name.py"; fi; \
+	done
+
+.PHONY: lock
+lock: ## Resolve the dependencies anew into requirements.lock
+	@if [ ! -x $(BIN)/python ]; then $(find_python); "$$found" -m venv .venv; fi
+	@if [ ! -x $(BIN)/uv ]; then $(BIN)/python -m pip install --quiet --disable-pip-version-check uv; fi
+	@$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
+	    --no-emit-index-url --no-header --no-annotate --extra dev --extra fast --output-file requirements.lock
+
+.PHONY: clean
+clean: ## Remove the environment and everything that was generated
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find . -maxdepth 2 -name '*.egg-info' -type d -prune -exec rm -rf {} +
