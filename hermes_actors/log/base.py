@@ -97,7 +97,8 @@ class Reader(Protocol):
 
         Waits while there is none; records of one partition come in order of offset, several
         partitions may be mixed. Raises OffsetOutOfRange when retention has passed a position
-        (`seek` goes on from there), UnknownTopic, or LogUnavailable.
+        (`seek` goes on from there), UnknownTopic (also for a partition that the topic has not),
+        or LogUnavailable.
         """
 
     def seek(self, partition: int, position: int) -> None:
@@ -118,7 +119,9 @@ class Log(Protocol):
 
         Returns only when the outcome is known or given up. A cancelled call may still store.
         The stored records of one call are contiguous among themselves unless another writer's
-        batch lies between two calls. Never raises for an operating error.
+        batch lies between two calls. After the first record that is unavailable or unknown no
+        later one of the batch is stored, so that trying again keeps the order. Never raises for an
+        operating error.
         """
 
     def reader(
@@ -141,7 +144,8 @@ class Log(Protocol):
     async def commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
         """Store a group's progress, all partitions or none.
 
-        Raises ValueError for metadata above 4,000 bytes, UnknownTopic, LogUnavailable.
+        Raises ValueError for metadata above 4,000 bytes of UTF-8, UnknownTopic (also for a
+        partition that the topic has not), LogUnavailable.
         """
 
     async def committed(self, group: str, topic: str) -> dict[int, Commit]:
@@ -151,7 +155,7 @@ class Log(Protocol):
         """Create the topic; False when it exists already (its settings are left alone)."""
 
     async def alter_topic(self, topic: str, settings: TopicSettings) -> None:
-        """Change retention, record size, and the number of partitions (upwards only).
+        """Replace the topic's settings; the number of partitions goes upwards only.
 
         Raises UnknownTopic, ValueError for fewer partitions, LogUnavailable.
         """
@@ -164,3 +168,48 @@ class Log(Protocol):
 
     async def topics(self) -> list[str]:
         """The names of all topics, sorted."""
+
+
+def check_settings(settings: TopicSettings) -> None:
+    """Raise ValueError for settings that no log can keep."""
+    if settings.partitions < 1:
+        raise ValueError(f"partitions is at least 1, not {settings.partitions}")
+    if settings.record_bytes_max < 1:
+        raise ValueError(f"record_bytes_max is at least 1, not {settings.record_bytes_max}")
+    if settings.retention_ms is not None and settings.retention_ms < 0:
+        raise ValueError(f"retention_ms is 0 or above, not {settings.retention_ms}")
+
+
+def check_alteration(topic: str, old: TopicSettings, new: TopicSettings) -> None:
+    """Raise ValueError for settings that the topic cannot change to."""
+    check_settings(new)
+    if new.partitions < old.partitions:
+        raise ValueError(
+            f"{topic}: partitions cannot go down from {old.partitions} to {new.partitions}; "
+            "delete the topic and create it again"
+        )
+
+
+def check_commits(commits: Mapping[int, Commit]) -> None:
+    """Raise ValueError for a negative position or more metadata than a log takes."""
+    for partition, commit in commits.items():
+        if commit.position < 0:
+            raise ValueError(f"partition {partition}: position is 0 or above")
+        size_bytes = len(commit.metadata.encode())
+        if size_bytes > COMMIT_METADATA_BYTES_MAX:
+            raise ValueError(
+                f"partition {partition}: metadata of a commit is {size_bytes} bytes; "
+                f"at most {COMMIT_METADATA_BYTES_MAX} are kept"
+            )
+
+
+def too_large(record: Record, record_bytes_max: int) -> RefusedRecord:
+    """The outcome of a record above its topic's limit."""
+    return RefusedRecord(
+        f"the record is {record.size_bytes} bytes; the topic takes at most {record_bytes_max}"
+    )
+
+
+def no_such_partition(topic: str, partition: int, partitions: int) -> str:
+    """What to say of a partition that the topic has not."""
+    return f"{topic} has partitions 0 to {partitions - 1}, not {partition}"

@@ -36,3 +36,11 @@ class StoredRecord(Struct, frozen=True, gc=False):
     key: bytes | None
     value: bytes
     headers: tuple[tuple[str, bytes], ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """What it counts against batch and memory bounds: payload, key and headers."""
+        size = len(self.value) + (len(self.key) if self.key else 0)
+        for name, value in self.headers:
+            size += len(name) + len(value)
+        return size

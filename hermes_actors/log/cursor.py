@@ -1,0 +1,78 @@
+"""A reader's place: its position in each partition, and whose turn it is. Pure; all logs use it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from hermes_actors.log.base import OffsetOutOfRange
+from hermes_actors.model.record import StoredRecord
+
+
+class Cursor:
+    """Positions in a topic's stated partitions.
+
+    Partitions take turns to be read first, so that a busy one cannot starve the others when a
+    batch's bounds leave no room for all.
+    """
+
+    __slots__ = ("_partitions", "_positions", "_topic", "_turn")
+
+    def __init__(self, topic: str, positions: Mapping[int, int]) -> None:
+        for partition, position in positions.items():
+            _check_position(partition, position)
+        self._topic = topic
+        self._partitions = sorted(positions)
+        self._positions = dict(positions)
+        self._turn = 0
+
+    def seek(self, partition: int, position: int) -> None:
+        """Go on from `position`. Raises ValueError for a partition that is not this reader's."""
+        if partition not in self._positions:
+            raise ValueError(f"partition {partition} is not one of this reader's")
+        _check_position(partition, position)
+        self._positions[partition] = position
+
+    def in_turn(self) -> Iterator[tuple[int, int]]:
+        """(partition, position) of all partitions, the one whose turn it is first."""
+        turn, partitions = self._turn, self._partitions
+        for partition in partitions[turn:] + partitions[:turn]:
+            yield partition, self._positions[partition]
+
+    def check(self, partition: int, start: int, end: int) -> None:
+        """Raise OffsetOutOfRange unless the position lies in [start, end]."""
+        position = self._positions[partition]
+        if not start <= position <= end:
+            raise OffsetOutOfRange(self._topic, partition, position, start, end)
+
+    def advance(self, batch: Iterable[StoredRecord]) -> None:
+        """Step over what was read, and give the next partition its turn."""
+        positions = self._positions
+        for record in batch:
+            positions[record.partition] = record.offset + 1
+        if len(self._partitions) > 1:
+            self._turn = (self._turn + 1) % len(self._partitions)
+
+
+class Room:
+    """How much of a batch's bounds is left; there is always room for the first record."""
+
+    __slots__ = ("_bytes_left", "_is_empty", "records_left")
+
+    def __init__(self, records_max: int, bytes_max: int) -> None:
+        assert records_max > 0, "a batch may hold at least one record"
+        self.records_left = records_max
+        self._bytes_left = bytes_max
+        self._is_empty = True
+
+    def take(self, size_bytes: int) -> bool:
+        """Make room for one record of that size; False, taking none, when it does not fit."""
+        if self.records_left == 0 or (size_bytes > self._bytes_left and not self._is_empty):
+            self.records_left = 0
+            return False
+        self._is_empty = False
+        self.records_left -= 1
+        self._bytes_left -= size_bytes
+        return True
+
+
+def _check_position(partition: int, position: int) -> None:
+    if position < 0:
+        raise ValueError(f"partition {partition}: a position is 0 or above, not {position}")

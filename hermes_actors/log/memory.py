@@ -1,0 +1,379 @@
+"""A log in memory for simulations and tests: pure trio, deterministic, with faults dialled in.
+
+Several simulated nodes share one MemoryLog as they would share a cluster. Without faults an append
+is done in the order of the calls and without a wait.
+"""
+
+import random
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import trio
+
+from hermes_actors.log.base import (
+    Commit,
+    LogUnavailable,
+    Outcome,
+    RefusedRecord,
+    Stored,
+    TopicSettings,
+    UnavailableRecord,
+    UnknownRecord,
+    UnknownTopic,
+    check_alteration,
+    check_commits,
+    check_settings,
+    no_such_partition,
+    too_large,
+)
+from hermes_actors.log.cursor import Cursor, Room
+from hermes_actors.log.faults import Faults
+from hermes_actors.log.memory_state import MemoryPartition, MemoryTopic, Request
+from hermes_actors.model.record import Record, StoredRecord
+from hermes_actors.model.topic import Ack
+from hermes_actors.runtime.clock import Clock
+
+_REQUESTS_MAX = 10_000
+"""What waits for one partition of a silent or slow broker; above it appends are Unavailable."""
+
+
+class MemoryLog:
+    """One datacentre's log, in memory; satisfies `Log`.
+
+    `append_timeout_s` bounds an append that a fault holds: its records are then Unknown. The lists
+    `on_append`, `on_commit`, `on_expire` and `on_drop` take callbacks that checkers watch the truth
+    with: each record at the moment it is stored, each commit, each new start of a partition
+    (retention), and each new end (a leader change dropped what lay above).
+    """
+
+    def __init__(
+        self,
+        dc: str,
+        clock: Clock,
+        *,
+        faults: Faults | None = None,
+        append_timeout_s: float = 5.0,
+    ) -> None:
+        self._dc = dc
+        self._clock = clock
+        self._append_timeout_s = append_timeout_s
+        self._topics: dict[str, MemoryTopic] = {}
+        # The last and the last but one commit of each (group, topic, partition).
+        self._commits: dict[tuple[str, str], dict[int, tuple[Commit, Commit | None]]] = {}
+        self.faults = Faults(random.Random(0)) if faults is None else faults  # noqa: S311
+        self.faults.on_heal.append(self._replicate)
+        self.on_append: list[Callable[[str, StoredRecord], None]] = []
+        self.on_commit: list[Callable[[str, str, int, Commit], None]] = []
+        self.on_expire: list[Callable[[str, int, int], None]] = []
+        self.on_drop: list[Callable[[str, int, int], None]] = []
+
+    @property
+    def dc(self) -> str:
+        """The datacentre whose log this is."""
+        return self._dc
+
+    # Appending.
+
+    async def append(
+        self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
+    ) -> list[Outcome]:
+        """As `Log.append`. A cancellation that came before the call stores nothing."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        known = self._topics.get(topic)
+        if known is None or not 0 <= partition < len(known.partitions):
+            outcomes = self._store(topic, partition, batch)
+        elif known.partitions[partition].requests or self.faults.hold_appends:
+            return await self._append_held(
+                topic, partition, known.partitions[partition], batch, ack
+            )
+        else:
+            outcomes = self._store(topic, partition, batch)
+        await trio.lowlevel.cancel_shielded_checkpoint()
+        return outcomes
+
+    async def _append_held(
+        self, topic: str, number: int, partition: MemoryPartition, batch: Sequence[Record], ack: Ack
+    ) -> list[Outcome]:
+        """Queue at a broker that does not answer in one step, and wait for its answer."""
+        if len(partition.requests) >= _REQUESTS_MAX:
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            return [UnavailableRecord("too many requests wait for the broker") for _ in batch]
+        request = Request(topic, number, tuple(batch), ack)
+        partition.requests.append(request)
+        if len(partition.requests) == 1:
+            # A system task, because a broker goes on with a request whose sender has given up.
+            trio.lowlevel.spawn_system_task(self._serve, partition)
+        try:
+            with trio.move_on_after(self._append_timeout_s):
+                await request.is_answered.wait()
+        finally:
+            request.is_abandoned = True
+        if request.is_answered.is_set():
+            return request.outcomes
+        return [UnknownRecord(f"no answer within {self._append_timeout_s:g} s") for _ in batch]
+
+    async def _serve(self, partition: MemoryPartition) -> None:
+        """The broker's side of one partition's held appends: in order, and perhaps late."""
+        faults = self.faults
+        while partition.requests:
+            request = partition.requests[0]
+            if faults.delay_s is not None:
+                await trio.sleep(faults.draw_between(faults.delay_s))
+            while faults.silent:
+                await faults.healed()
+            if faults.late_store or not request.is_abandoned:
+                request.outcomes = self._store(request.topic, request.partition, request.batch)
+                if request.ack is Ack.ALL and faults.replication_stopped:
+                    partition.unreplicated.append(request)
+                else:
+                    request.is_answered.set()
+            # It leaves the queue only now: a later append must not overtake it.
+            partition.requests.popleft()
+
+    def _store(self, topic: str, partition: int, batch: Sequence[Record]) -> list[Outcome]:
+        faults = self.faults
+        if faults.draw(faults.unavailable_rate):
+            return [UnavailableRecord(f"the log of {self._dc} has no leader") for _ in batch]
+        known = self._topics.get(topic)
+        if known is None:
+            return [RefusedRecord(f"there is no topic {topic}") for _ in batch]
+        count = len(known.partitions)
+        if not 0 <= partition < count:
+            return [RefusedRecord(no_such_partition(topic, partition, count)) for _ in batch]
+        torn_at = len(batch)
+        if torn_at > 1 and faults.draw(faults.partial_rate):
+            torn_at = faults.draw_prefix(torn_at)
+        record_bytes_max = known.settings.record_bytes_max
+        outcomes: list[Outcome] = []
+        for number, record in enumerate(batch):
+            if number >= torn_at:
+                outcomes.append(UnavailableRecord("the broker left in the middle of the batch"))
+            elif record.size_bytes > record_bytes_max:
+                outcomes.append(too_large(record, record_bytes_max))
+            else:
+                outcomes.append(Stored(self._store_one(topic, known, partition, record)))
+        if not faults.replication_stopped:
+            known.partitions[partition].replicate()
+            known.readers.unpark_all()
+        if faults.draw(faults.acknowledgement_lost_rate):
+            return [
+                UnknownRecord("the connection broke before the acknowledgement")
+                if isinstance(outcome, Stored)
+                else outcome
+                for outcome in outcomes
+            ]
+        return outcomes
+
+    def _store_one(self, topic: str, known: MemoryTopic, number: int, record: Record) -> int:
+        partition = known.partitions[number]
+        timestamp_ms = record.timestamp_ms
+        if known.settings.log_append_time:
+            timestamp_ms = max(partition.high_ms, self._clock.now_ms())
+        partition.high_ms = max(partition.high_ms, timestamp_ms)
+        stored = StoredRecord(
+            number, partition.end, timestamp_ms, record.key, record.value, record.headers
+        )
+        partition.records.append(stored)
+        for callback in self.on_append:
+            callback(topic, stored)
+        return stored.offset
+
+    # Events that happen to a log.
+
+    def expire(self, now_ms: int) -> None:
+        """Retention: each partition loses its oldest records up to the first that is young enough.
+
+        Offsets are never used again.
+        """
+        for name, topic in self._topics.items():
+            retention_ms = topic.settings.retention_ms
+            if retention_ms is None:
+                continue
+            for number, partition in enumerate(topic.partitions):
+                start = partition.first_from(now_ms - retention_ms)
+                if start == partition.start:
+                    continue
+                del partition.records[: start - partition.start]
+                partition.start = start
+                for callback in self.on_expire:
+                    callback(name, number, start)
+            topic.readers.unpark_all()
+
+    def change_leader(self, topic: str | None = None) -> None:
+        """A follower takes over (for one topic or all): what it had not copied is gone.
+
+        Only records appended while `faults.replication_stopped` are lost, those acknowledged at
+        LEADER among them; their offsets are given again, as in Kafka.
+        """
+        for name in list(self._topics) if topic is None else [topic]:
+            for number, partition in enumerate(self._topics[name].partitions):
+                if partition.truncate():
+                    for callback in self.on_drop:
+                        callback(name, number, partition.end)
+
+    def _replicate(self) -> None:
+        for topic in self._topics.values():
+            if not self.faults.replication_stopped:
+                for partition in topic.partitions:
+                    partition.replicate()
+            topic.readers.unpark_all()
+
+    # Reading.
+
+    @asynccontextmanager
+    async def reader(
+        self, topic: str, positions: Mapping[int, int]
+    ) -> AsyncIterator["_MemoryReader"]:
+        """As `Log.reader`; the first `next_batch` is the first to raise."""
+        yield _MemoryReader(self, topic, positions)
+
+    async def start_positions(self, topic: str) -> dict[int, int]:
+        """As `Log.start_positions`."""
+        return {n: p.start for n, p in enumerate((await self._look_up(topic)).partitions)}
+
+    async def end_positions(self, topic: str) -> dict[int, int]:
+        """As `Log.end_positions`; what is not replicated does not count, as in Kafka."""
+        return {n: p.replicated for n, p in enumerate((await self._look_up(topic)).partitions)}
+
+    async def position_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
+        """As `Log.position_at`."""
+        partitions = (await self._look_up(topic)).partitions
+        return {n: p.first_from(timestamp_ms) for n, p in enumerate(partitions)}
+
+    async def read_gate(self) -> None:
+        """Wait for, and raise, what the faults of reading say; always a checkpoint."""
+        await trio.lowlevel.checkpoint()
+        faults = self.faults
+        if faults.read_delay_s is not None:
+            await trio.sleep(faults.draw_between(faults.read_delay_s))
+        while faults.reads_silent:
+            await faults.healed()
+        if faults.reads_failing:
+            raise LogUnavailable(f"the log of {self._dc} cannot be read")
+
+    async def _look_up(self, topic: str) -> MemoryTopic:
+        await self.read_gate()
+        return self.topic_or_raise(topic)
+
+    def topic_or_raise(self, topic: str) -> MemoryTopic:
+        """The topic's state. Raises UnknownTopic."""
+        known = self._topics.get(topic)
+        if known is None:
+            raise UnknownTopic(topic)
+        return known
+
+    # Commits.
+
+    async def commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
+        """As `Log.commit`."""
+        check_commits(commits)
+        await trio.lowlevel.checkpoint()
+        faults = self.faults
+        if faults.read_delay_s is not None:
+            await trio.sleep(faults.draw_between(faults.read_delay_s))
+        while faults.reads_silent:
+            await faults.healed()
+        if faults.commits_failing:
+            raise LogUnavailable(f"the log of {self._dc} takes no commits")
+        partitions = self.topic_or_raise(topic).settings.partitions
+        for partition in commits:
+            if not 0 <= partition < partitions:
+                raise UnknownTopic(no_such_partition(topic, partition, partitions))
+        kept = self._commits.setdefault((group, topic), {})
+        for partition, commit in commits.items():
+            last = kept.get(partition)
+            kept[partition] = (commit, None if last is None else last[0])
+            for callback in self.on_commit:
+                callback(group, topic, partition, commit)
+
+    async def committed(self, group: str, topic: str) -> dict[int, Commit]:
+        """As `Log.committed`."""
+        await self.read_gate()
+        kept = self._commits.get((group, topic), {})
+        stale = self.faults.stale_commits
+        found = {n: last_but_one if stale else last for n, (last, last_but_one) in kept.items()}
+        return {n: commit for n, commit in sorted(found.items()) if commit is not None}
+
+    # Topics.
+
+    async def create_topic(self, topic: str, settings: TopicSettings) -> bool:
+        """As `Log.create_topic`; raises ValueError for settings no log can keep."""
+        check_settings(settings)
+        await self._change_gate()
+        if topic in self._topics:
+            return False
+        self._topics[topic] = MemoryTopic(settings)
+        return True
+
+    async def alter_topic(self, topic: str, settings: TopicSettings) -> None:
+        """As `Log.alter_topic`."""
+        await self._change_gate()
+        known = self.topic_or_raise(topic)
+        check_alteration(topic, known.settings, settings)
+        known.settings = settings
+        while len(known.partitions) < settings.partitions:
+            known.partitions.append(MemoryPartition())
+        known.readers.unpark_all()
+
+    async def delete_topic(self, topic: str) -> bool:
+        """As `Log.delete_topic`."""
+        await self._change_gate()
+        known = self._topics.pop(topic, None)
+        if known is None:
+            return False
+        for key in [key for key in self._commits if key[1] == topic]:
+            del self._commits[key]
+        known.readers.unpark_all()
+        return True
+
+    async def describe_topic(self, topic: str) -> TopicSettings | None:
+        """As `Log.describe_topic`."""
+        await self.read_gate()
+        known = self._topics.get(topic)
+        return None if known is None else known.settings
+
+    async def topics(self) -> list[str]:
+        """As `Log.topics`."""
+        await self.read_gate()
+        return sorted(self._topics)
+
+    async def _change_gate(self) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.faults.draw(self.faults.unavailable_rate):
+            raise LogUnavailable(f"the log of {self._dc} has no leader")
+
+
+class _MemoryReader:
+    def __init__(self, log: MemoryLog, topic: str, positions: Mapping[int, int]) -> None:
+        self._log = log
+        self._topic = topic
+        self._cursor = Cursor(topic, positions)
+
+    def seek(self, partition: int, position: int) -> None:
+        self._cursor.seek(partition, position)
+
+    async def next_batch(self, records_max: int, bytes_max: int) -> Sequence[StoredRecord]:
+        while True:
+            await self._log.read_gate()
+            known = self._log.topic_or_raise(self._topic)
+            batch = self._take(known, Room(records_max, bytes_max))
+            if batch:
+                self._cursor.advance(batch)
+                return batch
+            await known.readers.park()
+
+    def _take(self, known: MemoryTopic, room: Room) -> list[StoredRecord]:
+        partitions = known.partitions
+        for number, _ in self._cursor.in_turn():
+            if number >= len(partitions):
+                raise UnknownTopic(no_such_partition(self._topic, number, len(partitions)))
+            self._cursor.check(number, partitions[number].start, partitions[number].replicated)
+        batch: list[StoredRecord] = []
+        for number, position in self._cursor.in_turn():
+            partition = partitions[number]
+            for at in range(position - partition.start, partition.replicated - partition.start):
+                record = partition.records[at]
+                if not room.take(record.size_bytes):
+                    return batch
+                batch.append(record)
+        return batch

@@ -1,0 +1,85 @@
+"""What a memory log holds: partitions with a high watermark, and appends that wait for a broker."""
+
+from collections import deque
+from collections.abc import Sequence
+
+import trio
+
+from hermes_actors.log.base import Outcome, Stored, TopicSettings, UnknownRecord
+from hermes_actors.model.record import Record, StoredRecord
+from hermes_actors.model.topic import Ack
+
+
+class Request:
+    """An append on its way to a broker that does not answer in one step."""
+
+    __slots__ = ("ack", "batch", "is_abandoned", "is_answered", "outcomes", "partition", "topic")
+
+    def __init__(self, topic: str, partition: int, batch: Sequence[Record], ack: Ack) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.batch = batch
+        self.ack = ack
+        self.is_answered = trio.Event()
+        self.is_abandoned = False
+        self.outcomes: list[Outcome] = []
+
+
+class MemoryPartition:
+    """Records from `start` on. Readers see those below `replicated`, the high watermark."""
+
+    __slots__ = ("high_ms", "records", "replicated", "requests", "start", "unreplicated")
+
+    def __init__(self) -> None:
+        self.records: list[StoredRecord] = []
+        self.start = 0
+        self.replicated = 0
+        self.high_ms = 0
+        self.requests: deque[Request] = deque()
+        self.unreplicated: list[Request] = []
+
+    @property
+    def end(self) -> int:
+        """The next offset to be given."""
+        return self.start + len(self.records)
+
+    def first_from(self, timestamp_ms: int) -> int:
+        """The first offset with that timestamp or a later one, else the high watermark."""
+        for record in self.records[: self.replicated - self.start]:
+            if record.timestamp_ms >= timestamp_ms:
+                return record.offset
+        return self.replicated
+
+    def replicate(self) -> None:
+        """The followers have all of it: what waited for them is acknowledged."""
+        self.replicated = self.end
+        for request in self.unreplicated:
+            request.is_answered.set()
+        self.unreplicated.clear()
+
+    def truncate(self) -> bool:
+        """A follower leads now: what it had not copied is gone. False when nothing was."""
+        if self.end == self.replicated:
+            return False
+        del self.records[self.replicated - self.start :]
+        for request in self.unreplicated:
+            request.outcomes = [
+                UnknownRecord("the leader changed before the followers had it")
+                if isinstance(outcome, Stored)
+                else outcome
+                for outcome in request.outcomes
+            ]
+            request.is_answered.set()
+        self.unreplicated.clear()
+        return True
+
+
+class MemoryTopic:
+    """A topic's settings, its partitions, and the readers that wait for any of them."""
+
+    __slots__ = ("partitions", "readers", "settings")
+
+    def __init__(self, settings: TopicSettings) -> None:
+        self.settings = settings
+        self.partitions = [MemoryPartition() for _ in range(settings.partitions)]
+        self.readers = trio.lowlevel.ParkingLot()
