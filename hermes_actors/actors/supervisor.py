@@ -1,5 +1,6 @@
 """A one-for-one supervisor: starts actors, restarts those that fail, escalates the broken."""
 
+import math
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -115,8 +116,8 @@ class Supervisor:
         history = RestartHistory(policy)
         try:
             while True:
-                error = await self._run_once(make, child)
-                if child.inbox.is_closed:
+                error = await self._run_once(name, make, child)
+                if child.inbox.is_closed or trio.current_effective_deadline() == -math.inf:
                     if error is not None:
                         self._on_crash(Crash(name, error, None))
                     return
@@ -138,19 +139,31 @@ class Supervisor:
             del self._children[name]
             child.ended.set()
 
-    async def _run_once(self, make: Callable[[], Actor[M]], child: _Child) -> Exception | None:
+    async def _run_once(
+        self, name: str, make: Callable[[], Actor[M]], child: _Child
+    ) -> Exception | None:
         """One life of the actor: None after a normal end, else what it failed with."""
         child.scope = trio.CancelScope()
         child.is_running = True
         try:
             with child.scope:
                 await make().run(child.inbox)
-                return None
+                # It ended before it could notice an injected crash, which still is a failure.
+                if not child.scope.cancel_called or child.inbox.is_closed:
+                    return None
             # The scope swallowed its own cancellation: a stop that ran out of grace, or `crash`.
             return ActorCancelled("cancelled by its supervisor")
         # The supervisor is the one place where every failure ends: that is its purpose.
         except Exception as error:  # noqa: BLE001
             return error
+        except BaseExceptionGroup as group:
+            # Cancelled from above while one of its tasks failed in putting things away: the
+            # failure is reported here, the cancellation goes on up.
+            cancelled, rest = group.split(trio.Cancelled)
+            if cancelled is None or not isinstance(rest, Exception):
+                raise
+            self._on_crash(Crash(name, rest, None))
+            raise cancelled from None
         finally:
             child.is_running = False
 
@@ -177,13 +190,20 @@ async def open_supervisor(
 ) -> AsyncIterator[Supervisor]:
     """A supervisor for the length of the block; its children are cancelled when the block ends.
 
-    Raises RestartIntensityExceeded, after the block, when a child stays broken.
+    Raises RestartIntensityExceeded, after the block, when a child stays broken; else what the
+    block itself raised, never as a group.
     """
+    error: Exception | None = None
     async with trio.open_nursery() as nursery:
         supervisor = Supervisor(nursery, rng, on_crash)
         try:
             yield supervisor
+        # Raised again below, where trio does not wrap it.
+        except Exception as raised:  # noqa: BLE001
+            error = raised
         finally:
             nursery.cancel_scope.cancel()
     if supervisor.escalated is not None:
         raise supervisor.escalated
+    if error is not None:
+        raise error
