@@ -4,6 +4,7 @@ Unknown fields are refused, relations between fields are checked here and nowher
 error names the field, the reason and what would be right. Units are in the names.
 """
 
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -17,6 +18,10 @@ from hermes_actors.errors import ErrorCode, HermesError
 from hermes_actors.model.message import Envelope
 
 _ENV_PREFIX = "HERMES_"
+# The command line's own: where its commands send requests, not how a node runs.
+_CLIENT_VARIABLES = frozenset({"HERMES_MANAGEMENT_URL", "HERMES_PUBLISH_URL"})
+_PAGE = "docs/configuration.md lists every field"
+_NAME = re.compile(r"[a-zA-Z0-9_.-]+")
 
 
 class ConfigError(HermesError):
@@ -132,17 +137,19 @@ def load(path: Path | None, environment: Mapping[str, str]) -> Config:
         try:
             tree = msgspec.toml.decode(path.read_bytes())
         except OSError as error:
-            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+            raise ConfigError(
+                f"{path}: cannot be read: {error.strerror}; name another file"
+            ) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: not valid TOML: {error}") from error
     for name, text in sorted(environment.items()):
-        if name.startswith(_ENV_PREFIX):
+        if name.startswith(_ENV_PREFIX) and name not in _CLIENT_VARIABLES:
             _overlay(tree, name, text)
     try:
         config = msgspec.convert(tree, Config)
     except msgspec.ValidationError as error:
         source = str(path) if path is not None else "configuration"
-        raise ConfigError(f"{source}: {error}") from error
+        raise ConfigError(f"{source}: {error}; {_PAGE}, its default and its unit") from error
     _check(config)
     return config
 
@@ -162,8 +169,12 @@ def _overlay(tree: dict[str, Any], variable: str, text: str) -> None:
             return
         section = next((n for n in fields if rest.startswith(n + "_")), None)
         if section is None or not _is_struct(fields[section].type):
-            raise ConfigError(f"{variable}: no such field; docs/configuration.md list them")
+            raise ConfigError(f"{variable}: no such field; {_PAGE}")
         node = node.setdefault(section, {})
+        if not isinstance(node, dict):
+            raise ConfigError(
+                f"{section}: is a section, not a value; write [{section}] above its fields"
+            )
         struct, rest = fields[section].type, rest.removeprefix(section + "_")
 
 
@@ -182,7 +193,9 @@ def _parse(variable: str, text: str, kind: Any) -> Any:
         try:
             return int(text)
         except ValueError as error:
-            raise ConfigError(f"{variable}: '{text}' is not a whole number") from error
+            raise ConfigError(
+                f"{variable}: '{text}' is not a whole number; write digits only"
+            ) from error
     return text
 
 
@@ -193,29 +206,58 @@ def _check(config: Config) -> None:
         section = getattr(config, section_name)
         for each in msgspec.structs.fields(section):
             value = getattr(section, each.name)
-            if each.type is int and each.name == "port":
-                _require(0 <= value <= 65_535, f"{section_name}.port: {value} is not in 0…65535")
-            elif each.type is int and value < (0 if each.name.endswith("_ms") else 1):
-                raise ConfigError(f"{section_name}.{each.name}: {value} is too small")
-    _require(bool(config.dc), "dc: a datacentre needs a name, for example dc1")
-    _require(bool(config.roles), "roles: at least one of frontend, consumers, management")
+            if each.type is int and each.name != "port":
+                least = 0 if each.name.endswith("_ms") else 1
+                _require(
+                    value >= least,
+                    f"{section_name}.{each.name}: {value} is too small; the least is {least}",
+                )
+    for port_name, port in (
+        ("frontend.port", frontend.port),
+        ("frontend.tls.port", frontend.tls.port),
+        ("management.port", config.management.port),
+    ):
+        _require(
+            0 <= port <= 65_535,
+            f"{port_name}: {port} is not in 0…65535; 0 takes any free port",
+        )
+    for name, value, example in (("dc", config.dc, "dc1"), ("node", config.node, "node1")):
+        # Both become parts of file names and of keys in the metadata log.
+        _require(
+            _NAME.fullmatch(value) is not None and value not in (".", ".."),
+            f"{name}: '{value}' is not a name; use letters, digits, '_', '.' and '-', "
+            f"for example {example}",
+        )
+    _require(
+        bool(config.roles),
+        "roles: is empty; name at least one of frontend, consumers, management",
+    )
+    try:
+        re.compile(config.management.allowed_group_name_pattern)
+    except re.error as error:
+        raise ConfigError(
+            "management.allowed_group_name_pattern: is not a regular expression "
+            f"({error}); the default is ^[a-zA-Z0-9.]+$"
+        ) from error
     _require(
         frontend.idle_timeout_ms <= frontend.long_idle_timeout_ms,
         f"frontend.idle_timeout_ms: {frontend.idle_timeout_ms} is above "
         f"frontend.long_idle_timeout_ms ({frontend.long_idle_timeout_ms}); "
-        "the limit for ack ALL cannot be the shorter one",
+        "the limit for ack ALL cannot be the shorter one: raise it",
     )
     _require(
         frontend.idle_timeout_ms > 0,
-        "frontend.idle_timeout_ms: must be above 0; Hermes' default is 65",
+        "frontend.idle_timeout_ms: 0 answers nobody; it must be above 0, Hermes' default is 65",
     )
     _require(
         bool(frontend.tls.certificate_file) == bool(frontend.tls.key_file),
-        "frontend.tls: certificate_file and key_file go together; set both or neither",
+        "frontend.tls.certificate_file: goes together with frontend.tls.key_file; "
+        "set both or neither",
     )
     _require(
         consumers.inflight_max <= consumers.unsettled_span_max,
-        "consumers.inflight_max: cannot be above consumers.unsettled_span_max",
+        f"consumers.inflight_max: {consumers.inflight_max} is above consumers.unsettled_span_max "
+        f"({consumers.unsettled_span_max}); lower the one or raise the other",
     )
 
 

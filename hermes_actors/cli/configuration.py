@@ -1,0 +1,51 @@
+"""`hermes config …`: reads a node's configuration as the node itself would."""
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from hermes_actors import config
+from hermes_actors.cli.options import examples
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="A node's configuration.",
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+FileArgument = Annotated[
+    Path | None,
+    typer.Argument(metavar="FILE", help="A TOML file."),
+]
+
+
+@app.command(epilog=examples("hermes config check node.toml"))
+def check(file: FileArgument = None) -> None:
+    """Check a file, with the HERMES_… variables of the environment over it."""
+    config.load(file, os.environ)
+    print("ok")
+
+
+@app.command(
+    epilog=examples("hermes config show", "HERMES_FRONTEND_PORT=8081 hermes config show node.toml")
+)
+def show(file: FileArgument = None) -> None:
+    """Show every field as a node would run with it, as TOML."""
+    for line in _lines(msgspec.to_builtins(config.load(file, os.environ)), ""):
+        print(line)
+
+
+def _lines(section: dict[str, Any], prefix: str) -> list[str]:
+    """TOML with dotted keys: strings, numbers, booleans and lists of text read as in JSON."""
+    lines: list[str] = []
+    for key, value in section.items():
+        if isinstance(value, dict):
+            lines += _lines(value, f"{prefix}{key}.")
+        else:
+            lines.append(f"{prefix}{key} = {json.dumps(value, ensure_ascii=False)}")
+    return lines

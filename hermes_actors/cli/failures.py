@@ -1,0 +1,25 @@
+"""What ends a command: one line that says what, why and the way out, and an exit code.
+
+0    done
+1    the server said no, or could not be reached, or not everything was accepted
+2    the command line is wrong
+130  interrupted by Ctrl-C
+"""
+
+import typer
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+
+class CommandFailed(typer.TyperException):
+    """The command could not do what it was asked; shown as one line, exit code 1."""
+
+    exit_code = EXIT_FAILED
+
+
+class UsageWrong(CommandFailed):
+    """The command line cannot be carried out as it stands; shown as one line, exit code 2."""
+
+    exit_code = EXIT_USAGE

@@ -1,0 +1,91 @@
+"""`hermes group …`: groups of topics through the management API."""
+
+import json
+
+import typer
+
+from hermes_actors.cli.bodies import changes
+from hermes_actors.cli.confirm import confirm_deletion
+from hermes_actors.cli.management import ManagementClient, quoted
+from hermes_actors.cli.options import (
+    MANAGEMENT_URL_DEFAULT,
+    FromFileOption,
+    GroupArgument,
+    ManagementOption,
+    Output,
+    OutputOption,
+    PatchArgument,
+    YesOption,
+    examples,
+)
+from hermes_actors.cli.outcome import show_changed
+from hermes_actors.cli.render import say, show_names, show_object
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Groups of topics.",
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.command(epilog=examples("hermes group create shop"))
+def create(
+    group: GroupArgument,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Create a group."""
+    with ManagementClient(management) as client:
+        answer = client.post("/groups", {"groupName": group})
+        show_changed(client, f"/groups/{quoted(group)}", answer, f"created group {group}", output)
+
+
+@app.command(name="list", epilog=examples("hermes group list --output json"))
+def list_groups(
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List the groups."""
+    with ManagementClient(management) as client:
+        show_names(client.get("/groups"), "Group", output)
+
+
+@app.command(epilog=examples("hermes group show shop"))
+def show(
+    group: GroupArgument,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show a group."""
+    with ManagementClient(management) as client:
+        show_object(client.get(f"/groups/{quoted(group)}"), output)
+
+
+@app.command(epilog=examples("hermes group update shop --from-file group.json"))
+def update(
+    group: GroupArgument,
+    pairs: PatchArgument = None,
+    from_file: FromFileOption = None,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Update a group. A group has nothing but its name today; Hermes keeps the route."""
+    body = {"groupName": group} | changes(pairs, from_file)
+    with ManagementClient(management) as client:
+        answer = client.put(f"/groups/{quoted(group)}", body)
+        show_changed(client, f"/groups/{quoted(group)}", answer, f"updated group {group}", output)
+
+
+@app.command(epilog=examples("hermes group delete shop --yes"))
+def delete(
+    group: GroupArgument,
+    yes: YesOption = False,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Delete an empty group."""
+    confirm_deletion(f"group {group}", yes)
+    with ManagementClient(management) as client:
+        client.delete(f"/groups/{quoted(group)}")
+    say(json.dumps({"deleted": group}) if output is Output.JSON else f"deleted group {group}")

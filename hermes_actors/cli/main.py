@@ -1,0 +1,124 @@
+"""The `hermes` command: every failure is one line on stderr and a documented exit code."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from hermes_actors import __version__
+from hermes_actors.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
+from hermes_actors.cli.lazy import LazyCommand, PluginGroup
+from hermes_actors.cli.options import examples
+from hermes_actors.errors import HermesError
+
+_PACKAGE = "hermes_actors.cli"
+_COMMANDS = (
+    LazyCommand("dev", f"{_PACKAGE}.dev:dev", "Run a whole cluster on this machine, two DCs."),
+    LazyCommand("publish", f"{_PACKAGE}.publish:app", "Publish one message, or many."),
+    LazyCommand("tail", f"{_PACKAGE}.tail:app", "Print what lies in a topic, and what comes."),
+    LazyCommand("sink", f"{_PACKAGE}.sink:app", "Be a subscriber: take pushes, print, count."),
+    LazyCommand("group", f"{_PACKAGE}.groups:app", "Create, list, show, update, delete groups."),
+    LazyCommand("topic", f"{_PACKAGE}.topics:app", "Create, list, show, update, delete topics."),
+    LazyCommand(
+        "subscription",
+        f"{_PACKAGE}.subscriptions:app",
+        "Create, list, show, update, suspend, activate, delete subscriptions.",
+    ),
+    LazyCommand("config", f"{_PACKAGE}.configuration:app", "Check and show a configuration."),
+)
+
+
+class HermesGroup(PluginGroup):
+    """The root command. Its `main` is the one place where failures become lines and codes."""
+
+    def __init__(self, **attrs: Any) -> None:
+        attrs["commands"] = {str(command.name): command for command in _COMMANDS}
+        super().__init__(**attrs)
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run one command line and exit."""
+        code = 0
+        try:
+            # Without standalone mode typer hands its failures to us, and returns exit codes.
+            result = super().main(
+                args, prog_name, complete_var, False, windows_expand_args, **extra
+            )
+            code = result if isinstance(result, int) else 0
+        except typer.TyperException as failure:
+            code = failure.exit_code
+            _show(failure)
+        except HermesError as failure:
+            code = EXIT_FAILED
+            print(f"hermes: {failure.message}", file=sys.stderr)
+        except typer.Abort:
+            code = EXIT_FAILED
+            print("hermes: nothing was done: not confirmed", file=sys.stderr)
+        except BaseExceptionGroup as group:
+            # trio wraps Ctrl-C into a group when it arrives inside nested nurseries.
+            _, others = group.split(KeyboardInterrupt)
+            if others is not None:
+                raise
+            code = EXIT_INTERRUPTED
+        sys.exit(code)
+
+
+def _show(failure: typer.TyperException) -> None:
+    """One line; a wrong command line also says where its help is."""
+    # An empty message is typer's "no arguments, so here is the help", which it has printed.
+    text = " ".join(failure.format_message().split())
+    if not text:
+        return
+    context = getattr(failure, "ctx", None)
+    if failure.exit_code == EXIT_USAGE and context is not None:
+        text = f"{text.rstrip('.')}; see '{context.command_path} --help'"
+    print(f"hermes: {text}", file=sys.stderr)
+
+
+app = typer.Typer(
+    name="hermes",
+    cls=HermesGroup,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"hermes {__version__}")
+        raise typer.Exit
+
+
+@app.callback(
+    epilog=examples(
+        "hermes dev                  (the first two lines in terminals of their own)",
+        "hermes sink --port 9000",
+        "hermes topic create shop.orders --create-group",
+        "hermes subscription create shop.orders a --endpoint http://127.0.0.1:9000/",
+        """hermes publish shop.orders '{"id": 1, "total": 9.5}'""",
+    )
+    + "\n\nExit codes: 0 done; 1 the server said no or could not be reached; "
+    "2 the command line is wrong; 130 interrupted.",
+)
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Publish and subscribe over HTTP, across datacentres."""
+
+
+def main() -> None:
+    """The console script. Never returns: exits with 0, 1, 2 or 130."""
+    app(prog_name="hermes")

@@ -1,0 +1,155 @@
+"""Calls to the management API; what the server says no to becomes one line with a way out."""
+
+import ipaddress
+import json
+from collections.abc import Iterator
+from typing import Any, Self
+from urllib.parse import quote, urlsplit
+
+import httpx
+
+from hermes_actors.cli.failures import CommandFailed, UsageWrong
+
+_TIMEOUT_S = 30.0
+_ERROR_TEXT_MAX = 500
+
+_WAYS_OUT = {
+    "GROUP_NOT_EXISTS": "create it with 'hermes group create', or see 'hermes group list'",
+    "TOPIC_NOT_EXISTS": "see 'hermes topic list'",
+    "SUBSCRIPTION_NOT_EXISTS": "see 'hermes subscription list TOPIC'",
+    "GROUP_NOT_EMPTY": "delete its topics first",
+    "TOPIC_NOT_EMPTY": "delete its subscriptions first",
+    "OPERATION_DISABLED": "set management.allow_removal on the server",
+    "OWNER_SOURCE_NOT_FOUND": "use --owner Plaintext:<id>",
+}
+
+
+def quoted(name: str) -> str:
+    """A name as one path segment."""
+    return quote(name, safe="")
+
+
+def is_loopback(url: str) -> bool:
+    """True for this machine, which no proxy of the environment can reach."""
+    host = urlsplit(url).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def checked_url(url: str, option: str) -> str:
+    """The URL without a trailing slash. Raises UsageWrong for what is no http(s) URL."""
+    try:
+        parts = urlsplit(url)
+        is_good = parts.scheme in ("http", "https") and bool(parts.hostname)
+        _ = parts.port
+    except ValueError:
+        is_good = False
+    if not is_good:
+        raise UsageWrong(f"{option} '{url}': expected a URL like http://127.0.0.1:8090")
+    return url.rstrip("/")
+
+
+class ManagementClient:
+    """One management API. Every failure is CommandFailed with what, why and a way out."""
+
+    def __init__(self, url: str) -> None:
+        self._url = checked_url(url, "--management")
+        self._client = httpx.Client(timeout=_TIMEOUT_S, trust_env=not is_loopback(self._url))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def get(self, path: str, params: dict[str, str] | None = None) -> bytes:
+        """The body of a GET."""
+        return self._call("GET", path, params=params)
+
+    def post(self, path: str, body: Any) -> bytes:
+        """The body of the answer to a POST of JSON."""
+        return self._call("POST", path, json=body)
+
+    def put(self, path: str, body: Any) -> bytes:
+        """The body of the answer to a PUT of JSON."""
+        return self._call("PUT", path, json=body)
+
+    def delete(self, path: str) -> bytes:
+        """The body of the answer to a DELETE."""
+        return self._call("DELETE", path)
+
+    def stream_lines(self, path: str, params: dict[str, str]) -> Iterator[str]:
+        """The lines of a GET whose answer may never end."""
+        timeout = httpx.Timeout(_TIMEOUT_S, read=None)
+        try:
+            with self._client.stream(
+                "GET", self._url + path, params=params, timeout=timeout
+            ) as answer:
+                if answer.is_error:
+                    answer.read()
+                    raise refusal("GET", path, answer.status_code, answer.content)
+                yield from answer.iter_lines()
+        except httpx.ConnectError as error:
+            raise self._unreachable(error) from error
+        except httpx.HTTPError as error:
+            raise CommandFailed(
+                f"the stream from {self._url} broke off: {_reason(error)}; run the command again"
+            ) from error
+
+    def _call(self, method: str, path: str, **request: Any) -> bytes:
+        try:
+            answer = self._client.request(method, self._url + path, **request)
+        except httpx.TimeoutException as error:
+            raise CommandFailed(
+                f"management at {self._url} did not answer {method} {path} within "
+                f"{_TIMEOUT_S:.0f} s; whether it was done is unknown: look before you repeat it"
+            ) from error
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+        if answer.is_success:
+            return answer.content
+        raise refusal(method, path, answer.status_code, answer.content)
+
+    def _unreachable(self, error: Exception) -> CommandFailed:
+        return CommandFailed(
+            f"cannot reach management at {self._url}: {_reason(error)}; start one with "
+            "'hermes dev', or name another with --management URL or HERMES_MANAGEMENT_URL"
+        )
+
+
+class Refusal(CommandFailed):
+    """The server said no. `code` is the error body's, or empty."""
+
+    def __init__(self, message: str, status: int, code: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+def refusal(method: str, path: str, status: int, content: bytes) -> Refusal:
+    """The failure that an error answer means."""
+    code, text = error_of(content)
+    way_out = _WAYS_OUT.get(code, "")
+    message = f"the server refused {method} {path} ({status}{' ' + code if code else ''})"
+    message += f": {text}" if text else ""
+    return Refusal(message + (f"; {way_out}" if way_out else ""), status, code)
+
+
+def error_of(content: bytes) -> tuple[str, str]:
+    """The code and the text of an error body; a body of another shape is all text."""
+    text = content[:_ERROR_TEXT_MAX].decode("utf-8", "replace").strip()
+    try:
+        body = json.loads(content)
+    except ValueError:
+        return "", text
+    if isinstance(body, dict) and "message" in body:
+        return str(body.get("code", "")), str(body["message"])
+    return "", text
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,64 @@
+"""The options that several commands share, so that they read alike everywhere."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+MANAGEMENT_URL_DEFAULT = "http://127.0.0.1:8090"
+PUBLISH_URL_DEFAULT = "http://127.0.0.1:8080"
+
+
+class Output(StrEnum):
+    """How results are written: for people, or for programs."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+OutputOption = Annotated[
+    Output,
+    typer.Option("--output", "-o", help="For people (table) or for programs (json)."),
+]
+ManagementOption = Annotated[
+    str,
+    typer.Option(
+        "--management",
+        metavar="URL",
+        envvar="HERMES_MANAGEMENT_URL",
+        help="The management API.",
+    ),
+]
+PublishUrlOption = Annotated[
+    str,
+    typer.Option(
+        "--publish-url",
+        metavar="URL",
+        envvar="HERMES_PUBLISH_URL",
+        help="The publishing side of a node, or a balancer before several.",
+    ),
+]
+TopicArgument = Annotated[
+    str, typer.Argument(metavar="TOPIC", help="group.topic, for example shop.orders")
+]
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="for example shop")]
+SubscriptionArgument = Annotated[
+    str, typer.Argument(metavar="SUBSCRIPTION", help="for example billing")
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+FromFileOption = Annotated[
+    str | None,
+    typer.Option("--from-file", metavar="FILE", help="A JSON object; '-' reads stdin."),
+]
+PatchArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="KEY=VALUE...",
+        help="Dotted keys, JSON values (text needs no quotes); null unsets.",
+    ),
+]
+
+
+def examples(*lines: str) -> str:
+    """Help's last paragraph: command lines to copy."""
+    return "\n".join(["Examples:", *(f"  {line}" for line in lines)])

@@ -1,0 +1,180 @@
+"""Publishes many messages over some kept-alive connections; each ends as one Outcome."""
+
+import json
+import random
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import trio
+
+from hermes_actors.cli.failures import CommandFailed
+from hermes_actors.cli.http_client import Answer, CannotConnect, Connection, ConnectionLost, Origin
+from hermes_actors.runtime.clock import Clock
+
+_BACKOFF_FIRST_MS = 50
+_BACKOFF_MAX_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message to publish; `number` is its line or row, counted from 1."""
+
+    number: int
+    body: bytes
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a message ended. Status 0: the last attempt had no answer, so its fate is unknown.
+
+    `sent_ms` is the wall-clock time of the first attempt, `latency_ms` that of the last one.
+    """
+
+    number: int
+    status: int
+    message_id: str
+    attempts: int
+    sent_ms: int
+    latency_ms: float
+    error: str = ""
+
+    @property
+    def is_accepted(self) -> bool:
+        """Stored (201), or safe on the node's disk until it is (202)."""
+        return self.status in (201, 202)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishPlan:
+    """Where to, how many at a time, how often again, and what each request carries."""
+
+    url: str
+    topic: str
+    connections: int = 8
+    retries: int = 3
+    timeout_s: float = 10.0
+    headers: Sequence[tuple[str, str]] = (("Content-Type", "application/json"),)
+
+
+class Unreachable(Exception):
+    """No connection could be made after all retries, so going on is of no use."""
+
+
+def is_retriable(status: int) -> bool:
+    """True for what may go better a moment later; everything else would be refused again."""
+    return status in (429, 503)
+
+
+def backoff_ms(attempt: int, rng: random.Random) -> float:
+    """The pause after the given attempt (from 1): doubling from 50 ms to 5 s, half of it random."""
+    full = min(_BACKOFF_FIRST_MS * 2 ** (attempt - 1), _BACKOFF_MAX_MS)
+    return float(full) * (0.5 + rng.random() / 2)
+
+
+class BulkPublisher:
+    """Publishes a stream of messages by a plan.
+
+    `done` is called once for each message, in the order of their answers.
+    """
+
+    def __init__(
+        self, plan: PublishPlan, done: Callable[[Outcome], None], clock: Clock, rng: random.Random
+    ) -> None:
+        self._plan = plan
+        self._done = done
+        self._clock = clock
+        self._rng = rng
+        self._origin = Origin.parse(plan.url)
+        self._path = f"/topics/{quote(plan.topic, safe='')}"
+
+    async def run(self, messages: AsyncGenerator[Message, None]) -> None:
+        """Publish all of them.
+
+        Raises Unreachable when no connection can be made any more, and CommandFailed of the
+        source, after what came before it has ended.
+        """
+        send, receive = trio.open_memory_channel[Message](self._plan.connections)
+        unreachable: list[CannotConnect] = []
+        source_failed: list[CommandFailed] = []
+
+        async def connection(of: trio.MemoryReceiveChannel[Message]) -> None:
+            link = Connection(self._origin)
+            try:
+                async with of:
+                    async for message in of:
+                        self._done(await self._publish(link, message))
+            except CannotConnect as error:
+                unreachable.append(error)
+                nursery.cancel_scope.cancel()
+            finally:
+                await link.aclose()
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(self._plan.connections):
+                nursery.start_soon(connection, receive.clone())
+            receive.close()
+            async with send, aclosing(messages):
+                try:
+                    async for message in messages:
+                        await send.send(message)
+                except CommandFailed as failure:
+                    source_failed.append(failure)
+        if source_failed:
+            raise source_failed[0]
+        if unreachable:
+            raise Unreachable(str(unreachable[0])) from unreachable[0]
+
+    async def _publish(self, link: Connection, message: Message) -> Outcome:
+        """One message, with its retries. Raises CannotConnect after the last one."""
+        plan = self._plan
+        headers = list(plan.headers)
+        if message.key is not None:
+            headers.append(("Partition-Key", message.key))
+        sent_ms = self._clock.now_ms()
+        attempt = 0
+        while True:
+            attempt += 1
+            began_s = self._clock.monotonic_s()
+            status, message_id, error = 0, "", ""
+            try:
+                answer = await link.post(self._path, headers, message.body, plan.timeout_s)
+                status, message_id, error = _read(answer)
+            except CannotConnect:
+                if attempt > plan.retries:
+                    raise
+            except ConnectionLost as lost:
+                error = str(lost)
+            except trio.TooSlowError:
+                error = f"no answer within {plan.timeout_s:g} s"
+            latency_ms = (self._clock.monotonic_s() - began_s) * 1_000
+            again = status == 0 or is_retriable(status)
+            if not again or attempt > plan.retries:
+                return Outcome(
+                    message.number, status, message_id, attempt, sent_ms, latency_ms, error
+                )
+            await trio.sleep(backoff_ms(attempt, self._rng) / 1_000)
+
+
+def _read(answer: Answer) -> tuple[int, str, str]:
+    message_id = answer.headers.get(b"hermes-message-id", b"").decode("latin-1")
+    if answer.status in (201, 202):
+        return answer.status, message_id, ""
+    text = answer.body[:500].decode("utf-8", "replace")
+    try:
+        body = json.loads(answer.body)
+        text = f"{body['code']}: {body['message']}"
+    except (ValueError, KeyError, TypeError):
+        # Errors of the HTTP layer have no body of Hermes' shape; the raw text is all there is.
+        pass
+    return answer.status, message_id, text
+
+
+def percentile(sorted_values: Sequence[float], percent: float) -> float:
+    """The nearest-rank percentile of values in ascending order; 0 for none."""
+    if not sorted_values:
+        return 0.0
+    rank = max(1, -(-len(sorted_values) * percent // 100))
+    return sorted_values[int(rank) - 1]

@@ -1,0 +1,75 @@
+"""Prints what a command found: tables for people, the server's own JSON for programs."""
+
+import json
+import sys
+from typing import Any
+
+from hermes_actors.cli.options import Output
+
+
+def show_names(content: bytes, title: str, output: Output) -> None:
+    """A list of names, one a row."""
+    if output is Output.JSON:
+        write_json(content)
+        return
+    from rich.table import Table
+
+    names = json.loads(content)
+    table = Table(title=None, box=None, pad_edge=False)
+    table.add_column(title, no_wrap=True)
+    for name in names:
+        table.add_row(str(name))
+    _print(table if names else f"no {title.lower()}s")
+
+
+def show_object(content: bytes, output: Output) -> None:
+    """One object, a row for each field, nested ones with dotted names."""
+    if output is Output.JSON:
+        write_json(content)
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="cyan", no_wrap=True)
+    # Text, not markup: a description may hold square brackets. Folded, never cut off.
+    table.add_column(overflow="fold")
+    for key, value in flattened(json.loads(content)):
+        table.add_row(key, Text(printable(value)))
+    _print(table)
+
+
+def flattened(value: Any, prefix: str = "") -> list[tuple[str, str]]:
+    """The leaves of an object as (dotted name, text), in the server's order."""
+    if isinstance(value, dict) and (value or not prefix):
+        rows: list[tuple[str, str]] = []
+        for key, each in value.items():
+            rows += flattened(each, f"{prefix}.{key}" if prefix else str(key))
+        return rows
+    return [(prefix, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))]
+
+
+def write_json(content: bytes) -> None:
+    """The server's bytes as they are, and a line end."""
+    sys.stdout.write(content.decode("utf-8", "replace").rstrip("\n") + "\n")
+    sys.stdout.flush()
+
+
+def say(text: str) -> None:
+    """One line for people, on stdout."""
+    print(text)
+
+
+def printable(text: str) -> str:
+    """The text without control characters, so that a message cannot steer the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
+    )
+
+
+def _print(what: Any) -> None:
+    from rich.console import Console
+
+    Console(file=sys.stdout, highlight=False).print(what)

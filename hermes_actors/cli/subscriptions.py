@@ -1,0 +1,220 @@
+"""`hermes subscription …`: subscriptions through the management API."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from hermes_actors.cli import bodies
+from hermes_actors.cli.confirm import confirm_deletion
+from hermes_actors.cli.failures import UsageWrong
+from hermes_actors.cli.management import ManagementClient, quoted
+from hermes_actors.cli.options import (
+    MANAGEMENT_URL_DEFAULT,
+    FromFileOption,
+    ManagementOption,
+    Output,
+    OutputOption,
+    PatchArgument,
+    SubscriptionArgument,
+    TopicArgument,
+    YesOption,
+    examples,
+)
+from hermes_actors.cli.outcome import show_changed
+from hermes_actors.cli.render import say, show_names, show_object
+from hermes_actors.cli.topics import OWNER_DEFAULT
+from hermes_actors.model.subscription import DeliveryType
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Subscriptions: where a topic's messages are pushed to.",
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.command(
+    epilog=examples(
+        "hermes subscription create shop.orders a --endpoint http://127.0.0.1:9000/",
+        "hermes subscription create shop.orders b --endpoint http://... --rate 50",
+        "hermes subscription create shop.orders --from-file subscription.json",
+    )
+)
+def create(
+    topic: TopicArgument,
+    subscription: Annotated[
+        str | None, typer.Argument(metavar="SUBSCRIPTION", help="May be in the file.")
+    ] = None,
+    endpoint: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where messages are pushed to.")
+    ] = None,
+    rate: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Messages a second, in each DC.", show_default="400"),
+    ] = None,
+    ttl_s: Annotated[
+        int | None,
+        typer.Option("--ttl-s", min=0, help="Retry no longer than this.", show_default="3600"),
+    ] = None,
+    backoff_ms: Annotated[
+        int | None,
+        typer.Option("--backoff-ms", min=0, help="Before a retry.", show_default="100"),
+    ] = None,
+    request_timeout_ms: Annotated[
+        int | None, typer.Option("--request-timeout-ms", min=1, show_default="1000")
+    ] = None,
+    retry_client_errors: Annotated[
+        bool, typer.Option("--retry-client-errors", help="Retry 4xx answers too.")
+    ] = False,
+    delivery_type: Annotated[
+        DeliveryType | None, typer.Option(help="One by one or in batches.", show_default="SERIAL")
+    ] = None,
+    owner: Annotated[
+        str | None, typer.Option(metavar="SOURCE:ID", show_default=OWNER_DEFAULT)
+    ] = None,
+    description: Annotated[str | None, typer.Option(metavar="TEXT")] = None,
+    from_file: FromFileOption = None,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Create a subscription; options win over the file. It gets what is published from then on."""
+    policy = {
+        "rate": rate,
+        "messageTtl": ttl_s,
+        "messageBackoff": backoff_ms,
+        "requestTimeout": request_timeout_ms,
+        "retryClientErrors": retry_client_errors or None,
+    }
+    given: dict[str, Any] = {
+        "topicName": topic,
+        "name": subscription,
+        "endpoint": endpoint,
+        "description": description,
+        "owner": None if owner is None else bodies.owner(owner),
+        "deliveryType": delivery_type,
+        "subscriptionPolicy": {key: value for key, value in policy.items() if value is not None},
+    }
+    body = subscription_body(bodies.from_file(from_file), given)
+    name = str(body["name"])
+    with ManagementClient(management) as client:
+        answer = client.post(_path(topic), body)
+        line = f"created subscription {name} of {topic}"
+        show_changed(client, _path(topic, name), answer, line, output)
+
+
+def subscription_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """A subscription's wire form: what was given, over the file, over defaults."""
+    defaults = {"description": "", "owner": bodies.owner(OWNER_DEFAULT)}
+    set_now = {key: value for key, value in given.items() if value is not None}
+    body = bodies.merged(defaults | file, set_now)
+    for servers_own in ("createdAt", "modifiedAt", "state"):
+        body.pop(servers_own, None)
+    if not body.get("subscriptionPolicy"):
+        body.pop("subscriptionPolicy", None)
+    if not body.get("name"):
+        raise UsageWrong('a subscription needs a name: give SUBSCRIPTION, or "name" in the file')
+    if not body.get("endpoint"):
+        raise UsageWrong(
+            "a subscription needs an endpoint: give --endpoint http://host:port/path "
+            "('hermes sink' is one to try with)"
+        )
+    return body
+
+
+@app.command(name="list", epilog=examples("hermes subscription list shop.orders"))
+def list_subscriptions(
+    topic: TopicArgument,
+    tracked: Annotated[bool, typer.Option("--tracked", help="Only those with tracking.")] = False,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List a topic's subscriptions."""
+    params = {"tracked": "true"} if tracked else None
+    with ManagementClient(management) as client:
+        show_names(client.get(_path(topic), params), "Subscription", output)
+
+
+@app.command(epilog=examples("hermes subscription show shop.orders billing"))
+def show(
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show a subscription; secrets are masked by the server."""
+    with ManagementClient(management) as client:
+        show_object(client.get(_path(topic, subscription)), output)
+
+
+@app.command(
+    epilog=examples(
+        "hermes subscription update shop.orders billing subscriptionPolicy.rate=50",
+        "hermes subscription update shop.orders billing endpoint=http://...",
+    )
+)
+def update(
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
+    pairs: PatchArgument = None,
+    from_file: FromFileOption = None,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Update some fields of a subscription; the others stay. Pairs win over the file."""
+    body = bodies.changes(pairs, from_file)
+    path = _path(topic, subscription)
+    line = f"updated subscription {subscription} of {topic}"
+    with ManagementClient(management) as client:
+        show_changed(client, path, client.put(path, body), line, output)
+
+
+@app.command(epilog=examples("hermes subscription suspend shop.orders billing"))
+def suspend(
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Stop deliveries; the place in the topic is kept."""
+    _set_state(topic, subscription, "SUSPENDED", management, output)
+
+
+@app.command(epilog=examples("hermes subscription activate shop.orders billing"))
+def activate(
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Go on with deliveries where they stopped."""
+    _set_state(topic, subscription, "ACTIVE", management, output)
+
+
+@app.command(epilog=examples("hermes subscription delete shop.orders billing --yes"))
+def delete(
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
+    yes: YesOption = False,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Delete a subscription and its place in the topic."""
+    confirm_deletion(f"subscription {subscription} of {topic}", yes)
+    with ManagementClient(management) as client:
+        client.delete(_path(topic, subscription))
+    line = f"deleted subscription {subscription} of {topic}"
+    say(json.dumps({"deleted": subscription}) if output is Output.JSON else line)
+
+
+def _set_state(topic: str, name: str, state: str, management: str, output: Output) -> None:
+    path = _path(topic, name)
+    with ManagementClient(management) as client:
+        answer = client.put(f"{path}/state", state)
+        line = f"subscription {name} of {topic}: asked to be {state}"
+        show_changed(client, path, answer, line, output)
+
+
+def _path(topic: str, subscription: str | None = None) -> str:
+    path = f"/topics/{quoted(topic)}/subscriptions"
+    return path if subscription is None else f"{path}/{quoted(subscription)}"

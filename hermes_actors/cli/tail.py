@@ -1,0 +1,112 @@
+"""`hermes tail`: prints what lies in a topic of one DC, and what comes."""
+
+import json
+import sys
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from hermes_actors.cli.failures import CommandFailed, UsageWrong
+from hermes_actors.cli.management import ManagementClient, quoted
+from hermes_actors.cli.options import (
+    MANAGEMENT_URL_DEFAULT,
+    ManagementOption,
+    Output,
+    OutputOption,
+    TopicArgument,
+    examples,
+)
+from hermes_actors.cli.render import printable
+
+app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
+
+
+@app.command(
+    epilog=examples(
+        "hermes tail shop.orders",
+        "hermes tail shop.orders --from beginning --no-follow",
+        "hermes tail shop.orders --from 2026-01-31T12:00:00Z --limit 10",
+        "hermes tail shop.orders --output json | jq .body",
+    )
+)
+def tail(
+    topic: TopicArgument,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="PLACE",
+            help="beginning, end, or a time like 2026-01-31T12:00:00Z.",
+            show_default="end; without --follow: beginning",
+        ),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow/--no-follow", "-f/-F", help="Wait for what comes.")
+    ] = True,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, metavar="N", help="End after N messages.")
+    ] = None,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Print a topic's messages, as the DC of this management API holds them. Ctrl-C ends it."""
+    params = {
+        "from": place(start, follow),
+        "follow": "true" if follow else "false",
+    }
+    if limit is not None:
+        params["limit"] = str(limit)
+    left = limit
+    with ManagementClient(management) as client:
+        for line in client.stream_lines(f"/topics/{quoted(topic)}/messages", params):
+            # A server may send empty lines to keep the connection open.
+            if not line.strip():
+                continue
+            sys.stdout.write((line if output is Output.JSON else row(line)) + "\n")
+            sys.stdout.flush()
+            if left is not None:
+                left -= 1
+                if left == 0:
+                    return
+
+
+def place(start: str | None, follow: bool) -> str:
+    """The checked place to start from. Raises UsageWrong."""
+    if start is None:
+        return "end" if follow else "beginning"
+    if start in ("beginning", "end"):
+        return start
+    try:
+        moment = datetime.fromisoformat(start)
+    except ValueError as error:
+        raise UsageWrong(
+            f"--from '{start}': expected beginning, end, or a time like 2026-01-31T12:00:00Z"
+        ) from error
+    # A time without an offset is the user's own.
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def row(line: str) -> str:
+    """One message on one line: time, partition:offset, id, key, body."""
+    try:
+        message = json.loads(line)
+        when = datetime.fromtimestamp(message["timestamp"] / 1_000, UTC)
+        where = f"{message['partition']}:{message['offset']}"
+    except (ValueError, KeyError, TypeError) as error:
+        raise CommandFailed(
+            f"the server sent a line that is no message: {printable(line[:200])}"
+        ) from error
+    parts = [when.isoformat(timespec="milliseconds").replace("+00:00", "Z"), where]
+    parts.append(str(message.get("id") or "-"))
+    if message.get("key") is not None:
+        parts.append(f"key={message['key']}")
+    parts.append(_body(message))
+    return printable(" ".join(parts))
+
+
+def _body(message: dict[str, Any]) -> str:
+    if "bodyBase64" in message:
+        return f"base64:{message['bodyBase64']}"
+    body = message.get("body")
+    return body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)

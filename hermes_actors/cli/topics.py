@@ -1,0 +1,198 @@
+"""`hermes topic …`: topics through the management API."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from hermes_actors.cli import bodies
+from hermes_actors.cli.confirm import confirm_deletion
+from hermes_actors.cli.failures import UsageWrong
+from hermes_actors.cli.management import ManagementClient, Refusal, quoted
+from hermes_actors.cli.options import (
+    MANAGEMENT_URL_DEFAULT,
+    FromFileOption,
+    ManagementOption,
+    Output,
+    OutputOption,
+    PatchArgument,
+    TopicArgument,
+    YesOption,
+    examples,
+)
+from hermes_actors.cli.outcome import show_changed
+from hermes_actors.cli.render import say, show_names, show_object
+from hermes_actors.model.topic import (
+    MESSAGE_BYTES_DEFAULT,
+    MESSAGE_BYTES_MAX,
+    MESSAGE_BYTES_MIN,
+    Ack,
+    ContentType,
+)
+
+OWNER_DEFAULT = "Plaintext:dev"
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Topics: what is published to.",
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.command(
+    epilog=examples(
+        "hermes topic create shop.orders",
+        "hermes topic create shop.orders --create-group --retention 7d --ack ALL",
+        "hermes topic create shop.orders --owner Plaintext:team-shop",
+        "hermes topic create --from-file topic.json",
+        "hermes topic show shop.orders -o json > topic.json",
+    )
+)
+def create(
+    topic: Annotated[
+        str | None, typer.Argument(metavar="TOPIC", help="group.topic; may be in the file.")
+    ] = None,
+    content_type: Annotated[
+        ContentType | None, typer.Option(help="What is stored.", show_default="JSON")
+    ] = None,
+    retention: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Like 90s, 30m, 12h, 7d.", show_default="1d")
+    ] = None,
+    ack: Annotated[
+        Ack | None, typer.Option(help="Replicas that hold it at 201.", show_default="LEADER")
+    ] = None,
+    max_message_size: Annotated[
+        int | None,
+        typer.Option(
+            min=MESSAGE_BYTES_MIN,
+            max=MESSAGE_BYTES_MAX,
+            metavar="BYTES",
+            show_default=str(MESSAGE_BYTES_DEFAULT),
+        ),
+    ] = None,
+    owner: Annotated[
+        str | None, typer.Option(metavar="SOURCE:ID", show_default=OWNER_DEFAULT)
+    ] = None,
+    description: Annotated[str | None, typer.Option(metavar="TEXT")] = None,
+    tracking: Annotated[bool, typer.Option("--tracking", help="Leave a trace.")] = False,
+    create_group: Annotated[
+        bool, typer.Option("--create-group", help="Create its group too, where missing.")
+    ] = False,
+    from_file: FromFileOption = None,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Create a topic; options win over the file."""
+    given: dict[str, Any] = {
+        "name": topic,
+        "description": description,
+        "owner": None if owner is None else bodies.owner(owner),
+        "contentType": content_type,
+        "retentionTime": None if retention is None else bodies.retention(retention),
+        "ack": ack,
+        "maxMessageSize": max_message_size,
+        "trackingEnabled": tracking or None,
+    }
+    body = topic_body(bodies.from_file(from_file), given)
+    name = str(body["name"])
+    with ManagementClient(management) as client:
+        if create_group:
+            ensure_group(client, name.rpartition(".")[0])
+        answer = client.post("/topics", body)
+        show_changed(client, f"/topics/{quoted(name)}", answer, f"created topic {name}", output)
+
+
+def topic_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """A topic's wire form: what was given, over the file, over defaults for development."""
+    defaults: dict[str, Any] = {
+        "description": "",
+        "owner": bodies.owner(OWNER_DEFAULT),
+        "contentType": "JSON",
+        "retentionTime": bodies.retention("1d"),
+        "ack": "LEADER",
+        "maxMessageSize": MESSAGE_BYTES_DEFAULT,
+    }
+    body = defaults | file | {key: value for key, value in given.items() if value is not None}
+    # A topic shown by the server can be given back as it is; these two are the server's own.
+    body.pop("createdAt", None)
+    body.pop("modifiedAt", None)
+    name = body.get("name")
+    if not isinstance(name, str) or not name:
+        raise UsageWrong('a topic needs a name: give TOPIC, or "name" in the file')
+    if not name.rpartition(".")[0]:
+        raise UsageWrong(f"topic '{name}': expected group.topic, for example shop.{name}")
+    return body
+
+
+def ensure_group(client: ManagementClient, group: str) -> None:
+    """Create the group unless it is there."""
+    try:
+        client.post("/groups", {"groupName": group})
+    except Refusal as refusal:
+        if refusal.code != "GROUP_ALREADY_EXISTS":
+            raise
+
+
+@app.command(
+    name="list",
+    epilog=examples("hermes topic list", "hermes topic list --group shop --output json"),
+)
+def list_topics(
+    group: Annotated[str | None, typer.Option(metavar="GROUP", help="Only this group's.")] = None,
+    tracked: Annotated[bool, typer.Option("--tracked", help="Only those with tracking.")] = False,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List the topics."""
+    params = {} if group is None else {"groupName": group}
+    if tracked:
+        params["tracked"] = "true"
+    with ManagementClient(management) as client:
+        show_names(client.get("/topics", params), "Topic", output)
+
+
+@app.command(epilog=examples("hermes topic show shop.orders"))
+def show(
+    topic: TopicArgument,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show a topic."""
+    with ManagementClient(management) as client:
+        show_object(client.get(f"/topics/{quoted(topic)}"), output)
+
+
+@app.command(
+    epilog=examples(
+        "hermes topic update shop.orders ack=ALL retentionTime.duration=2",
+        "hermes topic update shop.orders description='all orders'",
+        "hermes topic update shop.orders --from-file patch.json",
+    )
+)
+def update(
+    topic: TopicArgument,
+    pairs: PatchArgument = None,
+    from_file: FromFileOption = None,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Update some fields of a topic; the others stay. Pairs win over the file."""
+    body = bodies.changes(pairs, from_file)
+    path = f"/topics/{quoted(topic)}"
+    with ManagementClient(management) as client:
+        show_changed(client, path, client.put(path, body), f"updated topic {topic}", output)
+
+
+@app.command(epilog=examples("hermes topic delete shop.orders --yes"))
+def delete(
+    topic: TopicArgument,
+    yes: YesOption = False,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Delete a topic that has no subscriptions, with its messages."""
+    confirm_deletion(f"topic {topic} and its messages", yes)
+    with ManagementClient(management) as client:
+        client.delete(f"/topics/{quoted(topic)}")
+    say(json.dumps({"deleted": topic}) if output is Output.JSON else f"deleted topic {topic}")
