@@ -1,1 +1,1 @@
-"""What exists: groups, topics and subscriptions, folded from a log of commands."""
+"""Metadata: a log of commands, folded by every node to the same groups, topics, subscriptions."""

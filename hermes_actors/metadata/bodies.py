@@ -1,0 +1,108 @@
+"""The JSON bodies of groups, topics, subscriptions and activations: written once, read once.
+
+Unknown fields are ignored, so that an older node reads what a newer one wrote.
+"""
+
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from hermes_actors.model.subscription import (
+    BatchPolicy,
+    DeliveryType,
+    SerialPolicy,
+    Subscription,
+)
+from hermes_actors.model.topic import Topic
+
+T = TypeVar("T")
+
+
+class UndecodableBody(Exception):
+    """The body is not what its key's kind holds; the message names the field."""
+
+
+class SubscriptionBody(Struct, frozen=True, rename="camel"):
+    """A subscription, and the incarnation of the topic that it was made for."""
+
+    subscription: Subscription
+    topic_incarnation: int
+
+
+class _Activation(Struct, frozen=True, rename="camel"):
+    subscription_incarnation: int
+
+
+class _RawSubscriptionBody(Struct, frozen=True, rename="camel"):
+    subscription: dict[str, Any]
+    topic_incarnation: int
+
+
+class _SerialSubscription(Subscription, frozen=True, rename="camel", kw_only=True):
+    """What msgspec can decode: it takes no union of untagged structs."""
+
+    subscription_policy: SerialPolicy = msgspec.field(default_factory=SerialPolicy)
+
+
+class _BatchSubscription(Subscription, frozen=True, rename="camel", kw_only=True):
+    subscription_policy: BatchPolicy = msgspec.field(default_factory=BatchPolicy)
+
+
+_FIELDS = tuple(field.name for field in msgspec.structs.fields(Subscription))
+
+
+def group_body(wire: dict[str, Any]) -> bytes:
+    """The body of a group: its wire form."""
+    return msgspec.json.encode(wire)
+
+
+def topic_body(topic: Topic) -> bytes:
+    """The body of a topic: its wire form."""
+    return msgspec.json.encode(topic)
+
+
+def subscription_body(subscription: Subscription, topic_incarnation: int) -> bytes:
+    """The body of a subscription to the topic's given incarnation."""
+    return msgspec.json.encode(SubscriptionBody(subscription, topic_incarnation))
+
+
+def activation_body(subscription_incarnation: int) -> bytes:
+    """The body that says: a consumer of this incarnation of the subscription has started."""
+    return msgspec.json.encode(_Activation(subscription_incarnation))
+
+
+def decode_group(body: bytes) -> dict[str, Any]:
+    """A group's wire form. Raises UndecodableBody."""
+    return _decode(body, dict[str, Any])
+
+
+def decode_topic(body: bytes) -> Topic:
+    """Raises UndecodableBody."""
+    return _decode(body, Topic)
+
+
+def decode_subscription(body: bytes) -> SubscriptionBody:
+    """The policy's type follows `deliveryType`. Raises UndecodableBody."""
+    raw = _decode(body, _RawSubscriptionBody)
+    is_batch = raw.subscription.get("deliveryType") == DeliveryType.BATCH
+    try:
+        decoded = msgspec.convert(
+            raw.subscription, _BatchSubscription if is_batch else _SerialSubscription
+        )
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise UndecodableBody(str(error)) from error
+    plain = Subscription(**{name: getattr(decoded, name) for name in _FIELDS})
+    return SubscriptionBody(plain, raw.topic_incarnation)
+
+
+def decode_activation(body: bytes) -> int:
+    """The incarnation of the subscription that was started. Raises UndecodableBody."""
+    return _decode(body, _Activation).subscription_incarnation
+
+
+def _decode(body: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UndecodableBody(str(error)) from error

@@ -1,0 +1,303 @@
+"""The groups, topics and subscriptions that the folded registers mean, by name, without waiting.
+
+Registers may come in any order (a subscription before its topic): the same registers always make
+the same catalog. A subscription is live while its topic is, in the incarnation that it was made
+for; else it is an orphan. A body that cannot be decoded is left out, counted and shown.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from hermes_actors.metadata.bodies import (
+    UndecodableBody,
+    decode_activation,
+    decode_group,
+    decode_subscription,
+    decode_topic,
+)
+from hermes_actors.metadata.keys import (
+    ACTIVATION,
+    GROUP,
+    SUBSCRIPTION,
+    TOPIC,
+    Key,
+    log_topic_of,
+    parse_key,
+    subscription_of,
+    topic_of,
+)
+from hermes_actors.metadata.state import Register
+from hermes_actors.model.names import SubscriptionName, TopicName
+from hermes_actors.model.subscription import Subscription, SubscriptionState
+from hermes_actors.model.topic import Topic
+
+
+class LiveGroup(Struct, frozen=True):
+    """A group; `attributes` is its wire form."""
+
+    name: str
+    attributes: dict[str, Any]
+    incarnation: int
+    stamp: int
+
+
+class LiveTopic(Struct, frozen=True):
+    """A topic, the version that clients see, and the log topic that holds this life of it."""
+
+    name: TopicName
+    topic: Topic
+    incarnation: int
+    stamp: int
+    log_topic: str
+
+
+class LiveSubscription(Struct, frozen=True):
+    """A subscription and the datacentres, sorted, where a consumer of this life of it started."""
+
+    name: SubscriptionName
+    subscription: Subscription
+    topic_incarnation: int
+    incarnation: int
+    stamp: int
+    active_in: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> SubscriptionState:
+        """What to show: SUSPENDED if asked for, ACTIVE once consumed anywhere, else PENDING."""
+        if self.subscription.state is SubscriptionState.SUSPENDED:
+            return SubscriptionState.SUSPENDED
+        return SubscriptionState.ACTIVE if self.active_in else SubscriptionState.PENDING
+
+
+class Orphan(Struct, frozen=True):
+    """A subscription whose topic is not live in the incarnation that it names.
+
+    `is_final`: that life of the topic is over for good, so the subscription may be deleted;
+    otherwise the topic's creation may still be on its way from another datacentre.
+    """
+
+    name: SubscriptionName
+    topic_incarnation: int
+    stamp: int
+    is_final: bool
+
+
+class GroupChanged(Struct, frozen=True):
+    """A group is now this, or gone (None)."""
+
+    name: str
+    group: LiveGroup | None
+
+
+class TopicChanged(Struct, frozen=True):
+    """A topic (`group.topic`) is now this, or gone (None). A new incarnation is a new topic."""
+
+    name: str
+    topic: LiveTopic | None
+
+
+class SubscriptionChanged(Struct, frozen=True):
+    """A subscription (`group.topic$name`) is now this, or no longer live (None)."""
+
+    name: str
+    subscription: LiveSubscription | None
+
+
+class OtherChanged(Struct, frozen=True):
+    """A register of any other kind is now this (a tombstone: deleted)."""
+
+    key: str
+    register: Register | None
+
+
+CatalogChange = GroupChanged | TopicChanged | SubscriptionChanged | OtherChanged
+
+
+class _Known(Struct, frozen=True):
+    """A subscription that is alive as a register, live or not."""
+
+    name: SubscriptionName
+    subscription: Subscription
+    topic_incarnation: int
+    incarnation: int
+    stamp: int
+
+
+class Catalog:
+    """Read it freely; only the registry calls `apply` and `forget`.
+
+    The dictionaries are keyed by `group`, `group.topic` and `group.topic$subscription`; `others`
+    by key. `undecodable` maps a key to the reason.
+    """
+
+    def __init__(self, namespace: str = "") -> None:
+        self.groups: dict[str, LiveGroup] = {}
+        self.topics: dict[str, LiveTopic] = {}
+        self.subscriptions: dict[str, LiveSubscription] = {}
+        self.orphans: dict[str, Orphan] = {}
+        self.others: dict[str, Register] = {}
+        self.undecodable: dict[str, str] = {}
+        self._namespace = namespace
+        self._known: dict[str, _Known] = {}
+        # What a topic's register says even when it is dead: which life of it is the latest.
+        self._topic_incarnations: dict[str, int] = {}
+        self._names_by_topic: dict[str, dict[str, None]] = {}
+        self._activations: dict[str, dict[str, int]] = {}
+
+    def subscriptions_of(self, topic: TopicName | str) -> list[LiveSubscription]:
+        """The live subscriptions of a topic, sorted by name."""
+        names = self._names_by_topic.get(str(topic), {})
+        return [self.subscriptions[name] for name in sorted(names) if name in self.subscriptions]
+
+    def topics_of(self, group: str) -> list[LiveTopic]:
+        """The live topics of a group, sorted by name; looks at all topics."""
+        return [self.topics[name] for name in sorted(self.topics) if _group_of(name) == group]
+
+    def apply(self, register: Register) -> list[CatalogChange]:
+        """Take in a register's new value; returns what that changed, perhaps nothing."""
+        return self._take_in(register.key, register)
+
+    def forget(self, key: str) -> list[CatalogChange]:
+        """A register is no longer there at all (its log was lost, not: it was deleted)."""
+        return self._take_in(key, None)
+
+    def _take_in(self, key: str, register: Register | None) -> list[CatalogChange]:
+        self.undecodable.pop(key, None)
+        parsed = parse_key(key)
+        alive = register if register is not None and register.is_alive else None
+        match parsed.kind:
+            case kind if kind == GROUP and len(parsed.names) == 1:
+                return self._take_in_group(parsed.names[0], alive)
+            case kind if kind == TOPIC and (topic := topic_of(parsed)) is not None:
+                return self._take_in_topic(topic, register)
+            case kind if kind in (SUBSCRIPTION, ACTIVATION):
+                name = subscription_of(parsed)
+                if name is not None and kind == SUBSCRIPTION:
+                    return self._take_in_subscription(name, alive)
+                if name is not None:
+                    return self._take_in_activation(name, parsed, alive)
+        if alive is None:
+            return [OtherChanged(key, register)] if self.others.pop(key, None) else []
+        if self.others.get(key) == alive:
+            return []
+        self.others[key] = alive
+        return [OtherChanged(key, alive)]
+
+    def _take_in_group(self, name: str, alive: Register | None) -> list[CatalogChange]:
+        attributes = self._decode(alive, decode_group)
+        group = None
+        if alive is not None and attributes is not None:
+            group = LiveGroup(name, attributes, alive.incarnation, alive.stamp)
+        if not _replace(self.groups, name, group):
+            return []
+        return [GroupChanged(name, group)]
+
+    def _take_in_topic(self, name: TopicName, register: Register | None) -> list[CatalogChange]:
+        text = str(name)
+        decoded = self._decode(register, decode_topic)
+        topic = None
+        if register is not None and decoded is not None:
+            log_topic = log_topic_of(name, register.incarnation, self._namespace)
+            topic = LiveTopic(name, decoded, register.incarnation, register.stamp, log_topic)
+        if register is None:
+            self._topic_incarnations.pop(text, None)
+        else:
+            self._topic_incarnations[text] = register.incarnation
+        changes: list[CatalogChange] = []
+        if _replace(self.topics, text, topic):
+            changes.append(TopicChanged(text, topic))
+        for subscription in list(self._names_by_topic.get(text, ())):
+            changes += self._settle(subscription)
+        return changes
+
+    def _take_in_subscription(
+        self, name: SubscriptionName, alive: Register | None
+    ) -> list[CatalogChange]:
+        text, topic = str(name), str(name.topic)
+        decoded = self._decode(alive, decode_subscription)
+        siblings = self._names_by_topic.setdefault(topic, {})
+        if alive is not None and decoded is not None:
+            self._known[text] = _Known(
+                name,
+                decoded.subscription,
+                decoded.topic_incarnation,
+                alive.incarnation,
+                alive.stamp,
+            )
+            siblings[text] = None
+        else:
+            self._known.pop(text, None)
+            siblings.pop(text, None)
+            if not siblings:
+                del self._names_by_topic[topic]
+        return self._settle(text)
+
+    def _take_in_activation(
+        self, name: SubscriptionName, parsed: Key, alive: Register | None
+    ) -> list[CatalogChange]:
+        text, dc = str(name), parsed.names[3]
+        incarnation = self._decode(alive, decode_activation)
+        activations = self._activations.setdefault(text, {})
+        if incarnation is not None:
+            activations[dc] = incarnation
+        else:
+            activations.pop(dc, None)
+            if not activations:
+                del self._activations[text]
+        return self._settle(text)
+
+    def _settle(self, name: str) -> list[CatalogChange]:
+        """Work out anew whether a subscription is live, an orphan or neither."""
+        known = self._known.get(name)
+        live = orphan = None
+        if known is not None:
+            topic = self.topics.get(str(known.name.topic))
+            if topic is not None and topic.incarnation == known.topic_incarnation:
+                live = self._live(known)
+            else:
+                latest = self._topic_incarnations.get(str(known.name.topic), 0)
+                is_final = latest > known.topic_incarnation
+                orphan = Orphan(known.name, known.topic_incarnation, known.stamp, is_final)
+        _replace(self.orphans, name, orphan)
+        if not _replace(self.subscriptions, name, live):
+            return []
+        return [SubscriptionChanged(name, live)]
+
+    def _live(self, known: _Known) -> LiveSubscription:
+        started = self._activations.get(str(known.name), {})
+        active_in = sorted(dc for dc in started if started[dc] == known.incarnation)
+        return LiveSubscription(
+            known.name,
+            known.subscription,
+            known.topic_incarnation,
+            known.incarnation,
+            known.stamp,
+            tuple(active_in),
+        )
+
+    def _decode(self, register: Register | None, decode: Callable[[bytes], Any]) -> Any:
+        """The decoded body; None when there is no register, no body, or no sense in it."""
+        if register is None or register.body is None:
+            return None
+        try:
+            return decode(register.body)
+        except UndecodableBody as error:
+            self.undecodable[register.key] = str(error)
+            return None
+
+
+def _group_of(topic: str) -> str:
+    return topic.rpartition(".")[0]
+
+
+def _replace(values: dict[str, Any], name: str, value: Any) -> bool:
+    """Set, or for None remove, one value; True if that made a difference."""
+    if values.get(name) == value:
+        return False
+    if value is None:
+        del values[name]
+    else:
+        values[name] = value
+    return True

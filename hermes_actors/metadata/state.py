@@ -1,0 +1,256 @@
+"""The fold: after n records of the metadata log, every node has the same state, whatever it knows.
+
+It is blind to what bodies mean, so nodes of different versions fold alike, and it takes no time,
+randomness or name of its own: the state is a function of the records only.
+
+Registers. Each key holds one register, ordered by (incarnation, stamp, dc); the greatest wins,
+wherever and whenever its copies arrive. A stamp is max(log time, last stamp seen + 1), copies
+included, so a change is always above what its writer's log had seen. A deletion leaves a tombstone
+whose incarnation is its own stamp, above all that was done concurrently to the life it ends; a
+re-creation inherits that incarnation, so it is above the tombstone, and nothing else is.
+(Last-writer-wins registers under hybrid logical clocks: Kulkarni et al., "Logical Physical
+Clocks", 2014; the incarnation is what makes deletion win.)
+"""
+
+import hashlib
+from collections import OrderedDict
+
+import msgspec
+from msgspec import Struct
+
+from hermes_actors.metadata.commands import (
+    NOTHING_SEEN,
+    Absent,
+    Accepted,
+    Alive,
+    Childless,
+    Copy,
+    Delete,
+    LogCreated,
+    Outcome,
+    Precondition,
+    Put,
+    Rejected,
+    Seen,
+    StampIs,
+    UndecodableCommand,
+    decode,
+)
+from hermes_actors.model.record import StoredRecord
+
+COMMAND_IDS_MAX = 16_384
+"""How many of the latest commands' ids are remembered, counted in the log: the same everywhere."""
+
+_DIGEST_BYTES = 32
+
+
+class Register(Struct, frozen=True):
+    """What one key holds; `body` None is a tombstone. `dc` is where the change was accepted."""
+
+    key: str
+    incarnation: int
+    stamp: int
+    dc: str
+    body: bytes | None
+
+    @property
+    def is_alive(self) -> bool:
+        """False for a tombstone."""
+        return self.body is not None
+
+    def supersedes(self, other: "Register | None") -> bool:
+        """True if this one wins over the other, in every datacentre alike."""
+        return other is None or self._order() > other._order()
+
+    def _order(self) -> tuple[int, int, str, bool, bytes]:
+        # The body can only matter if a lost log's stamps were given again; then too all agree.
+        return (self.incarnation, self.stamp, self.dc, self.body is None, self.body or b"")
+
+
+class Folded(Struct, frozen=True):
+    """What one record did.
+
+    `changed` is the register that it set; `outcome` answers the command `command_id`, also when
+    this is a repetition; `is_accepted_here` tells a change of this log from a copy; `contradicts`
+    is True when the writer had folded something else than this log now holds.
+    """
+
+    changed: Register | None = None
+    command_id: str = ""
+    outcome: Outcome | None = None
+    is_accepted_here: bool = False
+    contradicts: bool = False
+
+
+_NOTHING = Folded()
+
+
+class State:
+    """The state after `position` records. `fold` is its only way to change."""
+
+    def __init__(self, command_ids_max: int = COMMAND_IDS_MAX) -> None:
+        self.position = 0
+        self.seen: Seen = NOTHING_SEEN
+        self.log_id = ""
+        self.dc = ""
+        self.last_stamp = 0
+        self.registers: dict[str, Register] = {}
+        self.copied: dict[tuple[str, str], int] = {}
+        self.undecodable = 0
+        self.repeated = 0
+        self._command_ids_max = command_ids_max
+        self._outcomes: OrderedDict[str, Outcome] = OrderedDict()
+        self._ids_by_offset: OrderedDict[int, str] = OrderedDict()
+        self._alive_below: dict[str, int] = {}
+        self._digest = 0
+
+    def fold(self, record: StoredRecord) -> Folded:
+        """Apply the next record. Offsets may have gaps (a log may keep its own records between)."""
+        assert record.offset >= self.position, "records are folded once, in order"
+        self.position = record.offset + 1
+        try:
+            command = decode(record.value)
+        except UndecodableCommand:
+            self.undecodable += 1
+            return _NOTHING
+        contradicts = isinstance(command, Put | Delete) and self._contradicts(command.seen)
+        self._remember_offset(record.offset, command.id)
+        if isinstance(command, LogCreated):
+            if not self.log_id:
+                self.log_id, self.dc = command.id, command.dc
+            return Folded(command_id=command.id)
+        if not self.log_id:
+            self.undecodable += 1
+            return _NOTHING
+        if isinstance(command, Copy):
+            return self._copy(command)
+        return self._change(command, record.timestamp_ms, contradicts)
+
+    def holds(self, precondition: Precondition) -> bool:
+        """True if the precondition holds now."""
+        if isinstance(precondition, Childless):
+            return not self._alive_below.get(precondition.prefix)
+        register = self.registers.get(precondition.key)
+        alive = register if register is not None and register.is_alive else None
+        match precondition:
+            case StampIs(_, stamp):
+                return alive is not None and alive.stamp == stamp
+            case Alive(_, incarnation):
+                return alive is not None and alive.incarnation == incarnation
+            case Absent():
+                return alive is None
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal registers, in whatever order they came: a sum of their hashes."""
+        return f"{self._digest:0{2 * _DIGEST_BYTES}x}"
+
+    def canonical_bytes(self) -> bytes:
+        """All registers, sorted: what two datacentres that have converged share, byte by byte."""
+        return msgspec.msgpack.encode([self.registers[key] for key in sorted(self.registers)])
+
+    def snapshot(self) -> bytes:
+        """Everything that later folding depends on: equal exactly if the states are."""
+        return msgspec.msgpack.encode(
+            (
+                (self.position, self.seen, self.log_id, self.dc, self.last_stamp),
+                self.canonical_bytes(),
+                sorted((*origin, offset) for origin, offset in self.copied.items()),
+                (self.undecodable, self.repeated, self.digest),
+                list(self._outcomes.items()),
+                list(self._ids_by_offset.items()),
+                sorted(self._alive_below.items()),
+            )
+        )
+
+    def _change(self, command: Put | Delete, log_time_ms: int, contradicts: bool) -> Folded:
+        first = self._outcomes.get(command.id)
+        if first is not None:
+            self.repeated += 1
+            return Folded(command_id=command.id, outcome=first, contradicts=contradicts)
+        failed = self._first_failed(command)
+        changed = None
+        outcome: Outcome
+        if failed is not None:
+            outcome = Rejected(failed)
+        else:
+            changed = self._accept(command, log_time_ms)
+            outcome = Accepted(changed.incarnation, changed.stamp)
+        self._outcomes[command.id] = outcome
+        if len(self._outcomes) > self._command_ids_max:
+            self._outcomes.popitem(last=False)
+        return Folded(changed, command.id, outcome, changed is not None, contradicts)
+
+    def _first_failed(self, command: Put | Delete) -> Precondition | None:
+        for precondition in command.preconditions:
+            if not self.holds(precondition):
+                return precondition
+        if isinstance(command, Delete):
+            register = self.registers.get(command.key)
+            if register is None or not register.is_alive:
+                return Alive(command.key, register.incarnation if register is not None else 0)
+        return None
+
+    def _accept(self, command: Put | Delete, log_time_ms: int) -> Register:
+        stamp = max(log_time_ms, self.last_stamp + 1)
+        if isinstance(command, Delete):
+            register = Register(command.key, stamp, stamp, self.dc, None)
+        else:
+            before = self.registers.get(command.key)
+            incarnation = before.incarnation if before is not None else 0
+            register = Register(command.key, incarnation, stamp, self.dc, command.body)
+        self._set(register)
+        return register
+
+    def _copy(self, command: Copy) -> Folded:
+        origin = (command.origin_dc, command.origin_log)
+        self.copied[origin] = max(command.origin_offset, self.copied.get(origin, -1))
+        self.last_stamp = max(self.last_stamp, command.stamp)
+        register = Register(
+            command.key, command.incarnation, command.stamp, command.dc, command.body
+        )
+        if not register.supersedes(self.registers.get(command.key)):
+            return Folded(command_id=command.id)
+        self._set(register)
+        return Folded(changed=register, command_id=command.id)
+
+    def _set(self, register: Register) -> None:
+        before = self.registers.get(register.key)
+        self.registers[register.key] = register
+        self.last_stamp = max(self.last_stamp, register.stamp)
+        was_alive = before is not None and before.is_alive
+        if was_alive != register.is_alive:
+            self._count_below(register.key, 1 if register.is_alive else -1)
+        if before is not None:
+            self._digest -= _hash(before)
+        self._digest = (self._digest + _hash(register)) % (1 << 8 * _DIGEST_BYTES)
+
+    def _count_below(self, key: str, change: int) -> None:
+        at = key.find("/")
+        while at >= 0:
+            prefix = key[: at + 1]
+            count = self._alive_below.get(prefix, 0) + change
+            if count:
+                self._alive_below[prefix] = count
+            else:
+                del self._alive_below[prefix]
+            at = key.find("/", at + 1)
+
+    def _contradicts(self, seen: Seen) -> bool:
+        held = self._ids_by_offset.get(seen.offset)
+        if held is not None:
+            return held != seen.id
+        # Too old to be remembered is no contradiction; within what is remembered, it is one.
+        oldest = next(iter(self._ids_by_offset), None)
+        return oldest is not None and seen.offset > oldest
+
+    def _remember_offset(self, offset: int, command_id: str) -> None:
+        self.seen = Seen(offset, command_id)
+        self._ids_by_offset[offset] = command_id
+        if len(self._ids_by_offset) > self._command_ids_max:
+            self._ids_by_offset.popitem(last=False)
+
+
+def _hash(register: Register) -> int:
+    encoded = msgspec.msgpack.encode(register)
+    return int.from_bytes(hashlib.blake2b(encoded, digest_size=_DIGEST_BYTES).digest(), "big")

@@ -1,0 +1,102 @@
+"""A watcher's view of the catalog: the state as changes first, then each true difference.
+
+What a slow watcher has not read yet is kept by name, not by event: it is told the latest value
+once. So a watch is bounded by the size of the catalog, and the fold never waits for it.
+"""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+import trio
+
+from hermes_actors.metadata.catalog import (
+    Catalog,
+    CatalogChange,
+    GroupChanged,
+    OtherChanged,
+    SubscriptionChanged,
+    TopicChanged,
+)
+
+_Dirty = tuple[type[CatalogChange], str]
+
+
+class Watch:
+    """Iterate it (`async for change in watch`), or `wait` and `take_nowait`; ends when closed.
+
+    For one task. Use it as a context manager (`with metadata.watch() as watch`).
+    """
+
+    def __init__(self, catalog: Catalog, on_close: Callable[["Watch"], None]) -> None:
+        self._catalog = catalog
+        self._on_close = on_close
+        self._wakeup = trio.Event()
+        self._is_closed = False
+        # Insertion-ordered: names are told in the order in which they first changed.
+        self._dirty: dict[_Dirty, None] = {
+            **{(GroupChanged, name): None for name in catalog.groups},
+            **{(TopicChanged, name): None for name in catalog.topics},
+            **{(SubscriptionChanged, name): None for name in catalog.subscriptions},
+            **{(OtherChanged, key): None for key in catalog.others},
+        }
+
+    def note(self, change: CatalogChange) -> None:
+        """For the registry: this has changed."""
+        name = change.key if isinstance(change, OtherChanged) else change.name
+        self._dirty[type(change), name] = None
+        self._wakeup.set()
+
+    def take_nowait(self, changes_max: int = 1_000) -> list[CatalogChange]:
+        """Up to that many changes, oldest first; perhaps none."""
+        taken: list[CatalogChange] = []
+        while self._dirty and len(taken) < changes_max:
+            dirty = next(iter(self._dirty))
+            del self._dirty[dirty]
+            taken.append(self._change(*dirty))
+        return taken
+
+    async def wait(self) -> bool:
+        """Wait until there is a change to take (True) or the watch is closed (False)."""
+        await trio.lowlevel.checkpoint()
+        while not self._dirty:
+            if self._is_closed:
+                return False
+            self._wakeup = trio.Event()
+            await self._wakeup.wait()
+        return not self._is_closed
+
+    def close(self) -> None:
+        """End the watch."""
+        self._is_closed = True
+        self._wakeup.set()
+        self._on_close(self)
+
+    def __aiter__(self) -> "Watch":
+        return self
+
+    async def __anext__(self) -> CatalogChange:
+        if not await self.wait():
+            raise StopAsyncIteration
+        return self.take_nowait(1)[0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _change(self, kind: type[CatalogChange], name: str) -> CatalogChange:
+        catalog = self._catalog
+        if kind is GroupChanged:
+            return GroupChanged(name, catalog.groups.get(name))
+        if kind is TopicChanged:
+            return TopicChanged(name, catalog.topics.get(name))
+        if kind is SubscriptionChanged:
+            return SubscriptionChanged(name, catalog.subscriptions.get(name))
+        return OtherChanged(name, catalog.others.get(name))
