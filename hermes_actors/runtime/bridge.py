@@ -22,11 +22,18 @@ class TrioBridge:
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Refuse new calls and cancel those under way."""
+        self._is_closed = True
+        self._nursery.cancel_scope.cancel()
 
     async def call(self, async_fn: Callable[[Unpack[A]], Awaitable[T]], *args: *A) -> T:
         """Await `async_fn(*args)` in trio; from a trio task this is a plain await.
 
-        Cancelling the caller cancels the trio side. Raises what `async_fn` raises.
+        Cancelling the caller cancels the trio side. Raises what `async_fn` raises, and
+        BridgeClosed when the node stops first.
         """
         if sniffio.current_async_library() == "trio":
             return await async_fn(*args)
@@ -37,10 +44,18 @@ class TrioBridge:
         async def body() -> None:
             try:
                 with scope:
-                    results.append(await outcome.acapture(async_fn, *args))
+                    result = await outcome.acapture(async_fn, *args)
+                    if isinstance(result, outcome.Error) and not isinstance(
+                        result.error, Exception
+                    ):
+                        # A cancellation belongs to trio; it must not surface on the other loop.
+                        result.unwrap()
+                    results.append(result)
             finally:
                 ended.set()
 
+        if self._is_closed:
+            raise BridgeClosed("the node is stopping")
         self._nursery.start_soon(body)
         try:
             await ended.wait()
@@ -59,5 +74,8 @@ class BridgeClosed(Exception):
 async def open_bridge() -> AsyncIterator[TrioBridge]:
     """A bridge for the length of the block; calls still under way are cancelled at its end."""
     async with trio.open_nursery() as nursery:
-        yield TrioBridge(nursery)
-        nursery.cancel_scope.cancel()
+        bridge = TrioBridge(nursery)
+        try:
+            yield bridge
+        finally:
+            bridge.close()

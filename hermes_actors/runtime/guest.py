@@ -20,11 +20,16 @@ def run(main: Callable[[Unpack[A]], Awaitable[T]], *args: *A, host: str = "uvloo
     """Run a trio main as the guest of an asyncio host and return what it returns.
 
     `host` is "uvloop" or "asyncio"; where uvloop is not installed, asyncio is used. Raises what
-    `main` raises. Must be called from the main thread when signals are to be received.
+    `main` raises; KeyboardInterrupt after SIGINT when `main` does not receive that signal itself
+    (it is cancelled first). Must be called from the main thread when signals are to be received.
     """
     with asyncio.Runner(loop_factory=_loop_factory(host)) as runner:
         result: T = runner.run(_host(main, *args))
         return result
+
+
+class HostCancelled(Exception):
+    """The asyncio side of a `call` was cancelled there, not by the caller."""
 
 
 async def call(async_fn: Callable[[Unpack[A]], Awaitable[T]], *args: *A) -> T:
@@ -32,7 +37,8 @@ async def call(async_fn: Callable[[Unpack[A]], Awaitable[T]], *args: *A) -> T:
 
     Cancelling the trio side cancels the asyncio task and waits for its end, so nothing runs on
     behind the caller's back. When the coroutine finished in spite of the cancellation its value
-    is dropped and trio's cancellation wins.
+    is dropped and trio's cancellation wins. Raises what the coroutine raises, and HostCancelled
+    when it was cancelled on the host side.
     """
     task = asyncio.ensure_future(async_fn(*args))
     done = trio.Event()
@@ -47,6 +53,10 @@ async def call(async_fn: Callable[[Unpack[A]], Awaitable[T]], *args: *A) -> T:
             # Fetched, so that asyncio does not complain of an exception nobody looked at.
             task.exception()
         raise
+    if task.cancelled():
+        # asyncio's own CancelledError is a BaseException that no trio scope catches: it would
+        # take the whole guest down.
+        raise HostCancelled("the coroutine was cancelled on the host side")
     return task.result()
 
 
@@ -65,17 +75,28 @@ def _loop_factory(host: str) -> Callable[[], asyncio.AbstractEventLoop]:
 async def _host(main: Callable[..., Awaitable[Any]], *args: Any) -> Any:
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[outcome.Outcome[Any]] = loop.create_future()
+    scope = trio.CancelScope()
+
+    async def guest() -> Any:
+        with scope:
+            return await main(*args)
 
     def done(result: outcome.Outcome[Any]) -> None:
         if not ended.done():
             ended.set_result(result)
 
     trio.lowlevel.start_guest_run(
-        main,
-        *args,
+        guest,
         run_sync_soon_threadsafe=loop.call_soon_threadsafe,
         run_sync_soon_not_threadsafe=loop.call_soon,
         done_callback=done,
         host_uses_signal_set_wakeup_fd=True,
     )
-    return (await asyncio.shield(ended)).unwrap()
+    try:
+        return (await asyncio.shield(ended)).unwrap()
+    except asyncio.CancelledError:
+        # Ctrl-C while nobody listens for signals: the guest is wound up before the loop closes
+        # under it, and its own error, if any, wins.
+        scope.cancel()
+        (await asyncio.shield(ended)).unwrap()
+        raise
