@@ -127,14 +127,11 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
 def _wrap(message: Message) -> bytes:
     external = json.dumps(dict(message.propagated), ensure_ascii=False, separators=(",", ":"))
     # The body goes in as it came, JSON or not: Hermes does the same, and its readers cut it out.
-    return (
-        b'{"_w":true,"metadata":{"timestamp":%d,"id":"%s","externalMetadata":%s},"message":%s}'
-        % (
-            message.published_at_ms,
-            message.id.encode(),
-            external.encode(),
-            message.body,
-        )
+    return b'{"_w":true,"metadata":{"timestamp":%d,"id":%s,"externalMetadata":%s},"message":%s}' % (
+        message.published_at_ms,
+        json.dumps(message.id, ensure_ascii=False).encode(),
+        external.encode(),
+        message.body,
     )
 
 
@@ -151,7 +148,7 @@ def _unwrap(
     return Message(
         id=str(metadata.get("id") or metadata.get("messageId") or make_id()),
         body=body,
-        published_at_ms=timestamp if isinstance(timestamp, int) else _FOREIGN_TIMESTAMP_MS,
+        published_at_ms=timestamp if type(timestamp) is int else _FOREIGN_TIMESTAMP_MS,
         key=record.key,
         propagated=propagated,
     )
@@ -165,10 +162,15 @@ def _split_envelope(value: bytes) -> tuple[dict[str, Any], bytes]:
     try:
         text = value[at_metadata + len(b'"metadata":') :].decode("utf-8", "surrogateescape")
         metadata, end = _json.raw_decode(text.lstrip())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UndecodableRecord(f"the envelope's metadata is not JSON: {error}") from error
     if not isinstance(metadata, dict):
         raise UndecodableRecord("the envelope's metadata is not an object")
+    try:
+        # Half a surrogate pair, escaped or from broken UTF-8, would fail every later encoding.
+        json.dumps(metadata, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError) as error:
+        raise UndecodableRecord(f"the envelope's metadata is not Unicode: {error}") from error
     rest = text.lstrip()[end:].encode("utf-8", "surrogateescape")
     mark = b'"message":'
     at_message = rest.find(mark)

@@ -21,9 +21,9 @@ from prometheus_client.samples import Sample
 Labels = tuple[tuple[str, str], ...]
 
 _QUANTILES = (0.5, 0.99, 0.999)
-# Upper bounds of the timers' cells, 100 µs to 100 s, each 20 % above the last: a quantile is off
-# by at most that.
-_BOUNDS_S = tuple(1e-4 * 1.2**n for n in range(76))
+# Upper bounds of the timers' cells, 100 µs to one hour, each 20 % above the last: within that range
+# a quantile is off by at most that.
+_BOUNDS_S = tuple(1e-4 * 1.2**n for n in range(97))
 
 
 class Counter:
@@ -68,6 +68,21 @@ class Timer:
         return _BOUNDS_S[-1]
 
 
+class Sizes:
+    """How many things there were and what they came to together, e.g. messages and their bytes."""
+
+    __slots__ = ("count", "sum")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.sum = 0
+
+    def add(self, count: int, total: int) -> None:
+        """Add `count` things that come to `total` together."""
+        self.count += count
+        self.sum += total
+
+
 class Metrics(Collector):
     """All metrics of one component of a node, under one prefix, e.g. `hermes_frontend`."""
 
@@ -75,6 +90,7 @@ class Metrics(Collector):
         self._prefix = prefix
         self._counters: dict[str, dict[Labels, Counter]] = {}
         self._timers: dict[str, dict[Labels, Timer]] = {}
+        self._sizes: dict[str, dict[Labels, Sizes]] = {}
         self._gauges: dict[str, dict[Labels, Callable[[], float]]] = {}
 
     def counter(self, name: str, **labels: str) -> Counter:
@@ -85,6 +101,10 @@ class Metrics(Collector):
         """The timer of that name and labels; shown as `…_seconds` with quantiles."""
         return self._timers.setdefault(name, {}).setdefault(_key(labels), Timer())
 
+    def sizes(self, name: str, **labels: str) -> Sizes:
+        """The sizes of that name and labels; shown as a summary without quantiles."""
+        return self._sizes.setdefault(name, {}).setdefault(_key(labels), Sizes())
+
     def gauge(self, name: str, read: Callable[[], float], **labels: str) -> None:
         """A number that is read when scraped; a later one of the same labels replaces it."""
         self._gauges.setdefault(name, {})[_key(labels)] = read
@@ -92,7 +112,7 @@ class Metrics(Collector):
     def forget(self, **labels: str) -> None:
         """Drop every metric that carries all of these labels (a topic or subscription is gone)."""
         gone = set(labels.items())
-        for families in (self._counters, self._timers, self._gauges):
+        for families in (self._counters, self._timers, self._gauges, self._sizes):
             for children in families.values():
                 for key in [key for key in children if gone <= set(key)]:
                     del children[key]
@@ -113,6 +133,13 @@ class Metrics(Collector):
             yield gauge
         for name, timers in sorted(self._timers.items()):
             yield _summary(f"{self._prefix}_{name}_seconds", name, timers)
+        for name, children in sorted(self._sizes.items()):
+            plain = SummaryMetricFamily(f"{self._prefix}_{name}", name)
+            for key, each in children.items():
+                labels = dict(key)
+                plain.samples.append(Sample(f"{self._prefix}_{name}_count", labels, each.count))
+                plain.samples.append(Sample(f"{self._prefix}_{name}_sum", labels, each.sum))
+            yield plain
 
 
 def render(parts: Iterable[Metrics]) -> bytes:

@@ -1,0 +1,205 @@
+"""A message comes out of its record as it went in; foreign records are read for what they are."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_actors.model.message import (
+    Envelope,
+    Headers,
+    Message,
+    UndecodableRecord,
+    Via,
+    from_record,
+    to_record,
+)
+from hermes_actors.model.record import Record, StoredRecord
+
+text = st.text(st.characters(codec="utf-8"), max_size=20)
+header_names = st.from_regex(r"[A-Za-z][A-Za-z-]{0,10}", fullmatch=True)
+propagated = st.lists(
+    st.tuples(header_names, text), max_size=4, unique_by=lambda header: header[0]
+).map(tuple)
+bodies = st.one_of(
+    st.binary(max_size=200),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | text,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
+        max_leaves=8,
+    ).map(lambda value: json.dumps(value).encode()),
+    st.sampled_from([b'{"_w":true}', b'{"metadata":1,"message":{}}', b"}", b"not json", b""]),
+)
+ids = st.uuids(version=4).map(str)
+times = st.integers(2, 2**42)
+messages = st.builds(
+    Message,
+    id=ids,
+    body=bodies,
+    published_at_ms=times,
+    key=st.none() | st.binary(max_size=10),
+    propagated=propagated,
+    dc=st.from_regex(r"[a-z0-9-]{0,6}", fullmatch=True),
+    via=st.sampled_from([via.value for via in Via]),
+    traceparent=st.sampled_from(["", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"]),
+)
+
+
+def no_id() -> str:
+    raise AssertionError("this record has an id of its own")
+
+
+def fixed_id() -> str:
+    return "00000000-0000-4000-8000-000000000000"
+
+
+def stored(value: bytes, *headers: tuple[str, bytes], timestamp_ms: int = 77) -> StoredRecord:
+    return StoredRecord(0, 0, timestamp_ms, None, value, headers)
+
+
+@given(messages)
+def test_a_message_survives_the_native_form(message: Message) -> None:
+    assert from_record(to_record(message), no_id) == message
+
+
+@given(messages)
+def test_a_native_record_holds_the_body_as_sent(message: Message) -> None:
+    assert to_record(message).value == message.body
+
+
+@given(messages)
+def test_a_message_survives_the_envelope_but_for_what_it_has_no_place_for(
+    message: Message,
+) -> None:
+    read = from_record(to_record(message, Envelope.HERMES), no_id)
+    assert (read.id, read.body, read.published_at_ms, read.key, read.propagated) == (
+        message.id,
+        message.body,
+        message.published_at_ms,
+        message.key,
+        message.propagated,
+    )
+    assert (read.dc, read.via, read.traceparent) == ("", "local", "")
+
+
+@given(messages)
+def test_the_envelope_is_read_also_without_record_headers(message: Message) -> None:
+    record = to_record(message, Envelope.HERMES)
+    bare = Record(record.key, record.value, (), record.timestamp_ms)
+    read = from_record(bare, no_id)
+    assert (read.id, read.body, read.propagated) == (message.id, message.body, message.propagated)
+
+
+@given(messages, st.dictionaries(text, st.integers(), max_size=3))
+def test_with_a_json_body_the_envelope_is_json_of_the_known_shape(
+    message: Message, body: dict[str, int]
+) -> None:
+    whole = Message(message.id, json.dumps(body).encode(), 5, propagated=message.propagated)
+    assert json.loads(to_record(whole, Envelope.HERMES).value) == {
+        "_w": True,
+        "metadata": {
+            "timestamp": 5,
+            "id": message.id,
+            "externalMetadata": dict(message.propagated),
+        },
+        "message": body,
+    }
+
+
+def test_the_envelope_keeps_an_id_that_json_must_escape() -> None:
+    message = Message('a"b\\c', b"{}", 5)
+    assert from_record(to_record(message, Envelope.HERMES), no_id).id == 'a"b\\c'
+
+
+def test_a_native_body_with_the_envelopes_mark_is_not_unwrapped() -> None:
+    body = b'{"_w":true,"metadata":{"id":"x","timestamp":1},"message":{"a":1}}'
+    message = Message("m", body, 5, dc="")
+    assert from_record(to_record(message), no_id).body == body
+
+
+def test_a_foreign_record_is_passed_on_whole_with_a_new_id_and_time_1() -> None:
+    message = from_record(stored(b"anything", ("other", b"\x00")), fixed_id)
+    assert message == Message(fixed_id(), b"anything", 1)
+
+
+def test_a_foreign_record_with_an_id_keeps_it_and_the_records_time() -> None:
+    message = from_record(stored(b"x", ("id", b"known"), ("h-Trace", b"t")), no_id)
+    assert message == Message("known", b"x", 77, propagated=(("Trace", "t"),))
+
+
+def test_an_older_envelope_names_its_id_message_id() -> None:
+    value = b'{"_w":true,"metadata":{"messageId":"old","timestamp":9},"message":{"a":1}}'
+    assert from_record(stored(value), no_id) == Message("old", b'{"a":1}', 9)
+
+
+@pytest.mark.parametrize("metadata", ["{}", '{"timestamp":"soon"}', '{"timestamp":true}'])
+def test_an_envelope_without_id_or_time_gets_what_a_foreign_record_gets(metadata: str) -> None:
+    value = f'{{"_w":true,"metadata":{metadata},"message":[1]}}'.encode()
+    assert from_record(stored(value), fixed_id) == Message(fixed_id(), b"[1]", 1)
+
+
+def test_record_headers_win_over_the_envelopes_own() -> None:
+    value = b'{"_w":true,"metadata":{"id":"x","externalMetadata":{"A":"old"}},"message":1}'
+    expected: Headers = (("A", "new"),)
+    assert from_record(stored(value, ("h-A", b"new")), no_id).propagated == expected
+
+
+def test_external_metadata_that_is_no_text_is_left_out() -> None:
+    value = b'{"_w":true,"metadata":{"id":"x","externalMetadata":{"A":1,"B":"b"}},"message":1}'
+    assert from_record(stored(value), no_id).propagated == (("B", "b"),)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b'{"_w":true}', 'without "metadata"'),
+        (b'{"_w":true,"metadata":{', "is not JSON"),
+        (b'{"_w":true,"metadata":' + b"[" * 100_000, "is not JSON"),
+        (b'{"_w":true,"metadata":[],"message":1}', "is not an object"),
+        (b'{"_w":true,"metadata":{"id":"x"}}', 'without "message"'),
+        (b'{"_w":true,"metadata":{"id":"x"},"message":', 'without "message"'),
+        (b'{"_w":true,"metadata":{"id":"\\ud800"},"message":1}', "is not Unicode"),
+        (b'{"_w":true,"metadata":{"id":"\xff"},"message":1}', "is not Unicode"),
+    ],
+)
+def test_a_broken_envelope_is_undecodable_and_says_why(value: bytes, reason: str) -> None:
+    with pytest.raises(UndecodableRecord, match=reason):
+        from_record(stored(value), no_id)
+
+
+def test_a_header_that_is_not_utf_8_is_undecodable() -> None:
+    with pytest.raises(UndecodableRecord, match="not UTF-8"):
+        from_record(stored(b"{}", ("id", b"\xff")), no_id)
+
+
+@given(
+    value=st.one_of(
+        st.binary(max_size=100),
+        st.binary(max_size=60).map(lambda tail: b'{"_w":true,"metadata":{' + tail),
+        st.binary(max_size=60).map(
+            lambda inner: b'{"_w":true,"metadata":{"id":"' + inner + b'"},"message":1}'
+        ),
+    ),
+    headers=st.lists(
+        st.tuples(st.sampled_from(["id", "dc", "via", "h-A", "x"]), st.binary(max_size=6)),
+        max_size=3,
+    ),
+)
+def test_whatever_a_record_holds_it_is_read_or_undecodable_and_can_be_stored_again(
+    value: bytes, headers: list[tuple[str, bytes]]
+) -> None:
+    record = Record(None, value, tuple(headers), 5)
+    try:
+        message = from_record(record, fixed_id)
+    except UndecodableRecord:
+        return
+    assert from_record(to_record(message), no_id if message.id else fixed_id).body == message.body
+
+
+@given(messages)
+def test_a_records_size_is_all_that_it_carries(message: Message) -> None:
+    record = to_record(message)
+    expected = len(record.value) + len(record.key or b"")
+    expected += sum(len(name) + len(value) for name, value in record.headers)
+    assert record.size_bytes == expected

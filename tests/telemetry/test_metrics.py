@@ -1,0 +1,106 @@
+"""What is counted is what Prometheus reads, and quantiles are off by 20 % at most."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from hermes_actors.telemetry.metrics import Metrics, Timer, render
+
+durations = st.floats(1e-4, 3_500, allow_nan=False)
+
+
+def samples(*parts: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(render(parts).decode())
+        for sample in family.samples
+    }
+
+
+def test_a_counter_is_shown_as_total_under_the_prefix() -> None:
+    metrics = Metrics("hermes_frontend")
+    metrics.counter("topic_published", topic="shop.orders").add()
+    metrics.counter("topic_published", topic="shop.orders").add(4)
+    assert samples(metrics) == {
+        ("hermes_frontend_topic_published_total", (("topic", "shop.orders"),)): 5
+    }
+
+
+def test_the_order_of_labels_does_not_matter() -> None:
+    metrics = Metrics("p")
+    assert metrics.counter("c", a="1", b="2") is metrics.counter("c", b="2", a="1")
+    assert metrics.timer("t", a="1", b="2") is metrics.timer("t", b="2", a="1")
+
+
+def test_a_gauge_is_read_when_scraped_and_the_later_one_counts() -> None:
+    metrics = Metrics("p")
+    level = [1.0]
+    metrics.gauge("level", lambda: -1)
+    metrics.gauge("level", lambda: level[0])
+    level[0] = 7
+    assert samples(metrics) == {("p_level", ()): 7}
+
+
+def test_a_timer_is_shown_in_seconds_with_quantiles_count_and_sum() -> None:
+    metrics = Metrics("p")
+    metrics.timer("send", topic="a.b").observe(0.5, count=3)
+    shown = samples(metrics)
+    topic = ("topic", "a.b")
+    assert shown[("p_send_seconds_count", (topic,))] == 3
+    assert shown[("p_send_seconds_sum", (topic,))] == 1.5
+    for quantile in ("0.5", "0.99", "0.999"):
+        value = shown[("p_send_seconds", (("quantile", quantile), topic))]
+        assert 0.5 <= value <= 0.6
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=30))
+def test_any_label_value_survives_the_text_form(value: str) -> None:
+    metrics = Metrics("p")
+    metrics.counter("c", label=value).add(2)
+    families = list(text_string_to_metric_families(render([metrics]).decode()))
+    assert [sample.value for family in families for sample in family.samples] == [2]
+
+
+def test_label_values_with_quotes_and_line_ends_are_escaped() -> None:
+    metrics = Metrics("p")
+    metrics.counter("c", label='a"b\\c\nd').add()
+    assert samples(metrics) == {("p_c_total", (("label", 'a"b\\c\nd'),)): 1}
+
+
+def test_parts_with_different_prefixes_are_shown_side_by_side() -> None:
+    left, right = Metrics("left"), Metrics("right")
+    left.counter("c").add(1)
+    right.counter("c").add(2)
+    assert samples(left, right) == {("left_c_total", ()): 1, ("right_c_total", ()): 2}
+
+
+def test_forgetting_a_topic_drops_what_carries_its_label_and_nothing_else() -> None:
+    metrics = Metrics("p")
+    for topic in ("a.b", "a.c"):
+        metrics.counter("c", topic=topic, group="a").add()
+        metrics.timer("t", topic=topic).observe(1)
+        metrics.gauge("g", lambda: 1, topic=topic)
+    metrics.counter("all").add()
+    metrics.forget(topic="a.b")
+    labels = {dict(key).get("topic") for _name, key in samples(metrics)}
+    assert labels == {"a.c", None}
+
+
+@given(st.lists(durations, min_size=1, max_size=200), st.floats(0.01, 1))
+def test_a_quantile_is_an_upper_bound_at_most_20_percent_too_high(
+    observed: list[float], quantile: float
+) -> None:
+    timer = Timer()
+    for duration in observed:
+        timer.observe(duration)
+    exact = sorted(observed)[max(0, math.ceil(quantile * len(observed)) - 1)]
+    assert exact * (1 - 1e-9) <= timer.quantile_s(quantile) <= exact * 1.2 * (1 + 1e-9)
+    assert timer.count == len(observed)
+    assert timer.sum_s == pytest.approx(sum(observed))
+
+
+def test_a_timer_that_saw_nothing_says_0() -> None:
+    assert Timer().quantile_s(0.99) == 0
