@@ -1,0 +1,61 @@
+"""Makes the consumer of a subscription, or says why this version cannot consume it."""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from hermes_actors.consumer.endpoint import parse_endpoint
+from hermes_actors.consumer.sender import Sender
+from hermes_actors.consumer.serial import ConsumerParts, SerialConsumer
+from hermes_actors.errors import Refused
+from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
+from hermes_actors.model.subscription import DeliveryMode, DeliveryType, SerialPolicy
+from hermes_actors.model.topic import ContentType
+
+
+class Senders(Struct, frozen=True):
+    """The senders of a node."""
+
+    http1: Sender
+    http2: Sender
+
+    def of(self, live: LiveSubscription) -> Sender:
+        """The sender that speaks what the subscription wants."""
+        return self.http2 if live.subscription.http2_enabled else self.http1
+
+
+class ConsumerFactory:
+    """Serial consumers over a node's shared parts."""
+
+    def __init__(self, parts: ConsumerParts) -> None:
+        self._parts = parts
+
+    def refusal(self, live: LiveSubscription, topic: LiveTopic) -> str:
+        """Why the subscription cannot be consumed as it stands; "" when it can."""
+        subscription = live.subscription
+        if subscription.delivery_type is not DeliveryType.SERIAL:
+            return "deliveryType BATCH is not supported by this version; use SERIAL"
+        if not isinstance(subscription.subscription_policy, SerialPolicy):
+            return "subscriptionPolicy is not a serial policy"
+        if ContentType.AVRO in (subscription.content_type, topic.topic.content_type):
+            return "contentType AVRO is not supported by this version; use JSON"
+        if subscription.filters:
+            return "filters are not supported by this version; remove them to get all messages"
+        if subscription.o_auth_policy is not None:
+            return "oAuthPolicy is not supported by this version"
+        try:
+            parse_endpoint(subscription.endpoint, str(live.name))
+        except Refused as error:
+            return error.message
+        # BROADCAST differs only where an address resolver gives several addresses; there is none.
+        assert subscription.mode in DeliveryMode
+        return ""
+
+    def make(
+        self,
+        live: LiveSubscription,
+        topic: LiveTopic,
+        on_started: Callable[[], None] = lambda: None,
+    ) -> SerialConsumer:
+        """A consumer of all partitions. Only for what `refusal` lets through."""
+        return SerialConsumer(live, topic.log_topic, self._parts, on_started=on_started)

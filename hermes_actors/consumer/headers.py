@@ -1,0 +1,135 @@
+"""The request headers of a push, rendered once for each subscription where they do not change.
+
+Order: ours (User-Agent, Content-Type, Keep-Alive, Authorization, names), then the message's
+(id, retry count, propagated), then the subscription's fixed ones. Ours win: a fixed or propagated
+header named like one of ours, or one that frames the request, is left out, so that it can never
+keep a message from being delivered. Nothing that holds a line break gets onto the wire.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from hermes_actors import __version__
+from hermes_actors.model.message import Headers, Message
+from hermes_actors.model.subscription import Subscription
+
+USER_AGENT = f"hermes_actors/{__version__}"
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_FORBIDDEN_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_OURS = frozenset(
+    (
+        "hermes-message-id",
+        "hermes-retry-count",
+        "hermes-topic-name",
+        "hermes-subscription-name",
+        "content-type",
+        "keep-alive",
+    )
+)
+_FRAMING = frozenset(
+    (
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "http2-settings",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    )
+)
+
+
+class RequestHead(Struct, frozen=True):
+    """The unchanging header lines of one subscription. `dropped` names what was left out."""
+
+    before: bytes
+    after: bytes
+    dropped: tuple[str, ...]
+    taken: frozenset[str]
+
+    def message_lines(self, message: Message) -> bytes:
+        """The header lines of one message that its retries share: from its id on, without count."""
+        lines = b"Hermes-Message-Id: %b\r\n" % _clean(message.id)
+        if message.propagated:
+            # The publisher's headers bring `messageId` with them, as in Hermes, and only they do.
+            propagated = ((name, value) for name, value in message.propagated)
+            lines += _render(
+                (name, value) for name, value in propagated if _is_allowed(name, value, self.taken)
+            )
+            if all(name.lower() != "messageid" for name, _ in message.propagated):
+                lines += b"messageId: %b\r\n" % _clean(message.id)
+        return lines
+
+    def lines(self, message_lines: bytes, retries: int) -> bytes:
+        """All header lines of one attempt."""
+        return b"%b%bHermes-Retry-Count: %d\r\n%b" % (
+            self.before,
+            message_lines,
+            retries,
+            self.after,
+        )
+
+
+def request_head(subscription: Subscription, authorization: str) -> RequestHead:
+    """What each push of the subscription says; `authorization` is the header's value or ""."""
+    ours: list[tuple[str, str]] = [
+        ("User-Agent", USER_AGENT),
+        ("Content-Type", "application/json"),
+        ("Keep-Alive", "true"),
+    ]
+    taken = set(_OURS | _FRAMING)
+    if authorization:
+        ours.append(("Authorization", authorization))
+        taken.add("authorization")
+    if subscription.subscription_identity_headers_enabled:
+        ours.append(("Hermes-Topic-Name", subscription.topic_name))
+        ours.append(("Hermes-Subscription-Name", subscription.name))
+    if any(header.name.lower() == "user-agent" for header in subscription.headers):
+        # Who sets a User-Agent wants that one.
+        ours = ours[1:]
+    fixed = [(header.name, header.value) for header in subscription.headers]
+    kept = [(name, value) for name, value in fixed if _is_allowed(name, value, taken)]
+    return RequestHead(
+        before=_render(ours),
+        after=_render(kept),
+        dropped=tuple(name for name, value in fixed if not _is_allowed(name, value, taken)),
+        taken=frozenset(taken | {"user-agent"}),
+    )
+
+
+def parse_lines(lines: bytes) -> list[tuple[bytes, bytes]]:
+    """Rendered lines as pairs again, for a client that renders on its own."""
+    pairs = []
+    for line in lines.split(b"\r\n"):
+        name, colon, value = line.partition(b": ")
+        if colon:
+            pairs.append((name, value))
+    return pairs
+
+
+def _is_allowed(name: str, value: str, taken: Iterable[str]) -> bool:
+    return (
+        _TOKEN.fullmatch(name) is not None
+        and not _FORBIDDEN_IN_VALUE.search(value)
+        and name.lower() not in taken
+    )
+
+
+def _render(headers: Iterable[tuple[str, str]] | Sequence[tuple[str, str]] | Headers) -> bytes:
+    return b"".join(
+        b"%b: %b\r\n" % (name.encode("ascii"), value.strip().encode("utf-8", "surrogateescape"))
+        for name, value in headers
+    )
+
+
+def _clean(text: str) -> bytes:
+    """An id as it may stand in a header: foreign records may hold anything."""
+    if text.isascii() and text.isprintable():
+        return text.encode("ascii")
+    return _FORBIDDEN_IN_VALUE.sub("?", text).encode("utf-8", "replace")

@@ -1,0 +1,182 @@
+"""One HTTP/1.1 client connection without I/O: request bytes out, answer bytes in, one result.
+
+The head of an answer decides: once its status has been received, that is the outcome, and what
+goes wrong in the body costs the connection only. Bodies are counted and dropped. Knows no socket
+and no clock, so a simulation drives it like a real connection does.
+"""
+
+import httptools
+
+from hermes_actors.consumer.sender import Failure, Push, SendOutcome
+
+HEAD_BYTES_MAX = 65_536
+"""The most that an answer's head may have, interim answers included; longer is malformed."""
+
+_INTERIM_MAX = 100
+
+
+def request_bytes(push: Push) -> bytes:
+    """The whole request."""
+    return b"%b%bContent-Length: %d\r\n\r\n%b" % (
+        push.route.start,
+        push.lines,
+        len(push.body),
+        push.body,
+    )
+
+
+class Exchange:
+    """One connection's side of request and answer. Use for one request after the other.
+
+    `begin` before each request, then feed `receive` and `end_of_stream` until one of them returns
+    an outcome. After it, `is_reusable` says whether the connection may carry another request;
+    if not, the caller closes it.
+    """
+
+    __slots__ = (
+        "_body_bytes",
+        "_body_bytes_max",
+        "_head_bytes",
+        "_interims",
+        "_is_complete",
+        "_parser",
+        "_retry_after",
+        "_status",
+        "_surplus",
+        "is_answered",
+        "is_busy",
+        "is_reusable",
+        "served",
+    )
+
+    def __init__(self, body_bytes_max: int) -> None:
+        self._body_bytes_max = body_bytes_max
+        self._parser = httptools.HttpResponseParser(self)
+        self.is_busy = False
+        self.is_reusable = True
+        self.is_answered = False
+        self.served = 0
+        self._status = 0
+        self._retry_after = ""
+        self._head_bytes = 0
+        self._body_bytes = 0
+        self._interims = 0
+        self._is_complete = False
+        self._surplus = False
+
+    def begin(self) -> None:
+        """A request is about to be written."""
+        assert self.is_reusable, "this connection must be closed"
+        assert not self.is_busy, "one request at a time"
+        self._reset()
+        self.is_busy = True
+
+    def receive(self, data: bytes) -> SendOutcome | None:
+        """Bytes from the peer; the outcome as soon as the answer is complete. Never raises."""
+        if not self.is_busy:
+            # Bytes that nobody asked for (a 408 before closing, a smuggled second answer).
+            self.is_reusable = False
+            return None
+        self.is_answered = True
+        if not self._status:
+            self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            return self._malformed("the answer switches protocols")
+        except httptools.HttpParserError as error:
+            return self._malformed(str(error) or type(error).__name__)
+        if self._is_complete:
+            return self._finish()
+        if self._interims > _INTERIM_MAX:
+            return self._malformed("too many interim answers")
+        if not self._status and self._head_bytes > HEAD_BYTES_MAX:
+            return self._malformed(f"an answer's head above {HEAD_BYTES_MAX} bytes")
+        if self._body_bytes > self._body_bytes_max:
+            self.is_reusable = False
+            return self._finish()
+        return None
+
+    def end_of_stream(self, why: str = "") -> SendOutcome | None:
+        """The peer closed or the connection broke; the outcome, if one was awaited."""
+        self.is_reusable = False
+        if not self.is_busy:
+            return None
+        if self._status:
+            return self._finish()
+        return self.fail(Failure.RESET, why or "the connection was closed before an answer")
+
+    def give_up(self, failure: Failure, detail: str) -> SendOutcome | None:
+        """The caller waits no longer: the status when the head was there, else this failure."""
+        if not self.is_busy:
+            return None
+        self.is_reusable = False
+        return self._finish() if self._status else self.fail(failure, detail)
+
+    def fail(self, failure: Failure, detail: str) -> SendOutcome:
+        """End the exchange without an answer."""
+        self.is_busy = False
+        self.is_reusable = False
+        return SendOutcome(0, "", failure, detail)
+
+    # The parser's callbacks. They run inside feed_data and only take notes.
+
+    def on_message_begin(self) -> None:
+        """A (further) answer begins; one after the final one is surplus."""
+        if self._is_complete:
+            self._surplus = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """The one header that matters to a sender."""
+        if not self._surplus and name.lower() == b"retry-after":
+            self._retry_after = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        """The head is there: 1xx is only noted, anything else is the status."""
+        if self._surplus:
+            return
+        status = self._parser.get_status_code()
+        if status >= 200:
+            self._status = status
+        else:
+            self._retry_after = ""
+            # A status below 100 is nothing that HTTP knows.
+            self._interims += 1 if status >= 100 else _INTERIM_MAX + 1
+
+    def on_body(self, body: bytes) -> None:
+        """Counted and dropped."""
+        self._body_bytes += len(body)
+
+    def on_message_complete(self) -> None:
+        """The end of an answer, if it was not an interim one."""
+        if self._status and not self._is_complete:
+            self._is_complete = True
+            # Without a stated length the body ends with the connection.
+            if not self._parser.should_keep_alive():
+                self.is_reusable = False
+
+    def _reset(self) -> None:
+        self._status = 0
+        self._retry_after = ""
+        self._head_bytes = 0
+        self._body_bytes = 0
+        self._interims = 0
+        self._is_complete = False
+        self._surplus = False
+        self.is_answered = False
+
+    def _malformed(self, detail: str) -> SendOutcome:
+        self.is_reusable = False
+        return self._finish() if self._status else self.fail(Failure.MALFORMED, detail)
+
+    def _finish(self) -> SendOutcome:
+        if self._surplus or not self._is_complete:
+            self.is_reusable = False
+        self.is_busy = False
+        self.served += 1
+        if self._status == 200 and not self._retry_after:
+            return _OK
+        return SendOutcome(self._status, self._retry_after)
+
+
+_OK = SendOutcome(200)

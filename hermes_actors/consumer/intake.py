@@ -1,0 +1,194 @@
+"""Reads one subscription's partitions into the fresh lane, and stops where a bound is reached.
+
+A partition whose oldest unsettled message holds it up is left out; the others are read on.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+import trio
+
+from hermes_actors.config import ConsumersConfig
+from hermes_actors.consumer.lanes import Delivery, Lanes
+from hermes_actors.consumer.measures import SubscriptionMeasures
+from hermes_actors.consumer.progress import TopicProgress
+from hermes_actors.consumer.wakeup import Wakeup
+from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
+from hermes_actors.model.record import StoredRecord
+
+_logger = logging.getLogger(__name__)
+
+_TROUBLE_PAUSE_S = 1.0
+_PARTITION_CHECK_S = 30.0
+
+
+class Intake:
+    """The reading half of a consumer. `on_read` is called after each batch and each skip.
+
+    `read_ahead` is how many fresh messages may wait; set it at any time. `trouble` says what
+    keeps the log from being read, "" when nothing does.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        topic: str,
+        progress: TopicProgress,
+        lanes: Lanes,
+        config: ConsumersConfig,
+        measures: SubscriptionMeasures,
+        on_read: Callable[[], None],
+    ) -> None:
+        self._log = log
+        self._topic = topic
+        self._progress = progress
+        self._lanes = lanes
+        self._config = config
+        self._measures = measures
+        self._on_read = on_read
+        self._room = Wakeup()
+        self._scope = trio.CancelScope()
+        self._reads: dict[int, int] = {}
+        self._is_over = False
+        self.read_ahead = 1
+        self.trouble = "starting"
+
+    async def find_start(self) -> None:
+        """Find where to start; waits while the log or its topic is not there."""
+        while True:
+            try:
+                await self._progress.load()
+            except LogUnavailable as error:
+                self.trouble = f"the log cannot be read: {error}"
+            except UnknownTopic:
+                self.trouble = f"the log has no topic {self._topic} yet"
+            else:
+                self.trouble = ""
+                return
+            await trio.sleep(_TROUBLE_PAUSE_S)
+
+    async def run(self) -> None:
+        """Read until `stop`, going on after whatever trouble the log has."""
+        while not self._is_over:
+            self._reads = self._readable()
+            with trio.CancelScope() as self._scope:
+                if self._reads:
+                    await self._survive(self._read_partitions)
+                else:
+                    # `review` ends this when a partition has room again.
+                    await trio.sleep_forever()
+            await trio.lowlevel.checkpoint()
+
+    async def watch_partitions(self) -> None:
+        """Pick up partitions that are added to the topic."""
+        while True:
+            await trio.sleep(_PARTITION_CHECK_S)
+            try:
+                if await self._progress.load():
+                    self._scope.cancel()
+            except (LogUnavailable, UnknownTopic):
+                # The reader meets the same trouble, and says so.
+                continue
+
+    def stop(self) -> None:
+        """Read no more."""
+        self._is_over = True
+        self._scope.cancel()
+
+    def note_room(self) -> None:
+        """Fresh messages have been taken up."""
+        if self._lanes.fresh <= self.read_ahead // 2:
+            self._room.set()
+
+    def review(self) -> None:
+        """What has been settled may have made room, or let a stuck partition go on."""
+        self._room.set()
+        if self._readable().keys() != self._reads.keys():
+            self._scope.cancel()
+
+    @property
+    def why(self) -> str:
+        """Which trouble or which bound keeps it from reading; "" when none does."""
+        config, lanes = self._config, self._lanes
+        if self.trouble:
+            return self.trouble
+        if lanes.is_waiting_full:
+            return (
+                f"{lanes.waiting} messages wait for a retry, the most that may "
+                f"(consumers.waiting_retries_max = {lanes.waiting_max}); reading has stopped"
+            )
+        if lanes.buffered_bytes >= config.buffered_bytes_max:
+            return (
+                f"{lanes.buffered_bytes} bytes wait, the most that may "
+                f"(consumers.buffered_bytes_max = {config.buffered_bytes_max}); reading has stopped"
+            )
+        stuck = sorted(self._progress.partitions.keys() - self._readable().keys())
+        if stuck:
+            return (
+                f"partitions {stuck} hold a message unsettled for {config.unsettled_span_max} "
+                "offsets (consumers.unsettled_span_max); reading them has stopped"
+            )
+        return ""
+
+    def _readable(self) -> dict[int, int]:
+        return self._progress.readable(self._config.unsettled_span_max)
+
+    async def _survive(self, read: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await read()
+        except OffsetOutOfRange as error:
+            self._on_out_of_range(error)
+        except LogUnavailable as error:
+            await self._pause(f"the log cannot be read: {error}")
+        except UnknownTopic:
+            await self._pause(f"the log has no topic {self._topic}")
+
+    async def _pause(self, trouble: str) -> None:
+        self.trouble = trouble
+        await trio.sleep(_TROUBLE_PAUSE_S)
+
+    async def _read_partitions(self) -> None:
+        """Read the partitions of `_reads` until their set changes or the log is in trouble."""
+        async with self._log.reader(self._topic, self._reads) as reader:
+            while await self._wait_for_room():
+                await self._read_batch(reader)
+
+    async def _wait_for_room(self) -> bool:
+        """Wait until a batch may be read; False when the set of partitions is another one now."""
+        lanes = self._lanes
+        while self._readable().keys() == self._reads.keys():
+            has_bytes = lanes.buffered_bytes < self._config.buffered_bytes_max
+            if has_bytes and lanes.fresh <= self.read_ahead // 2:
+                return True
+            await self._room.wait()
+        return False
+
+    async def _read_batch(self, reader: Reader) -> None:
+        config, lanes, partitions = self._config, self._lanes, self._progress.partitions
+        span = max(partitions[partition].span for partition in self._reads)
+        bytes_left = config.buffered_bytes_max - lanes.buffered_bytes
+        batch: Sequence[StoredRecord] = ()
+        # A log that was in trouble and now waits for records without complaint is well again.
+        with trio.move_on_after(_TROUBLE_PAUSE_S if self.trouble else float("inf")):
+            batch = await reader.next_batch(
+                max(1, min(self.read_ahead - lanes.fresh, config.unsettled_span_max - span)),
+                max(1, min(config.read_batch_bytes_max, bytes_left)),
+            )
+        self.trouble = ""
+        for record in batch:
+            offsets = partitions[record.partition]
+            if offsets.begin(record.offset):
+                lanes.add(Delivery(record, offsets))
+        self._on_read()
+
+    def _on_out_of_range(self, error: OffsetOutOfRange) -> None:
+        offsets = self._progress.partitions[error.partition]
+        if error.position < error.start:
+            lost = offsets.skip_to(error.start)
+            self._measures.expired.add(lost)
+            _logger.warning("%s: retention removed %d records not yet read", error, lost)
+        else:
+            # The log lost its end. What it stores from there on is new.
+            _logger.warning("the log was cut: %s", error)
+            self._progress.restart(error.partition, error.end)
+        self._on_read()

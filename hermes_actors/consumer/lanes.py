@@ -1,0 +1,152 @@
+"""Who is attempted next: fresh messages in order of reading, retries by due time, neither starving
+the other of the in-flight window. Pure: the time is an argument.
+
+While both lanes have something to send, each is sure of half the window, so retries that time out
+slowly leave fresh messages theirs, and a flood of fresh messages leaves retries theirs.
+"""
+
+import heapq
+from collections import deque
+
+from hermes_actors.consumer.offsets import PartitionOffsets
+from hermes_actors.consumer.sender import Route
+from hermes_actors.model.message import Message
+from hermes_actors.model.record import StoredRecord
+
+OVERHEAD_BYTES = 512
+"""What a waiting message costs beside its body; counted against the bytes that may wait."""
+
+
+class Delivery:
+    """One message on its way: where it lies, and how its attempts went so far.
+
+    `message`, `route` and `message_lines` are made when it is taken up; `version` is that of the
+    subscription they were made for.
+    """
+
+    __slots__ = (
+        "attempts",
+        "backoff_ms",
+        "is_retry",
+        "message",
+        "message_lines",
+        "offsets",
+        "record",
+        "route",
+        "sent_s",
+        "size_bytes",
+        "taken_up_s",
+        "version",
+    )
+
+    def __init__(self, record: StoredRecord, offsets: PartitionOffsets) -> None:
+        self.record = record
+        self.offsets = offsets
+        self.size_bytes = len(record.value) + OVERHEAD_BYTES
+        self.message: Message | None = None
+        self.message_lines = b""
+        self.route: Route | None = None
+        self.version = -1
+        self.attempts = 0
+        self.backoff_ms: int | None = None
+        self.taken_up_s = 0.0
+        self.sent_s = 0.0
+        self.is_retry = False
+
+
+class Lanes:
+    """All messages of one consumer that are not settled: fresh, waiting, in flight."""
+
+    __slots__ = (
+        "_fresh",
+        "_inflight_retries",
+        "_retry_is_next",
+        "_sequence",
+        "_waiting",
+        "buffered_bytes",
+        "inflight",
+        "waiting_max",
+        "window",
+    )
+
+    def __init__(self, window: int, waiting_max: int) -> None:
+        """At most `window` in flight, and `waiting_max` waiting or able to come to wait."""
+        self.window = window
+        self.waiting_max = waiting_max
+        self.inflight = 0
+        self.buffered_bytes = 0
+        self._fresh: deque[Delivery] = deque()
+        # (due, sequence, delivery): the sequence keeps equal times in order of arrival.
+        self._waiting: list[tuple[float, int, Delivery]] = []
+        self._sequence = 0
+        self._inflight_retries = 0
+        self._retry_is_next = False
+
+    def add(self, delivery: Delivery) -> None:
+        """A message has been read."""
+        self._fresh.append(delivery)
+        self.buffered_bytes += delivery.size_bytes
+
+    def next(self, now_s: float) -> Delivery | None:
+        """The message to attempt now; it counts as in flight. None: nothing, or no room."""
+        if self.inflight >= self.window:
+            return None
+        is_due = bool(self._waiting) and self._waiting[0][0] <= now_s
+        is_fresh = bool(self._fresh) and not self.is_waiting_full
+        if is_due and (not is_fresh or self._is_retrys_turn()):
+            delivery = heapq.heappop(self._waiting)[2]
+            self._retry_is_next = False
+            delivery.is_retry = True
+            self._inflight_retries += 1
+        elif is_fresh:
+            delivery = self._fresh.popleft()
+            self._retry_is_next = True
+        else:
+            return None
+        self.inflight += 1
+        return delivery
+
+    def wait(self, delivery: Delivery, due_s: float) -> None:
+        """A message in flight is to be attempted (again) at `due_s`."""
+        self._land(delivery)
+        self._sequence += 1
+        heapq.heappush(self._waiting, (due_s, self._sequence, delivery))
+
+    def remove(self, delivery: Delivery) -> None:
+        """A message in flight needs nothing more."""
+        self._land(delivery)
+        self.buffered_bytes -= delivery.size_bytes
+
+    @property
+    def fresh(self) -> int:
+        """How many messages have been read and not been taken up."""
+        return len(self._fresh)
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait for their next attempt."""
+        return len(self._waiting)
+
+    @property
+    def is_waiting_full(self) -> bool:
+        """True when no fresh message may be taken up: it could have nowhere to wait."""
+        return len(self._waiting) + self.inflight >= self.waiting_max
+
+    @property
+    def next_due_s(self) -> float:
+        """When the next waiting message is due; infinity when none waits."""
+        return self._waiting[0][0] if self._waiting else float("inf")
+
+    def _is_retrys_turn(self) -> bool:
+        share = self.window // 2
+        if self._inflight_retries >= max(1, share):
+            return False
+        if self.inflight - self._inflight_retries >= max(1, self.window - share):
+            return True
+        return self._retry_is_next
+
+    def _land(self, delivery: Delivery) -> None:
+        self.inflight -= 1
+        if delivery.is_retry:
+            self._inflight_retries -= 1
+            delivery.is_retry = False

@@ -1,0 +1,79 @@
+"""What is counted of one subscription, under the names that Hermes' dashboards expect."""
+
+from msgspec import Struct
+
+from hermes_actors.consumer.sender import SendOutcome
+from hermes_actors.model.names import SubscriptionName
+from hermes_actors.telemetry.metrics import Counter, Metrics
+
+
+class Undelivered(Struct, frozen=True):
+    """The last message that was given up. `reason` is for people."""
+
+    timestamp_ms: int
+    partition: int
+    offset: int
+    message_id: str
+    reason: str
+
+
+class SubscriptionMeasures:
+    """The counters of one subscription; adding to one is an attribute increment."""
+
+    def __init__(self, metrics: Metrics, name: SubscriptionName) -> None:
+        self._metrics = metrics
+        self._labels = {
+            "group": name.topic.group,
+            "topic": name.topic.name,
+            "subscription": name.name,
+        }
+        self._statuses: dict[int, Counter] = {}
+        self.delivered = self._counter("delivered")
+        self.discarded = self._counter("discarded")
+        self.retries = self._counter("retries")
+        self.throughput_bytes = self._counter("throughput_bytes")
+        self.timeouts = self._counter("timeouts")
+        self.other_errors = self._counter("other_errors")
+        self.failures = self._counter("failures")
+        self.expired = self._counter("expired_by_retention")
+        self.undecodable = self._counter("undecodable")
+        self.commit_failures = self._counter("commit_failures")
+        self.latency = metrics.timer("subscription_latency", **self._labels)
+
+    def on_outcome(self, outcome: SendOutcome) -> None:
+        """Count one attempt's outcome by kind."""
+        status = outcome.status
+        if status:
+            counter = self._statuses.get(status)
+            if counter is None:
+                counter = self._metrics.counter(
+                    "subscription_http_status_codes", **self._labels, status_code=str(status)
+                )
+                self._statuses[status] = counter
+            counter.value += 1
+        if outcome.is_success:
+            return
+        self.failures.value += 1
+        if outcome.failure is not None:
+            (self.timeouts if outcome.failure.is_timeout else self.other_errors).value += 1
+
+    def gauge(self, name: str, read: "Gauge") -> None:
+        """A number of this subscription that is read when scraped."""
+        self._metrics.gauge(f"subscription_{name}", read, **self._labels)
+
+    def _counter(self, name: str) -> Counter:
+        return self._metrics.counter(f"subscription_{name}", **self._labels)
+
+
+class Gauge:
+    """Reads one attribute of an object when called."""
+
+    __slots__ = ("_attribute", "_of")
+
+    def __init__(self, of: object, attribute: str) -> None:
+        self._of = of
+        self._attribute = attribute
+
+    def __call__(self) -> float:
+        """The attribute's value now."""
+        return float(getattr(self._of, self._attribute))

@@ -1,0 +1,100 @@
+"""The sender seam: hand over one push without waiting, hear its outcome exactly once."""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class Failure(StrEnum):
+    """Why a push got no answer."""
+
+    CONNECT = "connect"  # no connection: refused, unreachable, name not found, TLS refused
+    TIMEOUT = "timeout"  # no complete answer head within the request's time
+    IDLE = "idle"  # the connection was silent for longer than the socket time-out
+    RESET = "reset"  # the connection ended before an answer
+    MALFORMED = "malformed"  # what came is not HTTP
+    OVERLOADED = "overloaded"  # more pushes wait here than the bound allows
+    CLOSED = "closed"  # the sender was closed under the push
+    UNRESOLVED = "unresolved"  # the endpoint's template names a field that the message lacks
+
+    @property
+    def is_timeout(self) -> bool:
+        """True for what the metrics count as a time-out rather than another error."""
+        return self in (Failure.TIMEOUT, Failure.IDLE)
+
+
+class SendOutcome(Struct, frozen=True, gc=False):
+    """What became of one push: an HTTP status, or a failure (then `status` is 0).
+
+    `retry_after` is the answer's Retry-After as sent, "" when there was none.
+    """
+
+    status: int
+    retry_after: str = ""
+    failure: Failure | None = None
+    detail: str = ""
+
+    @property
+    def is_success(self) -> bool:
+        """True for 2xx."""
+        return 200 <= self.status < 300
+
+    def reason(self) -> str:
+        """One short line for people."""
+        if self.failure is None:
+            return f"HTTP {self.status}"
+        return f"{self.failure.value}: {self.detail}" if self.detail else self.failure.value
+
+
+class Origin(Struct, frozen=True):
+    """Where a connection leads. Connections are shared within one origin only."""
+
+    scheme: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+class Route(Struct, frozen=True):
+    """What all pushes to one address share. `lane` is whose pushes they are (a subscription).
+
+    Senders share nothing but the machine between lanes, so that a slow subscriber's pushes do not
+    take another's connections. `target` is path and query, `start` the request line and the Host
+    line ready for HTTP/1.1.
+    """
+
+    lane: str
+    origin: Origin
+    target: str
+    start: bytes
+
+
+class Push(Struct, frozen=True, gc=False):
+    """One POST. `lines` are its header lines ready for HTTP/1.1, each ended by CRLF, without Host,
+    Content-Length and what else frames a request. `socket_timeout_ms` 0 means none.
+    """
+
+    route: Route
+    lines: bytes
+    body: bytes
+    request_timeout_ms: int
+    socket_timeout_ms: int = 0
+
+
+Done = Callable[[SendOutcome], None]
+
+
+class Sender(Protocol):
+    """Pushes messages. `send` never waits and never raises."""
+
+    def send(self, push: Push, done: Done) -> None:
+        """Start the push; `done` is called exactly once, later, never from inside `send`.
+
+        It is called also when the sender is closed, on the thread of the loops, from either loop.
+        Redirects are not followed: a 3xx is an outcome like another.
+        """

@@ -1,0 +1,185 @@
+"""A consumer over the memory log, trio's clock and a sender that follows a script."""
+
+import random
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+import trio
+
+from hermes_actors.actors.restart import TENANT
+from hermes_actors.actors.supervisor import open_supervisor
+from hermes_actors.config import ConsumersConfig
+from hermes_actors.consumer.sender import SendOutcome
+from hermes_actors.consumer.serial import ConsumerParts, SerialConsumer
+from hermes_actors.log.base import Stored, TopicSettings
+from hermes_actors.log.memory import MemoryLog
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.message import Message, to_record
+from hermes_actors.model.names import SubscriptionName
+from hermes_actors.model.subscription import SerialPolicy, Subscription
+from hermes_actors.model.topic import Ack, Owner
+from hermes_actors.runtime.clock import seeded_ids
+from hermes_actors.telemetry.metrics import Metrics
+
+EPOCH_MS = 1_700_000_000_000
+OK = SendOutcome(200)
+
+
+class TrioClock:
+    def now_ms(self):
+        return EPOCH_MS + int(trio.current_time() * 1_000)
+
+    def monotonic_s(self):
+        return trio.current_time()
+
+
+class ScriptedSender:
+    """Answers as `script(push)` says: an outcome, (delay in s, outcome), or None: never."""
+
+    def __init__(self, nursery, script):
+        self.script = script
+        self.pushes = []
+        self.times_s = []
+        self.unanswered = []
+        self.inflight = 0
+        self.inflight_high = 0
+        self._nursery = nursery
+
+    def send(self, push, done):
+        self.pushes.append(push)
+        self.times_s.append(trio.current_time())
+        self.inflight += 1
+        self.inflight_high = max(self.inflight_high, self.inflight)
+        answer = self.script(push)
+        if answer is None:
+            self.unanswered.append(done)
+            return
+        delay_s, outcome = answer if isinstance(answer, tuple) else (0.0, answer)
+        self._nursery.start_soon(self._answer, delay_s, outcome, done)
+
+    async def _answer(self, delay_s, outcome, done):
+        await trio.sleep(delay_s)
+        self.inflight -= 1
+        done(outcome)
+
+    @property
+    def bodies(self):
+        return [push.body for push in self.pushes]
+
+
+class World:
+    """One topic, one subscription, and what is needed to consume it."""
+
+    topic = "shop.orders"
+
+    def __init__(self, nursery, *, partitions=1, retention_ms=None, **config):
+        self.clock = TrioClock()
+        self.log = MemoryLog("dc1", self.clock)
+        self.settings = TopicSettings(partitions=partitions, retention_ms=retention_ms)
+        self.sender = ScriptedSender(nursery, lambda _push: OK)
+        self.metrics = Metrics("hermes_consumers")
+        self.config = msgspec.structs.replace(ConsumersConfig(), **config)
+        self.crashes = []
+        self.started = []
+        self.parts = ConsumerParts(
+            log=self.log,
+            sender_of=lambda _live: self.sender,
+            clock=self.clock,
+            rng=random.Random(1),
+            ids=seeded_ids(random.Random(2)),
+            metrics=self.metrics,
+            config=self.config,
+        )
+
+    def live(self, *, incarnation=7, topic_incarnation=0, policy=None, **fields):
+        fields = {
+            "endpoint": "http://sink/in",
+            "description": "",
+            "owner": Owner("test", "me"),
+            "created_at": EPOCH_MS / 1_000,
+            **fields,
+        }
+        policy = {"rate": 100_000, **(policy or {})}
+        subscription = Subscription(
+            topic_name=self.topic,
+            name="push",
+            subscription_policy=SerialPolicy(**policy),
+            **fields,
+        )
+        name = SubscriptionName.parse(f"{self.topic}$push")
+        return LiveSubscription(name, subscription, topic_incarnation, incarnation, 1)
+
+    async def create(self):
+        await self.log.create_topic(self.topic, self.settings)
+
+    async def publish(self, *bodies, partition=0, **fields):
+        batch = [
+            to_record(
+                Message(
+                    id=f"id-{body.decode(errors='replace')}",
+                    body=body,
+                    published_at_ms=self.clock.now_ms(),
+                    dc="dc1",
+                    **fields,
+                )
+            )
+            for body in bodies
+        ]
+        outcomes = await self.log.append(self.topic, partition, batch, Ack.LEADER)
+        assert all(isinstance(outcome, Stored) for outcome in outcomes)
+
+    @asynccontextmanager
+    async def consuming(self, live=None, **arguments):
+        """A supervised consumer for the length of the block; it is stopped at its end."""
+        live = live or self.live()
+        made = []
+
+        def make():
+            consumer = SerialConsumer(
+                live,
+                self.topic,
+                self.parts,
+                on_started=lambda: self.started.append(1),
+                **arguments,
+            )
+            made.append(consumer)
+            return consumer
+
+        async with open_supervisor(random.Random(3), self.crashes.append) as supervisor:
+            ref = supervisor.start("consumer", make, restart=TENANT)
+            await trio.testing.wait_all_tasks_blocked()
+            yield SimpleNamespace(
+                ref=ref,
+                supervisor=supervisor,
+                made=made,
+                stop=lambda: supervisor.stop("consumer", grace_s=60),
+                status=lambda: made[-1].status(),
+            )
+            await supervisor.stop("consumer", grace_s=60)
+
+    async def committed(self, partition=0):
+        return (await self.log.committed("shop_orders_push", self.topic)).get(partition)
+
+    def count(self, name, **labels):
+        labels = {"group": "shop", "topic": "orders", "subscription": "push", **labels}
+        return self.metrics.counter(f"subscription_{name}", **labels).value
+
+
+@pytest.fixture
+def make_world(nursery) -> Callable[..., World]:
+    return lambda **arguments: World(nursery, **arguments)
+
+
+@pytest.fixture
+async def world(make_world):
+    world = make_world()
+    await world.create()
+    return world
+
+
+@pytest.fixture
+def trio_clock():
+    return TrioClock()
