@@ -1,0 +1,141 @@
+"""All of management without HTTP: what the REST routes, and nothing else, are made of."""
+
+from typing import Any
+
+from hermes_actors.config import Config
+from hermes_actors.errors import ErrorCode, Refused, Unavailable
+from hermes_actors.log.base import Log, UnknownTopic
+from hermes_actors.management.changes import Changes
+from hermes_actors.management.groups import Groups
+from hermes_actors.management.roles import (
+    Caller,
+    OpenToAll,
+    SecurityProvider,
+    require_owner,
+    roles_of,
+)
+from hermes_actors.management.rules_topics import OWNER_SOURCES
+from hermes_actors.management.subscriptions import Subscriptions
+from hermes_actors.management.tail import Tail, open_tail
+from hermes_actors.management.topics import Topics
+from hermes_actors.metadata.registry import Metadata
+from hermes_actors.model.subscription import Subscription, TrackingMode
+from hermes_actors.model.topic import Ack, ContentType, Topic
+from hermes_actors.runtime.clock import Clock
+
+
+class Administration:
+    """Administers one datacentre's groups, topics and subscriptions.
+
+    `metadata` and `log` are that datacentre's. `security` tells who calls; without one everybody
+    is administrator. Everything is a trio coroutine; those that change or read on a caller's
+    behalf take the caller first. Each raises Refused (mend the request) and Unavailable (try
+    again).
+    """
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        log: Log,
+        config: Config,
+        clock: Clock,
+        security: SecurityProvider | None = None,
+    ) -> None:
+        self._metadata = metadata
+        self._log = log
+        changes = Changes(metadata, config.management.change_timeout_ms / 1_000)
+        self.security: SecurityProvider = security or OpenToAll()
+        self.groups = Groups(metadata, changes, config.management)
+        self.topics = Topics(metadata, log, changes, config.management, clock)
+        self.subscriptions = Subscriptions(metadata, changes, config.management, clock)
+
+    async def roles(
+        self, caller: Caller, topic: str | None = None, subscription: str | None = None
+    ) -> list[str]:
+        """The caller's roles, for a topic or a subscription where one is named."""
+        on_topic: Topic | None = None
+        on_subscription: Subscription | None = None
+        if topic is not None:
+            on_topic = self.topics.live(topic).topic
+            if subscription is not None:
+                on_subscription = self.subscriptions.live(topic, subscription).subscription
+        return [role.value for role in roles_of(caller, on_topic, on_subscription)]
+
+    async def owner_sources(self) -> list[dict[str, Any]]:
+        """The directories of owners."""
+        return [
+            {"name": source, "autocomplete": False, "deprecated": False} for source in OWNER_SOURCES
+        ]
+
+    async def owner(self, source: str, owner_id: str) -> dict[str, Any]:
+        """One owner of a directory. Raises Refused with OWNER_SOURCE_NOT_FOUND."""
+        _require_source(source)
+        return {"id": owner_id, "name": owner_id}
+
+    async def stats(self) -> dict[str, Any]:
+        """How many topics and subscriptions there are, by kind."""
+        topics = [each.topic for each in self._metadata.catalog.topics.values()]
+        subscriptions = [
+            each.subscription for each in self._metadata.catalog.subscriptions.values()
+        ]
+        return {
+            "topicStats": {
+                "topicCount": len(topics),
+                "ackAllTopicCount": sum(each.ack is Ack.ALL for each in topics),
+                "trackingEnabledTopicCount": sum(each.tracking_enabled for each in topics),
+                "avroTopicCount": sum(each.content_type is ContentType.AVRO for each in topics),
+            },
+            "subscriptionStats": {
+                "subscriptionCount": len(subscriptions),
+                "trackingEnabledSubscriptionCount": sum(
+                    each.tracking_mode is not TrackingMode.OFF for each in subscriptions
+                ),
+                "avroSubscriptionCount": sum(
+                    each.content_type is ContentType.AVRO for each in subscriptions
+                ),
+            },
+        }
+
+    async def tail(
+        self, caller: Caller, topic: str, start: str, follow: bool, limit: int | None
+    ) -> Tail:
+        """A topic's messages from `start` on, for owners and administrators; see `open_tail`."""
+        live = self.topics.live(topic)
+        require_owner(caller, f"read the messages of topic {topic}", live.topic.owner)
+        try:
+            return await open_tail(self._log, live.log_topic, start, follow=follow, limit=limit)
+        except UnknownTopic as error:
+            raise Unavailable(
+                f"The log of datacentre {self._metadata.dc} does not hold topic {topic} yet; "
+                "try again"
+            ) from error
+
+    def require_readable(self) -> None:
+        """Raises Unavailable until the catalog shows a whole state; what is missing before then is
+        not known to be absent.
+        """
+        if not self._metadata.is_readable:
+            raise Unavailable(f"The metadata is not there yet: {self._metadata.health.reason}")
+
+    async def health(self) -> dict[str, Any]:
+        """`{"status":"UP"}`. Raises Unavailable while the metadata does not follow its log."""
+        health = self._metadata.health
+        if not health.is_current:
+            raise Unavailable(f"The metadata is not current: {health.reason}")
+        return {"status": "UP"}
+
+    async def owners_found(self, source: str, search: str) -> list[dict[str, Any]]:
+        """Owners that match a search: no source built in can search. Raises Refused."""
+        _require_source(source)
+        raise Refused(
+            f"Owner source {source} cannot search for '{search}'; give the id",
+            ErrorCode.OWNER_SOURCE_DOESNT_SUPPORT_AUTOCOMPLETE,
+        )
+
+
+def _require_source(source: str) -> None:
+    if source not in OWNER_SOURCES:
+        raise Refused(
+            f"Owner source {source} does not exist; known are {', '.join(OWNER_SOURCES)}",
+            ErrorCode.OWNER_SOURCE_NOT_FOUND,
+        )

@@ -1,0 +1,54 @@
+"""A change is decided on the folded catalog and made only if that catalog still holds.
+
+Whoever loses a race decides again on the new state, so that he gets the answer the rule gives.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from hermes_actors.errors import Unavailable
+from hermes_actors.metadata.commands import Accepted, Change, Outcome
+from hermes_actors.metadata.registry import Metadata
+
+ATTEMPTS_MAX = 10
+
+T = TypeVar("T")
+
+
+class Changes:
+    """Makes changes to one datacentre's metadata, each within `timeout_s`."""
+
+    def __init__(self, metadata: Metadata, timeout_s: float) -> None:
+        self._metadata = metadata
+        self._timeout_s = timeout_s
+
+    def require_current(self) -> None:
+        """Raises Unavailable while the catalog does not follow its log: rules would be guesses."""
+        health = self._metadata.health
+        if not health.is_current:
+            raise Unavailable(f"The metadata cannot be changed now: {health.reason}; try again")
+
+    async def attempt(self, change: Change) -> Outcome:
+        """Make the change once: Accepted, or Rejected when it came too late.
+
+        A trio coroutine. Raises Unavailable (which may mean that the outcome is unknown) and
+        Refused (too large).
+        """
+        return await self._metadata.change(change, timeout_s=self._timeout_s)
+
+    async def make(self, decide: Callable[[], Change | None]) -> None:
+        """Make what `decide` asks for; it is asked again after each lost race, None is nothing.
+
+        A trio coroutine. Raises what `decide` raises, and what `attempt` does.
+        """
+        for _ in range(ATTEMPTS_MAX):
+            self.require_current()
+            change = decide()
+            if change is None or isinstance(await self.attempt(change), Accepted):
+                return
+        raise contended()
+
+
+def contended() -> Unavailable:
+    """What a caller is told who lost every race."""
+    return Unavailable("Others kept changing the same thing; try again")

@@ -1,0 +1,166 @@
+"""The ranges of single fields; a violation is written `<path> <message>`."""
+
+import re
+from collections.abc import Iterator
+
+from hermes_actors.errors import Refused
+from hermes_actors.model.names import TopicName, is_name_part
+from hermes_actors.model.subscription import (
+    BatchPolicy,
+    DeliveryType,
+    Filter,
+    SerialPolicy,
+    Subscription,
+)
+from hermes_actors.model.topic import (
+    MESSAGE_BYTES_MAX,
+    MESSAGE_BYTES_MIN,
+    ChaosPolicy,
+    ContentType,
+    Topic,
+)
+
+THRESHOLDS_MAX = 10
+FILTERS_MAX = 100
+HEADERS_MAX = 100
+
+_NAME_RULE = 'must match "[a-zA-Z0-9_.-]+"'
+_SEVERITIES = ("CRITICAL", "IMPORTANT", "NON_IMPORTANT")
+_GRANT_TYPES = ("clientCredentials", "password")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_CHAOS_DELAYS = (
+    "Invalid chaos policy: 'delayFrom' and 'delayTo' must be >= 0, and 'delayFrom' <= 'delayTo'."
+)
+
+
+def require_valid_topic(topic: Topic) -> None:
+    """Raises Refused that names every field of the topic that is out of its range."""
+    _require_none(topic_violations(topic))
+
+
+def require_valid_subscription(subscription: Subscription) -> None:
+    """Raises Refused that names every field of the subscription that is out of its range."""
+    _require_none(subscription_violations(subscription))
+
+
+def _require_none(violations: Iterator[str]) -> None:
+    text = "; ".join(violations)
+    if text:
+        raise Refused(text)
+
+
+def topic_violations(topic: Topic) -> Iterator[str]:
+    """What is wrong with a topic taken by itself."""
+    if not is_name_part(TopicName.parse(topic.name).name):
+        yield f"Topic.name {_NAME_RULE}"
+    yield from _range(
+        "Topic.maxMessageSize", topic.max_message_size, MESSAGE_BYTES_MIN, MESSAGE_BYTES_MAX
+    )
+    yield from _range("Topic.retentionTime.duration", topic.retention_time.duration, 0)
+    chaos = topic.chaos
+    if chaos.global_policy is not None:
+        yield from _chaos("Topic.chaos.globalPolicy", chaos.global_policy)
+    for dc, policy in chaos.datacenter_policies.items():
+        yield from _chaos(f"Topic.chaos.datacenterPolicies[{dc}]", policy)
+
+
+def _chaos(path: str, policy: ChaosPolicy) -> Iterator[str]:
+    yield from _range(f"{path}.probability", policy.probability, 0, 100)
+    if policy.delay_from < 0 or policy.delay_to < 0 or policy.delay_from > policy.delay_to:
+        # Without its path: conformance tests compare the sentence.
+        yield _CHAOS_DELAYS
+
+
+def subscription_violations(subscription: Subscription) -> Iterator[str]:
+    """What is wrong with a subscription taken by itself."""
+    if not is_name_part(subscription.name):
+        yield f"Subscription.name {_NAME_RULE}"
+    policy = subscription.subscription_policy
+    if isinstance(policy, SerialPolicy):
+        yield from _serial("Subscription.subscriptionPolicy", policy)
+    else:
+        yield from _batch("Subscription.subscriptionPolicy", policy)
+    if (
+        subscription.delivery_type is DeliveryType.BATCH
+        and subscription.content_type is ContentType.AVRO
+    ):
+        yield "Subscription.contentType must be JSON, because deliveryType is BATCH"
+    if subscription.monitoring_details.severity not in _SEVERITIES:
+        yield f"Subscription.monitoringDetails.severity must be one of {', '.join(_SEVERITIES)}"
+    yield from _filters(subscription.filters)
+    yield from _headers(subscription)
+    yield from _oauth(subscription)
+    yield from _range("Subscription.profilingThresholdMs", subscription.profiling_threshold_ms, 0)
+    yield from _thresholds(subscription.metrics_config.message_processing.thresholds_milliseconds)
+
+
+def _serial(path: str, policy: SerialPolicy) -> Iterator[str]:
+    yield from _range(f"{path}.rate", policy.rate, 1)
+    yield from _range(f"{path}.messageTtl", policy.message_ttl, 0, 7_200)
+    yield from _range(f"{path}.messageBackoff", policy.message_backoff, 0)
+    yield from _range(f"{path}.requestTimeout", policy.request_timeout, 100, 300_000)
+    yield from _range(f"{path}.socketTimeout", policy.socket_timeout, 0, 300_000)
+    yield from _range(f"{path}.sendingDelay", policy.sending_delay, 0, 5_000)
+    yield from _range(f"{path}.backoffMultiplier", policy.backoff_multiplier, 1, 10)
+    yield from _range(f"{path}.backoffMaxIntervalInSec", policy.backoff_max_interval_in_sec, 1, 600)
+    if policy.inflight_size is not None:
+        yield from _range(f"{path}.inflightSize", policy.inflight_size, 1)
+
+
+def _batch(path: str, policy: BatchPolicy) -> Iterator[str]:
+    yield from _range(f"{path}.messageTtl", policy.message_ttl, 0)
+    yield from _range(f"{path}.messageBackoff", policy.message_backoff, 0)
+    yield from _range(f"{path}.requestTimeout", policy.request_timeout, 1)
+    yield from _range(f"{path}.batchSize", policy.batch_size, 1)
+    yield from _range(f"{path}.batchTime", policy.batch_time, 1)
+    yield from _range(f"{path}.batchVolume", policy.batch_volume, 1)
+
+
+def _filters(filters: list[Filter]) -> Iterator[str]:
+    if len(filters) > FILTERS_MAX:
+        yield f"Subscription.filters size must be between 0 and {FILTERS_MAX}"
+    for index, each in enumerate(filters):
+        path = f"Subscription.filters[{index}]"
+        if each.type in ("jsonpath", "avropath") and not each.path:
+            yield f"{path}.path must not be null"
+        if each.type == "header" and not each.header:
+            yield f"{path}.header must not be null"
+        if each.matching_strategy not in ("all", "any"):
+            yield f"{path}.matchingStrategy must be all or any"
+        try:
+            re.compile(each.matcher)
+        except re.error as error:
+            yield f"{path}.matcher must be a regular expression: {error}"
+
+
+def _headers(subscription: Subscription) -> Iterator[str]:
+    if len(subscription.headers) > HEADERS_MAX:
+        yield f"Subscription.headers size must be between 0 and {HEADERS_MAX}"
+    for index, each in enumerate(subscription.headers):
+        if not _HEADER_NAME.fullmatch(each.name):
+            yield f"Subscription.headers[{index}].name must be an HTTP header name"
+        if not _HEADER_VALUE.fullmatch(each.value):
+            yield f"Subscription.headers[{index}].value must not hold line breaks or control codes"
+
+
+def _oauth(subscription: Subscription) -> Iterator[str]:
+    policy = subscription.o_auth_policy
+    if policy is not None and policy.grant_type not in _GRANT_TYPES:
+        yield f"Subscription.oAuthPolicy.grantType must be one of {', '.join(_GRANT_TYPES)}"
+
+
+def _thresholds(thresholds: list[int]) -> Iterator[str]:
+    path = "Subscription.metricsConfig.messageProcessing.thresholdsMilliseconds"
+    if len(thresholds) > THRESHOLDS_MAX:
+        yield f"{path} size must be between 0 and {THRESHOLDS_MAX}"
+    for index, threshold in enumerate(thresholds):
+        if threshold <= 0:
+            yield f"{path}[{index}].<list element> must be greater than 0"
+
+
+def _range(path: str, value: float, low: int, high: int | None = None) -> Iterator[str]:
+    if value < low:
+        yield f"{path} must be greater than or equal to {low}"
+    elif high is not None and value > high:
+        yield f"{path} must be less than or equal to {high}"

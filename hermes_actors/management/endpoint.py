@@ -1,0 +1,88 @@
+"""Endpoints of subscriptions: which are accepted, and how they are shown without their password.
+
+An endpoint may be a URI template, `https://{host}/orders/{id}`, that each message fills in; it is
+checked with a dummy in each place.
+"""
+
+import re
+from collections.abc import Iterable
+from urllib.parse import SplitResult, urlsplit
+
+from hermes_actors.errors import Refused
+
+PROTOCOLS = ("http", "https", "jms", "googlepubsub", "googlebigquery")
+"""The schemes accepted without configuration."""
+
+MASKED_PASSWORD = "*****"  # noqa: S105 -- what is shown in place of one
+
+_PLACE = re.compile(r"\{[^{}\s]+\}")
+_DUMMY = "dummy"
+_HOST_LABEL = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?")
+_UNFIT = re.compile(r"[\s\x00-\x1f\x7f\"<>\\^`{|}]")
+_ANY_USER_INFO = re.compile(r"^([^:]*://[^:/?#@]*):.*@", re.DOTALL)
+_USER_INFO = re.compile(r"^([^:/?#]+://)([^/?#]*)@")
+
+
+def require_valid_endpoint(endpoint: str, additional_protocols: Iterable[str] = ()) -> None:
+    """Raises Refused that says what is wrong with the endpoint; its password is never repeated."""
+    filled = _PLACE.sub(_DUMMY, endpoint)
+    # What is refused may not follow the grammar, so more is hidden here than in an answer.
+    shown = _ANY_USER_INFO.sub(rf"\1:{MASKED_PASSWORD}@", endpoint)
+    unfit = _UNFIT.search(filled)
+    if unfit is not None:
+        raise _refused(shown, f"the character {unfit.group()!r} cannot stand in a URI")
+    scheme, separator, _ = filled.partition("://")
+    if not separator:
+        raise _refused(shown, "expected <protocol>://<address>, for example https://host/path")
+    allowed = (*PROTOCOLS, *additional_protocols)
+    if scheme.lower() not in allowed:
+        raise _refused(shown, f"protocol '{scheme}' is not one of {', '.join(allowed)}")
+    problem = _address_problem(filled)
+    if problem:
+        raise _refused(shown, problem)
+
+
+def _address_problem(filled: str) -> str | None:
+    try:
+        address = urlsplit(filled)
+        port_is_wrong = address.port == 0
+    except ValueError:
+        # Python's own text repeats what it could not read, which may be half of a password.
+        return "its host or its port cannot be read; escape reserved characters of a password"
+    if port_is_wrong:
+        return "port 0 cannot be connected to"
+    return _host_problem(address)
+
+
+def _host_problem(address: SplitResult) -> str | None:
+    host = address.hostname
+    if not host:
+        return "it has no host"
+    if ":" in host:
+        return None  # urlsplit has checked the IPv6 address between the brackets.
+    if "_" in host:
+        return f"host '{host}' holds an underscore, which host names cannot"
+    labels = host.removesuffix(".").split(".")
+    if not all(_HOST_LABEL.fullmatch(label) for label in labels):
+        return f"'{host}' is not a host name"
+    return None
+
+
+def _refused(shown: str, problem: str) -> Refused:
+    return Refused(f"Subscription.endpoint '{shown}' is not valid: {problem}")
+
+
+def mask_endpoint(endpoint: str) -> str:
+    """The endpoint with the password of its user info replaced by asterisks."""
+    found = _USER_INFO.match(endpoint)
+    if found is None:
+        return endpoint
+    user, colon, _ = found.group(2).partition(":")
+    if not colon:
+        return endpoint
+    return f"{found.group(1)}{user}:{MASKED_PASSWORD}@{endpoint[found.end() :]}"
+
+
+def protocol_of(endpoint: str) -> str:
+    """The endpoint's scheme in lower case."""
+    return endpoint.partition("://")[0].lower()

@@ -1,0 +1,77 @@
+"""The business rules of subscriptions, as pure functions of what is there, wanted, and who asks."""
+
+from collections.abc import Iterable
+
+from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.management.endpoint import require_valid_endpoint
+from hermes_actors.management.roles import Caller
+from hermes_actors.management.rules_topics import require_known_source
+from hermes_actors.model.subscription import SerialPolicy, Subscription
+from hermes_actors.model.topic import ContentType, Topic
+
+_FILTERS_OF = {
+    ContentType.JSON: ("jsonpath", "header"),
+    ContentType.AVRO: ("avropath", "header"),
+}
+_RESTRICTED = "Subscribing to this topic has been restricted. Contact the topic owner to {action}."
+
+
+def require_acceptable(
+    subscription: Subscription,
+    old: Subscription | None,
+    caller: Caller,
+    additional_protocols: Iterable[str] = (),
+) -> None:
+    """Raises Refused unless the caller may have this subscription in place of `old` (None: new).
+
+    Checks what can be said without the topic, in the order: owner's source, endpoint, ownership,
+    inflightSize.
+    """
+    require_known_source(subscription.owner, "Subscription")
+    require_valid_endpoint(subscription.endpoint, additional_protocols)
+    if caller.is_admin:
+        return
+    if not caller.owns(subscription.owner):
+        raise Refused(
+            "Provide an owner that includes you, you would not be able to manage this "
+            "subscription later"
+        )
+    if _inflight_size(subscription) != _inflight_size(old):
+        raise Refused(
+            "Subscription.subscriptionPolicy.inflightSize can be set by administrators only; "
+            "leave it as it is"
+        )
+
+
+def require_fitting_filters(subscription: Subscription, topic: Topic) -> None:
+    """Raises Refused for a filter that cannot look into what the topic holds."""
+    allowed = _FILTERS_OF[topic.content_type]
+    for each in subscription.filters:
+        if each.type not in allowed:
+            raise Refused(
+                f"Filter type '{each.type}' does not fit topic {topic.name} of content type "
+                f"{topic.content_type.value}; allowed are {', '.join(allowed)}"
+            )
+
+
+def require_open_topic(
+    subscription: Subscription, old: Subscription | None, topic: Topic, caller: Caller
+) -> None:
+    """Raises Refused (403) when the topic restricts subscribing and the caller is not exempt.
+
+    An update is restricted only where it changes the endpoint.
+    """
+    if not topic.subscribing_restricted or caller.is_admin or caller.owns(topic.owner):
+        return
+    if old is None:
+        action = "create a new subscription"
+    elif subscription.endpoint != old.endpoint:
+        action = "modify the endpoint of this subscription"
+    else:
+        return
+    raise Refused(_RESTRICTED.format(action=action), ErrorCode.PERMISSION_DENIED)
+
+
+def _inflight_size(subscription: Subscription | None) -> int | None:
+    policy = None if subscription is None else subscription.subscription_policy
+    return policy.inflight_size if isinstance(policy, SerialPolicy) else None

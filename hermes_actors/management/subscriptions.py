@@ -1,0 +1,241 @@
+"""Subscriptions: the rules before each change; a new one gets what is published from then on."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from hermes_actors.config import ManagementConfig
+from hermes_actors.errors import ErrorCode, Refused, Unavailable
+from hermes_actors.management.changes import Changes
+from hermes_actors.management.constraints import require_valid_subscription
+from hermes_actors.management.decoding import decode_subscription, required_text
+from hermes_actors.management.endpoint import mask_endpoint
+from hermes_actors.management.patch import merge
+from hermes_actors.management.roles import Caller, require_owner
+from hermes_actors.management.rules_subscriptions import (
+    require_acceptable,
+    require_fitting_filters,
+    require_open_topic,
+)
+from hermes_actors.management.views import MASKED_OAUTH_PASSWORD, subscription_view
+from hermes_actors.metadata.bodies import subscription_body
+from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic, Orphan
+from hermes_actors.metadata.commands import Absent, Alive, Change, StampIs, delete, put
+from hermes_actors.metadata.keys import subscription_key, topic_key
+from hermes_actors.metadata.registry import Metadata
+from hermes_actors.model.names import SubscriptionName, TopicName
+from hermes_actors.model.subscription import Subscription, SubscriptionState, TrackingMode
+from hermes_actors.runtime.clock import Clock
+
+
+class Subscriptions:
+    """The subscriptions of one datacentre's metadata. All methods are trio coroutines."""
+
+    def __init__(
+        self, metadata: Metadata, changes: Changes, config: ManagementConfig, clock: Clock
+    ) -> None:
+        self._metadata = metadata
+        self._changes = changes
+        self._config = config
+        self._clock = clock
+
+    async def names(self, topic: str, *, tracked: bool = False) -> list[str]:
+        """A topic's subscriptions, sorted; `tracked` only those tracked and not suspended.
+
+        Raises Refused with TOPIC_NOT_EXISTS.
+        """
+        live = self._live_topic(topic)
+        return [
+            each.name.name
+            for each in self._metadata.catalog.subscriptions_of(live.name)
+            if not tracked
+            or (
+                each.subscription.tracking_mode is not TrackingMode.OFF
+                and each.state is not SubscriptionState.SUSPENDED
+            )
+        ]
+
+    async def get(self, topic: str, name: str) -> dict[str, Any]:
+        """One subscription's JSON object, secrets masked. Raises Refused."""
+        live = self.live(topic, name)
+        return subscription_view(live.subscription, live.state)
+
+    async def of_owner(self, source: str, owner_id: str) -> list[dict[str, Any]]:
+        """The JSON objects of all subscriptions of one owner, sorted by name, secrets masked."""
+        catalog = self._metadata.catalog
+        return [
+            subscription_view(each.subscription, each.state)
+            for each in (catalog.subscriptions[name] for name in sorted(catalog.subscriptions))
+            if (each.subscription.owner.source, each.subscription.owner.id) == (source, owner_id)
+        ]
+
+    async def create(self, caller: Caller, topic: str, body: Mapping[str, Any]) -> None:
+        """Create a subscription to the topic that path and body name. Raises Refused."""
+        in_body = required_text(body, "topicName", "Subscription")
+        _require_same("topicName", in_body, topic)
+        new = decode_subscription(body)
+        require_valid_subscription(new)
+        require_acceptable(new, None, caller, self._config.additional_endpoint_protocols)
+        name = SubscriptionName(TopicName.parse(topic), new.name)
+        key = subscription_key(name)
+
+        def decide() -> Change:
+            live = self._live_topic(topic)
+            require_fitting_filters(new, live.topic)
+            require_open_topic(new, None, live.topic, caller)
+            if str(name) in self._metadata.catalog.subscriptions:
+                raise Refused(
+                    f"Subscription {name.name} of topic {topic} already exists",
+                    ErrorCode.SUBSCRIPTION_ALREADY_EXISTS,
+                )
+            now_s = self._clock.now_ms() / 1_000
+            stored = replace(
+                new, state=_stored_state(new.state), created_at=now_s, modified_at=now_s
+            )
+            return put(
+                key,
+                subscription_body(stored, live.incarnation),
+                Absent(key),
+                Alive(topic_key(live.name), live.incarnation),
+            )
+
+        await self._clear_orphan(name)
+        await self._changes.make(decide)
+
+    async def _clear_orphan(self, name: SubscriptionName) -> None:
+        """Remove what an earlier life of the topic has left behind under this name."""
+
+        def decide() -> Change | None:
+            orphan: Orphan | None = self._metadata.catalog.orphans.get(str(name))
+            if orphan is None or str(name.topic) not in self._metadata.catalog.topics:
+                return None
+            if not orphan.is_final:
+                raise Unavailable(
+                    f"Topic {name.topic} is being created anew in another datacentre; try again"
+                )
+            key = subscription_key(name)
+            return delete(key, StampIs(key, orphan.stamp))
+
+        await self._changes.make(decide)
+
+    async def update(self, caller: Caller, topic: str, name: str, patch: Mapping[str, Any]) -> None:
+        """Change the fields that the patch names. Raises Refused and Unavailable."""
+
+        def decide() -> Change | None:
+            live = self.live(topic, name)
+            old, owning = live.subscription, self._live_topic(topic)
+            require_owner(caller, f"change subscription {live.name}", owning.topic.owner, old.owner)
+            new = _patched(old, patch)
+            _require_same("topicName", new.topic_name, topic)
+            _require_same("name", new.name, name)
+            require_valid_subscription(new)
+            require_acceptable(new, old, caller, self._config.additional_endpoint_protocols)
+            require_fitting_filters(new, owning.topic)
+            require_open_topic(new, old, owning.topic, caller)
+            return self._rewrite(live, new)
+
+        await self._changes.make(decide)
+
+    async def state(self, topic: str, name: str) -> str:
+        """The state that is shown. Raises Refused."""
+        return self.live(topic, name).state.value
+
+    async def set_state(self, caller: Caller, topic: str, name: str, state: object) -> None:
+        """Suspend or resume; `PENDING` has no effect. Raises Refused and Unavailable."""
+        if state not in tuple(each.value for each in SubscriptionState):
+            raise Refused(
+                'The body must be the JSON string "ACTIVE" or "SUSPENDED"', ErrorCode.FORMAT_ERROR
+            )
+
+        def decide() -> Change | None:
+            live = self.live(topic, name)
+            owner = self._live_topic(topic).topic.owner
+            action = f"change the state of subscription {live.name}"
+            require_owner(caller, action, owner, live.subscription.owner)
+            wanted = SubscriptionState(state)
+            if wanted is SubscriptionState.PENDING:
+                return None
+            return self._rewrite(live, replace(live.subscription, state=_stored_state(wanted)))
+
+        await self._changes.make(decide)
+
+    async def delete(self, caller: Caller, topic: str, name: str) -> None:
+        """Remove a subscription. Raises Refused and Unavailable."""
+
+        def decide() -> Change:
+            live = self.live(topic, name)
+            owner = self._live_topic(topic).topic.owner
+            action = f"remove subscription {live.name}"
+            require_owner(caller, action, owner, live.subscription.owner)
+            key = subscription_key(live.name)
+            return delete(key, Alive(key, live.incarnation))
+
+        await self._changes.make(decide)
+
+    def live(self, topic: str, name: str) -> LiveSubscription:
+        """The subscription as it is now. Raises Refused with SUBSCRIPTION_NOT_EXISTS."""
+        live = self._metadata.catalog.subscriptions.get(f"{topic}${name}")
+        if live is None:
+            raise Refused(
+                f"Subscription {name} of topic {topic} does not exist",
+                ErrorCode.SUBSCRIPTION_NOT_EXISTS,
+            )
+        return live
+
+    def _rewrite(self, live: LiveSubscription, new: Subscription) -> Change | None:
+        if new == live.subscription:
+            return None
+        new = replace(new, modified_at=self._clock.now_ms() / 1_000)
+        key = subscription_key(live.name)
+        body = subscription_body(new, live.topic_incarnation)
+        return put(key, body, StampIs(key, live.stamp))
+
+    def _live_topic(self, name: str) -> LiveTopic:
+        topic = self._metadata.catalog.topics.get(name)
+        if topic is None:
+            raise Refused(f"Topic {name} does not exist", ErrorCode.TOPIC_NOT_EXISTS)
+        return topic
+
+
+def _patched(old: Subscription, patch: Mapping[str, Any]) -> Subscription:
+    """The subscription that the patch makes of the old one, both without the two times changed."""
+    base = msgspec.to_builtins(old)
+    wanted = _with_secrets_kept(old, patch)
+    flag_alone = "trackingEnabled" in wanted and "trackingMode" not in wanted
+    if flag_alone and not (wanted["trackingEnabled"] is True and old.tracking_enabled):
+        # The flag says on or off, and the mode follows where it disagrees.
+        base.pop("trackingMode")
+    new = decode_subscription(merge(base, wanted))
+    asked = wanted.get("state")
+    keeps_state = asked is None or asked == SubscriptionState.PENDING.value
+    return replace(
+        new,
+        state=old.state if keeps_state else _stored_state(new.state),
+        created_at=old.created_at,
+        modified_at=old.modified_at,
+    )
+
+
+def _with_secrets_kept(old: Subscription, patch: Mapping[str, Any]) -> dict[str, Any]:
+    """The patch without the masks that an answer showed: sent back, they mean "as it is"."""
+    kept = dict(patch)
+    if kept.get("endpoint") == mask_endpoint(old.endpoint):
+        del kept["endpoint"]
+    policy = kept.get("oAuthPolicy")
+    if isinstance(policy, Mapping) and policy.get("password") == MASKED_OAUTH_PASSWORD:
+        kept["oAuthPolicy"] = {k: v for k, v in policy.items() if k != "password"}
+    return kept
+
+
+def _stored_state(asked: SubscriptionState) -> SubscriptionState:
+    """Whether it is suspended is all that is stored; ACTIVE is what consumers report."""
+    if asked is SubscriptionState.SUSPENDED:
+        return SubscriptionState.SUSPENDED
+    return SubscriptionState.PENDING
+
+
+def _require_same(field: str, in_body: str, in_path: str) -> None:
+    if in_body != in_path:
+        raise Refused(f"Subscription.{field} is '{in_body}', but the path names '{in_path}'")

@@ -1,0 +1,154 @@
+"""A topic's messages as lines of JSON, read from the own datacentre's log, one bounded batch at a
+time: what a slow client has not taken is not read.
+"""
+
+import base64
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.log.base import Log, OffsetOutOfRange, UnknownTopic
+from hermes_actors.model.message import UndecodableRecord, from_record
+from hermes_actors.model.record import StoredRecord
+
+BATCH_RECORDS_MAX = 200
+BATCH_BYTES_MAX = 262_144
+
+
+class Tail:
+    """Reads one log topic from given positions on.
+
+    `ends` are the positions to stop at; None goes on for ever. `limit` is how many messages come
+    at most; None is as many as there are.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        log_topic: str,
+        positions: Mapping[int, int],
+        ends: Mapping[int, int] | None,
+        limit: int | None,
+    ) -> None:
+        self._log = log
+        self._topic = log_topic
+        self._positions = dict(positions)
+        self._ends = ends
+        self._left = math.inf if limit is None else limit
+
+    async def next_lines(self) -> bytes:
+        """The next messages, a line each; waits for them, and is empty at the end.
+
+        A trio coroutine. Retention that overtakes the reader makes it skip what is gone; a topic
+        that is deleted ends it. Raises LogUnavailable.
+        """
+        while True:
+            wanted = self._wanted()
+            if not wanted:
+                return b""
+            try:
+                lines = await self._read(wanted)
+            except OffsetOutOfRange as error:
+                self._positions[error.partition] = error.start
+                continue
+            except UnknownTopic:
+                return b""
+            if lines:
+                return lines
+
+    def _wanted(self) -> dict[int, int]:
+        """The positions still to be read from; none when the end is reached."""
+        if self._left <= 0:
+            return {}
+        ends = self._ends
+        if ends is None:
+            return self._positions
+        return {
+            partition: position
+            for partition, position in self._positions.items()
+            if position < ends.get(partition, 0)
+        }
+
+    async def _read(self, positions: Mapping[int, int]) -> bytes:
+        # A reader for each batch: nothing stays open on behalf of a client that may be gone.
+        async with self._log.reader(self._topic, positions) as reader:
+            records = await reader.next_batch(
+                int(min(self._left, BATCH_RECORDS_MAX)), BATCH_BYTES_MAX
+            )
+        lines = bytearray()
+        for record in records:
+            self._positions[record.partition] = record.offset + 1
+            if self._ends is not None and record.offset >= self._ends.get(record.partition, 0):
+                continue
+            lines += line_of(record)
+            self._left -= 1
+        return bytes(lines)
+
+
+async def open_tail(
+    log: Log, log_topic: str, start: str, *, follow: bool, limit: int | None
+) -> Tail:
+    """A tail from `start`: `beginning`, `end`, or an ISO 8601 time (without a zone: UTC).
+
+    Without `follow` it ends where the log ends now. A trio coroutine. Raises Refused, UnknownTopic
+    and LogUnavailable.
+    """
+    if limit is not None and limit < 0:
+        raise Refused("limit must be greater than or equal to 0")
+    ends = await log.end_positions(log_topic)
+    if start == "beginning":
+        positions = await log.start_positions(log_topic)
+    elif start == "end":
+        positions = ends
+    else:
+        positions = await log.position_at(log_topic, _timestamp_ms(start))
+    return Tail(log, log_topic, positions, None if follow else ends, limit)
+
+
+def line_of(record: StoredRecord) -> bytes:
+    """One message as a line of JSON.
+
+    A body or key that is not UTF-8 comes in base64 under another name; a record that holds no
+    message comes with an `error` and its raw value.
+    """
+    line: dict[str, Any] = {
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+    }
+    try:
+        message = from_record(record, lambda: "")
+    except UndecodableRecord as error:
+        line |= {"id": None, **_text("key", record.key), "headers": {}, "error": str(error)}
+        line |= _text("body", record.value)
+    else:
+        line |= {"id": message.id or None, **_text("key", message.key)}
+        line |= {"headers": dict(message.propagated), **_text("body", message.body)}
+    return msgspec.json.encode(line) + b"\n"
+
+
+def _text(name: str, value: bytes | None) -> dict[str, str | None]:
+    if value is None:
+        return {name: None}
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}Base64": base64.b64encode(value).decode()}
+
+
+def _timestamp_ms(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise Refused(
+            f"from '{text}' is neither 'beginning' nor 'end' nor an ISO 8601 time such as "
+            "2030-01-31T12:00:00Z",
+            ErrorCode.VALIDATION_ERROR,
+        ) from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(0, round(moment.timestamp() * 1_000))

@@ -1,0 +1,183 @@
+"""A management API in process: the real app over the real metadata over a log in memory."""
+
+import random
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+import trio
+
+from hermes_actors.actors.mailbox import open_mailbox
+from hermes_actors.config import Config, ManagementConfig
+from hermes_actors.log.memory import MemoryLog
+from hermes_actors.management.administration import Administration
+from hermes_actors.management.app import build_app
+from hermes_actors.management.roles import Anonymous, Caller
+from hermes_actors.metadata.registry import Metadata, Registry
+from hermes_actors.model.topic import Owner
+from hermes_actors.runtime.bridge import TrioBridge, open_bridge
+from hermes_actors.runtime.clock import seeded_ids
+from hermes_actors.telemetry.metrics import Metrics
+
+START_MS = 1_700_000_000_000
+
+
+class SteppedClock:
+    """Wall time as the test says; deadlines by trio's clock."""
+
+    def __init__(self) -> None:
+        self.ms = START_MS
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def monotonic_s(self) -> float:
+        return trio.current_time()
+
+
+class Person:
+    """A caller who owns what is owned by one of his teams."""
+
+    def __init__(self, name: str, teams: tuple[str, ...], is_admin: bool) -> None:
+        self.name = name
+        self.is_admin = is_admin
+        self._teams = teams
+
+    def owns(self, owner: Owner) -> bool:
+        return owner.id in self._teams
+
+
+class ByHeader:
+    """A provider that believes the headers x-user (a name) and x-teams; nobody is admin there."""
+
+    async def identify(self, headers: Mapping[str, str]) -> Caller:
+        if "x-user" not in headers:
+            return Anonymous()
+        teams = tuple(team for team in headers.get("x-teams", "").split(",") if team)
+        return Person(headers["x-user"], teams, is_admin=headers["x-user"] == "admin")
+
+
+def topic_of(name: str = "shop.orders", **fields: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "description": "what is ordered",
+        "owner": {"source": "Plaintext", "id": "sales"},
+        "contentType": "JSON",
+        "retentionTime": {"duration": 1},
+        **fields,
+    }
+
+
+def subscription_of(
+    name: str = "billing", topic: str = "shop.orders", **fields: Any
+) -> dict[str, Any]:
+    return {
+        "topicName": topic,
+        "name": name,
+        "endpoint": "https://billing.example.com/orders",
+        "description": "sends the bill",
+        "owner": {"source": "Plaintext", "id": "finance"},
+        **fields,
+    }
+
+
+def refusal(answer: httpx.Response) -> tuple[int, str]:
+    """Status and code; the body has the two fields of an error, in their order."""
+    body = answer.json()
+    assert list(body) == ["message", "code"]
+    assert answer.headers["content-type"].startswith("application/json")
+    return answer.status_code, body["code"]
+
+
+def message_of(answer: httpx.Response) -> str:
+    text = answer.json()["message"]
+    assert isinstance(text, str)
+    return text
+
+
+class Api:
+    """One datacentre's management, and what a test needs to look behind it."""
+
+    topic = staticmethod(topic_of)
+    subscription = staticmethod(subscription_of)
+    refusal = staticmethod(refusal)
+    message = staticmethod(message_of)
+
+    def __init__(
+        self,
+        administration: Administration,
+        metadata: Metadata,
+        log: MemoryLog,
+        clock: SteppedClock,
+        bridge: TrioBridge,
+        metrics: Metrics,
+        config: Config,
+    ) -> None:
+        self.administration = administration
+        self.metadata = metadata
+        self.log = log
+        self.clock = clock
+        self.bridge = bridge
+        self.metrics = metrics
+        self.config = config
+        self.client = self.rebuilt()
+
+    def rebuilt(self) -> httpx.AsyncClient:
+        """A client of an app built anew from the administration as it is now."""
+        app = build_app(self.administration, self.bridge, self.config, [self.metrics])
+        transport = httpx.ASGITransport(app=app)
+        return httpx.AsyncClient(transport=transport, base_url="http://management")
+
+    async def get(self, path: str, **kwargs: Any) -> httpx.Response:
+        return await self.client.get(path, **kwargs)
+
+    async def post(self, path: str, body: Any, **kwargs: Any) -> httpx.Response:
+        return await self.client.post(path, json=body, **kwargs)
+
+    async def put(self, path: str, body: Any, **kwargs: Any) -> httpx.Response:
+        return await self.client.put(path, json=body, **kwargs)
+
+    async def delete(self, path: str, **kwargs: Any) -> httpx.Response:
+        return await self.client.delete(path, **kwargs)
+
+    async def with_topic(self, name: str = "shop.orders", **fields: Any) -> None:
+        """The topic, and its group unless it is there."""
+        group = name.rpartition(".")[0]
+        if group not in self.metadata.catalog.groups:
+            assert (await self.post("/groups", {"groupName": group})).status_code == 201
+        answer = await self.post("/topics", topic_of(name, **fields))
+        assert answer.status_code == 201, answer.text
+
+    async def with_subscription(
+        self, name: str = "billing", topic: str = "shop.orders", **fields: Any
+    ) -> None:
+        body = subscription_of(name, topic, **fields)
+        answer = await self.post(f"/topics/{topic}/subscriptions", body)
+        assert answer.status_code == 201, answer.text
+
+
+@pytest.fixture
+def settings() -> ManagementConfig:
+    """What a test module may override."""
+    return ManagementConfig(allow_removal=True)
+
+
+@pytest.fixture
+async def api(settings: ManagementConfig, nursery: trio.Nursery) -> AsyncIterator[Api]:
+    clock = SteppedClock()
+    log = MemoryLog("dc1", clock)
+    rng = random.Random(1)
+    metadata = Metadata(log, clock=clock, ids=seeded_ids(rng), rng=rng)
+    _, inbox = open_mailbox(10)
+    registry_inbox: Any = inbox
+    nursery.start_soon(Registry(metadata).run, registry_inbox)
+    await metadata.wait_current()
+    config = msgspec.structs.replace(Config(), management=settings)
+    administration = Administration(metadata, log, config, clock, ByHeader())
+    metrics = Metrics("hermes_test")
+    async with open_bridge() as bridge:
+        api = Api(administration, metadata, log, clock, bridge, metrics, config)
+        async with api.client:
+            yield api

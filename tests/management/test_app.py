@@ -1,0 +1,163 @@
+"""What holds for every route: errors, media types, CORS, the OpenAPI document, status."""
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nothing", 404),
+        ("GET", "/", 404),
+        ("GET", "/schema", 404),
+        ("GET", "/topics/a.b/nothing", 404),
+        ("PATCH", "/groups", 405),
+        ("PUT", "/groups", 405),
+        ("POST", "/groups/shop", 405),
+        ("DELETE", "/topics", 405),
+        ("HEAD", "/topics/a.b/messages", 405),
+    ],
+)
+async def test_unknown_routes_and_verbs_are_refused_with_code_other(api, method, path, status):
+    answer = await api.client.request(method, path)
+    assert answer.status_code == status
+    if method != "HEAD":
+        assert api.refusal(answer) == (status, "OTHER")
+
+
+WRITES = [
+    ("POST", "/groups"),
+    ("PUT", "/groups/shop"),
+    ("POST", "/topics"),
+    ("PUT", "/topics/shop.orders"),
+    ("POST", "/topics/shop.orders/subscriptions"),
+    ("PUT", "/topics/shop.orders/subscriptions/billing"),
+    ("PUT", "/topics/shop.orders/subscriptions/billing/state"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), WRITES)
+async def test_another_media_type_is_415(api, method, path):
+    answer = await api.client.request(
+        method, path, content=b"{}", headers={"content-type": "text/plain"}
+    )
+    assert api.refusal(answer) == (415, "VALIDATION_ERROR")
+
+
+@pytest.mark.parametrize(("method", "path"), WRITES)
+@pytest.mark.parametrize("body", [b"{", b"", b"[1]", b"5"])
+async def test_what_is_not_the_json_wanted_is_a_format_error(api, method, path, body):
+    answer = await api.client.request(
+        method, path, content=body, headers={"content-type": "application/json; charset=utf-8"}
+    )
+    assert api.refusal(answer) == (400, "FORMAT_ERROR")
+
+
+async def test_a_body_above_the_bound_is_413(api):
+    answer = await api.client.post("/groups", content=b" " * 1_048_577)
+    assert api.refusal(answer) == (413, "OTHER")
+
+
+async def test_a_query_parameter_of_the_wrong_type_is_named(api):
+    answer = await api.get("/topics?tracked=perhaps")
+    assert api.refusal(answer) == (400, "VALIDATION_ERROR")
+    assert "tracked" in api.message(answer)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/groups"), ("GET", "/nothing"), ("OPTIONS", "/topics/a.b")]
+)
+async def test_every_answer_carries_the_cors_headers(api, method, path):
+    headers = (await api.client.request(method, path)).headers
+    assert headers["access-control-allow-origin"] == "*"
+    assert headers["access-control-allow-methods"] == "POST,PUT,GET,HEAD,DELETE"
+    assert headers["access-control-max-age"] == "1209600"
+    assert headers["access-control-allow-headers"] == (
+        "X-Requested-With, Content-Type, Accept, Origin, Authorization, Hermes-Admin-Password"
+    )
+
+
+async def test_head_answers_like_get_without_a_body(api):
+    get, head = await api.get("/stats"), await api.client.head("/stats")
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == get.headers["content-length"]
+
+
+async def test_a_defect_is_500_other_and_goes_to_the_log(api, caplog):
+    async def broken() -> None:
+        raise ZeroDivisionError("secret detail")
+
+    api.administration.stats = broken
+    async with api.rebuilt() as client:
+        answer = await client.get("/stats")
+    assert api.refusal(answer) == (500, "OTHER")
+    assert "secret detail" not in answer.text
+    assert "secret detail" in caplog.text
+
+
+async def test_the_openapi_document_describes_every_route_and_needs_nothing_from_outside(api):
+    document = (await api.get("/openapi.json")).json()
+    assert document["openapi"].startswith("3.1")
+    assert {(verb, path) for path, item in document["paths"].items() for verb in item} >= {
+        ("get", "/groups"),
+        ("post", "/groups"),
+        ("put", "/groups/{group}"),
+        ("delete", "/groups/{group}"),
+        ("get", "/topics"),
+        ("post", "/topics"),
+        ("put", "/topics/{topic}"),
+        ("delete", "/topics/{topic}"),
+        ("get", "/topics/{topic}/messages"),
+        ("post", "/topics/{topic}/subscriptions"),
+        ("put", "/topics/{topic}/subscriptions/{name}/state"),
+    }
+    schemas = document["components"]["schemas"]
+    assert schemas["Topic"]["properties"]["maxMessageSize"]["default"] == 51200
+    assert "subscriptionPolicy" in schemas["Subscription"]["properties"]
+    text = (await api.get("/openapi.json")).text
+    for name in {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}:
+        assert name in schemas
+    assert "http://" not in text
+    assert "https://" not in text
+
+
+async def test_health_is_up_while_the_metadata_is_current(api):
+    answer = await api.get("/status/health")
+    assert (answer.status_code, answer.json()) == (200, {"status": "UP"})
+
+
+async def test_prometheus_shows_the_metrics_given(api):
+    api.metrics.counter("changes").add(3)
+    answer = await api.get("/status/prometheus")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert "hermes_test_changes_total 3" in answer.text
+
+
+async def test_owner_sources_are_listed_and_looked_up(api):
+    listed = [{"name": "Plaintext", "autocomplete": False, "deprecated": False}]
+    assert (await api.get("/owners/sources")).json() == listed
+    found = await api.get("/owners/sources/Plaintext/sales")
+    assert found.json() == {"id": "sales", "name": "sales"}
+    search = await api.get("/owners/sources/Plaintext?search=s")
+    assert api.refusal(search) == (400, "OWNER_SOURCE_DOESNT_SUPPORT_AUTOCOMPLETE")
+    for path in ("/owners/sources/Ldap", "/owners/sources/Ldap/sales"):
+        assert api.refusal(await api.get(path)) == (404, "OWNER_SOURCE_NOT_FOUND")
+
+
+async def test_stats_count_by_kind(api):
+    await api.with_topic("shop.orders", ack="ALL")
+    await api.with_topic("shop.returns", trackingEnabled=True)
+    await api.with_subscription(trackingMode="discardedOnly")
+    await api.with_subscription("audit")
+    assert (await api.get("/stats")).json() == {
+        "topicStats": {
+            "topicCount": 2,
+            "ackAllTopicCount": 1,
+            "trackingEnabledTopicCount": 1,
+            "avroTopicCount": 0,
+        },
+        "subscriptionStats": {
+            "subscriptionCount": 2,
+            "trackingEnabledSubscriptionCount": 1,
+            "avroSubscriptionCount": 0,
+        },
+    }

@@ -1,0 +1,393 @@
+"""Subscriptions over HTTP."""
+
+import pytest
+
+from hermes_actors.metadata.bodies import activation_body
+from hermes_actors.metadata.commands import put
+from hermes_actors.metadata.keys import activation_key
+
+START_S = 1_700_000_000.0
+BASE = "/topics/shop.orders/subscriptions"
+PATH = f"{BASE}/billing"
+SERIAL = {
+    "rate": 400,
+    "messageTtl": 3600,
+    "messageBackoff": 100,
+    "requestTimeout": 1000,
+    "socketTimeout": 0,
+    "sendingDelay": 0,
+    "backoffMultiplier": 1.0,
+    "backoffMaxIntervalInSec": 600,
+    "backoffMaxIntervalMillis": 600000,
+    "retryClientErrors": False,
+}
+BATCH = {
+    "messageTtl": 60,
+    "messageBackoff": 500,
+    "requestTimeout": 30000,
+    "batchSize": 100,
+    "batchTime": 30000,
+    "batchVolume": 64000,
+    "retryClientErrors": False,
+}
+DEFAULTS = {
+    "topicName": "shop.orders",
+    "name": "billing",
+    "endpoint": "https://billing.example.com/orders",
+    "description": "sends the bill",
+    "owner": {"source": "Plaintext", "id": "finance"},
+    "state": "PENDING",
+    "deliveryType": "SERIAL",
+    "subscriptionPolicy": SERIAL,
+    "mode": "ANYCAST",
+    "contentType": "JSON",
+    "trackingEnabled": False,
+    "trackingMode": "trackingOff",
+    "monitoringDetails": {"severity": "NON_IMPORTANT", "reaction": ""},
+    "filters": [],
+    "headers": [],
+    "endpointAddressResolverMetadata": {},
+    "http2Enabled": False,
+    "profilingEnabled": False,
+    "profilingThresholdMs": 0,
+    "subscriptionIdentityHeadersEnabled": False,
+    "autoDeleteWithTopicEnabled": False,
+    "metricsConfig": {"messageProcessing": {"enabled": False, "thresholdsMilliseconds": []}},
+    "createdAt": START_S,
+    "modifiedAt": START_S,
+}
+
+
+async def shown(api):
+    answer = await api.get(PATH)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def started_in(api, dc):
+    """What a consumer does when it starts."""
+    live = api.metadata.catalog.subscriptions["shop.orders$billing"]
+    await api.metadata.change(put(activation_key(live.name, dc), activation_body(live.incarnation)))
+
+
+async def test_a_minimal_subscription_is_shown_with_every_default(api):
+    await api.with_topic()
+    answer = await api.post(BASE, api.subscription())
+    assert (answer.status_code, answer.content) == (201, b"")
+    assert await shown(api) == DEFAULTS
+    assert '"backoffMultiplier":1.0' in (await api.get(PATH)).text
+
+
+async def test_a_batch_subscription_has_the_defaults_of_a_batch(api):
+    await api.with_topic()
+    await api.with_subscription(deliveryType="BATCH")
+    assert await shown(api) == {
+        **DEFAULTS,
+        "deliveryType": "BATCH",
+        "subscriptionPolicy": BATCH,
+    }
+
+
+async def test_every_field_given_is_kept_and_secrets_are_masked(api):
+    fields = {
+        "endpoint": "https://user:hunter2@host.example.com/{id}",
+        "mode": "BROADCAST",
+        "trackingMode": "discardedOnly",
+        "monitoringDetails": {"severity": "CRITICAL", "reaction": "call"},
+        "filters": [
+            {"type": "jsonpath", "matcher": "a.*", "path": "$.a", "matchingStrategy": "any"},
+            {"type": "header", "matcher": "b", "header": "X-B", "matchingStrategy": "all"},
+        ],
+        "headers": [{"name": "X-C", "value": "c"}],
+        "endpointAddressResolverMetadata": {"a": {"b": None}},
+        "oAuthPolicy": {
+            "grantType": "password",
+            "providerName": "p",
+            "username": "u",
+            "password": "hunter2",
+        },
+        "http2Enabled": True,
+        "profilingEnabled": True,
+        "profilingThresholdMs": 5,
+        "subscriptionIdentityHeadersEnabled": True,
+        "autoDeleteWithTopicEnabled": True,
+        "metricsConfig": {"messageProcessing": {"enabled": True, "thresholdsMilliseconds": [1, 2]}},
+    }
+    await api.with_topic()
+    await api.with_subscription(
+        **fields, subscriptionPolicy={"rate": 7, "inflightSize": 3, "backoffMaxIntervalInSec": 2}
+    )
+    after = await shown(api)
+    assert after["subscriptionPolicy"] == {
+        **SERIAL,
+        "rate": 7,
+        "inflightSize": 3,
+        "backoffMaxIntervalInSec": 2,
+        "backoffMaxIntervalMillis": 2000,
+    }
+    assert after["endpoint"] == "https://user:*****@host.example.com/{id}"
+    assert after["oAuthPolicy"] == {**fields["oAuthPolicy"], "password": "******"}
+    assert after["trackingEnabled"] is True
+    assert after["filters"][0] == {
+        "type": "jsonpath",
+        "matcher": "a.*",
+        "path": "$.a",
+        "matchingStrategy": "any",
+    }
+    for field in set(fields) - {"endpoint", "oAuthPolicy", "filters"}:
+        assert after[field] == fields[field]
+    owned = await api.get("/subscriptions/owner/Plaintext/finance")
+    assert owned.json() == [after]
+    assert "hunter2" not in owned.text
+    live = api.metadata.catalog.subscriptions["shop.orders$billing"].subscription
+    assert live.endpoint == fields["endpoint"]
+    assert live.o_auth_policy.password == "hunter2"
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"topicName": "shop.other"}, "VALIDATION_ERROR"),
+        ({"topicName": None}, "VALIDATION_ERROR"),
+        ({"name": None}, "VALIDATION_ERROR"),
+        ({"name": "bill$ing"}, "VALIDATION_ERROR"),
+        ({"endpoint": None}, "VALIDATION_ERROR"),
+        ({"endpoint": "http://my_host/"}, "VALIDATION_ERROR"),
+        ({"endpoint": "ftp://host/"}, "VALIDATION_ERROR"),
+        ({"endpoint": "nonsense"}, "VALIDATION_ERROR"),
+        ({"description": None}, "VALIDATION_ERROR"),
+        ({"owner": None}, "VALIDATION_ERROR"),
+        ({"owner": {"source": "Ldap", "id": "x"}}, "VALIDATION_ERROR"),
+        ({"deliveryType": "BATCH", "contentType": "AVRO"}, "VALIDATION_ERROR"),
+        ({"deliveryType": "SLOWLY"}, "FORMAT_ERROR"),
+        ({"subscriptionPolicy": {"rate": 0}}, "VALIDATION_ERROR"),
+        ({"subscriptionPolicy": {"rate": "many"}}, "FORMAT_ERROR"),
+        ({"filters": [{"type": "avropath", "path": ".a", "matcher": "x"}]}, "VALIDATION_ERROR"),
+        ({"filters": [{"type": "xpath", "path": ".a", "matcher": "x"}]}, "VALIDATION_ERROR"),
+        ({"state": "ASLEEP"}, "FORMAT_ERROR"),
+    ],
+)
+async def test_a_bad_subscription_is_refused_and_leaves_nothing(api, fields, code):
+    await api.with_topic()
+    answer = await api.post(BASE, api.subscription(**fields))
+    assert api.refusal(answer) == (400, code)
+    assert (await api.get(BASE)).json() == []
+
+
+async def test_a_filter_of_the_wrong_kind_is_told_both_kinds(api):
+    await api.with_topic()
+    filters = [{"type": "avropath", "path": ".a", "matcher": "x"}]
+    answer = await api.post(BASE, api.subscription(filters=filters))
+    assert "avropath" in api.message(answer)
+    assert "JSON" in api.message(answer)
+
+
+async def test_the_texts_of_the_metrics_limits(api):
+    await api.with_topic()
+    for thresholds, text in (
+        ([-1], "thresholdsMilliseconds[0].<list element> must be greater than 0"),
+        (list(range(1, 12)), "thresholdsMilliseconds size must be between 0 and 10"),
+    ):
+        config = {"messageProcessing": {"enabled": True, "thresholdsMilliseconds": thresholds}}
+        answer = await api.post(BASE, api.subscription(metricsConfig=config))
+        assert api.refusal(answer) == (400, "VALIDATION_ERROR")
+        assert api.message(answer) == f"Subscription.metricsConfig.messageProcessing.{text}"
+
+
+async def test_the_order_of_refusals(api):
+    """Each body is wrong in all that follows too; the first wrong thing is what is told."""
+    await api.with_topic()
+    await api.with_subscription()
+    missing = "/topics/shop.nothing/subscriptions"
+    wrong_filter = [{"type": "avropath", "path": ".a", "matcher": "x"}]
+    owner = {"source": "Ldap", "id": "x"}
+    fields = {"filters": wrong_filter, "endpoint": "ftp://h/", "owner": owner}
+    body = api.subscription(topic="shop.nothing", **fields, subscriptionPolicy={"rate": 0})
+    assert "rate" in api.message(await api.post(missing, body))
+    body = api.subscription(topic="shop.nothing", **fields)
+    assert "owner.source" in api.message(await api.post(missing, body))
+    del fields["owner"]
+    body = api.subscription(topic="shop.nothing", **fields)
+    assert "endpoint" in api.message(await api.post(missing, body))
+    del fields["endpoint"]
+    body = api.subscription(topic="shop.nothing", **fields)
+    assert api.refusal(await api.post(missing, body)) == (404, "TOPIC_NOT_EXISTS")
+    answer = await api.post(BASE, api.subscription(**fields))
+    assert api.refusal(answer) == (400, "VALIDATION_ERROR")
+    answer = await api.post(BASE, api.subscription())
+    assert api.refusal(answer) == (400, "SUBSCRIPTION_ALREADY_EXISTS")
+
+
+@pytest.mark.parametrize(
+    ("method", "suffix"),
+    [("GET", ""), ("PUT", ""), ("DELETE", ""), ("GET", "/state"), ("PUT", "/state")],
+)
+@pytest.mark.parametrize("topic", ["shop.orders", "shop.nothing"])
+async def test_an_unknown_subscription_is_400(api, method, suffix, topic):
+    await api.with_topic()
+    bodies = {("PUT", ""): {"json": {}}, ("PUT", "/state"): {"json": "ACTIVE"}}
+    answer = await api.client.request(
+        method, f"/topics/{topic}/subscriptions/x{suffix}", **bodies.get((method, suffix), {})
+    )
+    assert api.refusal(answer) == (400, "SUBSCRIPTION_NOT_EXISTS")
+
+
+async def test_subscriptions_are_listed_in_order_and_by_tracking(api):
+    await api.with_topic()
+    await api.with_subscription("c", trackingEnabled=True)
+    await api.with_subscription("a", trackingEnabled=True, state="SUSPENDED")
+    await api.with_subscription("b")
+    assert (await api.get(BASE)).json() == ["a", "b", "c"]
+    assert (await api.get(BASE + "?tracked=true")).json() == ["c"]
+
+
+async def test_the_state_is_pending_then_active_then_suspended_then_active(api):
+    await api.with_topic()
+    await api.with_subscription(state="ACTIVE")
+    assert (await api.get(PATH + "/state")).json() == "PENDING"
+    await started_in(api, "dc2")
+    assert (await api.get(PATH + "/state")).json() == "ACTIVE"
+    assert (await shown(api))["state"] == "ACTIVE"
+    answer = await api.put(PATH + "/state", "SUSPENDED")
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert (await api.get(PATH + "/state")).json() == "SUSPENDED"
+    assert (await api.put(PATH + "/state", "PENDING")).status_code == 200
+    assert (await api.get(PATH + "/state")).json() == "SUSPENDED"
+    assert (await api.put(PATH + "/state", "ACTIVE")).status_code == 200
+    assert (await api.get(PATH + "/state")).json() == "ACTIVE"
+
+
+@pytest.mark.parametrize("state", ["ASLEEP", "active", 5, None, {"state": "ACTIVE"}])
+async def test_another_state_is_refused(api, state):
+    await api.with_topic()
+    await api.with_subscription()
+    answer = await api.put(PATH + "/state", state)
+    assert api.refusal(answer) == (400, "FORMAT_ERROR")
+
+
+@pytest.mark.parametrize(
+    ("patch", "state"),
+    [
+        ({"state": "PENDING"}, "SUSPENDED"),
+        ({"state": None}, "SUSPENDED"),
+        ({"rate": 1}, "SUSPENDED"),
+        ({"state": "ACTIVE"}, "PENDING"),
+    ],
+)
+async def test_a_patch_of_the_state_follows_the_rules_of_the_state(api, patch, state):
+    await api.with_topic()
+    await api.with_subscription(state="SUSPENDED")
+    await api.put(PATH, patch)
+    assert (await shown(api))["state"] == state
+
+
+async def test_what_is_shown_can_be_put_back_and_changes_nothing(api):
+    await api.with_topic()
+    policy = {"grantType": "password", "providerName": "p", "password": "hunter2"}
+    await api.with_subscription(endpoint="http://u:hunter2@host/", oAuthPolicy=policy)
+    await started_in(api, "dc1")
+    before = api.metadata.catalog.subscriptions["shop.orders$billing"]
+    assert (await api.put(PATH, await shown(api))).status_code == 200
+    assert api.metadata.catalog.subscriptions["shop.orders$billing"] == before
+
+
+async def test_a_patch_changes_what_it_names(api):
+    await api.with_topic()
+    await api.with_subscription(
+        subscriptionPolicy={"rate": 9, "messageTtl": 5}, headers=[{"name": "A", "value": "a"}]
+    )
+    api.clock.ms += 2_000
+    await api.put(
+        PATH,
+        {
+            "endpoint": "http://other:8080/",
+            "subscriptionPolicy": {"rate": 10, "messageTtl": None},
+            "headers": [{"name": "B", "value": "b"}],
+            "monitoringDetails": {"reaction": "call"},
+        },
+    )
+    after = await shown(api)
+    assert after == {
+        **DEFAULTS,
+        "endpoint": "http://other:8080/",
+        "subscriptionPolicy": {**SERIAL, "rate": 10},
+        "headers": [{"name": "B", "value": "b"}],
+        "monitoringDetails": {"severity": "NON_IMPORTANT", "reaction": "call"},
+        "modifiedAt": START_S + 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "patch", "after"),
+    [
+        ("trackingOff", {"trackingEnabled": True}, "trackingAll"),
+        ("discardedOnly", {"trackingEnabled": True}, "discardedOnly"),
+        ("discardedOnly", {"trackingEnabled": False}, "trackingOff"),
+        ("trackingAll", {"trackingMode": "discardedOnly"}, "discardedOnly"),
+        ("trackingAll", {"trackingMode": "trackingOff"}, "trackingOff"),
+    ],
+)
+async def test_a_patch_of_the_tracking_flag_is_heard(api, before, patch, after):
+    await api.with_topic()
+    await api.with_subscription(trackingMode=before)
+    await api.put(PATH, patch)
+    subscription = await shown(api)
+    assert subscription["trackingMode"] == after
+    assert subscription["trackingEnabled"] is (after != "trackingOff")
+
+
+async def test_a_serial_subscription_becomes_a_batch_subscription(api):
+    await api.with_topic()
+    await api.with_subscription()
+    policy = {"batchSize": 5, "requestTimeout": 2000}
+    await api.put(PATH, {"deliveryType": "BATCH", "subscriptionPolicy": policy})
+    after = await shown(api)
+    assert after["deliveryType"] == "BATCH"
+    assert after["subscriptionPolicy"]["batchSize"] == 5
+    assert "rate" not in after["subscriptionPolicy"]
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"name": "other"},
+        {"topicName": "shop.other"},
+        {"endpoint": "http://my_host/"},
+        {"endpoint": None},
+        {"subscriptionPolicy": {"rate": 0}},
+        {"owner": {"source": "Ldap"}},
+        {"filters": [{"type": "avropath", "path": ".a", "matcher": "x"}]},
+        {"deliveryType": "BATCH", "contentType": "AVRO"},
+        {"metricsConfig": {"messageProcessing": {"thresholdsMilliseconds": [0]}}},
+    ],
+)
+async def test_a_bad_patch_is_refused_and_changes_nothing(api, patch):
+    await api.with_topic()
+    await api.with_subscription()
+    answer = await api.put(PATH, patch)
+    assert api.refusal(answer) == (400, "VALIDATION_ERROR")
+    assert await shown(api) == DEFAULTS
+
+
+async def test_a_removed_subscription_is_gone_and_may_be_created_anew(api):
+    await api.with_topic()
+    await api.with_subscription()
+    await started_in(api, "dc1")
+    answer = await api.delete(PATH)
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert (await api.get(BASE)).json() == []
+    api.clock.ms += 1_000
+    await api.with_subscription()
+    after = await shown(api)
+    assert (after["state"], after["createdAt"]) == ("PENDING", START_S + 1)
+
+
+async def test_a_subscription_names_the_incarnation_of_its_topic(api):
+    await api.with_topic()
+    await api.delete("/topics/shop.orders")
+    await api.with_topic()
+    await api.with_subscription()
+    topic = api.metadata.catalog.topics["shop.orders"]
+    live = api.metadata.catalog.subscriptions["shop.orders$billing"]
+    assert topic.incarnation > 0
+    assert live.topic_incarnation == topic.incarnation
