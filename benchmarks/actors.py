@@ -1,0 +1,138 @@
+"""What a message costs inside a node: mailbox and supervisor beside a bare trio memory channel.
+
+Prints operations a second on plain trio and on trio as guest of uvloop, best of three rounds.
+"""
+
+import random
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+
+import trio
+
+from hermes_actors.actors.mailbox import Inbox, MailboxFull, Ref, Reply
+from hermes_actors.actors.supervisor import open_supervisor
+from hermes_actors.runtime import guest
+
+COUNT = 40_000
+ROUNDS = 3
+CAPACITY = 1_000
+BATCH_MAX = 1_000
+ASKERS = 100
+
+Message = int | Reply[int]
+
+
+class Echo:
+    """Reads one message after the other; answers those that ask."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    async def run(self, inbox: Inbox[Message]) -> None:
+        async for message in inbox:
+            self.seen += 1
+            if isinstance(message, Reply):
+                message.complete(self.seen)
+
+
+class BatchEcho(Echo):
+    """Takes all that waits at once, as a topic's producer does."""
+
+    async def run(self, inbox: Inbox[Message]) -> None:
+        while await inbox.wait():
+            self.seen += len(inbox.receive_nowait(BATCH_MAX))
+
+
+async def tells(ref: Ref[Message]) -> None:
+    """Add without waiting; step aside only when the mailbox is full."""
+    for number in range(COUNT):
+        try:
+            ref.tell(number)
+        except MailboxFull:
+            while ref.statistics()[0]:
+                await trio.lowlevel.checkpoint()
+            ref.tell(number)
+
+
+async def sends(ref: Ref[Message]) -> None:
+    """Add, waiting while the mailbox is full."""
+    for number in range(COUNT):
+        await ref.send(number)
+
+
+async def asks(ref: Ref[Message]) -> None:
+    """Many askers, each with one question under way."""
+
+    async def asker() -> None:
+        for _ in range(COUNT // ASKERS):
+            await ref.ask(lambda reply: reply, timeout_s=10)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(ASKERS):
+            nursery.start_soon(asker)
+
+
+async def supervised(make: type[Echo], work: Callable[[Ref[Message]], Awaitable[None]]) -> float:
+    """Seconds from the first message to the end of the actor."""
+    async with open_supervisor(random.Random(1)) as supervisor:
+        actors: list[Echo] = []
+
+        def start() -> Echo:
+            actors.append(make())
+            return actors[-1]
+
+        ref: Ref[Message] = supervisor.start("echo", start, mailbox_capacity=CAPACITY)
+        begin = perf_counter()
+        await work(ref)
+        await supervisor.stop("echo")
+        taken = perf_counter() - begin
+        assert [actor.seen for actor in actors] == [COUNT]
+    return taken
+
+
+async def channel() -> float:
+    """The yardstick: trio's own memory channel, same capacity, one sender, one reader."""
+    sender, receiver = trio.open_memory_channel[int](CAPACITY)
+
+    async def write() -> None:
+        async with sender:
+            for number in range(COUNT):
+                await sender.send(number)
+
+    begin = perf_counter()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(write)
+        seen = 0
+        async for _ in receiver:
+            seen += 1
+    assert seen == COUNT
+    return perf_counter() - begin
+
+
+async def measure() -> dict[str, float]:
+    """Operations a second for each kind, the best of all rounds."""
+    kinds: dict[str, Callable[[], Awaitable[float]]] = {
+        "trio memory channel, send": channel,
+        "send, read one by one": lambda: supervised(Echo, sends),
+        "send, read in batches": lambda: supervised(BatchEcho, sends),
+        "tell, read one by one": lambda: supervised(Echo, tells),
+        "tell, read in batches": lambda: supervised(BatchEcho, tells),
+        f"ask, {ASKERS} at a time": lambda: supervised(Echo, asks),
+    }
+    best = dict.fromkeys(kinds, float("inf"))
+    for _ in range(ROUNDS):
+        for name, run in kinds.items():
+            best[name] = min(best[name], await run())
+    return {name: COUNT / seconds for name, seconds in best.items()}
+
+
+def main() -> None:
+    """Print the table."""
+    plain, hosted = trio.run(measure), guest.run(measure, host="uvloop")
+    print(f"{'operations a second':<28}{'trio':>12}{'guest':>12}")
+    for name, rate in plain.items():
+        print(f"{name:<28}{rate:>12,.0f}{hosted[name]:>12,.0f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""The configuration is read strictly, and every error names the field and the way out."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_actors.config import Config, ConfigError, FrontendConfig, load
+from hermes_actors.model.message import Envelope
+
+
+def load_text(directory: Path, text: str, **environment: str) -> Config:
+    path = directory / "node.toml"
+    path.write_text(text)
+    return load(path, environment)
+
+
+def test_without_a_file_every_default_passes_the_checks() -> None:
+    assert load(None, {}) == Config()
+
+
+def test_an_empty_file_is_a_complete_configuration(tmp_path: Path) -> None:
+    assert load_text(tmp_path, "") == Config()
+
+
+def test_a_file_sets_fields_of_nested_sections(tmp_path: Path) -> None:
+    config = load_text(
+        tmp_path,
+        'dc = "dc2"\n[frontend]\nport = 80\n[frontend.tls]\nport = 443\n'
+        'certificate_file = "c"\nkey_file = "k"\n[log]\nenvelope = "hermes"\n',
+    )
+    assert config.dc == "dc2"
+    assert config.frontend.port == 80
+    assert config.frontend.tls.port == 443
+    assert config.log.envelope is Envelope.HERMES
+    assert config.frontend.body_bytes_max == FrontendConfig().body_bytes_max
+
+
+def test_variables_go_over_the_file(tmp_path: Path) -> None:
+    config = load_text(
+        tmp_path,
+        "[frontend]\nport = 80\nheaders_max = 7\n",
+        HERMES_FRONTEND_PORT="81",
+        HERMES_FRONTEND_TLS_PORT="82",
+        HERMES_ROLES="frontend, consumers",
+        HERMES_MANAGEMENT_ALLOW_REMOVAL="True",
+        HERMES_LOG_ENVELOPE="hermes",
+        HERMES_FRONTEND_SERVER="granian",
+        HERMES_NODE="n7",
+        PATH="/bin",
+    )
+    assert (config.frontend.port, config.frontend.headers_max) == (81, 7)
+    assert config.frontend.tls.port == 82
+    assert config.roles == ["frontend", "consumers"]
+    assert config.management.allow_removal
+    assert config.log.envelope is Envelope.HERMES
+    assert config.frontend.server == "granian"
+    assert config.node == "n7"
+
+
+def test_the_variables_of_the_command_line_are_passed_over() -> None:
+    assert load(None, {"HERMES_MANAGEMENT_URL": "x", "HERMES_PUBLISH_URL": "y"}) == Config()
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "way_out"),
+    [
+        ("prot = 1", "prot", "docs/configuration.md"),
+        ("[frontend]\nprot = 1", "frontend", "docs/configuration.md"),
+        ("[fronted]\nport = 1", "fronted", "docs/configuration.md"),
+        ("[frontend]\nport = '80'", "frontend.port", "Expected `int`"),
+        ("[frontend]\nserver = 'nginx'", "frontend.server", "docs/configuration.md"),
+        ("[frontend]\nport = 65536", "frontend.port", "0…65535"),
+        ("[frontend.tls]\nport = -1", "frontend.tls.port", "0…65535"),
+        ("[management]\nport = -1", "management.port", "0…65535"),
+        ("[frontend]\nheaders_max = 0", "frontend.headers_max", "the least is 1"),
+        ("[consumers]\ncommit_interval_ms = -1", "consumers.commit_interval_ms", "least is 0"),
+        ("[frontend]\nidle_timeout_ms = 0", "frontend.idle_timeout_ms", "above 0"),
+        ("[frontend]\nidle_timeout_ms = 500", "frontend.idle_timeout_ms", "raise it"),
+        ("[frontend.tls]\nkey_file = 'k'", "frontend.tls.certificate_file", "set both"),
+        ("[consumers]\nunsettled_span_max = 9", "consumers.inflight_max", "lower the one"),
+        ("roles = []", "roles", "at least one of frontend"),
+        ("roles = ['cook']", "roles", "docs/configuration.md"),
+        ("dc = ''", "dc", "for example dc1"),
+        ("dc = '../x'", "dc", "for example dc1"),
+        ("node = 'a b'", "node", "for example node1"),
+        ("node = '..'", "node", "for example node1"),
+        (
+            "[management]\nallowed_group_name_pattern = '('",
+            "management.allowed_group_name_pattern",
+            "the default is",
+        ),
+    ],
+)
+def test_a_wrong_file_is_refused_with_the_field_and_the_way_out(
+    tmp_path: Path, text: str, field: str, way_out: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_text(tmp_path, text)
+    assert field in raised.value.message
+    assert way_out in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "way_out"),
+    [
+        ("HERMES_FRONTEND_PROT", "1", "docs/configuration.md"),
+        ("HERMES_NODE_PORT", "1", "docs/configuration.md"),
+        ("HERMES_FRONTEND", "1", "add the field's name"),
+        ("HERMES_FRONTEND_PORT", "eighty", "write digits"),
+        ("HERMES_MANAGEMENT_ALLOW_REMOVAL", "yes", "write true or false"),
+    ],
+)
+def test_a_wrong_variable_is_refused_by_its_name(variable: str, text: str, way_out: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load(None, {variable: text})
+    assert raised.value.message.startswith(variable)
+    assert way_out in raised.value.message
+
+
+def test_a_section_written_as_a_value_is_refused_also_under_a_variable(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"write \[frontend\] above its fields"):
+        load_text(tmp_path, "frontend = 5", HERMES_FRONTEND_PORT="1")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.toml: cannot be read: No such file"):
+        load(tmp_path / "none.toml", {})
+
+
+@pytest.mark.parametrize("content", [b"port = = 1", b"dc = '\xff'"])
+def test_a_file_that_is_not_toml_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "node.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"node\.toml: not valid TOML"):
+        load(path, {})
+
+
+@given(port=st.integers(0, 65_535), idle_ms=st.integers(1, 10_000), extra_ms=st.integers(0, 9_999))
+def test_whatever_keeps_the_relations_is_accepted(port: int, idle_ms: int, extra_ms: int) -> None:
+    config = load(
+        None,
+        {
+            "HERMES_FRONTEND_PORT": str(port),
+            "HERMES_FRONTEND_IDLE_TIMEOUT_MS": str(idle_ms),
+            "HERMES_FRONTEND_LONG_IDLE_TIMEOUT_MS": str(idle_ms + extra_ms),
+        },
+    )
+    assert config.frontend.port == port
+    assert config.frontend.long_idle_timeout_ms - config.frontend.idle_timeout_ms == extra_ms

@@ -1,0 +1,171 @@
+"""The rules of the house that no linter knows."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from hermes_actors.config import Config
+
+ROOT = Path(__file__).parent.parent
+LINES_MAX = 500
+
+
+def tracked() -> list[Path]:
+    """The files under version control; in an unpacked archive, all but the generated ones."""
+    try:
+        listed = subprocess.run(
+            ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True
+        ).stdout
+        paths = [ROOT / name for name in listed.split("\0") if name]
+    except (OSError, subprocess.CalledProcessError):
+        paths = [
+            path
+            for path in ROOT.rglob("*")
+            if not any(p.startswith(".") or p == "__pycache__" for p in path.parts)
+        ]
+    return [path for path in paths if path.is_file()]
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    for path in tracked():
+        content = path.read_bytes()
+        if b"\0" not in content[:8_000]:
+            yield str(path.relative_to(ROOT)), content.decode()
+
+
+def project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def test_there_is_something_to_check() -> None:
+    names = {name for name, _text in texts()}
+    assert {"Makefile", "pyproject.toml", "hermes_actors/config.py"} <= names
+
+
+def test_nothing_is_left_to_do_in_the_source() -> None:
+    # Put together, so that this file does not find itself.
+    mark = re.compile(r"\b(?:" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X")) + r")\b")
+    assert [
+        f"{name}: {line.strip()}"
+        for name, text in texts()
+        if not name.startswith("LICENSE") and name != "requirements.lock"
+        for line in text.splitlines()
+        if mark.search(line)
+    ] == []
+
+
+def test_no_file_points_outside_the_project() -> None:
+    outside = re.compile(r"\.\./" + r"shared\b|(?<![\w.])/" + r"work(?:/|\b(?!\w))")
+    assert [name for name, text in texts() if outside.search(text)] == []
+
+
+def test_the_lock_holds_hashes_and_no_address() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    assert "://" not in lock
+    assert "--index-url" not in lock
+    assert "--find-links" not in lock
+    requirements = re.split(r"\n(?=\S)", lock.strip())
+    assert len(requirements) > 20
+    assert [each for each in requirements if "--hash=sha256:" not in each] == []
+
+
+def dependencies() -> dict[str, list[str]]:
+    settings = project()["project"]
+    return {"": settings["dependencies"], **settings["optional-dependencies"]}
+
+
+def test_each_direct_dependency_says_why_it_is_there() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    for requirement in (each for part in dependencies().values() for each in part):
+        assert re.search(re.escape(f'"{requirement}",') + r" +# \w.{10,}", text), requirement
+
+
+def test_each_direct_dependency_is_in_the_lock() -> None:
+    locked = set(
+        re.findall(r"^([a-z0-9._-]+)==", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    )
+    for extra in ("", "dev", "fast"):
+        for requirement in dependencies()[extra]:
+            assert distribution(requirement) in locked, requirement
+
+
+def test_what_the_product_imports_is_a_direct_dependency() -> None:
+    declared = {
+        distribution(requirement) for part in ("", "fast") for requirement in dependencies()[part]
+    }
+    for path in sorted((ROOT / "hermes_actors").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module]
+            for name in names:
+                top = name.partition(".")[0]
+                if top in sys.stdlib_module_names or top in ("hermes_actors", "__future__"):
+                    continue
+                assert distribution(top) in declared, f"{path.relative_to(ROOT)} imports {top}"
+
+
+def distribution(requirement: str) -> str:
+    name = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert name is not None
+    return name[0].lower().replace("_", "-").rstrip("-.")
+
+
+@pytest.mark.parametrize("word", ["manager", "helper", "util", "service", "handler", "processor"])
+def test_files_are_named_after_what_they_hold(word: str) -> None:
+    sources = [path for path in tracked() if path.suffix == ".py"]
+    assert [path.name for path in sources if word in path.stem] == []
+
+
+def test_no_source_file_outgrows_a_reader() -> None:
+    assert [
+        f"{name}: {text.count(chr(10))} lines"
+        for name, text in texts()
+        if name.endswith(".py") and text.count("\n") > LINES_MAX
+    ] == []
+
+
+def fields(struct: type[msgspec.Struct], section: str = "") -> Iterator[tuple[str, Any]]:
+    for field in msgspec.structs.fields(struct):
+        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            yield from fields(field.type, f"{section}{field.name}.")
+        elif field.default is not msgspec.NODEFAULT:
+            yield section + field.name, field.default
+        else:
+            assert callable(field.default_factory)
+            yield section + field.name, field.default_factory()
+
+
+def documented() -> dict[str, list[str]]:
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    return {cells[0].strip("`"): cells[1:] for cells in rows}
+
+
+@pytest.mark.parametrize(("path", "default"), list(fields(Config)))
+def test_each_field_of_the_configuration_is_documented(path: str, default: Any) -> None:
+    assert path in documented(), f"docs/configuration.md has no row for {path}"
+    shown, unit, meaning, variable = documented()[path]
+    assert msgspec.json.decode(shown.strip("`")) == msgspec.to_builtins(default)
+    units = {"ms": "ms", "s": "s", "max": "count"}
+    expected = units.get(path.rpartition("_")[2], "–")
+    if "_bytes_" in path:
+        expected = "bytes"
+    if path != "management.topic_partitions":
+        assert unit == expected
+    assert len(meaning) > 15
+    assert variable == f"`HERMES_{path.upper().replace('.', '_')}`"
+
+
+def test_no_documented_field_has_gone() -> None:
+    assert set(documented()) == {path for path, _default in fields(Config)}
