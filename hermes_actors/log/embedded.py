@@ -1,0 +1,433 @@
+"""A log in one SQLite file: durable when acknowledged, for one writing process and any readers.
+
+It takes Kafka's place on a laptop and in small installations. A writer thread commits all that
+waits as one transaction; readers at the tail are served from memory, others by reading threads.
+"""
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+from msgspec import Struct
+
+from hermes_actors.log.base import (
+    Commit,
+    LogUnavailable,
+    Outcome,
+    TopicSettings,
+    UnavailableRecord,
+    UnknownRecord,
+    UnknownTopic,
+    check_commits,
+    check_settings,
+    no_such_partition,
+)
+from hermes_actors.log.cursor import Cursor, Room
+from hermes_actors.log.embedded_schema import (
+    CorruptLog,
+    PartitionRow,
+    TopicRow,
+    open_read_only,
+    read_batch,
+    read_commits,
+    read_position_at,
+)
+from hermes_actors.log.embedded_store import Store, open_store
+from hermes_actors.log.embedded_view import TopicView, View
+from hermes_actors.log.embedded_writer import (
+    AppendJob,
+    ChangeJob,
+    ExpireJob,
+    Job,
+    Moved,
+    Writer,
+    WriterStatistics,
+)
+from hermes_actors.model.record import Record, StoredRecord
+from hermes_actors.model.topic import Ack
+from hermes_actors.runtime.clock import Clock
+
+T = TypeVar("T")
+
+
+class EmbeddedLimits(Struct, frozen=True):
+    """The bounds of one embedded log.
+
+    `append_timeout_s`: an append without an answer by then is Unknown. `queued_bytes_max`: what
+    waits for the writer; above it appends are Unavailable. `group_…`: one transaction.
+    """
+
+    append_timeout_s: float = 10.0
+    queued_bytes_max: int = 64 * 1024 * 1024
+    group_records_max: int = 4_096
+    group_bytes_max: int = 8 * 1024 * 1024
+    tail_bytes_max: int = 8 * 1024 * 1024
+    reading_threads: int = 4
+
+
+@asynccontextmanager
+async def open_embedded_log(
+    directory: Path | str,
+    dc: str,
+    clock: Clock,
+    *,
+    retention_check_interval_ms: int = 60_000,
+    limits: EmbeddedLimits = EmbeddedLimits(),  # noqa: B008 -- frozen
+) -> AsyncIterator["EmbeddedLog"]:
+    """The log kept in `directory`, which is made when it is not there.
+
+    `clock` is also asked from the writer's thread. At the end of the block what is queued is
+    finished first. Raises StartupError when the directory cannot be written, another process has
+    the log open, or the file is damaged.
+    """
+    store = await trio.to_thread.run_sync(open_store, Path(directory))
+    log = EmbeddedLog(store, dc, clock, retention_check_interval_ms, limits)
+    log.start()
+    try:
+        yield log
+    finally:
+        with trio.CancelScope(shield=True):
+            await log.close()
+
+
+class EmbeddedLog:
+    """One datacentre's log in one file; satisfies `Log`. Open it with `open_embedded_log`."""
+
+    def __init__(
+        self,
+        store: Store,
+        dc: str,
+        clock: Clock,
+        retention_check_interval_ms: int,
+        limits: EmbeddedLimits,
+    ) -> None:
+        self._dc = dc
+        self._path = store.path
+        self._limits = limits
+        self._view = View(store.topics.values(), limits.tail_bytes_max)
+        self._jobs: dict[Job, None] = {}
+        self._queued_bytes = 0
+        self._is_closed = False
+        self._ended = trio.Event()
+        self._threads = trio.CapacityLimiter(limits.reading_threads)
+        self._connections: list[sqlite3.Connection] = []
+        self._writer = Writer(
+            store,
+            clock,
+            trio.lowlevel.current_trio_token(),
+            on_commit=self._committed,
+            on_expire=self._expired,
+            on_end=self._writer_ended,
+            group_records_max=limits.group_records_max,
+            group_bytes_max=limits.group_bytes_max,
+            retention_check_interval_ms=retention_check_interval_ms,
+        )
+
+    @property
+    def dc(self) -> str:
+        """The datacentre whose log this is."""
+        return self._dc
+
+    def start(self) -> None:
+        """Start the writer's thread."""
+        self._writer.start()
+
+    async def close(self) -> None:
+        """Finish what is queued, then close the file; readers that wait raise LogUnavailable."""
+        self._is_closed = True
+        self._view.wake_all()
+        # Before the writer's: the last to close folds the write-ahead log into the file.
+        self._close_connections()
+        self._writer.stop()
+        await self._ended.wait()
+
+    def statistics(self) -> WriterStatistics:
+        """Commits, records and bytes since the log was opened."""
+        return self._writer.statistics
+
+    # Appending.
+
+    async def append(
+        self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
+    ) -> list[Outcome]:
+        """As `Log.append`; every ack level is on the disk."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        job = AppendJob(topic, partition, batch)
+        reason = None
+        if self._is_closed:
+            reason = f"{self._path}: the log is closed"
+        elif self._queued_bytes + job.size_bytes > self._limits.queued_bytes_max and self._jobs:
+            reason = f"{self._path}: {self._queued_bytes} bytes wait to be written"
+        if reason is not None or not batch:
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            return [UnavailableRecord(reason or "") for _ in batch]
+        self._queued_bytes += job.size_bytes
+        self._put(job)
+        with trio.move_on_after(self._limits.append_timeout_s):
+            await job.is_done.wait()
+        if job.is_done.is_set():
+            return job.outcomes
+        timeout_s = self._limits.append_timeout_s
+        return [UnknownRecord(f"{self._path}: no answer within {timeout_s:g} s") for _ in batch]
+
+    def _put(self, job: Job) -> None:
+        self._jobs[job] = None
+        self._writer.put(job)
+
+    def _committed(self, jobs: list[Job]) -> None:
+        """One transaction has ended, well or not: show what it did, answer its callers."""
+        for job in jobs:
+            del self._jobs[job]
+            if isinstance(job, AppendJob):
+                self._queued_bytes -= job.size_bytes
+                self._view.appended(job)
+            elif isinstance(job, ChangeJob):
+                job.show()
+            job.is_done.set()
+
+    def _expired(self, moved: Moved) -> None:
+        for topic, partition, start in moved:
+            self._view.moved(topic, partition, start)
+
+    def _writer_ended(self) -> None:
+        """Nobody is left to answer what is still there: the writer's thread has ended or died."""
+        self._is_closed = True
+        for job in self._jobs:
+            job.fail(f"{self._path}: the log's writer has ended", may_be_stored=True)
+            job.is_done.set()
+        self._jobs.clear()
+        self._view.wake_all()
+        self._ended.set()
+
+    # Changes.
+
+    async def commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
+        """As `Log.commit`."""
+        check_commits(commits)
+        await self._change(lambda store: store.put_commits(group, topic, commits))
+
+    async def create_topic(self, topic: str, settings: TopicSettings) -> bool:
+        """As `Log.create_topic`; raises ValueError for settings no log can keep."""
+        check_settings(settings)
+
+        def change(store: Store) -> TopicRow | None:
+            return store.topics[topic] if store.create_topic(topic, settings) else None
+
+        def show(row: TopicRow | None) -> None:
+            if row is not None:
+                # The writer's row may be ahead already: a new topic is empty for its readers.
+                self._view.topics[topic] = TopicView(_as_created(row, settings))
+
+        return await self._change(change, show) is not None
+
+    async def alter_topic(self, topic: str, settings: TopicSettings) -> None:
+        """As `Log.alter_topic`."""
+
+        def change(store: Store) -> list[PartitionRow]:
+            store.alter_topic(topic, settings)
+            return store.topics[topic].partitions[: settings.partitions]
+
+        def show(rows: list[PartitionRow]) -> None:
+            view = self._view.topics[topic]
+            view.update(settings, [_as_empty(row) for row in rows])
+            view.readers.unpark_all()
+
+        await self._change(change, show)
+
+    async def delete_topic(self, topic: str) -> bool:
+        """As `Log.delete_topic`; the space is used again soon after."""
+
+        def show(was_there: bool) -> None:
+            if was_there:
+                self._view.remove(topic)
+
+        return await self._change(lambda store: store.delete_topic(topic), show)
+
+    async def expire(self, now_ms: int) -> None:
+        """Do now what retention does at its interval. Raises LogUnavailable."""
+        await self._answer(ExpireJob(now_ms))
+
+    async def _change(
+        self, change: Callable[[Store], T], show: Callable[[T], None] | None = None
+    ) -> T:
+        job = ChangeJob(change, show)
+        await self._answer(job)
+        return job.result()
+
+    async def _answer(self, job: Job) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if self._is_closed:
+            raise LogUnavailable(f"{self._path}: the log is closed")
+        self._put(job)
+        await job.is_done.wait()
+        if job.error is not None:
+            raise job.error
+
+    # Reading.
+
+    @asynccontextmanager
+    async def reader(
+        self, topic: str, positions: Mapping[int, int]
+    ) -> AsyncIterator["_EmbeddedReader"]:
+        """As `Log.reader`; the first `next_batch` is the first to raise."""
+        yield _EmbeddedReader(self, topic, positions)
+
+    async def start_positions(self, topic: str) -> dict[int, int]:
+        """As `Log.start_positions`."""
+        await trio.lowlevel.checkpoint()
+        return {view.row.number: view.row.start for view in self.view_of(topic).partitions}
+
+    async def end_positions(self, topic: str) -> dict[int, int]:
+        """As `Log.end_positions`."""
+        await trio.lowlevel.checkpoint()
+        return {view.row.number: view.row.end for view in self.view_of(topic).partitions}
+
+    async def position_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
+        """As `Log.position_at`."""
+        await trio.lowlevel.checkpoint()
+        rows = [_copy(view.row) for view in self.view_of(topic).partitions]
+
+        def look_up(connection: sqlite3.Connection) -> dict[int, int]:
+            return {row.number: read_position_at(connection, row, timestamp_ms) for row in rows}
+
+        return await self.in_thread(look_up)
+
+    async def committed(self, group: str, topic: str) -> dict[int, Commit]:
+        """As `Log.committed`."""
+        await trio.lowlevel.checkpoint()
+        view = self._view.topics.get(topic)
+        if view is None:
+            return {}
+        topic_id = view.id
+        rows = await self.in_thread(lambda connection: read_commits(connection, group, topic_id))
+        return {partition: Commit(position, metadata) for partition, position, metadata in rows}
+
+    async def describe_topic(self, topic: str) -> TopicSettings | None:
+        """As `Log.describe_topic`."""
+        await trio.lowlevel.checkpoint()
+        view = self._view.topics.get(topic)
+        return None if view is None else view.settings
+
+    async def topics(self) -> list[str]:
+        """As `Log.topics`."""
+        await trio.lowlevel.checkpoint()
+        return sorted(self._view.topics)
+
+    def view_of(self, topic: str) -> TopicView:
+        """What is known of a topic now. Raises UnknownTopic, and LogUnavailable once closed."""
+        if self._is_closed:
+            raise LogUnavailable(f"{self._path}: the log is closed")
+        view = self._view.topics.get(topic)
+        if view is None:
+            raise UnknownTopic(topic)
+        return view
+
+    async def in_thread(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        """Read the file in a thread, with a connection of its own. Raises LogUnavailable."""
+
+        def work() -> T:
+            connection = self._connections.pop() if self._connections else None
+            try:
+                if connection is None:
+                    connection = open_read_only(self._path)
+                return read(connection)
+            except (sqlite3.Error, CorruptLog) as error:
+                raise LogUnavailable(f"{self._path}: {error}") from error
+            finally:
+                if connection is not None:
+                    self._connections.append(connection)
+
+        try:
+            return await trio.to_thread.run_sync(work, limiter=self._threads)
+        finally:
+            if self._is_closed:
+                self._close_connections()
+
+    def _close_connections(self) -> None:
+        while self._connections:
+            self._connections.pop().close()
+
+
+class _EmbeddedReader:
+    def __init__(self, log: EmbeddedLog, topic: str, positions: Mapping[int, int]) -> None:
+        self._log = log
+        self._topic = topic
+        self._cursor = Cursor(topic, positions)
+
+    def seek(self, partition: int, position: int) -> None:
+        self._cursor.seek(partition, position)
+
+    async def next_batch(self, records_max: int, bytes_max: int) -> Sequence[StoredRecord]:
+        await trio.lowlevel.checkpoint()
+        while True:
+            view = self._log.view_of(self._topic)
+            self._check(view)
+            room = Room(records_max, bytes_max)
+            batch = self._read_tails(view, room)
+            if batch is None:
+                batch = await self._read_file(view, Room(records_max, bytes_max))
+            if batch:
+                self._cursor.advance(batch)
+                return batch
+            await view.readers.park()
+
+    def _check(self, view: TopicView) -> None:
+        count = len(view.partitions)
+        for number, _ in self._cursor.in_turn():
+            if number >= count:
+                raise UnknownTopic(no_such_partition(self._topic, number, count))
+            row = view.partitions[number].row
+            self._cursor.check(number, row.start, row.end)
+
+    def _read_tails(self, view: TopicView, room: Room) -> list[StoredRecord] | None:
+        """What is there, if all of it that there is room for is in memory; else None."""
+        batch: list[StoredRecord] = []
+        for number, position in self._cursor.in_turn():
+            partition = view.partitions[number]
+            if position == partition.row.end or not room.records_left:
+                continue
+            found = partition.read_tail(position, room)
+            if found is None:
+                return None
+            batch += found
+        return batch
+
+    async def _read_file(self, view: TopicView, room: Room) -> list[StoredRecord]:
+        wanted = [
+            (_copy(view.partitions[number].row), position)
+            for number, position in self._cursor.in_turn()
+            if position < view.partitions[number].row.end
+        ]
+
+        def read(connection: sqlite3.Connection) -> list[StoredRecord]:
+            batch: list[StoredRecord] = []
+            for row, position in wanted:
+                if room.records_left:
+                    batch += read_batch(connection, row, position, room)
+            return batch
+
+        try:
+            batch = await self._log.in_thread(read)
+        except LogUnavailable:
+            # What retention or a deletion took while the thread read is not damage.
+            self._check(self._log.view_of(self._topic))
+            raise
+        if self._log.view_of(self._topic) is not view:
+            raise UnknownTopic(self._topic)
+        return batch
+
+
+def _copy(row: PartitionRow) -> PartitionRow:
+    return PartitionRow(row.id, row.number, row.start, row.end, row.high_ms)
+
+
+def _as_empty(row: PartitionRow) -> PartitionRow:
+    return PartitionRow(row.id, row.number, 0, 0, 0)
+
+
+def _as_created(row: TopicRow, settings: TopicSettings) -> TopicRow:
+    partitions = [_as_empty(partition) for partition in row.partitions[: settings.partitions]]
+    return TopicRow(row.id, row.name, settings, partitions)

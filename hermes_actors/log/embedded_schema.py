@@ -1,0 +1,250 @@
+"""The embedded log's file: its tables, how records lie in them, and the queries that only read.
+
+A partition's records lie in *chunks*, a row for each run of records that were appended together.
+A chunk's id is its partition's id and its first offset in one integer, so that a partition is one
+range of the table. `high_ms` of a chunk is the highest timestamp of its partition so far, which
+makes it searchable by time without an index. `checksum` is the CRC-32 of the content.
+
+Another process may read the file while a node writes it: open it with `open_read_only`. Nothing
+here needs an event loop.
+"""
+
+import sqlite3
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from hermes_actors.log.base import TopicSettings
+from hermes_actors.log.cursor import Room
+from hermes_actors.model.record import StoredRecord
+
+FILE_NAME = "log.sqlite"
+LOCK_NAME = "log.lock"
+APPLICATION_ID = 0x484C4F47
+"""What the file's header says it is: "HLOG"."""
+SCHEMA_VERSION = 1
+OFFSET_BITS = 40
+"""A partition holds up to 2^40 records, a file up to 2^23 partitions over its life."""
+PARTITION_ID_MAX = (1 << 63 - OFFSET_BITS) - 1
+
+SCHEMA = """
+CREATE TABLE topic (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    retention_ms INTEGER,
+    record_bytes_max INTEGER NOT NULL,
+    log_append_time INTEGER NOT NULL
+) STRICT;
+-- A dropped partition has no topic; its row goes when its chunks are gone. `start` is the first
+-- offset held, `high_ms` the highest timestamp at the time it was set.
+CREATE TABLE partition (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    topic_id INTEGER,
+    number INTEGER NOT NULL,
+    start INTEGER NOT NULL DEFAULT 0,
+    high_ms INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (topic_id, number)
+) STRICT;
+CREATE TABLE chunk (
+    id INTEGER PRIMARY KEY,
+    records INTEGER NOT NULL,
+    high_ms INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    content BLOB NOT NULL
+) STRICT;
+CREATE TABLE group_commit (
+    group_name TEXT NOT NULL,
+    topic_id INTEGER NOT NULL,
+    partition INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    metadata TEXT NOT NULL,
+    PRIMARY KEY (group_name, topic_id, partition)
+) STRICT, WITHOUT ROWID;
+"""
+
+Entry = tuple[int, bytes | None, bytes, tuple[tuple[str, bytes], ...]]
+"""A record in a chunk: timestamp_ms, key, value, headers. Its offset follows from its place."""
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(list[Entry])
+
+
+class CorruptLog(Exception):
+    """What was read is not what was written."""
+
+
+class PartitionRow(Struct):
+    """A partition as the file has it: it holds offsets from `start` up to below `end`."""
+
+    id: int
+    number: int
+    start: int
+    end: int
+    high_ms: int
+
+
+class TopicRow(Struct):
+    """A topic as the file has it, with its partitions in order of number."""
+
+    id: int
+    name: str
+    settings: TopicSettings
+    partitions: list[PartitionRow]
+
+
+def chunk_id(partition_id: int, offset: int) -> int:
+    """The id of the chunk that begins there."""
+    return partition_id << OFFSET_BITS | offset
+
+
+def encode_chunk(entries: Sequence[Entry]) -> tuple[int, bytes]:
+    """(checksum, content)."""
+    content = _encoder.encode(entries)
+    return zlib.crc32(content), content
+
+
+def decode_chunk(records: int, checksum: int, content: bytes) -> list[Entry]:
+    """The inverse of `encode_chunk`. Raises CorruptLog."""
+    if zlib.crc32(content) != checksum:
+        raise CorruptLog("its checksum does not match")
+    try:
+        entries = _decoder.decode(content)
+    except msgspec.DecodeError as error:
+        raise CorruptLog(str(error)) from error
+    if len(entries) != records:
+        raise CorruptLog(f"it has {len(entries)} records instead of {records}")
+    return entries
+
+
+def open_read_only(path: Path) -> sqlite3.Connection:
+    """A connection that sees each committed state and changes nothing; usable from any one thread
+    at a time. Raises sqlite3.Error.
+    """
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    return sqlite3.connect(
+        uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5.0
+    )
+
+
+def read_topics(connection: sqlite3.Connection) -> list[TopicRow]:
+    """All topics, sorted by name. Inside a transaction they are of one moment."""
+    topics = {
+        row[0]: TopicRow(row[0], row[1], TopicSettings(0, row[2], row[3], bool(row[4])), [])
+        for row in connection.execute(
+            "SELECT id, name, retention_ms, record_bytes_max, log_append_time"
+            " FROM topic ORDER BY name"
+        )
+    }
+    for topic_id, row_id, number, start, high_ms in connection.execute(
+        "SELECT topic_id, id, number, start, high_ms FROM partition"
+        " WHERE topic_id IS NOT NULL ORDER BY topic_id, number"
+    ).fetchall():
+        last = connection.execute(
+            "SELECT id, records, high_ms FROM chunk"
+            " WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT 1",
+            (chunk_id(row_id, 0), chunk_id(row_id + 1, 0)),
+        ).fetchone()
+        end = start
+        if last is not None:
+            end = max(start, last[0] - chunk_id(row_id, 0) + last[1])
+            high_ms = max(high_ms, last[2])
+        topics[topic_id].partitions.append(PartitionRow(row_id, number, start, end, high_ms))
+    for topic in topics.values():
+        topic.settings = msgspec.structs.replace(topic.settings, partitions=len(topic.partitions))
+    return list(topics.values())
+
+
+def read_commits(
+    connection: sqlite3.Connection, group: str, topic_id: int
+) -> list[tuple[int, int, str]]:
+    """(partition, position, metadata) of each commit of the group, sorted."""
+    return connection.execute(
+        "SELECT partition, position, metadata FROM group_commit"
+        " WHERE group_name = ? AND topic_id = ? ORDER BY partition",
+        (group, topic_id),
+    ).fetchall()
+
+
+def read_entries(
+    connection: sqlite3.Connection, partition_id: int, position: int, end: int
+) -> Iterator[tuple[int, Entry]]:
+    """(offset, entry) from `position` up to below `end`, in order and without a gap.
+
+    Close the iterator when it is not read to its end: an open one keeps the file from shrinking
+    its write-ahead log. Raises CorruptLog, sqlite3.Error.
+    """
+    base = chunk_id(partition_id, 0)
+    next_offset = position
+    with closing(
+        connection.execute(
+            "SELECT id, records, checksum, content FROM chunk WHERE id < ? AND id >="
+            " (SELECT max(id) FROM chunk WHERE id >= ? AND id <= ?) ORDER BY id",
+            (base + end, base, base + position),
+        )
+    ) as rows:
+        for row_id, records, checksum, content in rows:
+            first = row_id - base
+            if not first <= next_offset < first + records:
+                break
+            try:
+                entries = decode_chunk(records, checksum, content)
+            except CorruptLog as error:
+                raise CorruptLog(f"the chunk at offset {first} is damaged: {error}") from error
+            for entry in entries[next_offset - first : end - first]:
+                yield next_offset, entry
+                next_offset += 1
+    if next_offset < end:
+        raise CorruptLog(f"offset {next_offset} is missing")
+
+
+def read_batch(
+    connection: sqlite3.Connection, partition: PartitionRow, position: int, room: Room
+) -> list[StoredRecord]:
+    """Records of [position, partition.end) as far as there is room. Raises as `read_entries`."""
+    batch: list[StoredRecord] = []
+    number = partition.number
+    with closing(read_entries(connection, partition.id, position, partition.end)) as entries:  # type: ignore[type-var]
+        for offset, (timestamp_ms, key, value, headers) in entries:
+            record = StoredRecord(number, offset, timestamp_ms, key, value, headers)
+            if not room.take(record.size_bytes):
+                break
+            batch.append(record)
+    return batch
+
+
+def read_position_at(
+    connection: sqlite3.Connection, partition: PartitionRow, timestamp_ms: int
+) -> int:
+    """The first offset of [start, end) with that timestamp or a later one, else the end.
+
+    Raises as `read_entries`.
+    """
+    base = chunk_id(partition.id, 0)
+    low, high = partition.start, partition.end
+    # `high_ms` never falls along a partition: find the first chunk that reaches the time.
+    while low < high:
+        middle = (low + high) // 2
+        row = connection.execute(
+            "SELECT id, records, high_ms FROM chunk WHERE id <= ? AND id >= ?"
+            " ORDER BY id DESC LIMIT 1",
+            (base + middle, base),
+        ).fetchone()
+        if row is None:
+            raise CorruptLog(f"offset {middle} is missing")
+        if row[2] >= timestamp_ms:
+            high = row[0] - base
+        else:
+            low = row[0] - base + row[1]
+    # That high may come from a record that retention took, so the record itself is looked at.
+    position = max(low, partition.start)
+    if position >= partition.end:
+        return partition.end
+    with closing(read_entries(connection, partition.id, position, partition.end)) as entries:  # type: ignore[type-var]
+        for offset, entry in entries:
+            if entry[0] >= timestamp_ms:
+                return offset
+    return partition.end

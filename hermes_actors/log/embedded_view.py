@@ -1,0 +1,139 @@
+"""What the trio side knows of the embedded log: topics, positions, and the newest records.
+
+It is told after each commit, so it never shows what is not on the disk. A bounded cache of what was
+appended last lets readers at the tail do without the file.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from operator import attrgetter
+
+import trio
+
+from hermes_actors.log.base import TopicSettings
+from hermes_actors.log.cursor import Room
+from hermes_actors.log.embedded_schema import PartitionRow, TopicRow
+from hermes_actors.log.embedded_writer import AppendJob
+from hermes_actors.model.record import Record, StoredRecord
+
+_first = attrgetter("first")
+
+
+class _Run:
+    """Records of one append. `stamp_ms` is the log's time where the topic asks for it."""
+
+    __slots__ = ("first", "records", "size_bytes", "stamp_ms")
+
+    def __init__(
+        self, first: int, records: Sequence[Record], stamp_ms: int | None, size_bytes: int
+    ) -> None:
+        self.first = first
+        self.records = records
+        self.stamp_ms = stamp_ms
+        self.size_bytes = size_bytes
+
+
+class PartitionView:
+    """A partition's row, kept up to date, and its newest runs without a gap."""
+
+    __slots__ = ("row", "tail")
+
+    def __init__(self, row: PartitionRow) -> None:
+        self.row = row
+        self.tail: deque[_Run] = deque()
+
+    def read_tail(self, position: int, room: Room) -> list[StoredRecord] | None:
+        """Records from `position` on as far as there is room; None when they are not cached."""
+        tail = self.tail
+        if not tail or position < tail[0].first:
+            return None
+        number = self.row.number
+        batch: list[StoredRecord] = []
+        for run in islice(tail, bisect_right(tail, position, key=_first) - 1, None):
+            offset = max(position, run.first)
+            for record in run.records[offset - run.first :]:
+                if not room.take(record.size_bytes):
+                    return batch
+                stamp_ms = record.timestamp_ms if run.stamp_ms is None else run.stamp_ms
+                batch.append(
+                    StoredRecord(number, offset, stamp_ms, record.key, record.value, record.headers)
+                )
+                offset += 1
+        return batch
+
+
+class TopicView:
+    """A topic's settings and partitions, and the readers that wait for any of them."""
+
+    __slots__ = ("id", "partitions", "readers", "settings")
+
+    def __init__(self, row: TopicRow) -> None:
+        self.id = row.id
+        self.readers = trio.lowlevel.ParkingLot()
+        self.partitions: list[PartitionView] = []
+        self.settings = row.settings
+        self.update(row.settings, row.partitions)
+
+    def update(self, settings: TopicSettings, rows: Sequence[PartitionRow]) -> None:
+        """Take new settings and added partitions."""
+        self.settings = settings
+        for row in rows[len(self.partitions) :]:
+            copy = PartitionRow(row.id, row.number, row.start, row.end, row.high_ms)
+            self.partitions.append(PartitionView(copy))
+
+
+class View:
+    """All topics. The cache holds `tail_bytes_max` over all partitions; the oldest run goes."""
+
+    def __init__(self, rows: Iterable[TopicRow], tail_bytes_max: int) -> None:
+        self.topics = {row.name: TopicView(row) for row in rows}
+        self._runs: deque[PartitionView] = deque()
+        self._tail_bytes = 0
+        self._tail_bytes_max = tail_bytes_max
+
+    def appended(self, job: AppendJob) -> None:
+        """Show what an append stored, and wake who waits for it."""
+        topic = self.topics.get(job.topic)
+        if topic is None or not job.stored:
+            return
+        partition = topic.partitions[job.partition]
+        if partition.row.end != job.first:
+            # A transaction with an unknown end was stored after all: the run before is not here.
+            self._drop_tail(partition)
+        partition.row.end = job.first + len(job.stored)
+        partition.tail.append(_Run(job.first, job.stored, job.stamp_ms, job.size_bytes))
+        self._runs.append(partition)
+        self._tail_bytes += job.size_bytes
+        while self._tail_bytes > self._tail_bytes_max:
+            oldest = self._runs.popleft()
+            if oldest.tail:
+                self._tail_bytes -= oldest.tail.popleft().size_bytes
+        topic.readers.unpark_all()
+
+    def moved(self, name: str, number: int, start: int) -> None:
+        """Show that retention advanced a start."""
+        topic = self.topics.get(name)
+        if topic is None or number >= len(topic.partitions):
+            return
+        topic.partitions[number].row.start = start
+        topic.readers.unpark_all()
+
+    def remove(self, name: str) -> None:
+        """Forget a deleted topic, and tell who waits for it."""
+        topic = self.topics.pop(name, None)
+        if topic is not None:
+            for partition in topic.partitions:
+                self._drop_tail(partition)
+            topic.readers.unpark_all()
+
+    def wake_all(self) -> None:
+        """Wake every reader: the log is closed."""
+        for topic in self.topics.values():
+            topic.readers.unpark_all()
+
+    def _drop_tail(self, partition: PartitionView) -> None:
+        self._tail_bytes -= sum(run.size_bytes for run in partition.tail)
+        partition.tail.clear()
+        self._runs = deque(other for other in self._runs if other is not partition)
