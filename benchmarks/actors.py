@@ -29,6 +29,7 @@ class Echo:
         self.seen = 0
 
     async def run(self, inbox: Inbox[Message]) -> None:
+        """Count what comes until the inbox ends."""
         async for message in inbox:
             self.seen += 1
             if isinstance(message, Reply):
@@ -39,6 +40,7 @@ class BatchEcho(Echo):
     """Takes all that waits at once, as a topic's producer does."""
 
     async def run(self, inbox: Inbox[Message]) -> None:
+        """Count batch by batch until the inbox ends."""
         while await inbox.wait():
             self.seen += len(inbox.receive_nowait(BATCH_MAX))
 
