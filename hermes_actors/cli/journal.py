@@ -37,8 +37,7 @@ class Journal:
                     await self._write(file)
                     await trio.sleep(self._interval_s)
             finally:
-                with trio.CancelScope(shield=True):
-                    await self._write(file)
+                await self._write(file)
 
     async def _write(self, file: FileIO) -> None:
         batch, self._lines = b"".join(self._lines), []
@@ -46,7 +45,9 @@ class Journal:
         self._emptied.set()
         self._emptied = trio.Event()
         if batch:
-            await trio.to_thread.run_sync(_write_all, file, batch)
+            # Shielded: once taken off the list, the lines are nowhere but in this call.
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(_write_all, file, batch)
 
 
 def _write_all(file: FileIO, data: bytes) -> None:

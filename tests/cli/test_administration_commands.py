@@ -1,0 +1,205 @@
+import json
+
+
+def owner(text="dev"):
+    return {"source": "Plaintext", "id": text}
+
+
+def test_a_group_is_created_with_its_name(hermes, server):
+    server.on("POST /groups", (201, b""))
+    result = hermes("group", "create", "shop")
+    assert result.exit_code == 0
+    assert result.stdout == "created group shop\n"
+    assert server.calls[0].json() == {"groupName": "shop"}
+
+
+def test_a_list_as_json_is_the_servers_own_bytes(hermes, server):
+    server.on("GET /groups", (200, b'["b",  "a"]'))
+    assert hermes("group", "list", "-o", "json").stdout == '["b",  "a"]\n'
+
+
+def test_a_list_as_table_has_a_row_for_each_name(hermes, server):
+    server.on("GET /topics?groupName=shop", (200, ["shop.a", "shop.b"]))
+    result = hermes("topic", "list", "--group", "shop")
+    assert [line.strip() for line in result.stdout.splitlines()] == ["Topic", "shop.a", "shop.b"]
+
+
+def test_an_empty_list_says_so(hermes, server):
+    server.on("GET /topics", (200, []))
+    assert hermes("topic", "list").stdout == "no topics\n"
+
+
+def test_an_object_as_table_shows_nested_fields_by_dotted_names(hermes, server):
+    shown = {"name": "a.b", "owner": {"source": "S", "id": "[red]x"}, "auth": {}}
+    server.on("GET /topics/a.b", (200, shown))
+    lines = hermes("topic", "show", "a.b").stdout.splitlines()
+    rows = [line.strip().split(maxsplit=1) for line in lines]
+    assert rows == [["name", "a.b"], ["owner.source", "S"], ["owner.id", "[red]x"], ["auth", "{}"]]
+
+
+def test_a_topic_needs_only_a_name_for_development(hermes, server):
+    server.on("POST /topics", (201, b""))
+    assert hermes("topic", "create", "shop.orders").exit_code == 0
+    assert server.calls[0].json() == {
+        "name": "shop.orders",
+        "description": "",
+        "owner": owner(),
+        "contentType": "JSON",
+        "retentionTime": {"duration": 1, "retentionUnit": "DAYS"},
+        "ack": "LEADER",
+        "maxMessageSize": 51200,
+    }
+
+
+def test_topic_options_win_over_the_file_and_the_servers_own_fields_are_left_out(
+    hermes, server, tmp_path
+):
+    file = tmp_path / "topic.json"
+    file.write_text(
+        json.dumps({"name": "shop.old", "description": "all", "ack": "NONE", "createdAt": 1.5})
+    )
+    server.on("POST /topics", (201, b""))
+    hermes(
+        "topic", "create", "shop.new", "--from-file", str(file), "--ack", "ALL",
+        "--retention", "12h", "--owner", "Plaintext:team",
+    )  # fmt: skip
+    body = server.calls[0].json()
+    assert body["name"] == "shop.new"
+    assert body["ack"] == "ALL"
+    assert body["description"] == "all"
+    assert body["retentionTime"] == {"duration": 12, "retentionUnit": "HOURS"}
+    assert body["owner"] == owner("team")
+    assert "createdAt" not in body
+
+
+def test_a_topic_can_come_wholly_from_stdin(hermes, server):
+    server.on("POST /topics", (201, b""))
+    assert hermes("topic", "create", "--from-file", "-", stdin='{"name":"a.b"}').exit_code == 0
+    assert server.calls[0].json()["name"] == "a.b"
+
+
+def test_creating_as_json_shows_the_object_as_it_now_is(hermes, server):
+    server.on("POST /topics", (201, b""))
+    server.on("GET /topics/a.b", (200, b'{"name":"a.b"}'))
+    assert hermes("topic", "create", "a.b", "-o", "json").stdout == '{"name":"a.b"}\n'
+
+
+def test_a_creation_that_cannot_be_read_back_is_still_done(hermes, server):
+    server.on("POST /topics", (201, b""))
+    result = hermes("topic", "create", "a.b", "-o", "json")
+    assert result.exit_code == 0
+    assert result.stdout == ""
+    assert "warning: created topic a.b, but" in result.stderr
+
+
+def test_create_group_takes_a_group_that_is_there_already(hermes, server):
+    server.on("POST /groups", (400, {"message": "is there", "code": "GROUP_ALREADY_EXISTS"}))
+    server.on("POST /topics", (201, b""))
+    assert hermes("topic", "create", "a.b.c", "--create-group").exit_code == 0
+    assert server.calls[0].json() == {"groupName": "a.b"}
+
+
+def test_create_group_fails_when_the_group_is_refused(hermes, server):
+    server.on("POST /groups", (400, {"message": "bad", "code": "GROUP_NAME_IS_INVALID"}))
+    result = hermes("topic", "create", "a.b", "--create-group")
+    assert result.exit_code == 1
+    assert server.made() == ["POST /groups"]
+
+
+def test_a_subscription_is_created_with_the_policy_that_was_given(hermes, server):
+    server.on("POST /topics/a.b/subscriptions", (201, b""))
+    result = hermes(
+        "subscription", "create", "a.b", "s", "--endpoint", "http://x/", "--rate", "50",
+        "--request-timeout-ms", "2000", "--retry-client-errors",
+    )  # fmt: skip
+    assert result.stdout == "created subscription s of a.b\n"
+    assert server.calls[0].json() == {
+        "description": "",
+        "owner": owner(),
+        "topicName": "a.b",
+        "name": "s",
+        "endpoint": "http://x/",
+        "subscriptionPolicy": {"rate": 50, "requestTimeout": 2000, "retryClientErrors": True},
+    }
+
+
+def test_a_subscription_without_an_endpoint_is_a_usage_error(hermes, server):
+    result = hermes("subscription", "create", "a.b", "s")
+    assert result.exit_code == 2
+    assert "--endpoint" in result.stderr
+    assert server.calls == []
+
+
+def test_suspending_and_activating_put_the_state(hermes, server):
+    server.on("PUT /topics/a.b/subscriptions/s/state", (200, b""))
+    assert hermes("subscription", "suspend", "a.b", "s").exit_code == 0
+    assert hermes("subscription", "activate", "a.b", "s").exit_code == 0
+    assert [call.json() for call in server.calls] == ["SUSPENDED", "ACTIVE"]
+
+
+def test_an_update_sends_only_what_was_given(hermes, server, tmp_path):
+    file = tmp_path / "patch.json"
+    file.write_text('{"subscriptionPolicy": {"rate": 1, "messageTtl": 7}}')
+    server.on("PUT /topics/a.b/subscriptions/s", (200, b""))
+    hermes(
+        "subscription", "update", "a.b", "s", "subscriptionPolicy.rate=50",
+        "--from-file", str(file),
+    )  # fmt: skip
+    assert server.calls[0].json() == {"subscriptionPolicy": {"rate": 50, "messageTtl": 7}}
+
+
+def test_an_empty_update_is_a_usage_error(hermes, server):
+    result = hermes("topic", "update", "a.b")
+    assert result.exit_code == 2
+    assert "nothing to update" in result.stderr
+    assert server.calls == []
+
+
+def test_deleting_without_a_terminal_needs_yes(hermes, server):
+    result = hermes("topic", "delete", "a.b")
+    assert result.exit_code == 2
+    assert "--yes" in result.stderr
+    assert server.calls == []
+
+
+def test_deleting_with_yes_deletes(hermes, server):
+    server.on("DELETE /topics/a.b", (200, b""))
+    result = hermes("topic", "delete", "a.b", "--yes")
+    assert result.stdout == "deleted topic a.b\n"
+    assert server.made() == ["DELETE /topics/a.b"]
+
+
+def test_a_name_with_a_slash_stays_one_path_segment(hermes, server):
+    hermes("topic", "show", "a/../groups")
+    assert server.made() == ["GET /topics/a%2F..%2Fgroups"]
+
+
+def test_a_refusal_names_status_code_text_and_a_way_out(hermes, server):
+    server.on("POST /topics", (404, {"message": "no group a", "code": "GROUP_NOT_EXISTS"}))
+    result = hermes("topic", "create", "a.b")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "hermes: the server refused POST /topics (404 GROUP_NOT_EXISTS): no group a; "
+        "create it with 'hermes group create', or see 'hermes group list'\n"
+    )
+
+
+def test_a_refusal_of_another_shape_shows_its_text(hermes, server):
+    server.on("GET /groups", (502, b"bad gateway\nof sorts"))
+    result = hermes("group", "list")
+    assert result.exit_code == 1
+    assert result.stderr == "hermes: the server refused GET /groups (502): bad gateway of sorts\n"
+
+
+def test_an_unreachable_server_is_one_line_with_a_way_out(hermes):
+    result = hermes("group", "list", "--management", "http://127.0.0.1:1")
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert "cannot reach management at http://127.0.0.1:1" in result.stderr
+    assert "hermes dev" in result.stderr
+
+
+def test_a_url_without_a_scheme_is_a_usage_error(hermes):
+    result = hermes("group", "list", "--management", "localhost:8090")
+    assert result.exit_code == 2
+    assert "expected a URL" in result.stderr

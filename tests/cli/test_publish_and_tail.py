@@ -1,0 +1,238 @@
+import json
+
+import pytest
+
+from hermes_actors.cli.failures import CommandFailed, UsageWrong
+from hermes_actors.cli.lines import KeyOf, LineSplitter
+from hermes_actors.cli.tail import place, row
+
+ACCEPTED = (201, b"")
+REFUSED = (400, {"message": "no such thing", "code": "VALIDATION_ERROR"})
+BUSY = (503, b"")
+
+
+def test_a_message_is_posted_as_it_stands_and_its_id_printed(hermes, server):
+    server.on("POST /topics/a.b", ACCEPTED)
+    result = hermes("publish", "a.b", '{"x": "ä"}', "--key", "k", "-H", "Trace-Id: 7")
+    assert result.exit_code == 0
+    assert result.stdout == "id-1\n"
+    assert "accepted 1, not accepted 0" in result.stderr
+    (call,) = server.calls
+    assert call.body == '{"x": "ä"}'.encode()
+    assert call.headers["partition-key"] == "k"
+    assert call.headers["trace-id"] == "7"
+    assert call.headers["content-type"] == "application/json"
+
+
+def test_a_key_that_is_not_ascii_travels_as_utf_8(hermes, server):
+    server.on("POST /topics/a.b", ACCEPTED)
+    hermes("publish", "a.b", "1", "--key", "Łódź")
+    # The fake reads headers as latin-1, as HTTP libraries do; the bytes are what counts.
+    assert server.calls[0].headers["partition-key"].encode("latin-1") == "Łódź".encode()
+
+
+def test_a_file_is_one_message_with_all_its_lines(hermes, server, tmp_path):
+    file = tmp_path / "message.json"
+    file.write_bytes(b"{\n}\n")
+    server.on("POST /topics/a.b", ACCEPTED)
+    hermes("publish", "a.b", "--file", str(file))
+    assert [call.body for call in server.calls] == [b"{\n}\n"]
+
+
+def test_piped_lines_are_a_message_each_and_empty_ones_none(hermes, server):
+    server.on("POST /topics/a.b", ACCEPTED)
+    result = hermes("publish", "a.b", "--connections", "1", stdin='{"a":1}\r\n\n{"a":2}')
+    assert result.exit_code == 0
+    assert [call.body for call in server.calls] == [b'{"a":1}', b'{"a":2}']
+    assert result.stdout == "id-1\nid-2\n"
+
+
+def test_json_output_has_a_line_for_each_message_with_its_line_number(hermes, server):
+    server.on("POST /topics/a.b", ACCEPTED)
+    result = hermes("publish", "a.b", "-", "-o", "json", "--connections", "1", stdin="1\n\n2\n")
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(each["number"], each["status"], each["messageId"]) for each in lines] == [
+        (1, 201, "id-1"),
+        (3, 201, "id-2"),
+    ]
+
+
+def test_one_refused_message_makes_the_exit_code_1_and_the_others_go_on(hermes, server):
+    server.on("POST /topics/a.b", ACCEPTED, REFUSED, ACCEPTED)
+    result = hermes("publish", "a.b", "--connections", "1", stdin="1\n2\n3\n")
+    assert result.exit_code == 1
+    assert len(server.calls) == 3
+    assert "message 2: refused with 400: VALIDATION_ERROR: no such thing" in result.stderr
+    assert result.stderr.splitlines()[-1] == "hermes: 1 message(s) were not accepted"
+
+
+def test_a_202_counts_as_accepted(hermes, server):
+    server.on("POST /topics/a.b", (202, b""))
+    assert hermes("publish", "a.b", "1").exit_code == 0
+
+
+def test_a_busy_server_is_asked_again(hermes, server):
+    server.on("POST /topics/a.b", BUSY, BUSY, ACCEPTED)
+    result = hermes("publish", "a.b", "1", "-o", "json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["attempts"] == 3
+
+
+def test_retries_have_an_end(hermes, server):
+    server.on("POST /topics/a.b", BUSY)
+    result = hermes("publish", "a.b", "1", "--retries", "1")
+    assert result.exit_code == 1
+    assert len(server.calls) == 2
+
+
+def test_a_refusal_is_not_tried_again(hermes, server):
+    server.on("POST /topics/a.b", REFUSED)
+    hermes("publish", "a.b", "1")
+    assert len(server.calls) == 1
+
+
+def test_an_unreachable_node_is_one_failure_for_all_messages(hermes):
+    result = hermes(
+        "publish", "a.b", "--publish-url", "http://127.0.0.1:1", "--retries", "0", stdin="1\n2\n3\n"
+    )
+    assert result.exit_code == 1
+    assert "cannot reach http://127.0.0.1:1" in result.stderr.splitlines()[-1]
+    assert "Traceback" not in result.stderr
+
+
+def test_a_key_field_is_read_from_each_message_and_null_is_no_key(hermes, server):
+    server.on("POST /topics/a.b", ACCEPTED)
+    hermes(
+        "publish", "a.b", "--connections", "1", "--key-field", "c.id",
+        stdin='{"c":{"id":7}}\n{"c":{"id":null}}\n{"c":{"id":"x"}}\n',
+    )  # fmt: skip
+    assert [call.headers.get("partition-key") for call in server.calls] == ["7", None, "x"]
+
+
+def test_a_message_without_the_key_field_ends_the_run_after_those_before_it(hermes, server):
+    server.on("POST /topics/a.b", ACCEPTED)
+    result = hermes(
+        "publish", "a.b", "--connections", "1", "--key-field", "c", stdin='{"c":1}\n{}\n{"c":2}\n'
+    )
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1].startswith("hermes: message 2: has no field 'c'")
+    assert [call.body for call in server.calls] == [b'{"c":1}']
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("1", "--file", "x"),
+        ("--lines", "none-such.ndjson"),
+        ("--file", "none-such.json"),
+        ("1", "--key", "a", "--key-field", "b"),
+        ("1", "--key", "a\nb"),
+        ("1", "--header", "no colon"),
+        ("1", "--publish-url", "nowhere"),
+    ],
+)
+def test_a_wrong_command_line_is_refused_before_anything_is_sent(hermes, server, arguments):
+    result = hermes("publish", "a.b", *arguments)
+    assert result.exit_code == 2
+    assert server.calls == []
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_key_cannot_be_an_object():
+    with pytest.raises(CommandFailed, match="found an object"):
+        KeyOf(field="a").key(b'{"a":{}}', 1)
+
+
+def test_lines_cut_anywhere_are_put_together():
+    text = b"one\ntwo\r\n\nfour"
+    for cut in range(len(text) + 1):
+        splitter = LineSplitter()
+        lines = splitter.feed(text[:cut]) + splitter.feed(text[cut:]) + splitter.end()
+        assert lines == [b"one", b"two", b"", b"four"]
+
+
+def test_an_endless_line_is_refused():
+    splitter = LineSplitter(line_bytes_max=10)
+    with pytest.raises(CommandFailed, match="longer than 10 bytes"):
+        splitter.feed(b"x" * 11)
+
+
+MESSAGE = {
+    "partition": 3,
+    "offset": 42,
+    "timestamp": 1_767_225_600_123,
+    "id": "m-1",
+    "key": "k",
+    "headers": {},
+    "body": '{"a":1}',
+}
+
+
+def test_tail_prints_a_row_for_each_message(hermes, server):
+    line = json.dumps(MESSAGE).encode() + b"\n"
+    server.on("GET /topics/a.b/messages?from=beginning&follow=false", (200, line + b"\n" + line))
+    result = hermes("tail", "a.b", "--no-follow")
+    assert result.exit_code == 0
+    assert result.stdout == '2026-01-01T00:00:00.123Z 3:42 m-1 key=k {"a":1}\n' * 2
+
+
+def test_tail_as_json_is_the_servers_own_lines(hermes, server):
+    server.on("GET /topics/a.b/messages?from=end&follow=true", (200, b'{"x":  1}\n'))
+    assert hermes("tail", "a.b", "-o", "json").stdout == '{"x":  1}\n'
+
+
+def test_tail_ends_at_its_limit(hermes, server):
+    request = "GET /topics/a.b/messages?from=beginning&follow=true&limit=2"
+    server.on(request, (200, b"1\n2\n3\n"))
+    result = hermes("tail", "a.b", "--from", "beginning", "--limit", "2", "-o", "json")
+    assert result.stdout == "1\n2\n"
+
+
+def test_tailing_a_topic_that_is_not_there_is_one_line(hermes, server):
+    request = "GET /topics/a.b/messages?from=end&follow=true"
+    server.on(request, (404, {"message": "no topic a.b", "code": "TOPIC_NOT_EXISTS"}))
+    result = hermes("tail", "a.b")
+    assert result.exit_code == 1
+    assert "no topic a.b; see 'hermes topic list'" in result.stderr
+
+
+def test_a_message_cannot_steer_the_terminal():
+    shown = row(json.dumps(MESSAGE | {"body": "\x1b[2J\x07"}))
+    assert shown.isprintable()
+    assert "\\x1b[2J" in shown
+
+
+@pytest.mark.parametrize(
+    ("message", "end"),
+    [
+        (MESSAGE | {"body": {"a": "ä"}, "key": None}, 'm-1 {"a": "ä"}'),
+        ({k: v for k, v in MESSAGE.items() if k != "body"} | {"bodyBase64": "AA=="}, "base64:AA=="),
+        (MESSAGE | {"id": None}, '- key=k {"a":1}'),
+    ],
+)
+def test_rows_show_what_is_there(message, end):
+    assert row(json.dumps(message)).endswith(end)
+
+
+def test_a_line_that_is_no_message_is_a_failure():
+    with pytest.raises(CommandFailed, match="no message"):
+        row("{}")
+
+
+@pytest.mark.parametrize(
+    ("start", "follow", "expected"),
+    [
+        (None, True, "end"),
+        (None, False, "beginning"),
+        ("beginning", True, "beginning"),
+        ("2026-01-31T13:00:00+01:00", True, "2026-01-31T12:00:00Z"),
+        ("2026-01-31T12:00:00.5Z", True, "2026-01-31T12:00:00.500000Z"),
+    ],
+)
+def test_a_place_is_a_word_or_a_time_in_utc(start, follow, expected):
+    assert place(start, follow) == expected
+
+
+def test_any_other_place_is_refused():
+    with pytest.raises(UsageWrong, match="beginning, end, or a time"):
+        place("yesterday", True)
