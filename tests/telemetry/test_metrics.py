@@ -104,3 +104,16 @@ def test_a_quantile_is_an_upper_bound_at_most_20_percent_too_high(
 
 def test_a_timer_that_saw_nothing_says_0() -> None:
     assert Timer().quantile_s(0.99) == 0
+
+
+def test_sizes_are_shown_as_count_and_sum_and_forgotten_with_their_topic() -> None:
+    metrics = Metrics("p")
+    metrics.sizes("body_bytes", topic="a.b").add(2, 300)
+    metrics.sizes("body_bytes", topic="a.b").add(1, 50)
+    topic = (("topic", "a.b"),)
+    assert samples(metrics) == {
+        ("p_body_bytes_count", topic): 3,
+        ("p_body_bytes_sum", topic): 350,
+    }
+    metrics.forget(topic="a.b")
+    assert samples(metrics) == {}
