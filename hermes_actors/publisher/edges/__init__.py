@@ -1,1 +1,1 @@
-"""Thin HTTP edges over the one gateway: ASGI and RSGI, on the host loop."""
+"""HTTP in front of the gateway: ASGI (hypercorn, tests, simulation) and RSGI (granian)."""

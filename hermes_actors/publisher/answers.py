@@ -1,0 +1,66 @@
+"""What a publisher is told: status, code and text for each outcome. Pure."""
+
+import msgspec
+from msgspec import Struct
+
+from hermes_actors.errors import ErrorCode, HermesError
+from hermes_actors.log.base import RefusedRecord, Stored, UnavailableRecord, UnknownRecord
+from hermes_actors.publisher.publication import Abandoned, Publication
+
+JSON = "application/json"
+
+
+class Answer(Struct, frozen=True, gc=False):
+    """An HTTP answer without its HTTP. "" for a header that is not sent.
+
+    `closes`: the connection cannot be used further, the rest of the request is not read.
+    """
+
+    status: int
+    message_id: str = ""
+    body: bytes = b""
+    content_type: str = ""
+    allow: str = ""
+    closes: bool = False
+
+
+class ErrorBody(Struct, frozen=True):
+    """The JSON of an error; the order of the fields is the wire's."""
+
+    message: str
+    code: str
+
+
+NOT_FOUND = Answer(404)
+SHUTTING_DOWN = Answer(503)
+BAD_REQUEST = Answer(400, closes=True)
+
+
+def error_answer(error: HermesError, message_id: str, *, closes: bool = False) -> Answer:
+    """The answer that carries this error."""
+    body = msgspec.json.encode(ErrorBody(error.message, error.code.name))
+    return Answer(error.status, message_id, body, JSON, closes=closes)
+
+
+def answer_to(publication: Publication) -> Answer:
+    """The answer to a settled publication."""
+    outcome = publication.outcome
+    message_id = publication.id
+    if isinstance(outcome, Stored):
+        return Answer(201, message_id)
+    if isinstance(outcome, HermesError):
+        # The rest of a body that was not read would be taken for the next request.
+        return error_answer(outcome, message_id, closes=not publication.has_body)
+    assert outcome is not None, "the publication is not settled"
+    assert not isinstance(outcome, Abandoned), "nobody waits for this answer"
+    return error_answer(_log_error(outcome, publication.route.name), message_id)
+
+
+def _log_error(
+    outcome: RefusedRecord | UnavailableRecord | UnknownRecord, topic: str
+) -> HermesError:
+    if isinstance(outcome, UnknownRecord):
+        text = f"Message for topic {topic} may or may not have been stored: {outcome.reason}"
+    else:
+        text = f"Message for topic {topic} was not stored: {outcome.reason}"
+    return HermesError(text, ErrorCode.INTERNAL_ERROR)

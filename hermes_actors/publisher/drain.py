@@ -1,0 +1,81 @@
+"""Takes a node out of service without losing a request: told first, then closed, then empty."""
+
+from collections.abc import Callable
+from enum import Enum
+
+import trio
+
+from hermes_actors.publisher.publication import Tally
+
+_POLL_S = 0.02
+
+
+class Phase(Enum):
+    """Where a frontend stands between its start and its end, in this order."""
+
+    STARTING = 1
+    SERVING = 2
+    ANNOUNCED = 3  # health says SHUTDOWN so that load balancers notice; publishing goes on
+    CLOSED = 4  # new publishes are refused, those under way end
+    DRAINED = 5
+
+
+class Drain:
+    """The phase of one frontend. `is_ready` is asked while it serves (metadata read, admin's say).
+
+    The flags are plain attributes because each request reads one.
+    """
+
+    def __init__(
+        self,
+        tally: Tally,
+        *,
+        initial_wait_ms: int,
+        drain_ms: int,
+        is_ready: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._tally = tally
+        self._initial_wait_s = initial_wait_ms / 1_000
+        self._drain_s = drain_ms / 1_000
+        self._is_ready = is_ready
+        self.phase = Phase.STARTING
+        self.is_refusing = True
+
+    @property
+    def is_up(self) -> bool:
+        """What health says: served, and not about to end."""
+        return self.phase is Phase.SERVING
+
+    @property
+    def is_ready(self) -> bool:
+        """What readiness says."""
+        return self.is_up and self._is_ready()
+
+    def open(self) -> None:
+        """Start-up has finished: serve."""
+        assert self.phase is Phase.STARTING, "opened twice"
+        self.phase = Phase.SERVING
+        self.is_refusing = False
+
+    def announce(self) -> None:
+        """Health says SHUTDOWN from now on; safe to call in a signal's turn, and twice."""
+        if self.phase in (Phase.STARTING, Phase.SERVING):
+            self.phase = Phase.ANNOUNCED
+
+    async def run(self) -> bool:
+        """Announce, wait, refuse, and return when nothing is under way or the time is over.
+
+        True when every request that was under way has been answered.
+        """
+        was_serving = not self.is_refusing
+        self.announce()
+        if was_serving:
+            await trio.sleep(self._initial_wait_s)
+        self.phase = Phase.CLOSED
+        self.is_refusing = True
+        with trio.move_on_after(self._drain_s):
+            # A counter costs each request less than an event that somebody can wait for.
+            while self._tally.in_flight:  # noqa: ASYNC110
+                await trio.sleep(_POLL_S)
+        self.phase = Phase.DRAINED
+        return self._tally.in_flight == 0

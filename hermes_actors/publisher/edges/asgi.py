@@ -1,0 +1,140 @@
+"""An ASGI app that publishes: as little as possible for each request, the rest once.
+
+It runs on the asyncio host and in trio alike; `make_cell` says where a request waits.
+"""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from hermes_actors.config import FrontendConfig
+from hermes_actors.log.base import Stored
+from hermes_actors.publisher.answers import BAD_REQUEST, Answer
+from hermes_actors.publisher.edges.cells import Cell
+from hermes_actors.publisher.gateway import Gateway
+from hermes_actors.publisher.publication import Abandoned, Publication
+from hermes_actors.publisher.status import Pages, topic_in
+
+Scope = MutableMapping[str, Any]
+Event = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Event]]
+Send = Callable[[Event], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+_NO_LENGTH = (b"content-length", b"0")
+_EMPTY_BODY: Event = {"type": "http.response.body", "body": b""}
+
+
+class AsgiEdge:
+    """The app, over one gateway."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        pages: Pages,
+        config: FrontendConfig,
+        make_cell: Callable[[], Cell],
+    ) -> None:
+        self._gateway = gateway
+        self._pages = pages
+        self._make_cell = make_cell
+        self._headers_max = config.headers_max
+        self._body_bytes_max = config.body_bytes_max
+        self._keep_alive: Headers = []
+        if config.keep_alive_header:
+            text = f"timeout={config.keep_alive_header_timeout_s}"
+            self._keep_alive = [(b"keep-alive", text.encode())]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; a scope of another type (lifespan, websocket) is left alone."""
+        if scope["type"] == "http":
+            await self.serve(scope, receive, send, None)
+
+    async def serve(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        close_silently: Callable[[], None] | None,
+    ) -> None:
+        """Serve one request. `close_silently` closes the connection later, without an answer:
+        what happens to one whose headers came and then nothing.
+        """
+        topic = topic_in(scope["method"], scope["path"])
+        if len(scope["headers"]) > self._headers_max:
+            await self._answer(scope, send, BAD_REQUEST, [])
+            return
+        if topic is None:
+            answer = self._pages.answer(scope["method"], scope["path"])
+            await self._answer(scope, send, answer, [])
+            return
+        length = encoding = key = None
+        for name, value in scope["headers"]:
+            if name == b"content-length":
+                length = value
+            elif name == b"transfer-encoding":
+                encoding = encoding or value
+            elif name == b"partition-key":
+                key = value
+        cell = self._make_cell()
+        admitted = self._gateway.admit(topic, length, encoding, key, cell)
+        extra = self._keep_alive if scope["http_version"] < "2" else []
+        if isinstance(admitted, Answer):
+            await self._answer(scope, send, admitted, extra)
+            return
+        body, has_begun = b"", True
+        if admitted.expected_bytes:
+            body, has_begun = await self._read(admitted, cell, receive)
+        self._gateway.hand_over(admitted, body)
+        await cell.wait()
+        if type(admitted.outcome) is Stored:
+            headers = [_NO_LENGTH, (b"hermes-message-id", admitted.id.encode())]
+            if extra:
+                headers += extra
+            await send({"type": "http.response.start", "status": 201, "headers": headers})
+            await send(_EMPTY_BODY)
+        elif not isinstance(admitted.outcome, Abandoned):
+            answer = self._gateway.answer(admitted)
+            if has_begun or close_silently is None:
+                await self._answer(scope, send, answer, extra)
+            else:
+                await _leave(receive, close_silently)
+
+    async def _read(
+        self, publication: Publication, cell: Cell, receive: Receive
+    ) -> tuple[bytes, bool]:
+        """The body, and whether any of it came; incomplete when the publication is settled."""
+        parts: list[bytes] = []
+        size = 0
+        while (message := await cell.read(receive)) is not None:
+            if message["type"] != "http.request":
+                self._gateway.abandon(publication)
+                break
+            if part := message.get("body", b""):
+                parts.append(part)
+                size += len(part)
+            if not message.get("more_body"):
+                break
+            if size > self._body_bytes_max:
+                self._gateway.refuse_body(publication, size)
+                break
+        return (parts[0] if len(parts) == 1 else b"".join(parts)), bool(parts)
+
+    async def _answer(self, scope: Scope, send: Send, answer: Answer, extra: Headers) -> None:
+        headers = [(b"content-length", b"%d" % len(answer.body)), *extra]
+        if answer.content_type:
+            headers.append((b"content-type", answer.content_type.encode()))
+        if answer.message_id:
+            headers.append((b"hermes-message-id", answer.message_id.encode()))
+        if answer.allow:
+            headers.append((b"allow", answer.allow.encode()))
+        if answer.closes and scope["http_version"] < "2":
+            headers.append((b"connection", b"close"))
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer.body})
+
+
+async def _leave(receive: Receive, close_silently: Callable[[], None]) -> None:
+    """Wait for the connection to be closed; an app that just returned would be answered for."""
+    close_silently()
+    while (await receive())["type"] != "http.disconnect":
+        pass

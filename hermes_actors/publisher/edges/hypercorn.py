@@ -1,0 +1,223 @@
+"""Serves the ASGI edge by hypercorn on the host loop: HTTP/1.1, HTTP/2, TLS.
+
+hypercorn's own `serve` bounds no connections, makes a task and a timer for each pause between two
+requests, and cannot close a connection without an answer; this listener runs its connection class
+itself and sweeps all connections together.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from typing import Any, cast
+from wsgiref.handlers import format_date_time
+
+from hypercorn.asyncio.tcp_server import TCPServer
+from hypercorn.asyncio.worker_context import AsyncioSingleTask, WorkerContext
+from hypercorn.config import Config
+from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, Scope, TaskGroup
+
+from hermes_actors.config import FrontendConfig
+from hermes_actors.errors import StartupError
+from hermes_actors.publisher.edges.asgi import AsgiEdge, Receive, Send
+from hermes_actors.publisher.edges.sockets import bind, port_of
+from hermes_actors.runtime.clock import Clock
+
+_BACKLOG = 4_096
+_IDLE_S = 60.0
+_SWEEP_S = 0.2
+_REQUESTS_MAX = 1_000_000_000
+_STREAMS_MAX = 1_000
+_log = logging.getLogger("hermes.http")
+
+
+class HypercornServer:
+    """The frontend's listeners, bound when made. `tls_port` is None without a certificate.
+
+    Raises StartupError when an address cannot be bound or a certificate cannot be read.
+    """
+
+    def __init__(self, edge: AsgiEdge, config: FrontendConfig, clock: Clock) -> None:
+        self._edge = edge
+        self._config = _hypercorn_config(config, clock)
+        self._connections_max = config.connections_max
+        self._silence_s = max(0.0, (config.read_timeout_ms - config.idle_timeout_ms) / 1_000)
+        self._connections: dict[_Connection, None] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._servers: list[asyncio.Server] = []
+        self._context = WorkerContext(None)
+        self._sweeper: asyncio.Task[None] | None = None
+        self._tls = _tls_context(self._config, config) if config.tls.certificate_file else None
+        self._socket = bind(config.host, config.port, field="frontend.port")
+        self.port = port_of(self._socket)
+        self.tls_port: int | None = None
+        if self._tls is not None:
+            try:
+                self._tls_socket = bind(config.host, config.tls.port, field="frontend.tls.port")
+            except StartupError:
+                self._socket.close()
+                raise
+            self.tls_port = port_of(self._tls_socket)
+
+    async def start(self) -> None:
+        """Accept connections from now on; on the host loop."""
+        self._servers.append(
+            await asyncio.start_server(self._accept, sock=self._socket, backlog=_BACKLOG)
+        )
+        if self._tls is not None:
+            self._servers.append(
+                await asyncio.start_server(
+                    self._accept, sock=self._tls_socket, backlog=_BACKLOG, ssl=self._tls
+                )
+            )
+        self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
+
+    async def stop(self, grace_s: float = 3.0) -> None:
+        """Accept no more, let the requests under way end for up to `grace_s`, close all."""
+        for server in self._servers:
+            server.close()
+        await self._context.terminated.set()
+        for connection in list(self._connections):
+            if connection.idle.since_s is not None:
+                connection.writer.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=grace_s)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=grace_s)
+        if not self._servers:
+            self._socket.close()
+            if self.tls_port is not None:
+                self._tls_socket.close()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= self._connections_max:
+            writer.close()
+            return
+        loop = asyncio.get_running_loop()
+        connection = _Connection(self._edge, loop, self._config, self._context, reader, writer)
+        connection.silence_s = self._silence_s
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self._connections[connection] = None
+        try:
+            await connection.run()
+        except asyncio.CancelledError:
+            writer.close()
+        # One connection's fault, e.g. data for a stream that was answered early, ends it alone.
+        except Exception as error:  # noqa: BLE001
+            _log.debug("a connection ended by %r", error)
+            writer.close()
+        finally:
+            del self._connections[connection]
+            self._tasks.discard(task)
+
+    async def _sweep(self) -> None:
+        """Close connections that idled too long, or whose request never got its body."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            now_s = loop.time()
+            for connection in list(self._connections):
+                since_s, close_at_s = connection.idle.since_s, connection.close_at_s
+                if (since_s is not None and now_s > since_s + _IDLE_S) or (
+                    close_at_s is not None and now_s > close_at_s
+                ):
+                    connection.writer.close()
+
+
+class _IdleMark(AsyncioSingleTask):
+    """Notes since when a connection has been idle, where hypercorn would start a task."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.since_s: float | None = None
+
+    async def restart(self, task_group: TaskGroup, action: Callable[..., Any]) -> None:
+        self.since_s = self._loop.time()
+
+    async def stop(self) -> None:
+        self.since_s = None
+
+
+class _Connection(TCPServer):
+    """One connection, and the app as hypercorn calls it."""
+
+    def __init__(
+        self,
+        edge: AsgiEdge,
+        loop: asyncio.AbstractEventLoop,
+        config: Config,
+        context: WorkerContext,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        super().__init__(self._serve, loop, config, context, {}, reader, writer)
+        self._edge = edge
+        self.idle = self.idle_task = _IdleMark(loop)
+        self.silence_s = 0.0
+        self.close_at_s: float | None = None
+
+    async def _serve(
+        self,
+        scope: Scope,
+        receive: ASGIReceiveCallable,
+        send: ASGISendCallable,
+        sync_spawn: Callable[..., Any],
+        call_soon: Callable[..., Any],
+    ) -> None:
+        if scope["type"] != "http":
+            return
+        # On HTTP/2 other requests share the connection, so each one is answered.
+        close = self._close_silently if scope["http_version"] < "2" else None
+        await self._edge.serve(
+            cast("dict[str, Any]", scope), cast("Receive", receive), cast("Send", send), close
+        )
+
+    def _close_silently(self) -> None:
+        self.close_at_s = self.loop.time() + self.silence_s
+
+
+class _CachedConfig(Config):
+    """hypercorn's configuration with a Date header rendered once a second."""
+
+    clock: Clock
+    _date: tuple[int, list[tuple[bytes, bytes]]] = (0, [])
+
+    def response_headers(self, protocol: str) -> list[tuple[bytes, bytes]]:
+        now_s = self.clock.now_ms() // 1_000
+        if self._date[0] != now_s:
+            self._date = (now_s, [(b"date", format_date_time(now_s).encode())])
+        return list(self._date[1])
+
+
+def _hypercorn_config(config: FrontendConfig, clock: Clock) -> Config:
+    ours = _CachedConfig()
+    ours.clock = clock
+    ours.include_server_header = False
+    ours.keep_alive_max_requests = _REQUESTS_MAX
+    ours.h2_max_concurrent_streams = _STREAMS_MAX
+    ours.h2_max_header_list_size = config.header_bytes_max
+    ours.h11_max_incomplete_size = config.header_bytes_max
+    ours.accesslog = None
+    ours.errorlog = _log
+    if config.tls.certificate_file:
+        ours.certfile = config.tls.certificate_file
+        ours.keyfile = config.tls.key_file
+    return ours
+
+
+def _tls_context(ours: Config, config: FrontendConfig) -> ssl.SSLContext:
+    try:
+        context = ours.create_ssl_context()
+    except (OSError, ssl.SSLError) as error:
+        raise StartupError(
+            f"frontend.tls: {config.tls.certificate_file} and {config.tls.key_file} cannot be "
+            f"used: {error}; both are PEM files, the key that of the certificate"
+        ) from error
+    assert context is not None, "there is a certificate"
+    return context

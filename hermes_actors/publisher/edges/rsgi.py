@@ -1,0 +1,154 @@
+"""The same publishing over RSGI, granian's own interface: status and body as on the ASGI edge."""
+
+from collections.abc import Awaitable
+from typing import Protocol
+
+from hermes_actors.config import FrontendConfig
+from hermes_actors.errors import Refused
+from hermes_actors.log.base import Stored
+from hermes_actors.publisher.answers import BAD_REQUEST, Answer
+from hermes_actors.publisher.edges.cells import AsyncioCell
+from hermes_actors.publisher.gateway import Gateway
+from hermes_actors.publisher.publication import CHUNKED, Abandoned, Publication
+from hermes_actors.publisher.status import Pages, topic_in
+
+Headers = list[tuple[str, str]]
+
+
+class RequestHeaders(Protocol):
+    """granian's view of the request headers. Values that are not ASCII are not shown."""
+
+    def items(self) -> Headers:
+        """All of them, names in lower case."""
+
+    def __contains__(self, name: str) -> bool: ...
+
+
+class Scope(Protocol):
+    """One request, without its body."""
+
+    proto: str
+    http_version: str
+    method: str
+    path: str
+    headers: RequestHeaders
+
+
+class ChunkStream(Protocol):
+    """The body as it comes."""
+
+    def __anext__(self) -> Awaitable[bytes]:
+        """The next piece; b"" is the end."""
+
+
+class Exchange(Protocol):
+    """granian's side of one request: the body in, the answer out."""
+
+    def __call__(self) -> Awaitable[bytes]:
+        """The whole body."""
+
+    def __aiter__(self) -> ChunkStream:
+        """The body in pieces."""
+
+    def response_empty(self, status: int, headers: Headers) -> None:
+        """Answer without a body."""
+
+    def response_bytes(self, status: int, headers: Headers, body: bytes) -> None:
+        """Answer with a body."""
+
+
+class RsgiEdge:
+    """The app. `disconnects` are the exceptions that mean that the client has gone."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        pages: Pages,
+        config: FrontendConfig,
+        disconnects: tuple[type[Exception], ...],
+    ) -> None:
+        self._gateway = gateway
+        self._pages = pages
+        self._disconnects = disconnects
+        self._headers_max = config.headers_max
+        self._body_bytes_max = config.body_bytes_max
+        self._keep_alive: Headers = []
+        if config.keep_alive_header:
+            self._keep_alive = [("keep-alive", f"timeout={config.keep_alive_header_timeout_s}")]
+
+    async def __rsgi__(self, scope: Scope, exchange: Exchange) -> None:
+        """Serve one request."""
+        fields = scope.headers.items()
+        topic = topic_in(scope.method, scope.path)
+        if len(fields) > self._headers_max:
+            _answer(scope, exchange, BAD_REQUEST, [])
+            return
+        if topic is None:
+            _answer(scope, exchange, self._pages.answer(scope.method, scope.path), [])
+            return
+        length = encoding = key = None
+        for name, value in fields:
+            if name == "content-length":
+                length = value
+            elif name == "transfer-encoding":
+                encoding = encoding or value
+            elif name == "partition-key":
+                key = value.encode()
+        cell = AsyncioCell()
+        admitted = self._gateway.admit(topic, length, encoding, key, cell)
+        extra = self._keep_alive if scope.http_version < "2" else []
+        if isinstance(admitted, Answer):
+            _answer(scope, exchange, admitted, extra)
+            return
+        if key is None and "partition-key" in scope.headers:
+            # The server hides a value that is not ASCII; without its key the message would lose
+            # its place in the order.
+            admitted.settle(Refused("Partition-Key has characters other than visible ASCII"))
+        body = b""
+        if admitted.expected_bytes and not admitted.is_done:
+            body = await self._read(admitted, cell, exchange)
+        self._gateway.hand_over(admitted, body)
+        await cell.wait()
+        if type(admitted.outcome) is Stored:
+            headers = [("content-length", "0"), ("hermes-message-id", admitted.id)]
+            if extra:
+                headers += extra
+            exchange.response_empty(201, headers)
+        elif not isinstance(admitted.outcome, Abandoned):
+            _answer(scope, exchange, self._gateway.answer(admitted), extra)
+
+    async def _read(self, publication: Publication, cell: AsyncioCell, exchange: Exchange) -> bytes:
+        """The body; incomplete when the publication is settled."""
+        parts: list[bytes] = []
+        size = 0
+        try:
+            if publication.expected_bytes != CHUNKED:
+                return await cell.read(exchange) or b""
+            stream = exchange.__aiter__()
+            while part := await cell.read(stream.__anext__):
+                size += len(part)
+                if size > self._body_bytes_max:
+                    self._gateway.refuse_body(publication, size)
+                    break
+                parts.append(part)
+        except StopAsyncIteration:
+            pass
+        except self._disconnects:
+            self._gateway.abandon(publication)
+        return b"".join(parts)
+
+
+def _answer(scope: Scope, exchange: Exchange, answer: Answer, extra: Headers) -> None:
+    headers = [("content-length", str(len(answer.body))), *extra]
+    if answer.content_type:
+        headers.append(("content-type", answer.content_type))
+    if answer.message_id:
+        headers.append(("hermes-message-id", answer.message_id))
+    if answer.allow:
+        headers.append(("allow", answer.allow))
+    if answer.closes and scope.http_version < "2":
+        headers.append(("connection", "close"))
+    if answer.body:
+        exchange.response_bytes(answer.status, headers, answer.body)
+    else:
+        exchange.response_empty(answer.status, headers)

@@ -1,0 +1,54 @@
+"""Listening sockets: bound before anything is served, so that a taken port is one clear line."""
+
+import errno
+import os
+import socket
+
+from hermes_actors.errors import StartupError
+
+
+def bind(host: str, port: int, *, field: str, reuse_port: bool = False) -> socket.socket:
+    """A bound TCP socket, not yet listening; port 0 takes any free one.
+
+    `field` names the configuration's host and port in the error. Raises StartupError.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if reuse_port:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.setblocking(False)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise StartupError(_text(host, port, field, error)) from error
+    return listener
+
+
+def port_of(listener: socket.socket) -> int:
+    """The port that a bound socket has."""
+    port: int = listener.getsockname()[1]
+    return port
+
+
+def free_port(host: str, port: int, *, field: str) -> int:
+    """A port that nobody listens on: `port`, or any for 0. Raises StartupError.
+
+    For servers that bind by themselves and would share the port without a word (SO_REUSEPORT).
+    """
+    probe = bind(host, port, field=field)
+    try:
+        return port_of(probe)
+    finally:
+        probe.close()
+
+
+def _text(host: str, port: int, field: str, error: OSError) -> str:
+    where = f"{field}: cannot listen on {host} port {port}"
+    if error.errno == errno.EADDRINUSE:
+        return f"{where}: another process does; stop it or choose another port"
+    if error.errno == errno.EACCES:
+        return f"{where}: not permitted; ports below 1024 need a privilege, choose another one"
+    return f"{where}: {os.strerror(error.errno) if error.errno else error}"

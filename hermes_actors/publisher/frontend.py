@@ -1,0 +1,66 @@
+"""The parts of one node's publishing side, put together once."""
+
+from collections.abc import Callable
+
+from hermes_actors.actors.supervisor import Supervisor
+from hermes_actors.config import FrontendConfig
+from hermes_actors.log.base import Log
+from hermes_actors.model.message import Envelope
+from hermes_actors.publisher.deadlines import Deadlines
+from hermes_actors.publisher.drain import Drain
+from hermes_actors.publisher.gateway import Gateway
+from hermes_actors.publisher.measures import FrontendMeasures
+from hermes_actors.publisher.publication import Tally
+from hermes_actors.publisher.router import Routes
+from hermes_actors.publisher.status import Pages
+from hermes_actors.runtime.clock import Clock, IdSource
+from hermes_actors.telemetry.metrics import Metrics, render
+
+
+class Frontend:
+    """Everything but the tasks and the HTTP server.
+
+    The owner runs `deadlines.run` in a nursery, starts a Router over `routes` under a supervisor,
+    puts a server before `gateway` and `pages`, calls `drain.open()` when it listens, and
+    `drain.run()` to end. `metrics` has the prefix `hermes_frontend`; `render_all` renders those of
+    the whole node and is by default these alone.
+    """
+
+    def __init__(
+        self,
+        config: FrontendConfig,
+        log: Log,
+        supervisor: Supervisor,
+        metrics: Metrics,
+        clock: Clock,
+        ids: IdSource,
+        *,
+        envelope: Envelope = Envelope.NATIVE,
+        is_ready: Callable[[], bool] = lambda: True,
+        render_all: Callable[[], bytes] | None = None,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.tally = Tally()
+        self.deadlines = Deadlines(clock)
+        measures = FrontendMeasures(metrics, log.dc, lambda: self.tally.in_flight)
+        self.routes = Routes(
+            config,
+            log,
+            supervisor,
+            self.deadlines,
+            measures,
+            self.tally,
+            clock,
+            envelope=envelope,
+        )
+        self.drain = Drain(
+            self.tally,
+            initial_wait_ms=config.graceful_shutdown_initial_wait_ms,
+            drain_ms=config.graceful_shutdown_drain_ms,
+            is_ready=is_ready,
+        )
+        self.gateway = Gateway(
+            config, self.routes.by_name, self.drain, self.tally, measures, clock, ids
+        )
+        self.pages = Pages(self.drain, render_all or (lambda: render([metrics])))

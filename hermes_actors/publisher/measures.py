@@ -1,0 +1,114 @@
+"""The publishing side's metrics: each name and label once, added to once for each batch."""
+
+from collections.abc import Callable
+
+from hermes_actors.model.names import TopicName
+from hermes_actors.model.topic import Ack
+from hermes_actors.telemetry.metrics import Counter, Metrics, Timer
+
+
+class _Both:
+    """A counter of one topic and its node-wide sum."""
+
+    __slots__ = ("_all", "_one")
+
+    def __init__(self, one: Counter, all_: Counter) -> None:
+        self._one = one
+        self._all = all_
+
+    def add(self, count: int) -> None:
+        self._one.value += count
+        self._all.value += count
+
+
+class FrontendMeasures:
+    """The node-wide metrics, and the maker of the topics' ones."""
+
+    def __init__(self, metrics: Metrics, dc: str, in_flight: Callable[[], float]) -> None:
+        self.metrics = metrics
+        self.dc = dc
+        self.requests = metrics.counter("topic_global_requests")
+        self.throughput_bytes = metrics.counter("topic_global_throughput_bytes")
+        self.sizes = metrics.sizes("topic_global_message_size_bytes")
+        metrics.gauge("inflight_requests", in_flight)
+
+    def status(self, code: int) -> Counter:
+        """How often this status was the answer to a publish, whatever its topic."""
+        return self.metrics.counter("topic_global_http_status_codes", status_code=str(code))
+
+    def latency(self, ack: Ack, kind: str) -> Timer:
+        """The node-wide timer of an ack level."""
+        return self.metrics.timer(f"topic_{_level(ack)}_{kind}")
+
+    def topic(self, name: TopicName, ack: Ack) -> "TopicMeasures":
+        """The metrics of one topic; made again when its ack level changes."""
+        return TopicMeasures(self, name, ack)
+
+
+class TopicMeasures:
+    """One topic's metrics. `requests` counts what got as far as being read."""
+
+    __slots__ = (
+        "_broker",
+        "_frontend",
+        "_global_latency",
+        "_labels",
+        "_latency",
+        "_published",
+        "_sizes",
+        "_status",
+        "_throughput",
+        "requests",
+    )
+
+    def __init__(self, frontend: FrontendMeasures, name: TopicName, ack: Ack) -> None:
+        metrics = frontend.metrics
+        labels = {"group": name.group, "topic": name.name}
+        self._frontend = frontend
+        self._labels = labels
+        self.requests = metrics.counter("topic_requests", **labels)
+        self._published = metrics.counter("topic_published", **labels, storageDc=frontend.dc)
+        self._throughput = metrics.counter("topic_throughput_bytes", **labels)
+        self._sizes = metrics.sizes("topic_message_size_bytes", **labels)
+        self._latency = metrics.timer(f"topic_{_level(ack)}_latency", **labels)
+        self._broker = metrics.timer(f"topic_{_level(ack)}_broker_latency", **labels)
+        self._global_latency = frontend.latency(ack, "global_latency")
+        self._status: dict[int, _Both] = {}
+
+    def answered(self, status: int, count: int) -> None:
+        """`count` publishes were answered with this status."""
+        both = self._status.get(status)
+        if both is None:
+            one = self._frontend.metrics.counter(
+                "topic_http_status_codes", **self._labels, status_code=str(status)
+            )
+            both = self._status[status] = _Both(one, self._frontend.status(status))
+        both.add(count)
+
+    def sent(self, count: int, size_bytes: int) -> None:
+        """A batch of so many messages, their bodies together so many bytes, goes to the log."""
+        frontend = self._frontend
+        self._throughput.value += size_bytes
+        frontend.throughput_bytes.value += size_bytes
+        self._sizes.add(count, size_bytes)
+        frontend.sizes.add(count, size_bytes)
+
+    def stored(self, latencies_s: list[float], stored: int, append_s: float) -> None:
+        """Of a batch, `stored` messages were acknowledged after `append_s` in the log.
+
+        `latencies_s` are those of the ones answered with 201, from headers read to answer.
+        """
+        self._published.value += stored
+        self._broker.observe(append_s, stored)
+        for each in latencies_s:
+            self._latency.observe(each)
+            self._global_latency.observe(each)
+        self.answered(201, len(latencies_s))
+
+    def forget(self) -> None:
+        """The topic is gone: its series are dropped, the node-wide sums stay."""
+        self._frontend.metrics.forget(**self._labels)
+
+
+def _level(ack: Ack) -> str:
+    return "ack_all" if ack is Ack.ALL else "ack_leader"

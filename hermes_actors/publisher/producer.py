@@ -1,0 +1,215 @@
+"""Appends what is published to one topic, in batches; each publication is settled exactly once.
+
+While an append is in flight nothing is done for messages that could not start anyway: they wait
+in the mailbox and are the next batch. That is what makes a loaded broker cheap.
+"""
+
+from typing import cast
+
+import trio
+
+from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.log.base import (
+    Log,
+    LogUnavailable,
+    Outcome,
+    Stored,
+    UnavailableRecord,
+    UnknownRecord,
+)
+from hermes_actors.model.message import Envelope, Message, to_record
+from hermes_actors.model.record import Record
+from hermes_actors.publisher.batching import Batch, Batcher
+from hermes_actors.publisher.publication import Publication, Route
+from hermes_actors.runtime.clock import Clock
+
+_SLOW_S = 0.020
+_LOOKUP_FIRST_S = 0.02
+_LOOKUP_MAX_S = 1.0
+_LOOK_AGAIN_S = 30.0
+
+
+class TopicProducer:
+    """One live topic's producer.
+
+    At most `waiting_max` messages with keys wait here beside those in the mailbox; `first` is the
+    partition of the first batch without keys.
+    """
+
+    def __init__(
+        self,
+        route: Route,
+        log: Log,
+        clock: Clock,
+        *,
+        envelope: Envelope = Envelope.NATIVE,
+        records_max: int = 1_000,
+        bytes_max: int = 1_000_000,
+        waiting_max: int = 10_000,
+        first: int = 0,
+    ) -> None:
+        self._route = route
+        self._log = log
+        self._clock = clock
+        self._envelope = envelope
+        self._records_max = records_max
+        self._bytes_max = bytes_max
+        self._waiting_max = waiting_max
+        self._first = first
+        self._has_keys = False
+        self._freed = trio.Event()
+        self._looked_up = (-1, 0.0)
+
+    async def run(self, inbox: Inbox[Publication]) -> None:
+        """Append until the inbox ends; what waits then goes out first."""
+        self._route.is_open = True
+        batcher: Batcher | None = None
+        try:
+            batcher = Batcher(
+                await self._partitions(),
+                records_max=self._records_max,
+                bytes_max=self._bytes_max,
+                first=self._first,
+                slow_s=_SLOW_S,
+            )
+            async with trio.open_nursery() as appends:
+                await self._feed(inbox, batcher, appends)
+        finally:
+            self._route.is_open = False
+            _give_up(inbox, batcher)
+
+    async def _feed(
+        self, inbox: Inbox[Publication], batcher: Batcher, appends: trio.Nursery
+    ) -> None:
+        """Start appends as messages come, until the inbox has ended."""
+        while True:
+            self._take(inbox, batcher)
+            self._start(inbox, batcher, appends)
+            # A topic without keys cannot use a message that comes while its batch is in flight,
+            # so nobody is woken for it; `_drive` finds it when the append has ended.
+            if batcher.in_flight and (not self._has_keys or batcher.waiting >= self._waiting_max):
+                self._freed = trio.Event()
+                with trio.move_on_after(_SLOW_S):
+                    await self._freed.wait()
+            elif not await self._wait_for_message(inbox, batcher):
+                return
+
+    async def _wait_for_message(self, inbox: Inbox[Publication], batcher: Batcher) -> bool:
+        """True when it is time to look again, False when the inbox has ended."""
+        slow_at_s = batcher.slow_at_s()
+        if slow_at_s is None:
+            return await inbox.wait()
+        with trio.move_on_after(max(slow_at_s - self._clock.monotonic_s(), 0.001)):
+            return await inbox.wait()
+        return True
+
+    def _take(self, inbox: Inbox[Publication], batcher: Batcher) -> None:
+        limit = self._waiting_max if self._has_keys else self._records_max
+        for publication in inbox.receive_nowait(max(limit - batcher.waiting, 0)):
+            if publication.key is not None:
+                self._has_keys = True
+            batcher.add(publication)
+
+    def _start(self, inbox: Inbox[Publication], batcher: Batcher, appends: trio.Nursery) -> None:
+        """Start every batch that may start."""
+        now_s = self._clock.monotonic_s()
+        version, at_s = self._looked_up
+        if version != self._route.version or now_s >= at_s + _LOOK_AGAIN_S:
+            self._looked_up = (self._route.version, now_s)
+            appends.start_soon(self._look_again, batcher)
+        while (batch := batcher.next_batch(now_s)) is not None:
+            appends.start_soon(self._drive, batch, inbox, batcher, appends)
+
+    async def _drive(
+        self, batch: Batch, inbox: Inbox[Publication], batcher: Batcher, appends: trio.Nursery
+    ) -> None:
+        """Append a batch, settle it, and go on with the next one that may start then."""
+        following: Batch | None = batch
+        while following is not None:
+            await self._append(following)
+            batcher.release(following)
+            self._take(inbox, batcher)
+            following = batcher.next_batch(self._clock.monotonic_s())
+            if following is not None and batcher.waiting:
+                self._start(inbox, batcher, appends)
+        self._freed.set()
+
+    async def _append(self, batch: Batch) -> None:
+        publications = cast("list[Publication]", batch.items)
+        route, clock = self._route, self._clock
+        route.measures.sent(len(publications), batch.body_bytes)
+        outcomes = await self._log.append(
+            route.log_topic, batch.partition, self._records(publications), route.topic.ack
+        )
+        now_s = clock.monotonic_s()
+        stored = 0
+        latencies_s: list[float] = []
+        for publication, outcome in zip(publications, outcomes, strict=True):
+            if type(outcome) is Stored:
+                stored += 1
+                if publication.settle(outcome):
+                    latencies_s.append(now_s - publication.started_s)
+            else:
+                publication.settle(outcome)
+        if stored:
+            route.measures.stored(latencies_s, stored, now_s - batch.started_s)
+
+    def _records(self, publications: list[Publication]) -> list[Record]:
+        clock, dc, envelope = self._clock, self._log.dc, self._envelope
+        # One reading of the wall clock for the batch; each message's own age comes off it.
+        zero_ms = clock.now_ms() - clock.monotonic_s() * 1_000
+        return [
+            to_record(
+                Message(
+                    id=each.id,
+                    body=each.body,
+                    published_at_ms=int(zero_ms + each.started_s * 1_000),
+                    key=each.key,
+                    dc=dc,
+                ),
+                envelope,
+            )
+            for each in publications
+        ]
+
+    async def _partitions(self) -> int:
+        """The topic's number of partitions, waiting until the log has the topic.
+
+        Publications wait meanwhile, up to their deadlines: a log that is down is no failure of
+        this actor, which would back off for longer than the log is away.
+        """
+        delay_s = _LOOKUP_FIRST_S
+        while True:
+            version = self._route.version
+            try:
+                settings = await self._log.describe_topic(self._route.log_topic)
+            except LogUnavailable:
+                settings = None
+            if settings is not None:
+                self._looked_up = (version, self._clock.monotonic_s())
+                return settings.partitions
+            await trio.sleep(delay_s)
+            delay_s = min(delay_s * 2, _LOOKUP_MAX_S)
+
+    async def _look_again(self, batcher: Batcher) -> None:
+        """Partitions may have been added; when the log does not say, the old number holds."""
+        try:
+            settings = await self._log.describe_topic(self._route.log_topic)
+        except LogUnavailable:
+            return
+        if settings is not None:
+            batcher.grow(settings.partitions)
+
+
+def _give_up(inbox: Inbox[Publication], batcher: Batcher | None) -> None:
+    """Settle all that is left when the actor ends; nothing is left after an orderly stop."""
+    flying, waiting = batcher.take_all() if batcher is not None else ([], [])
+    unsent = UnavailableRecord("the topic's producer failed before the message was sent")
+    unknown: Outcome = UnknownRecord("the topic's producer failed; the message may be stored")
+    for publication in cast("list[Publication]", flying):
+        publication.settle(unknown)
+    for publication in cast("list[Publication]", waiting):
+        publication.settle(unsent)
+    while left := inbox.receive_nowait(1_000):
+        for publication in left:
+            publication.settle(unsent)

@@ -1,0 +1,159 @@
+"""Keeps one TopicProducer for each live topic, and the routes that the gateway reads."""
+
+from collections.abc import Mapping
+
+import trio
+
+from hermes_actors.actors.mailbox import Inbox, Ref
+from hermes_actors.actors.restart import TENANT
+from hermes_actors.actors.supervisor import Supervisor
+from hermes_actors.config import FrontendConfig
+from hermes_actors.log.base import Log
+from hermes_actors.metadata.catalog import LiveTopic, TopicChanged
+from hermes_actors.metadata.registry import Metadata
+from hermes_actors.model.message import Envelope
+from hermes_actors.model.topic import Ack, Topic
+from hermes_actors.publisher.deadlines import Deadlines
+from hermes_actors.publisher.measures import FrontendMeasures
+from hermes_actors.publisher.producer import TopicProducer
+from hermes_actors.publisher.publication import Publication, Route, Tally
+from hermes_actors.runtime.clock import Clock
+
+_STOP_GRACE_S = 5.0
+
+
+class Routes:
+    """The routes by `group.topic`, and how one is made, changed and taken away.
+
+    It outlives the Router actor, so that publishing goes on while that restarts.
+    """
+
+    def __init__(
+        self,
+        config: FrontendConfig,
+        log: Log,
+        supervisor: Supervisor,
+        deadlines: Deadlines,
+        measures: FrontendMeasures,
+        tally: Tally,
+        clock: Clock,
+        *,
+        envelope: Envelope = Envelope.NATIVE,
+    ) -> None:
+        self._config = config
+        self._log = log
+        self._supervisor = supervisor
+        self._deadlines = deadlines
+        self._measures = measures
+        self._tally = tally
+        self._clock = clock
+        self._envelope = envelope
+        self._by_name: dict[str, Route] = {}
+        self._started = 0
+
+    @property
+    def by_name(self) -> Mapping[str, Route]:
+        """The live routes; the same object for ever."""
+        return self._by_name
+
+    def set(self, live: LiveTopic, nursery: trio.Nursery) -> None:
+        """Make the topic's route what this says. A new life of the topic is a new producer."""
+        name = str(live.name)
+        route = self._by_name.get(name)
+        if route is not None and route.log_topic != live.log_topic:
+            self.remove(name, nursery)
+            route = None
+        if route is None:
+            self._by_name[name] = self._start(live)
+            return
+        if route.topic.ack is not live.topic.ack:
+            route.measures = self._measures.topic(live.name, live.topic.ack)
+        route.topic = live.topic
+        route.lane = self._deadlines.lane(self._limit_ms(live.topic))
+        route.version += 1
+
+    def remove(self, name: str, nursery: trio.Nursery) -> None:
+        """Take the topic's route away at once; its producer ends in the background."""
+        route = self._by_name.pop(name, None)
+        if route is not None:
+            route.measures.forget()
+            # Its log may be silent: the other topics' changes do not wait for that.
+            nursery.start_soon(self._stop, _child(route.log_topic))
+
+    async def _stop(self, child: str) -> None:
+        await self._supervisor.stop(child, grace_s=_STOP_GRACE_S)
+
+    def _start(self, live: LiveTopic) -> Route:
+        config = self._config
+        self._started += 1
+        first = self._started
+
+        def make() -> TopicProducer:
+            return TopicProducer(
+                route,
+                self._log,
+                self._clock,
+                envelope=self._envelope,
+                records_max=config.batch_records_max,
+                bytes_max=config.batch_bytes_max,
+                waiting_max=config.waiting_per_topic_max,
+                first=first,
+            )
+
+        ref: Ref[Publication] = self._supervisor.start(
+            _child(live.log_topic),
+            make,
+            restart=TENANT,
+            mailbox_capacity=config.waiting_per_topic_max,
+        )
+        # `make` runs when the supervisor's task does, so it sees the route.
+        route = Route(
+            str(live.name),
+            live.log_topic,
+            live.topic,
+            ref,
+            self._deadlines.lane(self._limit_ms(live.topic)),
+            self._measures.topic(live.name, live.topic.ack),
+            self._tally,
+        )
+        return route
+
+    def _limit_ms(self, topic: Topic) -> int:
+        if topic.fallback_to_remote_datacenter_enabled:
+            return self._config.max_publish_request_duration_ms
+        if topic.ack is Ack.ALL:
+            return self._config.long_idle_timeout_ms
+        return self._config.idle_timeout_ms
+
+
+class Router:
+    """Follows the metadata and keeps the routes like it. Needs no messages."""
+
+    def __init__(self, metadata: Metadata, routes: Routes) -> None:
+        self._metadata = metadata
+        self._routes = routes
+
+    async def run(self, inbox: Inbox[object]) -> None:
+        """Follow the metadata until asked to stop. The state comes first, then each change."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._follow, nursery)
+            await inbox.wait()
+            nursery.cancel_scope.cancel()
+
+    async def _follow(self, nursery: trio.Nursery) -> None:
+        with self._metadata.watch() as watch:
+            # A topic that was deleted while nobody watched is no change any more.
+            for name in list(self._routes.by_name):
+                if name not in self._metadata.catalog.topics:
+                    self._routes.remove(name, nursery)
+            async for change in watch:
+                if not isinstance(change, TopicChanged):
+                    continue
+                if change.topic is None:
+                    self._routes.remove(change.name, nursery)
+                else:
+                    self._routes.set(change.topic, nursery)
+
+
+def _child(log_topic: str) -> str:
+    return f"producer {log_topic}"

@@ -1,0 +1,54 @@
+"""The frontend's pages beside publishing, and which path is what: the same on every edge."""
+
+from collections.abc import Callable
+
+from hermes_actors.publisher.answers import NOT_FOUND, Answer
+from hermes_actors.publisher.drain import Drain
+
+TOPICS = "/topics/"
+_PLAIN = "text/plain"
+_PROMETHEUS = "text/plain;version=0.0.4;charset=utf-8"
+_UP = Answer(200, body=b"UP", content_type=_PLAIN)
+_SHUTDOWN = Answer(503, body=b"SHUTDOWN", content_type=_PLAIN)
+_READY = Answer(200, body=b"READY", content_type=_PLAIN)
+_NOT_READY = Answer(503, body=b"NOT_READY", content_type=_PLAIN)
+_ONLY_POST = Answer(405, allow="POST")
+_ONLY_GET = Answer(405, allow="GET")
+
+
+def topic_in(method: str, path: str) -> str | None:
+    """The topic that this request publishes to, "" for none named; None: another page's request.
+
+    One trailing slash is ignored.
+    """
+    if method == "POST" and path.startswith(TOPICS):
+        name = path[len(TOPICS) :]
+        name = name.removesuffix("/")
+        if "/" not in name:
+            return name
+    return None
+
+
+class Pages:
+    """Answers every request that publishes nothing. `render` gives the metrics as text."""
+
+    def __init__(self, drain: Drain, render: Callable[[], bytes]) -> None:
+        self._drain = drain
+        self._render = render
+
+    def answer(self, method: str, path: str) -> Answer:
+        """The page, or the bare 404 or 405."""
+        path = path.rstrip("/") or "/"
+        if path in ("/", "/status/ping", "/status/health"):
+            page = _UP if self._drain.is_up else _SHUTDOWN
+        elif path == "/status/ready":
+            page = _READY if self._drain.is_ready else _NOT_READY
+        elif path == "/status/prometheus":
+            if method == "GET":
+                return Answer(200, body=self._render(), content_type=_PROMETHEUS)
+            return _ONLY_GET
+        elif path.startswith(TOPICS) and "/" not in path[len(TOPICS) :]:
+            return _ONLY_POST
+        else:
+            return NOT_FOUND
+        return page if method == "GET" else _ONLY_GET

@@ -1,0 +1,177 @@
+"""A frontend over a memory log, driven under trio's mock clock."""
+
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import httpx
+import pytest
+import trio
+
+from hermes_actors.actors.supervisor import Crash, Supervisor, open_supervisor
+from hermes_actors.config import FrontendConfig
+from hermes_actors.log.base import TopicSettings
+from hermes_actors.log.memory import MemoryLog
+from hermes_actors.metadata.catalog import LiveTopic
+from hermes_actors.model.names import TopicName
+from hermes_actors.model.record import StoredRecord
+from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, Topic
+from hermes_actors.publisher.edges.asgi import AsgiEdge
+from hermes_actors.publisher.edges.cells import TrioCell
+from hermes_actors.publisher.frontend import Frontend
+from hermes_actors.publisher.publication import Publication
+from hermes_actors.runtime.clock import seeded_ids
+from hermes_actors.telemetry.metrics import Metrics, render
+
+EPOCH_MS = 1_700_000_000_000
+
+
+class TrioClock:
+    """Both clocks from trio's, so that a mock clock moves them."""
+
+    def now_ms(self) -> int:
+        return EPOCH_MS + int(trio.current_time() * 1_000)
+
+    def monotonic_s(self) -> float:
+        return trio.current_time()
+
+
+class World:
+    """One frontend, its log and its client."""
+
+    def __init__(
+        self, config: FrontendConfig, log: MemoryLog, supervisor: Supervisor, nursery: trio.Nursery
+    ) -> None:
+        self.log = log
+        self.supervisor = supervisor
+        self.nursery = nursery
+        self.crashes: list[Crash] = []
+        self.metrics = Metrics("hermes_frontend")
+        self.stored: list[StoredRecord] = []
+        log.on_append.append(lambda _topic, record: self.stored.append(record))
+        self.frontend = Frontend(
+            config, log, supervisor, self.metrics, TrioClock(), seeded_ids(random.Random(7))
+        )
+        self.app = AsgiEdge(self.frontend.gateway, self.frontend.pages, config, TrioCell)
+        self.client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(self.app), base_url="http://frontend", timeout=None
+        )
+
+    async def add_topic(
+        self,
+        name: str,
+        *,
+        ack: Ack = Ack.LEADER,
+        content_type: ContentType = ContentType.JSON,
+        fallback: bool = False,
+        partitions: int = 1,
+        incarnation: int = 1,
+        message_bytes_max: int = 1_024,
+    ) -> None:
+        topic = Topic(
+            name=name,
+            description="",
+            owner=Owner("Plaintext", "team"),
+            content_type=content_type,
+            retention_time=RetentionTime(1),
+            ack=ack,
+            fallback_to_remote_datacenter_enabled=fallback,
+            max_message_size=message_bytes_max,
+        )
+        log_topic = f"{name}_{incarnation}"
+        await self.log.create_topic(log_topic, TopicSettings(partitions=partitions))
+        live = LiveTopic(TopicName.parse(name), topic, incarnation, incarnation, log_topic)
+        self.frontend.routes.set(live, self.nursery)
+
+    async def publish(self, topic: str = "shop.orders", body: bytes = b"{}", **headers: str):
+        return await self.client.post(
+            f"/topics/{topic}",
+            content=body,
+            headers={name.replace("_", "-"): value for name, value in headers.items()},
+        )
+
+    def admit(self, topic: str = "shop.orders", body: bytes = b"{}", key: bytes | None = None):
+        """One publication given to the gateway without HTTP."""
+        publication = self.frontend.gateway.admit(
+            topic, str(len(body)), None, key, lambda _publication: None
+        )
+        assert isinstance(publication, Publication)
+        self.frontend.gateway.hand_over(publication, body)
+        return publication
+
+    async def call(
+        self, script: list[bytes | float | str], headers: dict[str, str]
+    ) -> tuple[int, bytes, dict[str, str]]:
+        """The bare app with a body that comes by a script: pieces, pauses in s, "leave"."""
+        steps = list(script)
+
+        async def receive():
+            while steps:
+                step = steps.pop(0)
+                if step == "leave":
+                    return {"type": "http.disconnect"}
+                if isinstance(step, bytes):
+                    return {"type": "http.request", "body": step, "more_body": True}
+                await trio.sleep(step)
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        sent = []
+
+        async def send(event):
+            sent.append(event)
+
+        scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": "POST",
+            "path": "/topics/shop.orders",
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        }
+        await self.app(scope, receive, send)
+        if not sent:
+            return 0, b"", {}
+        start, body = sent
+        return (
+            start["status"],
+            body["body"],
+            {name.decode(): value.decode() for name, value in start["headers"]},
+        )
+
+    def text(self) -> str:
+        """The metrics as scraped."""
+        return render([self.metrics]).decode()
+
+
+OpenWorld = Callable[..., AbstractAsyncContextManager[World]]
+
+
+@pytest.fixture
+def open_world() -> OpenWorld:
+    @asynccontextmanager
+    async def opened(
+        *, is_open: bool = True, append_timeout_s: float = 5.0, **settings: object
+    ) -> AsyncIterator[World]:
+        config = FrontendConfig(**settings)  # type: ignore[arg-type]
+        log = MemoryLog("dc1", TrioClock(), append_timeout_s=append_timeout_s)
+        crashes: list[Crash] = []
+        async with (
+            open_supervisor(random.Random(1), crashes.append) as supervisor,
+            trio.open_nursery() as nursery,
+        ):
+            world = World(config, log, supervisor, nursery)
+            world.crashes = crashes
+            nursery.start_soon(world.frontend.deadlines.run)
+            if is_open:
+                world.frontend.drain.open()
+            async with world.client:
+                yield world
+            nursery.cancel_scope.cancel()
+
+    return opened
+
+
+@pytest.fixture
+async def world(open_world: OpenWorld, autojump_clock) -> AsyncIterator[World]:
+    async with open_world() as world:
+        await world.add_topic("shop.orders")
+        yield world

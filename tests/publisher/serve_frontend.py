@@ -1,0 +1,78 @@
+"""One frontend over a memory log in a process of its own; prints its ports as JSON.
+
+Run as: serve_frontend.py '<FrontendConfig as JSON>' [silent]
+"""
+
+import json
+import sys
+
+import msgspec
+import trio
+
+from hermes_actors.actors.supervisor import open_supervisor
+from hermes_actors.config import FrontendConfig
+from hermes_actors.errors import StartupError
+from hermes_actors.log.base import TopicSettings
+from hermes_actors.log.memory import MemoryLog
+from hermes_actors.metadata.catalog import LiveTopic
+from hermes_actors.model.names import TopicName
+from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, Topic
+from hermes_actors.publisher.edges.server import make_server
+from hermes_actors.publisher.frontend import Frontend
+from hermes_actors.runtime import guest
+from hermes_actors.runtime.clock import IdSource, SystemClock, system_rng
+from hermes_actors.runtime.signals import stop_on_signal
+from hermes_actors.telemetry.metrics import Metrics
+
+TOPICS = {
+    "shop.orders": (Ack.LEADER, ContentType.JSON),
+    "shop.audit": (Ack.ALL, ContentType.JSON),
+    "shop.clicks": (Ack.LEADER, ContentType.AVRO),
+}
+
+
+def live_topic(name: str, ack: Ack, content_type: ContentType) -> LiveTopic:
+    topic = Topic(
+        name=name,
+        description="",
+        owner=Owner("Plaintext", "team"),
+        content_type=content_type,
+        retention_time=RetentionTime(1),
+        ack=ack,
+        max_message_size=2_048,
+    )
+    return LiveTopic(TopicName.parse(name), topic, 1, 1, name)
+
+
+async def serve(config: FrontendConfig, is_silent: bool) -> None:
+    clock = SystemClock()
+    log = MemoryLog("dc1", clock)
+    async with open_supervisor(system_rng()) as supervisor, trio.open_nursery() as nursery:
+        metrics = Metrics("hermes_frontend")
+        frontend = Frontend(config, log, supervisor, metrics, clock, IdSource())
+        for name, (ack, content_type) in TOPICS.items():
+            await log.create_topic(name, TopicSettings(partitions=4))
+            frontend.routes.set(live_topic(name, ack, content_type), nursery)
+        log.faults.silent = is_silent
+        nursery.start_soon(frontend.deadlines.run)
+        server = make_server(frontend, config)
+        await guest.call(server.start)
+        frontend.drain.open()
+        ended = trio.Event()
+        await nursery.start(stop_on_signal, ended.set)
+        sys.stdout.write(json.dumps([server.port, server.tls_port]) + "\n")
+        sys.stdout.flush()
+        await ended.wait()
+        await frontend.drain.run()
+        await guest.call(server.stop)
+        nursery.cancel_scope.cancel()
+
+
+if __name__ == "__main__":
+    try:
+        guest.run(
+            serve, msgspec.json.decode(sys.argv[1], type=FrontendConfig), "silent" in sys.argv
+        )
+    except StartupError as error:
+        sys.stdout.write(f"error: {error.message}\n")
+        sys.exit(1)
