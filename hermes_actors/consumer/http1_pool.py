@@ -51,7 +51,7 @@ class PoolLimits(Struct, frozen=True):
     """Bounds of each pool. `waiting_max` pushes may wait for a connection, the next one fails."""
 
     connections_max: int = 100
-    waiting_max: int = 1_000
+    waiting_max: int = 10_000
     response_bytes_max: int = 65_536
     idle_s: float = 30.0
 

@@ -1,0 +1,318 @@
+"""The pools over a network of the test's own: no loop, no sockets, time moved by hand."""
+
+import heapq
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from hermes_actors.consumer.http1_pool import Http1Sender, PoolLimits
+from hermes_actors.consumer.sender import Failure, Origin, Push, Route
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+ORIGIN = Origin("http", "sink", 80)
+
+
+class HandNet:
+    def __init__(self):
+        self.time_s = 0.0
+        self.calls = []
+        self.sequence = 0
+        self.dials = []
+        self.wires = []
+
+    def now_s(self):
+        return self.time_s
+
+    def soon(self, callback):
+        self.later(0, callback)
+
+    def later(self, delay_s, callback):
+        self.sequence += 1
+        heapq.heappush(self.calls, (self.time_s + delay_s, self.sequence, callback))
+
+    def dial(self, connection, origin):
+        self.dials.append((connection, origin))
+
+    def pass_time(self, delay_s):
+        end_s = self.time_s + delay_s
+        while self.calls and self.calls[0][0] <= end_s:
+            self.time_s, _, callback = heapq.heappop(self.calls)
+            callback()
+        self.time_s = end_s
+
+    def connect(self, at=0):
+        connection, _ = self.dials.pop(at)
+        wire = HandWire(connection)
+        self.wires.append(wire)
+        connection.opened(wire)
+        return wire
+
+
+class HandWire:
+    def __init__(self, connection):
+        self.connection = connection
+        self.written = []
+        self.is_closed = False
+
+    def write(self, data):
+        assert not self.is_closed, "written after closing"
+        self.written.append(data)
+
+    def abort(self):
+        self.is_closed = True
+
+    def is_closing(self):
+        return self.is_closed
+
+
+def push(body=b"x", *, lane="a", timeout_ms=1_000, socket_timeout_ms=0):
+    start = b"POST / HTTP/1.1\r\nHost: sink\r\n"
+    return Push(Route(lane, ORIGIN, "/", start), b"A: b\r\n", body, timeout_ms, socket_timeout_ms)
+
+
+@pytest.fixture
+def net():
+    return HandNet()
+
+
+@pytest.fixture
+def sender(net):
+    return Http1Sender(net, PoolLimits(connections_max=2, waiting_max=3, idle_s=30))
+
+
+def test_a_push_is_written_once_connected_and_its_answer_reported(net, sender):
+    outcomes = []
+    sender.send(push(b"hello"), outcomes.append)
+    wire = net.connect()
+    assert wire.written == [
+        b"POST / HTTP/1.1\r\nHost: sink\r\nA: b\r\nContent-Length: 5\r\n\r\nhello"
+    ]
+    wire.connection.received(OK)
+    assert [outcome.status for outcome in outcomes] == [200]
+    assert sender.statistics() == (0, 1, 0)
+
+
+def test_a_connection_is_used_again_and_no_more_than_allowed_are_opened(net, sender):
+    outcomes = []
+    for n in range(3):
+        sender.send(push(b"%d" % n), outcomes.append)
+    assert len(net.dials) == 2
+    first, second = net.connect(), net.connect()
+    for n in range(2):
+        sender.send(push(b"%d" % n), outcomes.append)
+    for wire in (first, second, first, second, first):
+        wire.connection.received(OK)
+    assert len(outcomes) == 5
+    assert [len(first.written), len(second.written)] == [3, 2]
+
+
+def test_too_many_waiting_pushes_are_refused_later_and_not_inside_send(net, sender):
+    outcomes = []
+    for _ in range(4):
+        sender.send(push(), outcomes.append)
+    assert outcomes == []
+    net.pass_time(0)
+    assert [outcome.failure for outcome in outcomes] == [Failure.OVERLOADED]
+
+
+def test_lanes_do_not_share_connections(net, sender):
+    outcomes = []
+    for _ in range(3):
+        sender.send(push(lane="slow"), outcomes.append)
+    sender.send(push(lane="quick"), outcomes.append)
+    assert len(net.dials) == 3
+    quick = net.connect(2)
+    assert len(quick.written) == 1
+
+
+def test_a_failed_dial_ends_the_push_that_waited_longest_and_the_next_is_tried(net, sender):
+    outcomes = []
+    for _ in range(3):
+        sender.send(push(), outcomes.append)
+    for expected in (1, 2, 3):
+        net.dials.pop(0)[0].dial_failed("refused")
+        assert len(outcomes) == expected
+    assert {outcome.failure for outcome in outcomes} == {Failure.CONNECT}
+    assert net.dials == []
+
+
+def test_a_push_times_out_wherever_it_is(net, sender):
+    outcomes = []
+    sender.send(push(timeout_ms=100), outcomes.append)
+    wire = net.connect()
+    sender.send(push(timeout_ms=200), outcomes.append)
+    sender.send(push(timeout_ms=5_000), outcomes.append)
+    net.pass_time(0.13)
+    assert [outcome.failure for outcome in outcomes] == [Failure.TIMEOUT]
+    assert wire.is_closed
+    net.pass_time(0.1)
+    assert [outcome.failure for outcome in outcomes] == [Failure.TIMEOUT] * 2
+    net.pass_time(4)
+    assert len(outcomes) == 2
+    # A late answer on the closed connection is not heard.
+    wire.connection.received(OK)
+    wire.connection.ended()
+    assert len(outcomes) == 2
+
+
+def test_silence_on_the_connection_ends_a_push_before_its_time(net, sender):
+    outcomes = []
+    sender.send(push(timeout_ms=60_000, socket_timeout_ms=1_000), outcomes.append)
+    wire = net.connect()
+    for _ in range(5):
+        net.pass_time(0.9)
+        wire.connection.received(b"HTTP/1.1 100 Continue\r\n\r\n")
+    assert outcomes == []
+    net.pass_time(1.1)
+    assert [outcome.failure for outcome in outcomes] == [Failure.IDLE]
+
+
+def test_a_stale_connection_is_replaced_once_when_nothing_was_answered(net, sender):
+    outcomes = []
+    sender.send(push(), outcomes.append)
+    wire = net.connect()
+    wire.connection.received(OK)
+    sender.send(push(b"again"), outcomes.append)
+    wire.connection.ended()
+    assert len(outcomes) == 1
+    fresh = net.connect()
+    assert fresh.written[0].endswith(b"again")
+    fresh.connection.ended()
+    assert outcomes[1].failure is Failure.RESET
+    assert net.dials == []
+
+
+def test_a_reset_after_the_first_byte_or_on_a_new_connection_is_a_failure(net, sender):
+    outcomes = []
+    sender.send(push(), outcomes.append)
+    wire = net.connect()
+    wire.connection.received(OK)
+    sender.send(push(), outcomes.append)
+    wire.connection.received(b"HTTP/1.1 2")
+    wire.connection.ended()
+    assert outcomes[1].failure is Failure.RESET
+    sender.send(push(), outcomes.append)
+    net.connect().connection.ended("broken pipe")
+    assert outcomes[2].failure is Failure.RESET
+    assert outcomes[2].detail == "broken pipe"
+
+
+def test_a_second_answer_never_becomes_the_next_pushs_answer(net, sender):
+    outcomes = []
+    sender.send(push(b"1"), outcomes.append)
+    sender.send(push(b"2"), outcomes.append)
+    sender.send(push(b"3"), outcomes.append)
+    wire = net.connect()
+    net.connect()
+    wire.connection.received(b"HTTP/1.1 500 x\r\nContent-Length: 0\r\n\r\n" + OK)
+    assert [outcome.status for outcome in outcomes] == [500]
+    assert wire.is_closed
+    assert net.connect().written[0].endswith(b"3")
+
+
+def test_an_idle_connection_is_closed_after_its_time_and_the_pool_forgotten(net, sender):
+    sender.send(push(), lambda _outcome: None)
+    wire = net.connect()
+    wire.connection.received(OK)
+    net.pass_time(31)
+    assert wire.is_closed
+    assert sender.statistics() == (0, 0, 0)
+    assert net.calls == []
+
+
+def test_closing_ends_every_push_exactly_once(net, sender):
+    outcomes = []
+    for _ in range(4):
+        sender.send(push(), outcomes.append)
+    net.connect()
+    sender.close()
+    sender.send(push(), outcomes.append)
+    net.pass_time(60)
+    assert [outcome.failure for outcome in outcomes].count(Failure.CLOSED) == 4
+    assert len(outcomes) == 5
+    # A connection that is made too late is closed at once.
+    assert net.connect().is_closed
+
+
+def test_who_sends_again_from_its_callback_finds_the_connection_free(net, sender):
+    outcomes = []
+
+    def done(outcome):
+        outcomes.append(outcome)
+        if len(outcomes) < 50:
+            sender.send(push(), done)
+
+    sender.send(push(), done)
+    wire = net.connect()
+    while len(outcomes) < 50:
+        wire.connection.received(OK)
+    assert net.dials == []
+
+
+class Pools(RuleBasedStateMachine):
+    """Any order of events: each push has at most one outcome, and in the end exactly one."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = HandNet()
+        self.sender = Http1Sender(self.net, PoolLimits(connections_max=3, waiting_max=4, idle_s=1))
+        self.counts = []
+
+    @rule(timeout_ms=st.sampled_from([100, 1_000]), resend=st.booleans())
+    def send(self, timeout_ms, resend):
+        number = len(self.counts)
+        self.counts.append(0)
+
+        def done(_outcome):
+            self.counts[number] += 1
+            if resend:
+                self.send(timeout_ms, False)
+
+        self.sender.send(push(timeout_ms=timeout_ms), done)
+        assert self.counts[number] == 0, "called from inside send"
+
+    @rule(at=st.integers(0, 5))
+    def connect(self, at):
+        if self.net.dials:
+            self.net.connect(at % len(self.net.dials))
+
+    @rule(at=st.integers(0, 5))
+    def refuse(self, at):
+        if self.net.dials:
+            self.net.dials.pop(at % len(self.net.dials))[0].dial_failed("no")
+
+    @rule(at=st.integers(0, 20), data=st.sampled_from([OK, OK, OK[:9], OK[9:], b"rubbish", OK * 2]))
+    def hear(self, at, data):
+        if self.net.wires:
+            self.net.wires[at % len(self.net.wires)].connection.received(data)
+
+    @rule(at=st.integers(0, 20))
+    def end(self, at):
+        if self.net.wires:
+            wire = self.net.wires[at % len(self.net.wires)]
+            wire.is_closed = True
+            wire.connection.ended()
+
+    @rule(delay_s=st.sampled_from([0.0, 0.05, 0.5, 2.0]))
+    def pass_time(self, delay_s):
+        self.net.pass_time(delay_s)
+
+    @invariant()
+    def no_push_has_two_outcomes_and_no_bound_is_broken(self):
+        assert max(self.counts, default=0) <= 1
+        busy, idle, waiting = self.sender.statistics()
+        assert busy + idle <= 3
+        # One more: a push that a stale connection gave back waits beside the full queue.
+        assert waiting <= 4 + 3
+
+    def teardown(self):
+        self.net.pass_time(5)
+        self.sender.close()
+        self.net.pass_time(5)
+        assert all(count == 1 for count in self.counts)
+
+
+TestPools = Pools.TestCase
+TestPools.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
