@@ -1,0 +1,106 @@
+"""Starts the demonstration's processes and ends every one of them, by its id, in all cases."""
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ENDS_WITHIN_S = 15.0
+POLL_S = 0.05
+
+
+class DidNotStart(Exception):
+    """A process ended, or said nothing, before it was ready; the message holds its last words."""
+
+
+DEV = (sys.executable, "-m", "hermes_actors.cli", "dev")
+
+
+@dataclass
+class Child:
+    """One process in a session of its own, so that Ctrl-C reaches only the demonstration.
+
+    What it prints goes to files: a pipe that nobody reads would stop it one day.
+    """
+
+    name: str
+    process: subprocess.Popen[bytes]
+    output: Path
+    log: Path
+    ready: dict[str, Any]
+
+    @classmethod
+    def start(cls, name: str, command: list[str], stem: Path, within_s: float) -> "Child":
+        """Start it and wait for its ready line, JSON on stdout. Raises DidNotStart."""
+        output, log = stem.with_suffix(".out"), stem.with_suffix(".log")
+        with output.open("wb") as out, log.open("wb") as errors:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=errors,
+                start_new_session=True,
+            )
+        child = cls(name, process, output, log, {})
+        try:
+            child.ready = child._ready_line(within_s)
+        except BaseException:
+            child.end()
+            raise
+        return child
+
+    def _ready_line(self, within_s: float) -> dict[str, Any]:
+        """The first line of its output, which is a JSON object."""
+        for _ in range(int(within_s / POLL_S)):
+            line, line_end, _ = self.output.read_bytes().partition(b"\n")
+            if line_end:
+                break
+            if self.process.poll() is not None:
+                raise DidNotStart(f"{self.name} ended:\n{self.last_words()}")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(POLL_S)
+        else:
+            raise DidNotStart(
+                f"{self.name} was not ready within {within_s:.0f} s:\n{self.last_words()}"
+            )
+        try:
+            ready = json.loads(line)
+        except ValueError as error:
+            raise DidNotStart(f"{self.name} printed no ready line: {line[:200]!r}") from error
+        assert isinstance(ready, dict)
+        return ready
+
+    def last_words(self) -> str:
+        """The end of what it wrote to stderr."""
+        return self.log.read_text(errors="replace")[-2_000:].strip()
+
+    def end(self) -> None:
+        """SIGTERM, then SIGKILL; returns when it is gone."""
+        # A drain that takes too long must not keep the demonstration, nor may anything be left.
+        for signal_number in (signal.SIGTERM, signal.SIGKILL):
+            if self.process.poll() is not None:
+                break
+            self.process.send_signal(signal_number)
+            try:
+                self.process.wait(ENDS_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                continue
+
+
+def start_sinks(directory: Path) -> Child:
+    """The three subscribers."""
+    command = [sys.executable, str(Path(__file__).with_name("sinks.py")), str(directory)]
+    return Child.start("the sinks process", command, directory / "sinks", 20.0)
+
+
+def start_cluster(dev: tuple[str, ...], directory: Path, server: str | None) -> Child:
+    """Two datacentres on free ports."""
+    command = [*dev, "--json"]
+    command += ["--publish-port", "0", "--management-port", "0", "--data", str(directory / "data")]
+    if server is not None:
+        command += ["--server", server]
+    return Child.start("hermes dev", command, directory / "dev", 30.0)

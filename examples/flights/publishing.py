@@ -1,0 +1,73 @@
+"""Publishes the flights over HTTP, each at the datacentre of its airport."""
+
+import json
+from collections.abc import AsyncGenerator
+
+import trio
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from hermes_actors.cli.publisher import BulkPublisher, Message, Outcome, PublishPlan, Unreachable
+from hermes_actors.runtime.clock import SystemClock, system_rng
+
+CONNECTIONS_EACH = 16
+RETRIES = 5
+
+
+def progress(console: Console) -> Progress:
+    """The bars of this demonstration."""
+    return Progress(
+        TextColumn("{task.description:>14}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+    )
+
+
+def shares_of(flights: list[tuple[int, bytes]]) -> tuple[list[Message], list[Message]]:
+    """EWR's flights, and JFK's and LGA's; the key is the aircraft's, where it is known."""
+    newark: list[Message] = []
+    others: list[Message] = []
+    for number, row in flights:
+        flight = json.loads(row)
+        share = newark if flight["origin"] == "EWR" else others
+        share.append(Message(number, row, flight["tailnum"]))
+    return newark, others
+
+
+async def publish_all(
+    flights: list[tuple[int, bytes]], dcs: list[dict[str, str]], topic: str, console: Console
+) -> tuple[list[Outcome], float]:
+    """Publish every row; the outcomes and the seconds. Raises Unreachable."""
+    clock = SystemClock()
+    outcomes: list[Outcome] = []
+    unreachable: list[Unreachable] = []
+
+    async def publish_share(bars: Progress, dc: dict[str, str], share: list[Message]) -> None:
+        bar = bars.add_task(f"publish {dc['dc']}", total=len(share))
+
+        def done(outcome: Outcome) -> None:
+            outcomes.append(outcome)
+            bars.advance(bar)
+
+        plan = PublishPlan(dc["publish"], topic, CONNECTIONS_EACH, RETRIES)
+        try:
+            await BulkPublisher(plan, done, clock, system_rng()).run(stream(share))
+        except Unreachable as error:
+            unreachable.append(error)
+
+    began_s = clock.monotonic_s()
+    with progress(console) as bars:
+        async with trio.open_nursery() as nursery:
+            for dc, share in zip(dcs, shares_of(flights), strict=False):
+                nursery.start_soon(publish_share, bars, dc, share)
+    if unreachable:
+        raise unreachable[0]
+    return outcomes, clock.monotonic_s() - began_s
+
+
+async def stream(share: list[Message]) -> AsyncGenerator[Message, None]:
+    """A list as a source of messages."""
+    for message in share:
+        yield message
