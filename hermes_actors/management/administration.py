@@ -46,7 +46,7 @@ class Administration:
         changes = Changes(metadata, config.management.change_timeout_ms / 1_000)
         self.security: SecurityProvider = security or OpenToAll()
         self.groups = Groups(metadata, changes, config.management)
-        self.topics = Topics(metadata, log, changes, config.management, clock)
+        self.topics = Topics(metadata, log, changes, config, clock)
         self.subscriptions = Subscriptions(metadata, changes, config.management, clock)
 
     async def roles(

@@ -7,9 +7,9 @@ import msgspec
 import trio
 from msgspec.structs import replace
 
-from hermes_actors.config import ManagementConfig
+from hermes_actors.config import Config
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
-from hermes_actors.log.base import Log, TopicSettings
+from hermes_actors.log.base import Log
 from hermes_actors.management.changes import ATTEMPTS_MAX, Changes, contended
 from hermes_actors.management.constraints import require_valid_topic
 from hermes_actors.management.decoding import decode_topic, required_text
@@ -41,6 +41,7 @@ from hermes_actors.metadata.keys import (
     subscriptions_below,
     topic_key,
 )
+from hermes_actors.metadata.reconciler import settings_for
 from hermes_actors.metadata.registry import Metadata, OutcomeUnknown
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Topic
@@ -60,7 +61,7 @@ class Topics:
         metadata: Metadata,
         log: Log,
         changes: Changes,
-        config: ManagementConfig,
+        config: Config,
         clock: Clock,
     ) -> None:
         self._metadata = metadata
@@ -110,7 +111,7 @@ class Topics:
         """Create a topic, its log topic first. Raises Refused and Unavailable."""
         for _ in range(ATTEMPTS_MAX):
             self._changes.require_current()
-            name, change = self._plan_creation(caller, body)
+            name, topic, change = self._plan_creation(caller, body)
             register = self._metadata.register(topic_key(name))
             # A new life of an old topic goes on in the incarnation that its tombstone holds.
             log_topic = log_topic_of(
@@ -118,11 +119,13 @@ class Topics:
                 register.incarnation if register is not None else 0,
                 self._metadata.namespace,
             )
-            if await self._create_with_log_topic(change, log_topic):
+            if await self._create_with_log_topic(topic, change, log_topic):
                 return
         raise contended()
 
-    def _plan_creation(self, caller: Caller, body: Mapping[str, Any]) -> tuple[TopicName, Change]:
+    def _plan_creation(
+        self, caller: Caller, body: Mapping[str, Any]
+    ) -> tuple[TopicName, Topic, Change]:
         name = TopicName.parse(required_text(body, "name", "Topic"))
         group = self._require_group(name.group)
         topic = decode_topic(body)
@@ -134,16 +137,11 @@ class Topics:
         now_s = self._clock.now_ms() / 1_000
         key = topic_key(name)
         stored = topic_body(replace(topic, created_at=now_s, modified_at=now_s))
-        return name, put(key, stored, Absent(key), Alive(group_key(name.group), group))
+        return name, topic, put(key, stored, Absent(key), Alive(group_key(name.group), group))
 
-    async def _create_with_log_topic(self, change: Change, log_topic: str) -> bool:
+    async def _create_with_log_topic(self, topic: Topic, change: Change, log_topic: str) -> bool:
         """True when the topic was made; the log topic is taken back when it certainly was not."""
-        settings = TopicSettings(
-            partitions=self._config.topic_partitions,
-            retention_ms=_retention_ms(change),
-            record_bytes_max=self._config.topic_bytes_max,
-        )
-        is_ours = await self._log.create_topic(log_topic, settings)
+        is_ours = await self._log.create_topic(log_topic, settings_for(topic, self._config))
         try:
             if isinstance(await self._changes.attempt(change), Accepted):
                 return True
@@ -193,7 +191,7 @@ class Topics:
 
         Its records are deleted later, by whoever reconciles the log with the metadata.
         """
-        if not self._config.allow_removal:
+        if not self._config.management.allow_removal:
             raise Refused(
                 "Removing topics is disabled; the operator enables it with "
                 "management.allow_removal",
@@ -263,8 +261,3 @@ def _schema_in(body: Mapping[str, Any]) -> str | None:
         return None
     text = schema if isinstance(schema, str) else msgspec.json.encode(schema).decode()
     return text if text.strip() else None
-
-
-def _retention_ms(change: Change) -> int:
-    assert change.body is not None, "a creation has a body"
-    return msgspec.json.decode(change.body, type=Topic).retention_time.milliseconds

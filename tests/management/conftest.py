@@ -126,8 +126,8 @@ class Api:
 
     def rebuilt(self) -> httpx.AsyncClient:
         """A client of an app built anew from the administration as it is now."""
-        app = build_app(self.administration, self.bridge, self.config, [self.metrics])
-        transport = httpx.ASGITransport(app=app)
+        self.app = build_app(self.administration, self.bridge, self.config, [self.metrics])
+        transport = httpx.ASGITransport(app=self.app)
         return httpx.AsyncClient(transport=transport, base_url="http://management")
 
     async def get(self, path: str, **kwargs: Any) -> httpx.Response:
