@@ -47,8 +47,7 @@ _CHUNK_BYTES = 256 * 1024
 _CHUNK_RECORDS = 1_024
 _RECLAIM_CHUNKS = 32
 _EXPIRE_PARTITIONS = 16
-_PAGE_BYTES = 8_192
-_CHECKPOINT_PAGES = 1_000
+_CHECKPOINT_PAGES = 2_000
 _WAL_BYTES_KEPT = 64 * 1024 * 1024
 
 
@@ -361,7 +360,6 @@ def _open_file(path: Path, lock: IO[str]) -> Store:
         )
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
     try:
-        connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")

@@ -56,7 +56,7 @@ def under_test(request: pytest.FixtureRequest, tmp_path: Path) -> LogUnderTest:
     return LogUnderTest(request.param, tmp_path / "log")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_log_under_test() -> Callable[[str, Path], LogUnderTest]:
     return LogUnderTest
 

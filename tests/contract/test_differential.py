@@ -1,0 +1,143 @@
+"""Random operations on a memory log and an embedded log give the same observable results."""
+
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hermes_actors.log.base import Commit, OffsetOutOfRange, TopicSettings, UnknownTopic
+from hermes_actors.model.record import Record
+from hermes_actors.model.topic import Ack
+
+names = st.sampled_from(["a", "b"])
+partitions = st.integers(0, 3)
+topic_settings = st.builds(
+    TopicSettings,
+    partitions=st.integers(1, 3),
+    retention_ms=st.sampled_from([None, 0, 50, 500]),
+    record_bytes_max=st.sampled_from([5, 1_000]),
+    log_append_time=st.booleans(),
+)
+records = st.builds(
+    Record,
+    key=st.none() | st.binary(max_size=3),
+    value=st.binary(max_size=6),
+    headers=st.lists(st.tuples(st.text("hé", max_size=2), st.binary(max_size=2)), max_size=2).map(
+        tuple
+    ),
+    timestamp_ms=st.integers(0, 1_000),
+)
+appends = st.tuples(
+    st.just("append"), names, partitions, st.lists(records, max_size=5), st.integers(0, 1_000)
+)
+operations = st.one_of(
+    st.tuples(st.just("create"), names, topic_settings),
+    appends,
+    appends,
+    appends,
+    st.tuples(st.just("alter"), names, topic_settings),
+    st.tuples(st.just("delete"), names),
+    st.tuples(
+        st.just("commit"),
+        st.sampled_from(["g", "h"]),
+        names,
+        st.dictionaries(
+            partitions, st.builds(Commit, st.integers(-1, 9), st.text(max_size=3)), max_size=2
+        ),
+    ),
+    st.tuples(st.just("expire"), st.integers(0, 1_500)),
+    st.tuples(st.just("position_at"), names, st.integers(0, 1_001)),
+    st.tuples(
+        st.just("read"),
+        names,
+        st.dictionaries(st.integers(0, 2), st.integers(0, 12), min_size=1, max_size=3),
+        st.integers(1, 6),
+        st.integers(0, 20),
+    ),
+    st.tuples(st.just("reopen")),
+)
+scripts = st.lists(operations, min_size=5, max_size=40).map(
+    lambda script: [("create", "a", TopicSettings(2, 500, 1_000)), *script]
+)
+
+
+async def play(under_test, script):
+    """What a caller sees of each operation, and the whole state after the last."""
+    async with AsyncExitStack() as stack:
+        log = await stack.enter_async_context(under_test.open())
+        seen = []
+        for operation in [*script, ("reopen",)]:
+            if operation[0] == "reopen":
+                await stack.aclose()
+                log = await stack.enter_async_context(under_test.open())
+                seen.append(await everything(log))
+                continue
+            try:
+                seen.append(await step(under_test, log, *operation))
+            except (UnknownTopic, ValueError) as error:
+                seen.append(type(error))
+            except OffsetOutOfRange as error:
+                seen.append((error.partition, error.position, error.start, error.end))
+        return seen
+
+
+async def step(under_test, log, kind, *rest):
+    match kind:
+        case "create":
+            return await log.create_topic(*rest)
+        case "alter":
+            return await log.alter_topic(*rest)
+        case "delete":
+            return await log.delete_topic(*rest)
+        case "append":
+            topic, partition, batch, under_test.clock.wall_ms = rest
+            return await log.append(topic, partition, batch, Ack.ALL)
+        case "commit":
+            return await log.commit(*rest)
+        case "expire":
+            (under_test.clock.wall_ms,) = rest
+            return await under_test.expire(log)
+        case "position_at":
+            return await log.position_at(*rest)
+        case "read":
+            return await read(log, *rest)
+    raise AssertionError(kind)
+
+
+async def read(log, topic, positions, records_max, bytes_max):
+    """Batches until nothing is left to read; the same batches, not only the same records."""
+    batches = []
+    ends = await log.end_positions(topic)
+    left = sum(ends.get(n, 0) - position for n, position in positions.items())
+    async with log.reader(topic, positions) as reader:
+        while True:
+            with trio.move_on_after(10 if left > 0 else 0):
+                batch = await reader.next_batch(records_max, bytes_max)
+                left -= len(batch)
+                batches.append(batch)
+                continue
+            return batches
+
+
+async def everything(log):
+    state = []
+    for topic in await log.topics():
+        starts, ends = await log.start_positions(topic), await log.end_positions(topic)
+        state.append((topic, await log.describe_topic(topic), starts, ends))
+        state.append([await log.committed(group, topic) for group in ("g", "h")])
+        state.append(await read(log, topic, starts, 100, 10_000))
+    return state
+
+
+@settings(max_examples=40, deadline=None)
+@given(script=scripts)
+def test_memory_and_embedded_cannot_be_told_apart(make_log_under_test, script):
+    with tempfile.TemporaryDirectory() as directory:
+        seen = {
+            kind: trio.run(play, make_log_under_test(kind, Path(directory) / kind), script)
+            for kind in ("memory", "embedded")
+        }
+    assert seen["memory"] == seen["embedded"]
