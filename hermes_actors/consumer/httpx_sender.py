@@ -117,10 +117,12 @@ class HttpxSender:
 
     async def _drain(self, response: httpx.Response) -> None:
         seen = 0
-        async for piece in response.aiter_raw():
-            seen += len(piece)
-            if seen > self._response_bytes_max:
-                return
+        # Cancelled rather than left: httpx' nested generators only close by what is raised inside.
+        with trio.CancelScope() as scope:
+            async for piece in response.aiter_raw():
+                seen += len(piece)
+                if seen > self._response_bytes_max:
+                    scope.cancel()
 
 
 def _failure(failure: Failure, detail: str) -> SendOutcome:

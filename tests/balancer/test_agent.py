@@ -1,0 +1,306 @@
+import random
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from hermes_actors.actors.mailbox import open_mailbox
+from hermes_actors.balancer.agent import Agent
+from hermes_actors.balancer.assignment import owner_of
+from hermes_actors.errors import Unavailable
+from hermes_actors.metadata.bodies import subscription_body, topic_body
+from hermes_actors.metadata.catalog import Catalog
+from hermes_actors.metadata.commands import Accepted
+from hermes_actors.metadata.keys import subscription_key, topic_key
+from hermes_actors.metadata.state import Register
+from hermes_actors.metadata.watch import Watch
+from hermes_actors.model.names import SubscriptionName, TopicName
+from hermes_actors.model.subscription import Subscription, SubscriptionState
+from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
+
+OWNER = Owner("test", "me")
+
+
+class FoldedMetadata:
+    """A catalog that registers are put into by hand: the fold without a log."""
+
+    dc = "dc1"
+
+    def __init__(self):
+        self.catalog = Catalog()
+        self.is_failing = False
+        self.changes = []
+        self._watches = []
+        self._stamp = 0
+
+    def watch(self):
+        watch = Watch(self.catalog, self._watches.remove)
+        self._watches.append(watch)
+        return watch
+
+    def put(self, key, body, incarnation=0):
+        self._stamp += 1
+        for change in self.catalog.apply(Register(key, incarnation, self._stamp, "dc1", body)):
+            for watch in self._watches:
+                watch.note(change)
+
+    async def change(self, change):
+        await trio.lowlevel.checkpoint()
+        self.changes.append(change)
+        if self.is_failing:
+            raise Unavailable("the log is away")
+        self.put(change.key, change.body)
+        return Accepted(0, self._stamp)
+
+
+class RecordingConsumer:
+    why = ""
+
+    def __init__(self, factory, live, on_started):
+        self.factory = factory
+        self.live = live
+        self.on_started = on_started
+
+    async def run(self, inbox):
+        name = str(self.live.name)
+        self.factory.events.append(("start", name, self.live.subscription.endpoint))
+        if self.factory.is_broken:
+            raise RuntimeError("broken")
+        self.on_started()
+        async for live in inbox:
+            self.factory.events.append(("update", name, live.subscription.endpoint))
+        await trio.sleep(self.factory.stop_s)
+        self.factory.events.append(("stop", name, self.live.subscription.endpoint))
+
+
+class RecordingFactory:
+    def __init__(self):
+        self.events = []
+        self.is_broken = False
+        self.stop_s = 0.0
+
+    def refusal(self, live, topic):
+        return "not this one" if live.subscription.endpoint.startswith("jms:") else ""
+
+    def make(self, live, topic, on_started):
+        return RecordingConsumer(self, live, on_started)
+
+
+class World:
+    def __init__(self):
+        self.metadata = FoldedMetadata()
+        self.factory = RecordingFactory()
+        self.gone = []
+        self.put_topic()
+
+    def put_topic(self, incarnation=0, body=True):
+        topic = Topic(
+            name="shop.orders",
+            description="",
+            owner=OWNER,
+            content_type=ContentType.JSON,
+            retention_time=RetentionTime(1),
+        )
+        key = topic_key(TopicName("shop", "orders"))
+        self.metadata.put(key, topic_body(topic) if body else None, incarnation)
+
+    def put(
+        self, name="push", *, incarnation=0, topic_incarnation=0, endpoint="http://a", **fields
+    ):
+        subscription = Subscription(
+            topic_name="shop.orders",
+            name=name,
+            endpoint=endpoint,
+            description="",
+            owner=OWNER,
+            **fields,
+        )
+        self.metadata.put(
+            subscription_key(SubscriptionName.parse(f"shop.orders${name}")),
+            subscription_body(subscription, topic_incarnation),
+            incarnation,
+        )
+
+    def delete(self, name="push", incarnation=1):
+        key = subscription_key(SubscriptionName.parse(f"shop.orders${name}"))
+        self.metadata.put(key, None, incarnation)
+
+    @asynccontextmanager
+    async def running(self, node="n1", nodes=("n1",)):
+        agent = Agent(
+            self.metadata,
+            self.factory,
+            node=node,
+            nodes=nodes,
+            rng=random.Random(1),
+            on_gone=lambda live: self.gone.append(str(live.name)),
+        )
+        _ref, inbox = open_mailbox(1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(agent.run, inbox)
+            await trio.sleep(0.1)
+            yield agent
+            inbox.close()
+
+    @property
+    def kinds(self):
+        return [kind for kind, _, _ in self.factory.events]
+
+
+PUSH = "shop.orders$push"
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+async def test_what_exists_and_what_comes_later_is_started_alike(world, autojump_clock):
+    world.put("early")
+    async with world.running() as agent:
+        world.put("late")
+        await trio.sleep(0.1)
+        assert [name for _, name, _ in world.factory.events] == [
+            "shop.orders$early",
+            "shop.orders$late",
+        ]
+        assert agent.status() == {"shop.orders$early": "", "shop.orders$late": ""}
+    assert world.kinds.count("stop") == 2
+
+
+async def test_a_started_subscription_becomes_active_in_this_datacentre(world, autojump_clock):
+    world.put(incarnation=5)
+    world.metadata.is_failing = True
+    async with world.running():
+        await trio.sleep(3)
+        live = world.metadata.catalog.subscriptions[PUSH]
+        assert live.state is SubscriptionState.PENDING
+        world.metadata.is_failing = False
+        await trio.sleep(3)
+        live = world.metadata.catalog.subscriptions[PUSH]
+        assert live.state is SubscriptionState.ACTIVE
+        assert live.active_in == ("dc1",)
+        assert world.metadata.changes[-1].preconditions[0].incarnation == 5
+        written = len(world.metadata.changes)
+        await trio.sleep(10)
+        assert len(world.metadata.changes) == written
+    # Becoming active is no reason to tell the consumer anything.
+    assert world.kinds == ["start", "stop"]
+
+
+async def test_a_changed_subscription_is_told_and_not_restarted(world, autojump_clock):
+    world.put()
+    async with world.running():
+        world.put(endpoint="http://b")
+        await trio.sleep(0.1)
+        assert world.factory.events[1] == ("update", PUSH, "http://b")
+    assert world.kinds == ["start", "update", "stop"]
+
+
+async def test_a_suspended_subscription_stops_and_an_activated_one_starts(world, autojump_clock):
+    world.put()
+    async with world.running() as agent:
+        world.put(state=SubscriptionState.SUSPENDED)
+        await trio.sleep(0.1)
+        assert world.kinds == ["start", "stop"]
+        assert agent.why(PUSH) == "suspended"
+        world.put(state=SubscriptionState.ACTIVE)
+        await trio.sleep(0.1)
+        assert world.kinds == ["start", "stop", "start"]
+        assert agent.why(PUSH) == ""
+    assert world.gone == []
+
+
+async def test_a_deleted_subscription_stops_and_is_reported_gone(world, autojump_clock):
+    world.put()
+    async with world.running() as agent:
+        world.delete()
+        await trio.sleep(0.1)
+        assert world.kinds == ["start", "stop"]
+        assert world.gone == [PUSH]
+        assert agent.status() == {}
+        assert agent.why(PUSH) == "no such subscription"
+
+
+async def test_a_recreated_subscription_gets_a_consumer_of_its_own(world, autojump_clock):
+    world.put()
+    world.factory.stop_s = 1.0
+    async with world.running():
+        world.delete(incarnation=1)
+        world.put(incarnation=1, endpoint="http://new")
+        await trio.sleep(0.5)
+        assert world.kinds == ["start"]
+        await trio.sleep(1)
+        # The old one has ended before the new one begins.
+        assert world.factory.events[1:] == [
+            ("stop", PUSH, "http://a"),
+            ("start", PUSH, "http://new"),
+        ]
+
+
+async def test_a_recreated_topic_orphans_its_old_subscriptions(world, autojump_clock):
+    world.put()
+    async with world.running():
+        world.put_topic(incarnation=3, body=False)
+        world.put_topic(incarnation=3)
+        await trio.sleep(0.1)
+        assert world.kinds == ["start", "stop"]
+        world.put(incarnation=4, topic_incarnation=3)
+        await trio.sleep(0.1)
+        assert world.kinds == ["start", "stop", "start"]
+
+
+async def test_what_cannot_be_consumed_is_not_started_and_says_why(world, autojump_clock):
+    world.put(endpoint="jms://a")
+    async with world.running() as agent:
+        assert agent.status() == {PUSH: "not this one"}
+        assert world.kinds == []
+        world.put(endpoint="http://a")
+        await trio.sleep(0.1)
+        assert agent.status() == {PUSH: ""}
+        world.put(endpoint="jms://a")
+        await trio.sleep(0.1)
+        assert world.kinds == ["start", "stop"]
+        assert agent.status() == {PUSH: "not this one"}
+
+
+async def test_each_subscription_runs_on_exactly_one_node(world, autojump_clock):
+    names = [f"push{n}" for n in range(20)]
+    for name in names:
+        world.put(name)
+    nodes = ("n1", "n2")
+    async with world.running("n1", nodes) as agent:
+        mine = [name for _, name, _ in world.factory.events]
+        for name in names:
+            full = f"shop.orders${name}"
+            owner = owner_of(full, nodes)
+            assert (full in mine) == (owner == "n1")
+            assert agent.why(full) == ("" if owner == "n1" else "runs on node n2")
+    assert 2 < len(mine) < 18
+
+
+async def test_a_consumer_that_fails_is_started_again_for_ever_with_the_latest_version(
+    world, autojump_clock
+):
+    world.put()
+    world.factory.is_broken = True
+    async with world.running() as agent:
+        await trio.sleep(1_000)
+        assert world.kinds.count("start") > 8
+        assert "broken" in agent.why(PUSH)
+        world.put(endpoint="http://b")
+        world.factory.is_broken = False
+        await trio.sleep(400)
+        assert agent.why(PUSH) == ""
+        assert ("start", PUSH, "http://b") in world.factory.events
+
+
+async def test_all_consumers_are_stopped_together(world, autojump_clock):
+    for n in range(10):
+        world.put(f"push{n}")
+    world.factory.stop_s = 4.0
+    before_s = trio.current_time()
+    async with world.running():
+        pass
+    assert world.kinds.count("stop") == 10
+    assert trio.current_time() - before_s < 5

@@ -1,0 +1,69 @@
+import msgspec
+import pytest
+
+from hermes_actors.consumer.factory import ConsumerFactory, Senders
+from hermes_actors.metadata.catalog import LiveTopic
+from hermes_actors.model.names import TopicName
+from hermes_actors.model.subscription import (
+    BatchPolicy,
+    DeliveryMode,
+    DeliveryType,
+    Filter,
+    OAuthPolicy,
+)
+from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
+
+
+def live_topic(content_type=ContentType.JSON):
+    topic = Topic(
+        name="shop.orders",
+        description="",
+        owner=Owner("test", "me"),
+        content_type=content_type,
+        retention_time=RetentionTime(1),
+    )
+    return LiveTopic(TopicName("shop", "orders"), topic, 0, 1, "shop.orders")
+
+
+def changed(live, **fields):
+    body = msgspec.structs.replace(live.subscription, **fields)
+    return msgspec.structs.replace(live, subscription=body)
+
+
+REFUSED = [
+    ({"delivery_type": DeliveryType.BATCH, "subscription_policy": BatchPolicy()}, "BATCH"),
+    ({"content_type": ContentType.AVRO}, "AVRO"),
+    ({"filters": [Filter(type="jsonpath", matcher="x")]}, "filters"),
+    (
+        {"o_auth_policy": OAuthPolicy(grant_type="clientCredentials", provider_name="p")},
+        "oAuthPolicy",
+    ),
+    ({"endpoint": "jms://host/x"}, "scheme"),
+    ({"endpoint": "http://user:secret@host:port"}, "endpoint"),
+]
+
+
+@pytest.mark.parametrize(("fields", "word"), REFUSED)
+async def test_what_this_version_cannot_push_is_refused_by_name(world, fields, word):
+    reason = ConsumerFactory(world.parts).refusal(changed(world.live(), **fields), live_topic())
+    assert word in reason
+    assert "secret" not in reason
+
+
+async def test_an_avro_topic_is_refused_as_well(world):
+    refusal = ConsumerFactory(world.parts).refusal(world.live(), live_topic(ContentType.AVRO))
+    assert "AVRO" in refusal
+
+
+async def test_a_serial_subscription_of_either_mode_is_taken(world):
+    factory = ConsumerFactory(world.parts)
+    assert factory.refusal(world.live(), live_topic()) == ""
+    broadcast = changed(world.live(), mode=DeliveryMode.BROADCAST)
+    assert factory.refusal(broadcast, live_topic()) == ""
+    assert factory.make(world.live(), live_topic()).why == "starting"
+
+
+async def test_the_flag_alone_decides_which_sender_is_used(world):
+    senders = Senders(http1=world.sender, http2=object())
+    assert senders.of(world.live()) is senders.http1
+    assert senders.of(changed(world.live(), http2_enabled=True)) is senders.http2
