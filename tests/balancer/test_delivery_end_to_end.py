@@ -1,0 +1,197 @@
+"""Metadata, agent, consumer and log together, as a node has them, without HTTP."""
+
+import random
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from hermes_actors.actors.supervisor import open_supervisor
+from hermes_actors.balancer.agent import Agent
+from hermes_actors.config import ConsumersConfig
+from hermes_actors.consumer.factory import ConsumerFactory, Senders
+from hermes_actors.consumer.sender import SendOutcome
+from hermes_actors.consumer.serial import ConsumerParts
+from hermes_actors.log.base import TopicSettings
+from hermes_actors.log.memory import MemoryLog
+from hermes_actors.metadata.bodies import subscription_body, topic_body
+from hermes_actors.metadata.commands import Accepted, delete, put
+from hermes_actors.metadata.keys import subscription_key, topic_key
+from hermes_actors.metadata.registry import Metadata, Registry
+from hermes_actors.model.message import Message, to_record
+from hermes_actors.model.names import SubscriptionName, TopicName
+from hermes_actors.model.subscription import Subscription, SubscriptionState
+from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, Topic
+from hermes_actors.runtime.clock import seeded_ids
+from hermes_actors.telemetry.metrics import Metrics, render
+
+EPOCH_MS = 1_700_000_000_000
+TOPIC = TopicName("shop", "orders")
+NAME = SubscriptionName(TOPIC, "push")
+
+
+class TrioClock:
+    def now_ms(self):
+        return EPOCH_MS + int(trio.current_time() * 1_000)
+
+    def monotonic_s(self):
+        return trio.current_time()
+
+
+class Sink:
+    def __init__(self, nursery):
+        self.bodies = []
+        self.targets = []
+        self._nursery = nursery
+
+    def send(self, push, done):
+        self.bodies.append(push.body)
+        self.targets.append(push.route.target)
+
+        async def answer():
+            await trio.sleep(0.001)
+            done(SendOutcome(200))
+
+        self._nursery.start_soon(answer)
+
+
+class Node:
+    def __init__(self, nursery):
+        self.clock = TrioClock()
+        self.log = MemoryLog("dc1", self.clock)
+        self.sink = Sink(nursery)
+        self.metrics = Metrics("hermes_consumers")
+        self.ids = seeded_ids(random.Random(1))
+        self.metadata = Metadata(self.log, clock=self.clock, ids=self.ids, rng=random.Random(2))
+        self.crashes = []
+
+    @asynccontextmanager
+    async def running(self):
+        parts = ConsumerParts(
+            log=self.log,
+            sender_of=Senders(self.sink, self.sink).of,
+            clock=self.clock,
+            rng=random.Random(3),
+            ids=self.ids,
+            metrics=self.metrics,
+            config=ConsumersConfig(),
+        )
+        agent = Agent(
+            self.metadata,
+            ConsumerFactory(parts),
+            node="n1",
+            nodes=["n1"],
+            rng=random.Random(4),
+            on_gone=lambda live: self.metrics.forget(
+                group=live.name.topic.group, topic=live.name.topic.name, subscription=live.name.name
+            ),
+        )
+        async with open_supervisor(random.Random(5), self.crashes.append) as supervisor:
+            supervisor.start("registry", lambda: Registry(self.metadata))
+            await self.metadata.wait_current()
+            supervisor.start("agent", lambda: agent)
+            yield agent
+            await supervisor.stop("agent", grace_s=60)
+            await supervisor.stop("registry")
+        assert self.crashes == []
+
+    async def change(self, change):
+        outcome = await self.metadata.change(change)
+        assert isinstance(outcome, Accepted), outcome
+        return outcome
+
+    async def create_topic(self):
+        topic = Topic(
+            name=str(TOPIC),
+            description="",
+            owner=Owner("test", "me"),
+            content_type=ContentType.JSON,
+            retention_time=RetentionTime(1),
+        )
+        await self.change(put(topic_key(TOPIC), topic_body(topic)))
+        live = self.metadata.catalog.topics[str(TOPIC)]
+        await self.log.create_topic(live.log_topic, TopicSettings(partitions=2))
+
+    async def subscribe(self, **fields):
+        fields = {"endpoint": "http://sink/in", "created_at": EPOCH_MS / 1_000, **fields}
+        body = Subscription(
+            topic_name=str(TOPIC),
+            name="push",
+            description="",
+            owner=Owner("test", "me"),
+            **fields,
+        )
+        incarnation = self.metadata.catalog.topics[str(TOPIC)].incarnation
+        await self.change(put(subscription_key(NAME), subscription_body(body, incarnation)))
+
+    async def publish(self, *bodies):
+        live = self.metadata.catalog.topics[str(TOPIC)]
+        for number, body in enumerate(bodies):
+            message = Message(
+                id=self.ids.message_id(), body=body, published_at_ms=self.clock.now_ms(), dc="dc1"
+            )
+            await self.log.append(live.log_topic, number % 2, [to_record(message)], Ack.LEADER)
+
+
+@pytest.fixture
+def node(nursery):
+    return Node(nursery)
+
+
+async def test_a_subscription_is_delivered_from_its_creation_to_its_deletion(node, autojump_clock):
+    async with node.running() as agent:
+        await node.create_topic()
+        await node.subscribe()
+        await trio.sleep(1)
+        assert node.metadata.catalog.subscriptions[str(NAME)].state is SubscriptionState.ACTIVE
+        await node.publish(b"0", b"1", b"2")
+        await trio.sleep(1)
+        assert sorted(node.sink.bodies) == [b"0", b"1", b"2"]
+
+        await node.subscribe(endpoint="http://sink/new")
+        await node.publish(b"3")
+        await trio.sleep(1)
+        assert node.sink.targets[-1] == "/new"
+
+        await node.subscribe(state=SubscriptionState.SUSPENDED)
+        await trio.sleep(1)
+        await node.publish(b"4")
+        await trio.sleep(5)
+        assert len(node.sink.bodies) == 4
+        assert agent.why(str(NAME)) == "suspended"
+
+        await node.subscribe(state=SubscriptionState.ACTIVE)
+        await trio.sleep(1)
+        assert node.sink.bodies[4:] == [b"4"]
+        shown = render([node.metrics]).decode()
+        assert (
+            'subscription_delivered_total{group="shop",subscription="push",topic="orders"} 5'
+            in (shown)
+        )
+
+        await node.change(delete(subscription_key(NAME)))
+        await node.publish(b"5")
+        await trio.sleep(5)
+        assert len(node.sink.bodies) == 5
+        assert agent.status() == {}
+        assert "push" not in render([node.metrics]).decode()
+
+        # The same name again is another subscription: it starts at its own creation.
+        await trio.sleep(60)
+        await node.subscribe(created_at=node.clock.now_ms() / 1_000)
+        await node.publish(b"6")
+        await trio.sleep(1)
+        assert node.sink.bodies[5:] == [b"6"]
+        assert node.metadata.catalog.subscriptions[str(NAME)].state is SubscriptionState.ACTIVE
+
+
+async def test_a_node_that_stops_and_starts_delivers_nothing_twice(node, autojump_clock):
+    async with node.running():
+        await node.create_topic()
+        await node.subscribe()
+        await node.publish(*(b"%d" % n for n in range(50)))
+        await trio.sleep(2)
+    await node.publish(*(b"%d" % n for n in range(50, 60)))
+    async with node.running():
+        await trio.sleep(5)
+    assert sorted(node.sink.bodies, key=int) == [b"%d" % n for n in range(60)]
