@@ -69,6 +69,11 @@ def tail(
                 left -= 1
                 if left == 0:
                     return
+    if follow:
+        raise CommandFailed(
+            "the server ended the stream: it is stopping, its log is away, or the topic was "
+            "deleted; run the command again with --from and the time of the last row"
+        )
 
 
 def place(start: str | None, follow: bool) -> str:
@@ -99,8 +104,12 @@ def row(line: str) -> str:
         ) from error
     parts = [when.isoformat(timespec="milliseconds").replace("+00:00", "Z"), where]
     parts.append(str(message.get("id") or "-"))
-    if message.get("key") is not None:
+    if "keyBase64" in message:
+        parts.append(f"key=base64:{message['keyBase64']}")
+    elif message.get("key") is not None:
         parts.append(f"key={message['key']}")
+    if "error" in message:
+        parts.append(f"[{message['error']}]")
     parts.append(_body(message))
     return printable(" ".join(parts))
 

@@ -5,6 +5,9 @@ import pytest
 from hermes_actors.cli.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.lines import KeyOf, LineSplitter
 from hermes_actors.cli.tail import place, row
+from hermes_actors.management.tail import line_of
+from hermes_actors.model.message import Message, to_record
+from hermes_actors.model.record import StoredRecord
 
 ACCEPTED = (201, b"")
 REFUSED = (400, {"message": "no such thing", "code": "VALIDATION_ERROR"})
@@ -183,9 +186,17 @@ def test_tail_as_json_is_the_servers_own_lines(hermes, server):
 
 def test_tail_ends_at_its_limit(hermes, server):
     request = "GET /topics/a.b/messages?from=beginning&follow=true&limit=2"
+    # One more than was asked for, so that the end is the command's own.
     server.on(request, (200, b"1\n2\n3\n"))
     result = hermes("tail", "a.b", "--from", "beginning", "--limit", "2", "-o", "json")
-    assert result.stdout == "1\n2\n"
+    assert (result.exit_code, result.stdout) == (0, "1\n2\n")
+
+
+def test_a_stream_that_the_server_ends_while_it_is_followed_is_a_failure(hermes, server):
+    server.on("GET /topics/a.b/messages?from=end&follow=true", (200, b"1\n"))
+    result = hermes("tail", "a.b", "-o", "json")
+    assert (result.exit_code, result.stdout) == (1, "1\n")
+    assert "the server ended the stream" in result.stderr
 
 
 def test_tailing_a_topic_that_is_not_there_is_one_line(hermes, server):
@@ -208,10 +219,19 @@ def test_a_message_cannot_steer_the_terminal():
         (MESSAGE | {"body": {"a": "ä"}, "key": None}, 'm-1 {"a": "ä"}'),
         ({k: v for k, v in MESSAGE.items() if k != "body"} | {"bodyBase64": "AA=="}, "base64:AA=="),
         (MESSAGE | {"id": None}, '- key=k {"a":1}'),
+        (MESSAGE | {"key": None, "keyBase64": "/w=="}, 'key=base64:/w== {"a":1}'),
+        (MESSAGE | {"error": "no message"}, 'key=k [no message] {"a":1}'),
     ],
 )
 def test_rows_show_what_is_there(message, end):
     assert row(json.dumps(message)).endswith(end)
+
+
+def test_a_row_is_read_from_the_lines_that_management_writes():
+    message = Message(id="m-1", body=b'{"a":1}', published_at_ms=1, key=b"k")
+    record = to_record(message)
+    stored = StoredRecord(3, 42, MESSAGE["timestamp"], record.key, record.value, record.headers)
+    assert row(line_of(stored).decode()) == '2026-01-01T00:00:00.123Z 3:42 m-1 key=k {"a":1}'
 
 
 def test_a_line_that_is_no_message_is_a_failure():
