@@ -127,10 +127,15 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     metadata: MetadataConfig = field(default_factory=MetadataConfig)
 
 
-def load(path: Path | None, environment: Mapping[str, str]) -> Config:
+def load(
+    path: Path | None,
+    environment: Mapping[str, str],
+    defaults: Mapping[str, Mapping[str, Any]] = types.MappingProxyType({}),
+) -> Config:
     """Read the file (none: defaults), put `HERMES_SECTION_FIELD` variables over it, check all.
 
-    Raises ConfigError.
+    `defaults` (section → field → value) stand in for the built-in ones, under the file. Raises
+    ConfigError.
     """
     tree: dict[str, Any] = {}
     if path is not None:
@@ -145,6 +150,10 @@ def load(path: Path | None, environment: Mapping[str, str]) -> Config:
     for name, text in sorted(environment.items()):
         if name.startswith(_ENV_PREFIX) and name not in _CLIENT_VARIABLES:
             _overlay(tree, name, text)
+    for section, values in defaults.items():
+        given = tree.setdefault(section, {})
+        if isinstance(given, dict):
+            tree[section] = {**values, **given}
     try:
         config = msgspec.convert(tree, Config)
     except msgspec.ValidationError as error:

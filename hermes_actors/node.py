@@ -1,1 +1,216 @@
-"""The composition root: the supervision tree of one node, read top-down."""
+"""The composition root: the supervision tree of one node, read top-down.
+
+`open_node` is a node without sockets (the simulation runs it as it is); `listeners.py` adds the
+sockets. Lifetimes are indentation: what is opened first is closed last.
+
+    control (infrastructure: what stays broken takes the process down)
+    ├─ registry <dc>          folds each datacentre's metadata log
+    ├─ replicator <dc>        copies that datacentre's changes into the own log
+    ├─ reconciler             log topics follow the metadata
+    ├─ router                 keeps one producer for each topic
+    ├─ agent                  keeps one consumer for each subscription of this node
+    │   └─ <subscription>     tenants: back off up to 5 minutes, never give up
+    └─ producers
+        └─ producer <topic>   tenants
+"""
+
+import logging
+import random
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+import trio
+
+from hermes_actors.actors.supervisor import Crash, Supervisor, open_supervisor
+from hermes_actors.balancer.agent import Agent
+from hermes_actors.config import Config
+from hermes_actors.consumer.factory import ConsumerFactory
+from hermes_actors.consumer.sender import Sender
+from hermes_actors.consumer.serial import ConsumerParts
+from hermes_actors.log.base import Log
+from hermes_actors.management.administration import Administration
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.metadata.reconciler import TopicReconciler
+from hermes_actors.metadata.registry import Metadata, Registry
+from hermes_actors.metadata.replication import Replicator
+from hermes_actors.publisher.frontend import Frontend
+from hermes_actors.publisher.router import Router
+from hermes_actors.runtime.clock import Clock, IdSource
+from hermes_actors.telemetry.metrics import Metrics, render
+
+_logger = logging.getLogger(__name__)
+
+_STOP_GRACE_S = 20.0
+
+SenderOf = Callable[[LiveSubscription], Sender]
+
+
+@dataclass(frozen=True)
+class NodeEnvironment:
+    """What a node finds around it. `consumer_nodes` are all consuming nodes of its datacentre.
+
+    `open_senders` opens what pushes messages, for the life of the node.
+    """
+
+    clock: Clock
+    ids: IdSource
+    rng: random.Random
+    log: Log
+    remote_logs: Mapping[str, Log]
+    open_senders: Callable[[], AbstractAsyncContextManager[SenderOf]]
+    consumer_nodes: Sequence[str]
+
+    def split_rng(self) -> random.Random:
+        """A generator of its own for one part, so that one part's draws do not shift another's."""
+        return random.Random(self.rng.getrandbits(64))  # noqa: S311 -- jitter, not secrets
+
+
+@dataclass
+class Node:
+    """A running node, as its listeners and its tests see it. Absent roles are None."""
+
+    config: Config
+    metadata: Metadata
+    control: Supervisor
+    frontend: Frontend | None = None
+    producers: Supervisor | None = None
+    agent: Agent | None = None
+    administration: Administration | None = None
+    metrics: list[Metrics] = field(default_factory=list)
+
+
+@asynccontextmanager
+async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterator[Node]:
+    """A node without sockets, running for the length of the block.
+
+    When the block ends, consumers drain and commit, then producers send what waits, then the rest
+    stops; when it is cancelled, all stops at once. Raises RestartIntensityExceeded when a part
+    that the node needs stays broken.
+    """
+    async with open_supervisor(environment.split_rng(), _log_crash) as control:
+        metadata = _start_metadata(config, environment, control)
+        node = Node(config, metadata, control)
+        async with AsyncExitStack() as parts:
+            if "management" in config.roles:
+                node.administration = Administration(
+                    metadata, environment.log, config, environment.clock
+                )
+            if "frontend" in config.roles:
+                await parts.enter_async_context(_open_frontend(node, environment))
+            if "consumers" in config.roles:
+                await parts.enter_async_context(_open_consumers(node, environment))
+            yield node
+
+
+def _start_metadata(config: Config, environment: NodeEnvironment, control: Supervisor) -> Metadata:
+    """Fold the own metadata log, and the others': to stand in, and to tell what may be deleted."""
+
+    def follow(log: Log, standins: tuple[Metadata, ...]) -> Metadata:
+        metadata = Metadata(
+            log,
+            clock=environment.clock,
+            ids=environment.ids,
+            rng=environment.split_rng(),
+            standins=standins,
+        )
+        control.start(f"registry {log.dc}", lambda: Registry(metadata))
+        return metadata
+
+    others = {dc: follow(log, ()) for dc, log in environment.remote_logs.items()}
+    own = follow(environment.log, tuple(others.values()))
+    if config.metadata.replicates:
+        for dc, log in environment.remote_logs.items():
+            control.start(f"replicator {dc}", _replicator(config, environment, log, own))
+    control.start(
+        "reconciler",
+        lambda: TopicReconciler(
+            own, others, config, clock=environment.clock, rng=environment.split_rng()
+        ),
+    )
+    return own
+
+
+def _replicator(
+    config: Config, environment: NodeEnvironment, source: Log, own: Metadata
+) -> Callable[[], Replicator]:
+    return lambda: Replicator(
+        source,
+        own,
+        clock=environment.clock,
+        rng=environment.split_rng(),
+        digest_interval_s=config.metadata.digest_interval_ms / 1_000,
+    )
+
+
+@asynccontextmanager
+async def _open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
+    metrics = Metrics("hermes_frontend")
+    node.metrics.append(metrics)
+    async with (
+        open_supervisor(environment.split_rng(), _log_crash) as producers,
+        trio.open_nursery() as nursery,
+    ):
+        frontend = Frontend(
+            node.config.frontend,
+            environment.log,
+            producers,
+            metrics,
+            environment.clock,
+            environment.ids,
+            envelope=node.config.log.envelope,
+            is_ready=lambda: node.metadata.is_readable,
+            render_all=lambda: render(node.metrics),
+        )
+        node.producers = producers
+        node.frontend = frontend
+        nursery.start_soon(frontend.deadlines.run)
+        node.control.start("router", lambda: Router(node.metadata, frontend.routes))
+        yield
+        # Not in a `finally`: a node that is cancelled stops as if it had been killed.
+        with trio.move_on_after(_STOP_GRACE_S):
+            await node.control.stop("router")
+            await _stop_all(producers)
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _open_consumers(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
+    config = node.config
+    metrics = Metrics("hermes_consumers")
+    node.metrics.append(metrics)
+    async with environment.open_senders() as sender_of:
+        parts = ConsumerParts(
+            log=environment.log,
+            sender_of=sender_of,
+            clock=environment.clock,
+            rng=environment.split_rng(),
+            ids=environment.ids,
+            metrics=metrics,
+            config=config.consumers,
+        )
+
+        def make() -> Agent:
+            node.agent = Agent(
+                node.metadata,
+                ConsumerFactory(parts),
+                node=config.node,
+                nodes=environment.consumer_nodes,
+                rng=environment.split_rng(),
+            )
+            return node.agent
+
+        node.control.start("agent", make)
+        yield
+        await node.control.stop("agent", grace_s=_STOP_GRACE_S)
+
+
+async def _stop_all(supervisor: Supervisor) -> None:
+    async with trio.open_nursery() as nursery:
+        for name in supervisor.statistics():
+            nursery.start_soon(supervisor.stop, name)
+
+
+def _log_crash(crash: Crash) -> None:
+    again = "is not restarted" if crash.delay_s is None else f"restarts in {crash.delay_s:.1f} s"
+    _logger.error("%s failed and %s: %r", crash.name, again, crash.error, exc_info=crash.error)

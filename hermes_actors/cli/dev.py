@@ -1,0 +1,217 @@
+"""`hermes dev`: a whole cluster in one process, a node and an embedded log for each datacentre."""
+
+import gc
+import json
+import logging
+import os
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import trio
+import typer
+
+from hermes_actors import config as configuration
+from hermes_actors.actors.supervisor import RestartIntensityExceeded
+from hermes_actors.cli.failures import CommandFailed, UsageWrong
+from hermes_actors.cli.options import examples
+from hermes_actors.config import Config
+from hermes_actors.errors import HermesError
+from hermes_actors.listeners import Addresses, open_senders, serve_node
+from hermes_actors.log.embedded import EmbeddedLog, open_embedded_log
+from hermes_actors.model.names import is_name_part
+from hermes_actors.node import NodeEnvironment
+from hermes_actors.runtime import guest
+from hermes_actors.runtime.clock import IdSource, SystemClock, system_rng
+from hermes_actors.runtime.signals import stop_on_signal
+
+DEV_DEFAULTS: dict[str, dict[str, Any]] = {
+    "frontend": {
+        # A laptop that builds and tests beside the broker needs more than a data centre's limits.
+        "idle_timeout_ms": 2_000,
+        "long_idle_timeout_ms": 2_000,
+        "max_publish_request_duration_ms": 2_000,
+        "read_timeout_ms": 2_000,
+        # No load balancer looks at a laptop's health.
+        "graceful_shutdown_initial_wait_ms": 0,
+    },
+    "management": {"allow_removal": True, "topic_partitions": 4},
+    "metadata": {"topic_data_deletion_delay_ms": 60_000},
+}
+"""What differs from a production node's defaults; a --config file and HERMES_… come over it."""
+
+
+class DevPlan(msgspec.Struct, frozen=True):
+    """One configuration for each datacentre, and where the data goes (None: a temporary folder)."""
+
+    nodes: list[Config]
+    data: Path | None
+    prints_json: bool
+
+
+def dev(
+    dcs: Annotated[str, typer.Option(metavar="NAMES", help="Datacentres, by commas.")] = "dc1,dc2",
+    publish_port: Annotated[
+        int,
+        typer.Option(min=0, max=65_535, help="The first DC's; the others count up. 0: free ones."),
+    ] = 8080,
+    management_port: Annotated[
+        int,
+        typer.Option(min=0, max=65_535, help="The first DC's; the others count up. 0: free ones."),
+    ] = 8090,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep data here. Without it: a temporary folder."),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A TOML file for every node.")
+    ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="hypercorn, or granian ([fast], several times faster)."),
+    ] = None,
+    prints_json: Annotated[
+        bool, typer.Option("--json", help="When ready, print one JSON line with all URLs.")
+    ] = False,
+) -> None:
+    """Run a whole cluster on this machine: two datacentres in one process, no Kafka needed.
+
+    Each datacentre publishes and is managed on ports of its own; subscriptions made at one are
+    known at both, and each delivers what was published in it. SIGTERM or Ctrl-C drains and stops;
+    a second one stops at once.
+    """
+    plan = plan_nodes(dcs, publish_port, management_port, data=data, file=config, server=server)
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    try:
+        guest.run(_run, msgspec.structs.replace(plan, prints_json=prints_json))
+    except BaseExceptionGroup as group:
+        # A node fails inside a nursery, so its error comes wrapped.
+        raise _only_error(group) from group
+
+
+dev.__doc__ = f"{dev.__doc__}\n{examples('hermes dev', 'hermes dev --data ./my-data --json')}"
+
+
+def plan_nodes(
+    dcs: str,
+    publish_port: int,
+    management_port: int,
+    *,
+    data: Path | None = None,
+    file: Path | None = None,
+    server: str | None = None,
+) -> DevPlan:
+    """The configuration of each datacentre's node. Raises UsageWrong and ConfigError."""
+    names = [name.strip() for name in dcs.split(",")]
+    if len(set(names)) != len(names) or not all(map(is_name_part, names)):
+        raise UsageWrong(
+            f"--dcs: '{dcs}' is not a list of different names by commas, for example dc1,dc2"
+        )
+    if server not in (None, "hypercorn", "granian"):
+        raise UsageWrong(f"--server: '{server}' is not known; it is hypercorn or granian")
+    base = configuration.load(file, os.environ, DEV_DEFAULTS)
+    _check_ports(publish_port, management_port, len(names))
+    nodes = []
+    for index, name in enumerate(names):
+        frontend = msgspec.structs.replace(
+            base.frontend,
+            port=publish_port + index if publish_port else 0,
+            server=server or base.frontend.server,
+        )
+        if frontend.tls.certificate_file and frontend.tls.port:
+            tls = msgspec.structs.replace(frontend.tls, port=frontend.tls.port + index)
+            frontend = msgspec.structs.replace(frontend, tls=tls)
+        management = msgspec.structs.replace(
+            base.management, port=management_port + index if management_port else 0
+        )
+        nodes.append(
+            msgspec.structs.replace(
+                base, dc=name, node=f"{name}-1", frontend=frontend, management=management
+            )
+        )
+    return DevPlan(nodes, data, prints_json=False)
+
+
+def _check_ports(publish_port: int, management_port: int, count: int) -> None:
+    for option, port in (("--publish-port", publish_port), ("--management-port", management_port)):
+        if port + count - 1 > 65_535:
+            raise UsageWrong(f"{option}: {port} leaves no room for {count} datacentres below 65536")
+    if publish_port and management_port and abs(publish_port - management_port) < count:
+        raise UsageWrong(
+            f"--publish-port and --management-port: {publish_port} and {management_port} overlap "
+            f"for {count} datacentres; leave {count} between them"
+        )
+
+
+async def _run(plan: DevPlan) -> None:
+    async with AsyncExitStack() as stack:
+        data = plan.data
+        if data is None:
+            data = Path(
+                stack.enter_context(
+                    tempfile.TemporaryDirectory(prefix="hermes-", ignore_cleanup_errors=True)
+                )
+            )
+        clock = SystemClock()
+        logs: dict[str, EmbeddedLog] = {}
+        for node in plan.nodes:
+            logs[node.dc] = await stack.enter_async_context(
+                open_embedded_log(
+                    data / node.dc,
+                    node.dc,
+                    clock,
+                    retention_check_interval_ms=node.log.retention_check_interval_ms,
+                )
+            )
+        stop = trio.Event()
+        async with trio.open_nursery() as signals:
+            await signals.start(stop_on_signal, stop.set)
+            async with trio.open_nursery() as nodes:
+                addresses = [
+                    await nodes.start(serve_node, node, _environment(node, logs), stop)
+                    for node in plan.nodes
+                ]
+                # What start-up made lives as long as the process: the collector need not see it.
+                gc.collect()
+                gc.freeze()
+                _announce(plan, addresses, data)
+            signals.cancel_scope.cancel()
+
+
+def _environment(node: Config, logs: dict[str, EmbeddedLog]) -> NodeEnvironment:
+    return NodeEnvironment(
+        clock=SystemClock(),
+        ids=IdSource(),
+        rng=system_rng(),
+        log=logs[node.dc],
+        remote_logs={dc: log for dc, log in logs.items() if dc != node.dc},
+        open_senders=lambda: open_senders(node.consumers),
+        consumer_nodes=(node.node,),
+    )
+
+
+def _announce(plan: DevPlan, addresses: list[Addresses], data: Path) -> None:
+    if plan.prints_json:
+        ready = {"ready": True, "dcs": msgspec.to_builtins(addresses), "data": str(data)}
+        print(json.dumps(ready), flush=True)
+        return
+    for each in addresses:
+        print(f"{each.dc}: publish {each.publish or '-'}, management {each.management or '-'}")
+    kept = "kept" if plan.data is not None else "temporary: gone when this ends"
+    print(f"data: {data} ({kept})", flush=True)
+
+
+def _only_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one error that people should read, or the group when it holds something unexpected."""
+    first: BaseException = group
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    if isinstance(first, RestartIntensityExceeded):
+        return CommandFailed(f"the node cannot go on: {first}")
+    if isinstance(first, HermesError | KeyboardInterrupt):
+        return first
+    return group

@@ -1,0 +1,133 @@
+"""A node with its sockets: listeners open, drain at the stop, close; and what pushes messages."""
+
+from collections.abc import AsyncIterator, Callable, MutableMapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import trio
+from msgspec import Struct
+
+from hermes_actors.config import Config, ConsumersConfig, FrontendConfig
+from hermes_actors.consumer.http1 import open_http1_sender
+from hermes_actors.consumer.http1_pool import PoolLimits
+from hermes_actors.consumer.httpx_sender import open_httpx_sender
+from hermes_actors.consumer.sender import Sender
+from hermes_actors.management.answers import AsgiApp
+from hermes_actors.management.app import build_app
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.node import Node, NodeEnvironment, SenderOf, open_node
+from hermes_actors.publisher.edges.asgi import Receive, Send
+from hermes_actors.publisher.edges.hypercorn import HypercornServer
+from hermes_actors.publisher.edges.server import make_server
+from hermes_actors.runtime import guest
+from hermes_actors.runtime.bridge import open_bridge
+from hermes_actors.runtime.clock import Clock
+
+_MANAGEMENT_HEADERS_MAX = 100
+
+
+class Addresses(Struct, frozen=True, omit_defaults=True):
+    """Where a node listens, as base URLs; "" for what it does not serve."""
+
+    dc: str
+    publish: str = ""
+    publish_tls: str = ""
+    management: str = ""
+
+
+async def serve_node(
+    config: Config,
+    environment: NodeEnvironment,
+    stop: trio.Event,
+    *,
+    task_status: trio.TaskStatus[Addresses] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run a node with its listeners until `stop` is set, then drain it.
+
+    `task_status` is told the addresses once publishing would be answered. Raises StartupError when
+    a port is taken, RestartIntensityExceeded when the node stays broken.
+    """
+    async with open_node(config, environment) as node, AsyncExitStack() as listeners:
+        # The sockets are bound first, so that a port in use is known at once.
+        server = None if node.frontend is None else make_server(node.frontend, config.frontend)
+        publish, publish_tls = "", ""
+        if server is not None:
+            publish = _url("http", config.frontend.host, server.port)
+            if server.tls_port is not None:
+                publish_tls = _url("https", config.frontend.host, server.tls_port)
+        management = await listeners.enter_async_context(_open_management(node, environment.clock))
+        await node.metadata.wait_readable()
+        if server is not None and node.frontend is not None:
+            await guest.call(server.start)
+            node.frontend.drain.open()
+        task_status.started(Addresses(config.dc, publish, publish_tls, management))
+        await stop.wait()
+        if server is not None and node.frontend is not None:
+            await node.frontend.drain.run()
+            await guest.call(server.stop)
+
+
+@asynccontextmanager
+async def _open_management(node: Node, clock: Clock) -> AsyncIterator[str]:
+    """Serve the management API for the length of the block; gives its URL, "" without the role."""
+    if node.administration is None:
+        yield ""
+        return
+    config = node.config.management
+    async with open_bridge() as bridge:
+        app = build_app(node.administration, bridge, node.config, node.metrics)
+        server = HypercornServer(
+            _AppEdge(app),
+            # Its own listener of the same kind: plain HTTP, Hermes' limits do not apply to it.
+            FrontendConfig(host=config.host, port=config.port, headers_max=_MANAGEMENT_HEADERS_MAX),
+            clock,
+            field="management.port",
+        )
+        await guest.call(server.start)
+        try:
+            yield _url("http", config.host, server.port)
+        finally:
+            with trio.CancelScope(shield=True):
+                await guest.call(server.stop)
+
+
+@asynccontextmanager
+async def open_senders(config: ConsumersConfig) -> AsyncIterator[SenderOf]:
+    """What pushes messages: plain HTTP/1.1 by our own sender, all else by httpx."""
+    limits = PoolLimits(
+        connections_max=config.connections_per_origin_max,
+        response_bytes_max=config.response_bytes_max,
+    )
+    connect_timeout_s = config.connect_timeout_ms / 1_000
+    async with (
+        open_http1_sender(limits, connect_timeout_s=connect_timeout_s) as http1,
+        open_httpx_sender(
+            connect_timeout_s=connect_timeout_s, response_bytes_max=config.response_bytes_max
+        ) as other,
+    ):
+
+        def sender_of(live: LiveSubscription) -> Sender:
+            return other if live.subscription.http2_enabled else http1
+
+        yield sender_of
+
+
+class _AppEdge:
+    """A whole ASGI app as what a listener serves."""
+
+    def __init__(self, app: AsgiApp) -> None:
+        self._app = app
+
+    async def serve(
+        self,
+        scope: MutableMapping[str, Any],
+        receive: Receive,
+        send: Send,
+        close_silently: Callable[[], None] | None,
+    ) -> None:
+        """One request."""
+        await self._app(scope, receive, send)
+
+
+def _url(scheme: str, host: str, port: int) -> str:
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
