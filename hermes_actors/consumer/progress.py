@@ -2,6 +2,8 @@
 
 import logging
 
+import trio
+
 from hermes_actors.consumer.offsets import Ownership, PartitionOffsets, decode, encode
 from hermes_actors.log.base import Commit, Log
 
@@ -36,6 +38,7 @@ class TopicProgress:
         self._owned = owned
         self._committed: dict[int, Commit] = {}
         self._committed_s = float("-inf")
+        self._lock = trio.Lock()
         self.partitions: dict[int, PartitionOffsets] = {}
 
     async def load(self) -> bool:
@@ -72,6 +75,11 @@ class TopicProgress:
 
         Raises LogUnavailable or UnknownTopic; then the next call commits it.
         """
+        # One after the other: an older commit must not land on top of a newer one.
+        async with self._lock:
+            return await self._commit(now_s)
+
+    async def _commit(self, now_s: float) -> bool:
         is_refresh = now_s - self._committed_s >= REFRESH_S
         commits: dict[int, Commit] = {}
         for partition, offsets in self.partitions.items():

@@ -45,6 +45,9 @@ _logger = logging.getLogger(__name__)
 # Sends between two looks at the other actors: about 2 ms of work.
 _FILL_MAX = 128
 _COMMIT_TIMEOUT_S = 3.0
+# How often a full window is looked at for slots that came free, at first and at most.
+_FULL_WAIT_MIN_S = 0.01
+_FULL_WAIT_MAX_S = 1.0
 
 
 class ConsumerParts(Struct, frozen=True):
@@ -124,7 +127,8 @@ class SerialConsumer:
         self._touched = Wakeup()
         self._landed = Wakeup()
         self._wake_at_inflight = -1
-        self._sleeps_until_s = float("inf")
+        self._wake_for_due_before_s = float("-inf")
+        self._full_wait_s = _FULL_WAIT_MIN_S
         self._is_stopping = False
         self._last_undelivered: Undelivered | None = None
         self._version = 0
@@ -223,12 +227,14 @@ class SerialConsumer:
     async def _send(self) -> None:
         while True:
             now_s = self._clock.monotonic_s()
-            if self._fill(now_s) == _FILL_MAX:
+            looked_at = self._fill(now_s)
+            if looked_at == _FILL_MAX:
                 await trio.lowlevel.checkpoint()
                 continue
-            wait_s = self._idle_s(now_s)
-            self._sleeps_until_s = now_s + wait_s
-            await self._wakeup.wait(wait_s)
+            self._full_wait_s = (
+                _FULL_WAIT_MIN_S if looked_at else min(2 * self._full_wait_s, _FULL_WAIT_MAX_S)
+            )
+            await self._wakeup.wait(self._idle_s(now_s))
 
     def _fill(self, now_s: float) -> int:
         """Attempt what may be attempted now; how many messages were looked at."""
@@ -252,19 +258,25 @@ class SerialConsumer:
         return looked_at
 
     def _idle_s(self, now_s: float) -> float:
-        """How long there is nothing to do unless a callback says otherwise."""
+        """How long there is nothing to do unless a callback says otherwise; and when it shall."""
         lanes = self._lanes
         self._wake_at_inflight = -1
+        self._wake_for_due_before_s = float("-inf")
         if self._is_stopping:
             return float("inf")
         has_fresh = lanes.fresh > 0
-        if lanes.inflight >= lanes.window or (has_fresh and lanes.is_waiting_full):
+        is_full = lanes.inflight >= lanes.window
+        if is_full or (has_fresh and lanes.is_waiting_full):
             # Half the window at a time: waking for each answer would cost more than sending.
             self._wake_at_inflight = lanes.window // 2
-        if lanes.inflight >= lanes.window:
-            return float("inf")
+        if is_full:
+            # Looked at now and then all the same: pushes that hang may keep more than half.
+            return self._full_wait_s
         due_s = 0.0 if has_fresh and not lanes.is_waiting_full else lanes.next_due_s - now_s
-        return max(due_s, self._limit.wait_s(now_s))
+        limit_s = self._limit.wait_s(now_s)
+        if due_s > limit_s:
+            self._wake_for_due_before_s = now_s + due_s
+        return max(due_s, limit_s)
 
     def _take_up(self, delivery: Delivery, now_s: float) -> bool:
         """Make the delivery ready for an attempt; False when it is not attempted now."""
@@ -330,7 +342,10 @@ class SerialConsumer:
         if self._is_stopping:
             if not lanes.inflight:
                 self._landed.set()
-        elif lanes.inflight <= self._wake_at_inflight or lanes.next_due_s < self._sleeps_until_s:
+        elif (
+            lanes.inflight <= self._wake_at_inflight
+            or lanes.next_due_s < self._wake_for_due_before_s
+        ):
             self._wakeup.set()
 
     def _on_failure(self, delivery: Delivery, outcome: SendOutcome, now_s: float) -> None:

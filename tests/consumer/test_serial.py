@@ -406,3 +406,43 @@ async def test_slow_retries_leave_fresh_messages_half_of_the_window(world, autoj
         # Five slots at 10 ms each: two seconds and some waking up.
         await trio.sleep(4)
         assert sum(not body.startswith(b"slow") for body in world.sender.bodies) == 1_000
+
+
+async def test_pushes_that_hang_leave_the_rest_of_the_window_to_others(world, autojump_clock):
+    world.sender.script = lambda push: None if push.body.startswith(b"hang") else (0.001, OK)
+    await world.publish(*(b"hang%d" % n for n in range(7)))
+    await world.publish(*(b"%d" % n for n in range(1_000)))
+    async with world.consuming(world.live(policy={"inflight_size": 10})):
+        await trio.sleep(4)
+        assert world.count("delivered") == 1_000
+
+
+async def test_a_waiting_retry_is_attempted_when_due_while_fresh_messages_flow(
+    world, autojump_clock
+):
+    answers = {b"bad": [BUSY, BUSY]}
+    world.sender.script = lambda push: (
+        0.05,
+        answers[push.body].pop() if answers.get(push.body) else OK,
+    )
+    await world.publish(b"bad", *(b"%d" % n for n in range(10_000)))
+    async with world.consuming(world.live(policy={"inflight_size": 4, "message_backoff": 1_000})):
+        await trio.sleep(10)
+    times_s = [
+        at_s
+        for push, at_s in zip(world.sender.pushes, world.sender.times_s, strict=True)
+        if push.body == b"bad"
+    ]
+    assert len(times_s) == 3
+    assert all(1 < later - earlier < 1.5 for earlier, later in itertools.pairwise(times_s))
+
+
+async def test_an_idle_or_hanging_subscription_hardly_wakes_its_actor(world, autojump_clock):
+    looks = []
+    world.sender.script = lambda _push: None
+    await world.publish(*(b"%d" % n for n in range(50)))
+    async with world.consuming(world.live(policy={"inflight_size": 10})) as consumer:
+        fill = consumer.made[0]._fill
+        consumer.made[0]._fill = lambda now_s: (looks.append(now_s), fill(now_s))[1]
+        await trio.sleep(100)
+        assert 0 < len(looks) < 150
