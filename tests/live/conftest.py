@@ -1,0 +1,140 @@
+"""Real processes: a `hermes dev` of its own for each test, ended by its process id."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+HERMES = [sys.executable, "-m", "hermes_actors.cli"]
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports in a row that nobody listens on now."""
+    for _ in range(100):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            first = int(probe.getsockname()[1])
+        if first + count < 65_535 and all(map(_is_free, range(first, first + count))):
+            return list(range(first, first + count))
+    raise AssertionError("no free ports in a row")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+class Process:
+    """A child process of the test that prints one JSON line when it is ready."""
+
+    def __init__(self, arguments: list[str]) -> None:
+        # Its warnings go to a file-like pipe that is read at the end: they are few.
+        self.popen = subprocess.Popen(
+            [*HERMES, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert self.popen.stdout is not None
+        line = self.popen.stdout.readline()
+        if not line.startswith("{"):
+            _, errors = self.popen.communicate(timeout=10)
+            raise AssertionError(f"not ready: {line}{errors}")
+        self.ready: dict[str, Any] = json.loads(line)
+
+    def kill(self) -> None:
+        self.popen.send_signal(signal.SIGKILL)
+        self.popen.communicate(timeout=10)
+
+    def terminate(self) -> tuple[int, str, str]:
+        """Ask it to drain: exit code, what it printed, its errors."""
+        self.popen.send_signal(signal.SIGTERM)
+        output, errors = self.popen.communicate(timeout=30)
+        return self.popen.returncode, output, errors
+
+    def end(self) -> None:
+        if self.popen.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.popen.pid, signal.SIGKILL)
+            self.popen.communicate(timeout=10)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Process]]:
+    """Start `hermes …`; every process is ended with the test."""
+    processes: list[Process] = []
+
+    def start(*arguments: str) -> Process:
+        process = Process(list(arguments))
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        process.end()
+
+
+def ask(method: str, url: str, body: Any = None) -> tuple[int, Any]:
+    """One JSON request: status, and the decoded answer (None when empty)."""
+    parts = urlsplit(url)
+    connection = HTTPConnection(parts.netloc, timeout=15)
+    try:
+        content = None if body is None else json.dumps(body)
+        headers = {"Content-Type": "application/json"} if content is not None else {}
+        connection.request(method, parts.path, content, headers)
+        answer = connection.getresponse()
+        text = answer.read()
+        return answer.status, json.loads(text) if text else None
+    finally:
+        connection.close()
+
+
+@pytest.fixture
+def http() -> Callable[..., tuple[int, Any]]:
+    return ask
+
+
+@pytest.fixture
+def ports() -> Callable[[int], list[int]]:
+    return free_ports
+
+
+@pytest.fixture
+def shop(http: Callable[..., tuple[int, Any]]) -> Callable[[str, str], None]:
+    """Create shop.orders and one subscription to it: `shop(management, endpoint)`."""
+
+    def create(management: str, endpoint: str) -> None:
+        owner = {"source": "Plaintext", "id": "test"}
+        topic = {
+            "name": "shop.orders",
+            "description": "",
+            "owner": owner,
+            "contentType": "JSON",
+            "retentionTime": {"duration": 1},
+        }
+        subscription = {
+            "topicName": "shop.orders",
+            "name": "sink",
+            "endpoint": endpoint,
+            "description": "",
+            "owner": owner,
+            "subscriptionPolicy": {"rate": 10_000},
+        }
+        assert http("POST", f"{management}/groups", {"groupName": "shop"})[0] == 201
+        assert http("POST", f"{management}/topics", topic)[0] == 201
+        made = http("POST", f"{management}/topics/shop.orders/subscriptions", subscription)
+        assert made[0] == 201, made
+
+    return create
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"

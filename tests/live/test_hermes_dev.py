@@ -1,0 +1,171 @@
+"""`hermes dev` as a user runs it: real processes, real sockets, real files."""
+
+import http.client
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+pytestmark = pytest.mark.live
+
+
+class Load:
+    """Publishers that go on through outages; they note what was answered with 201."""
+
+    def __init__(self, publish: str, connections: int = 8) -> None:
+        self.acknowledged: list[str] = []
+        self._netloc = urlsplit(publish).netloc
+        self._enough = threading.Event()
+        self._reached = threading.Condition()
+        self._threads = [
+            threading.Thread(target=self._publish, args=(n,), daemon=True)
+            for n in range(connections)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def wait_for(self, count: int) -> None:
+        """Wait until that many more publishes are acknowledged."""
+        with self._reached:
+            wanted = len(self.acknowledged) + count
+            assert self._reached.wait_for(lambda: len(self.acknowledged) >= wanted, timeout=30)
+
+    def stop(self) -> None:
+        self._enough.set()
+        for thread in self._threads:
+            thread.join(timeout=30)
+
+    def _publish(self, publisher: int) -> None:
+        count = 0
+        while not self._enough.is_set():
+            connection = http.client.HTTPConnection(self._netloc, timeout=5)
+            try:
+                while not self._enough.is_set():
+                    count += 1
+                    body = json.dumps({"publisher": publisher, "count": count})
+                    connection.request("POST", "/topics/shop.orders", body)
+                    answer = connection.getresponse()
+                    answer.read()
+                    if answer.status == 201:
+                        with self._reached:
+                            self.acknowledged.append(answer.headers["Hermes-Message-Id"])
+                            self._reached.notify_all()
+            except (OSError, http.client.HTTPException):
+                # The node was killed: unknown, not acknowledged. Try again soon.
+                self._enough.wait(0.05)
+            finally:
+                connection.close()
+
+
+def delivered(file: Path) -> list[str]:
+    """The ids that a sink has written, one for each delivery it accepted."""
+    if not file.exists():
+        return []
+    # The last line may be half-written.
+    whole = file.read_text().rpartition("\n")[0]
+    return [json.loads(line)["messageId"] for line in whole.splitlines()]
+
+
+def wait_until_delivered(file: Path, ids: set[str]) -> set[str]:
+    """Poll a foreign process's file: which ids are still missing after 30 s."""
+    pause = threading.Event()
+    missing = ids - set(delivered(file))
+    for _ in range(300):
+        if not missing:
+            break
+        pause.wait(0.1)
+        missing = ids - set(delivered(file))
+    return missing
+
+
+@pytest.mark.slow
+def test_every_201_is_delivered_though_the_node_is_killed_under_load(
+    start, shop, ports, data, tmp_path
+):
+    taken = tmp_path / "taken.ndjson"
+    sink = start("sink", "--port", "0", "--write", str(taken), "--quiet", "--json")
+    first = ports(4)
+    arguments = ["dev", "--data", str(data), "--json"]
+    arguments += ["--publish-port", str(first[0]), "--management-port", str(first[2])]
+    node = start(*arguments)
+    shop(node.ready["dcs"][0]["management"], f"{sink.ready['url']}orders")
+    load = Load(node.ready["dcs"][0]["publish"])
+    for _ in range(3):
+        load.wait_for(300)
+        node.kill()
+        node = start(*arguments)
+    load.wait_for(300)
+    load.stop()
+    acknowledged = set(load.acknowledged)
+    assert len(acknowledged) == len(load.acknowledged) >= 1_200
+    assert wait_until_delivered(taken, acknowledged) == set()
+
+
+def test_sigterm_drains_and_ends_with_zero(start, shop):
+    node = start("dev", "--publish-port", "0", "--management-port", "0", "--json")
+    code, _, errors = node.terminate()
+    assert (code, errors) == (0, "")
+
+
+def test_a_second_node_on_the_same_data_is_refused_in_one_line(start, data):
+    arguments = ["dev", "--data", str(data), "--publish-port", "0", "--management-port", "0"]
+    start(*arguments, "--json")
+    second = _fails(*arguments)
+    assert str(data / "dc1") in second
+
+
+@pytest.mark.parametrize("server", ["hypercorn", "granian"])
+def test_a_port_in_use_is_one_line_and_exit_code_1(start, server):
+    node = start("dev", "--publish-port", "0", "--management-port", "0", "--json")
+    taken = urlsplit(node.ready["dcs"][0]["publish"]).port
+    line = _fails("dev", "--publish-port", str(taken), "--management-port", "0", "--server", server)
+    assert str(taken) in line
+
+
+def test_a_data_folder_that_cannot_be_written_is_one_line_and_exit_code_1(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    line = _fails("dev", "--data", str(tmp_path / "file"), "--publish-port", "0")
+    assert str(tmp_path / "file") in line
+
+
+def test_a_wrong_field_in_the_configuration_is_one_line_and_exit_code_1(tmp_path):
+    file = tmp_path / "node.toml"
+    file.write_text("[frontend]\nidle_timeout = 5\n")
+    assert "idle_timeout" in _fails("dev", "--config", str(file))
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+@pytest.mark.parametrize("server", ["hypercorn", "granian"])
+def test_the_readmes_curl_lines_work_as_pasted(start, shop, server):
+    arguments = ["--publish-port", "0", "--management-port", "0", "--server", server]
+    node = start("dev", *arguments, "--json")
+    shop(node.ready["dcs"][0]["management"], "http://127.0.0.1:9/nobody")
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    lines = re.findall(r"curl -i [^`\n]*", readme)
+    assert len(lines) == 2
+    for line in lines:
+        assert "http://127.0.0.1:8080/" in line
+        pasted = line.replace("http://127.0.0.1:8080", node.ready["dcs"][0]["publish"])
+        answer = subprocess.run(
+            shlex.split(pasted), capture_output=True, text=True, timeout=20, check=True
+        ).stdout
+        assert re.match(r"HTTP/(1\.1|2) 201", answer), answer
+        assert re.search(r"(?i)^hermes-message-id: [0-9a-f-]{36}\r?$", answer, re.MULTILINE), answer
+
+
+def _fails(*arguments: str) -> str:
+    """Run a command that must fail: exit code 1, nothing on stdout, one line on stderr."""
+    command = [sys.executable, "-m", "hermes_actors.cli", *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == 1, ended
+    assert ended.stdout == ""
+    assert ended.stderr.count("\n") == 1, ended.stderr
+    assert ended.stderr.startswith("hermes: ")
+    return ended.stderr
