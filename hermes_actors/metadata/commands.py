@@ -14,6 +14,10 @@ from hermes_actors.model.record import Record
 
 VERSION = 1
 METADATA_TOPIC = "_hermes.metadata"
+RECORD_BYTES_MAX = 1_000_000
+"""The largest change that is written; the topic takes a little more, so that each can be copied."""
+
+TOPIC_RECORD_BYTES_MAX = 1_048_576
 
 Text = Annotated[str, Meta(min_length=1, max_length=1_024)]
 Id = Annotated[str, Meta(min_length=1, max_length=128)]

@@ -112,9 +112,11 @@ class State:
             command = decode(record.value)
         except UndecodableCommand:
             self.undecodable += 1
+            self._remember(record.offset, "")
             return _NOTHING
         contradicts = isinstance(command, Put | Delete) and self._contradicts(command.seen)
-        self._remember_offset(record.offset, command.id)
+        self._remember(record.offset, command.id)
+        self.seen = Seen(record.offset, command.id)
         if isinstance(command, LogCreated):
             if not self.log_id:
                 self.log_id, self.dc = command.id, command.dc
@@ -139,6 +141,10 @@ class State:
                 return alive is not None and alive.incarnation == incarnation
             case Absent():
                 return alive is None
+
+    def outcome_of(self, command_id: str) -> Outcome | None:
+        """What became of a change; None while it is unknown, or no longer remembered."""
+        return self._outcomes.get(command_id)
 
     @property
     def digest(self) -> str:
@@ -239,13 +245,13 @@ class State:
     def _contradicts(self, seen: Seen) -> bool:
         held = self._ids_by_offset.get(seen.offset)
         if held is not None:
-            return held != seen.id
+            # What this version cannot decode ("") a newer writer may well have folded.
+            return held not in ("", seen.id)
         # Too old to be remembered is no contradiction; within what is remembered, it is one.
         oldest = next(iter(self._ids_by_offset), None)
         return oldest is not None and seen.offset > oldest
 
-    def _remember_offset(self, offset: int, command_id: str) -> None:
-        self.seen = Seen(offset, command_id)
+    def _remember(self, offset: int, command_id: str) -> None:
         self._ids_by_offset[offset] = command_id
         if len(self._ids_by_offset) > self._command_ids_max:
             self._ids_by_offset.popitem(last=False)

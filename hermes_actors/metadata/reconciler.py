@@ -1,0 +1,170 @@
+"""One datacentre's log topics follow the metadata: created at once, altered, deleted late.
+
+Every life of a topic has a log topic of its own (`keys.log_topic_of`), so deleting the data of a
+life that is over can never hit a topic that was created again meanwhile.
+"""
+
+import random
+from collections.abc import Mapping
+
+import msgspec
+import trio
+from msgspec import Struct
+
+from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.config import Config
+from hermes_actors.errors import Unavailable
+from hermes_actors.log.base import TopicSettings, UnknownTopic
+from hermes_actors.metadata.backoff import Backoff
+from hermes_actors.metadata.catalog import LiveTopic, TopicChanged
+from hermes_actors.metadata.commands import StampIs, delete
+from hermes_actors.metadata.keys import parse_log_topic, subscription_key, topic_key
+from hermes_actors.metadata.registry import Metadata
+from hermes_actors.model.names import TopicName
+from hermes_actors.model.topic import Topic
+from hermes_actors.runtime.clock import Clock
+
+_HEADERS_BYTES_MAX = 32_768
+"""Room in a record for what is not the message's body: id, trace context, propagated headers."""
+
+
+def settings_for(topic: Topic, config: Config) -> TopicSettings:
+    """What a new log topic for this topic needs; an existing one keeps its partitions."""
+    return TopicSettings(
+        partitions=config.management.topic_partitions,
+        retention_ms=topic.retention_time.milliseconds,
+        record_bytes_max=max(
+            config.management.topic_bytes_max, topic.max_message_size + _HEADERS_BYTES_MAX
+        ),
+    )
+
+
+class ReconcileNow(Struct, frozen=True):
+    """Ask for a whole sweep at once."""
+
+
+class TopicReconciler:
+    """Idempotent, so several nodes may run it. `others` are all other datacentres' metadata.
+
+    Data is deleted once the topic's deletion is `metadata.topic_data_deletion_delay_ms` old and
+    every datacentre has it: until then a publisher elsewhere may still fall back to this log. Log
+    topics that the metadata has never known are left alone. A sweep over everything, each
+    `sweep_interval_s`, also deletes the subscriptions of topics' lives that are over.
+    """
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        others: Mapping[str, Metadata],
+        config: Config,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        sweep_interval_s: float = 60.0,
+    ) -> None:
+        self.trouble = ""
+        self._metadata = metadata
+        self._others = others
+        self._config = config
+        self._clock = clock
+        self._sweep_interval_s = sweep_interval_s
+        self._sweep_at_s = 0.0
+        self._backoff = Backoff(rng)
+        self._waiting = trio.CancelScope()
+
+    async def run(self, inbox: Inbox[ReconcileNow]) -> None:
+        """Follow the metadata until asked to stop."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._follow)
+            async for _ in inbox:
+                self._sweep_at_s = trio.current_time()
+                self._waiting.cancel()
+            nursery.cancel_scope.cancel()
+
+    async def _follow(self) -> None:
+        with self._metadata.watch() as watch:
+            self._sweep_at_s = trio.current_time()
+            while True:
+                await self._metadata.wait_current()
+                with trio.move_on_at(self._sweep_at_s) as self._waiting:
+                    await watch.wait()
+                changed = [
+                    change.topic
+                    for change in watch.take_nowait()
+                    if isinstance(change, TopicChanged) and change.topic is not None
+                ]
+                try:
+                    for topic in changed:
+                        await self.follow_topic(topic)
+                    if trio.current_time() >= self._sweep_at_s:
+                        await self.sweep()
+                        self._sweep_at_s = trio.current_time() + self._sweep_interval_s
+                except (Unavailable, UnknownTopic) as error:
+                    # What was taken from the watch and not done yet, the next sweep does.
+                    self.trouble = str(error)
+                    self._sweep_at_s = trio.current_time()
+                    await trio.sleep(self._backoff.next_s())
+                else:
+                    self.trouble = ""
+                    self._backoff.reset()
+
+    async def follow_topic(self, topic: LiveTopic) -> None:
+        """Create the topic's log topic, or give it the topic's settings. Raises LogUnavailable."""
+        log = self._metadata.log
+        wanted = settings_for(topic.topic, self._config)
+        held = await log.describe_topic(topic.log_topic)
+        if held is None:
+            await log.create_topic(topic.log_topic, wanted)
+            return
+        # More partitions would put a key's later messages elsewhere: an operator's decision.
+        wanted = msgspec.structs.replace(
+            wanted, partitions=held.partitions, log_append_time=held.log_append_time
+        )
+        if wanted != held:
+            await log.alter_topic(topic.log_topic, wanted)
+
+    async def sweep(self) -> None:
+        """Follow every topic, delete what is over. Raises LogUnavailable, Unavailable."""
+        for name in sorted(self._metadata.catalog.topics):
+            topic = self._metadata.catalog.topics.get(name)
+            if topic is not None:
+                await self.follow_topic(topic)
+        for log_topic in await self._metadata.log.topics():
+            if self._may_delete(log_topic):
+                await self._metadata.log.delete_topic(log_topic)
+        for orphan in list(self._metadata.catalog.orphans.values()):
+            if orphan.is_final and self._metadata.is_current:
+                key = subscription_key(orphan.name)
+                await self._metadata.change(delete(key, StampIs(key, orphan.stamp)))
+
+    def _may_delete(self, log_topic: str) -> bool:
+        parsed = parse_log_topic(log_topic, self._metadata.namespace)
+        if parsed is None or not self._metadata.is_current:
+            return False
+        name, incarnation = parsed
+        deleted_at_ms = self._over_since_ms(name, incarnation)
+        if deleted_at_ms is None or self._is_live(log_topic):
+            return False
+        if not all(
+            self._has_deletion(other, name, deleted_at_ms) for other in self._others.values()
+        ):
+            return False
+        delay_ms = self._config.metadata.topic_data_deletion_delay_ms
+        return self._clock.now_ms() >= deleted_at_ms + delay_ms
+
+    def _over_since_ms(self, name: TopicName, incarnation: int) -> int | None:
+        """When this life was deleted: a deletion's incarnation is its stamp, a log time in ms."""
+        register = self._metadata.register(topic_key(name))
+        if register is None or register.incarnation <= incarnation:
+            return None
+        return register.incarnation
+
+    def _is_live(self, log_topic: str) -> bool:
+        # A group pattern of the operator's own may allow names that look like a later life's.
+        topics = self._metadata.catalog.topics.values()
+        return any(topic.log_topic == log_topic for topic in topics)
+
+    @staticmethod
+    def _has_deletion(other: Metadata, name: TopicName, deleted_at_ms: int) -> bool:
+        register = other.register(topic_key(name))
+        return other.is_current and register is not None and register.incarnation >= deleted_at_ms

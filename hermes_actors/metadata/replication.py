@@ -1,0 +1,188 @@
+"""Copies what another datacentre has accepted into the own metadata log, until both hold the same.
+
+Only changes that originate there are copied, so copies never go round. The own fold remembers how
+far each log was copied, by the log's id, so a restart goes on there and a log made anew is copied
+from its start. Whatever slips through (a lost log) is found by comparing digests, and sent again.
+"""
+
+import random
+
+import trio
+from msgspec import Struct
+
+from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Stored, UnknownTopic
+from hermes_actors.metadata.backoff import Backoff
+from hermes_actors.metadata.commands import Copy, encode
+from hermes_actors.metadata.comparison import holds_the_same
+from hermes_actors.metadata.registry import Metadata
+from hermes_actors.metadata.state import Register, State
+from hermes_actors.model.record import Record, StoredRecord
+from hermes_actors.model.topic import Ack
+from hermes_actors.runtime.clock import Clock
+
+_BATCH_RECORDS_MAX = 100
+_BATCH_BYTES_MAX = 1_048_576
+_POLL_INTERVAL_S = 0.05
+
+
+class CompareNow(Struct, frozen=True):
+    """Ask the replicator to compare the two datacentres at once."""
+
+
+class Replicator:
+    """Copies from one other datacentre's log to the own one; one append is in flight at a time.
+
+    `copied` counts the changes copied, `resent` the registers sent again after a comparison.
+    `trouble` says what keeps it from copying now, "" when nothing does.
+    """
+
+    def __init__(
+        self,
+        source: Log,
+        own: Metadata,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        digest_interval_s: float = 60.0,
+        answer_timeout_s: float = 5.0,
+    ) -> None:
+        assert source.dc != own.dc, "a datacentre does not copy from itself"
+        self.copied = 0
+        self.resent = 0
+        self.trouble = ""
+        self._source = source
+        self._own = own
+        self._clock = clock
+        self._digest_interval_s = digest_interval_s
+        self._answer_timeout_s = answer_timeout_s
+        self._state = State()
+        self._backoff = Backoff(rng)
+        self._append_backoff = Backoff(rng)
+        self._compare_at_s = 0.0
+        self._waiting = trio.CancelScope()
+
+    async def run(self, inbox: Inbox[CompareNow]) -> None:
+        """Copy until asked to stop."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._replicate)
+            async for _ in inbox:
+                self._compare_at_s = trio.current_time()
+                self._waiting.cancel()
+            nursery.cancel_scope.cancel()
+
+    async def _replicate(self) -> None:
+        self._compare_at_s = trio.current_time() + self._digest_interval_s
+        while True:
+            # The own fold says where to go on: without it everything would be copied again.
+            await self._own.wait_current()
+            try:
+                await self._copy_all()
+            except (LogUnavailable, UnknownTopic) as error:
+                self.trouble = f"{self._source.dc} to {self._own.dc}: {error}"
+            except trio.TooSlowError:
+                self.trouble = f"{self._source.dc} to {self._own.dc}: a log does not answer"
+            except (_SourceChanged, OffsetOutOfRange):
+                self._state = State()
+            await trio.sleep(self._backoff.next_s())
+
+    async def _copy_all(self) -> None:
+        topic = self._own.topic
+        with trio.fail_after(self._answer_timeout_s):
+            end = (await self._source.end_positions(topic))[0]
+        async with self._source.reader(topic, {0: self._state.position}) as reader:
+            self.trouble = ""
+            while True:
+                batch: list[StoredRecord] = []
+                with trio.move_on_at(self._compare_at_s) as self._waiting:
+                    # A wait that was cancelled may have read ahead.
+                    reader.seek(0, self._state.position)
+                    batch = list(await reader.next_batch(_BATCH_RECORDS_MAX, _BATCH_BYTES_MAX))
+                await self._append([copy for each in batch for copy in self._fold(each, end)])
+                self._backoff.reset()
+                if trio.current_time() >= self._compare_at_s:
+                    await self._compare()
+                    self._compare_at_s = trio.current_time() + self._digest_interval_s
+
+    def _fold(self, record: StoredRecord, settled_below: int) -> list[Copy]:
+        state = self._state
+        folded = state.fold(record)
+        if folded.contradicts and record.offset >= settled_below:
+            raise _SourceChanged
+        register = folded.changed
+        if register is None or not folded.is_accepted_here:
+            return []
+        if record.offset <= self._own.state.copied.get((state.dc, state.log_id), -1):
+            return []
+        self.copied += 1
+        return [self._copy(register, record.offset)]
+
+    def _copy(self, register: Register, origin_offset: int) -> Copy:
+        state = self._state
+        return Copy(
+            id=f"{state.log_id}:{origin_offset}",
+            key=register.key,
+            body=register.body,
+            incarnation=register.incarnation,
+            stamp=register.stamp,
+            dc=register.dc,
+            origin_dc=state.dc,
+            origin_log=state.log_id,
+            origin_offset=origin_offset,
+        )
+
+    async def _append(self, copies: list[Copy]) -> None:
+        """Append all, in order, however long it takes; a copy that came twice changes nothing."""
+        records = [encode(copy, self._clock.now_ms()) for copy in copies]
+        while records:
+            batch = _first_batch(records)
+            outcomes = await self._own.log.append(self._own.topic, 0, batch, Ack.ALL)
+            stored = 0
+            for outcome in outcomes:
+                if not isinstance(outcome, Stored):
+                    self.trouble = f"{self._own.dc}: {outcome.reason}"
+                    break
+                stored += 1
+            records = records[stored:]
+            if stored < len(outcomes):
+                await trio.sleep(self._append_backoff.next_s())
+            else:
+                self._append_backoff.reset()
+                self.trouble = ""
+
+    async def _compare(self) -> None:
+        """Send again what the source holds and the own datacentre has not, or has older."""
+        state, own = self._state, self._own
+        with trio.fail_after(self._answer_timeout_s):
+            if not await holds_the_same(self._source, own.topic, state):
+                raise _SourceChanged
+            # Before the own fold has seen all that was copied, every comparison finds something.
+            own_end = (await own.log.end_positions(own.topic))[0]
+            while own.state.position < own_end:  # noqa: ASYNC110
+                # Once a minute: an event for each record folded would cost more.
+                await trio.sleep(_POLL_INTERVAL_S)
+        if not own.is_current or not state.log_id or state.digest == own.state.digest:
+            return
+        missing: list[Register] = []
+        for count, register in enumerate(list(state.registers.values())):
+            if register.supersedes(own.register(register.key)):
+                missing.append(register)
+            if count % 1_000 == 999:
+                await trio.lowlevel.checkpoint()
+        self.resent += len(missing)
+        # All that the source had accepted up to here is copied already, or is in `missing`.
+        reached = own.state.copied.get((state.dc, state.log_id), -1)
+        await self._append([self._copy(register, reached) for register in missing])
+
+
+class _SourceChanged(Exception):
+    """The source does not hold what was folded from it: fold it again."""
+
+
+def _first_batch(records: list[Record]) -> list[Record]:
+    size_bytes = 0
+    for count, record in enumerate(records):
+        size_bytes += record.size_bytes
+        if count and (size_bytes > _BATCH_BYTES_MAX or count == _BATCH_RECORDS_MAX):
+            return records[:count]
+    return records

@@ -1,0 +1,85 @@
+"""One datacentre's metadata over a memory log, with its registry under a supervisor."""
+
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import pytest
+import trio
+
+from hermes_actors.actors.mailbox import Ref
+from hermes_actors.actors.supervisor import Supervisor, open_supervisor
+from hermes_actors.log.memory import MemoryLog
+from hermes_actors.metadata.registry import Metadata, Refold, Registry
+from hermes_actors.model.subscription import Subscription
+from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
+from hermes_actors.runtime.clock import seeded_ids
+
+
+class TrioClock:
+    """Wall and monotonic clock that follow trio's, so that a mock clock moves both."""
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000 + int(trio.current_time() * 1_000)
+
+    def monotonic_s(self) -> float:
+        return trio.current_time()
+
+
+class Site:
+    """One datacentre: its log, its metadata and its supervised registry."""
+
+    def __init__(self, dc: str, supervisor: Supervisor, log: MemoryLog, metadata: Metadata) -> None:
+        self.dc = dc
+        self.supervisor = supervisor
+        self.log = log
+        self.metadata = metadata
+        self.registry: Ref[Refold] = supervisor.start("registry", lambda: Registry(metadata))
+
+
+OpenSite = Callable[..., AbstractAsyncContextManager[Site]]
+
+
+@pytest.fixture
+def clock() -> TrioClock:
+    return TrioClock()
+
+
+@pytest.fixture
+def open_site(clock: TrioClock) -> OpenSite:
+    @asynccontextmanager
+    async def open_it(
+        dc: str = "dc1",
+        log: MemoryLog | None = None,
+        standins: tuple[Metadata, ...] = (),
+        seed: int = 0,
+    ) -> AsyncIterator[Site]:
+        rng = random.Random(f"{dc}{seed}")
+        log = log if log is not None else MemoryLog(dc, clock)
+        metadata = Metadata(log, clock=clock, ids=seeded_ids(rng), rng=rng, standins=standins)
+        async with open_supervisor(rng) as supervisor:
+            yield Site(dc, supervisor, log, metadata)
+
+    return open_it
+
+
+@pytest.fixture
+def topic() -> Callable[[str], Topic]:
+    return lambda name: Topic(
+        name=name,
+        description="",
+        owner=Owner("Plaintext", "me"),
+        content_type=ContentType.JSON,
+        retention_time=RetentionTime(1),
+    )
+
+
+@pytest.fixture
+def subscription() -> Callable[[str, str], Subscription]:
+    return lambda topic, name: Subscription(
+        topic_name=topic,
+        name=name,
+        endpoint="http://localhost/",
+        description="",
+        owner=Owner("Plaintext", "me"),
+    )

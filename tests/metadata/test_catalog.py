@@ -1,0 +1,221 @@
+"""The catalog: the same registers make the same catalog, whatever their order."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_actors.metadata.bodies import (
+    UndecodableBody,
+    activation_body,
+    decode_subscription,
+    group_body,
+    subscription_body,
+    topic_body,
+)
+from hermes_actors.metadata.catalog import Catalog, SubscriptionChanged, TopicChanged
+from hermes_actors.metadata.keys import (
+    activation_key,
+    group_key,
+    log_topic_of,
+    parse_key,
+    parse_log_topic,
+    subscription_key,
+    subscriptions_below,
+    topic_key,
+    topics_below,
+)
+from hermes_actors.metadata.state import Register
+from hermes_actors.model.names import SubscriptionName, TopicName
+from hermes_actors.model.subscription import (
+    BatchPolicy,
+    DeliveryType,
+    Subscription,
+    SubscriptionState,
+)
+from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
+
+OWNER = Owner("Plaintext", "me")
+NAME = TopicName("shop", "orders")
+SUBSCRIPTION = SubscriptionName(NAME, "billing")
+TOPIC = Topic(
+    name=str(NAME),
+    description="",
+    owner=OWNER,
+    content_type=ContentType.JSON,
+    retention_time=RetentionTime(1),
+)
+BILLING = Subscription(
+    topic_name=str(NAME), name="billing", endpoint="http://localhost/", description="", owner=OWNER
+)
+
+
+def register(key, body, incarnation=0, stamp=10):
+    return Register(key, incarnation, stamp, "dc1", body)
+
+
+def topic(incarnation=0, stamp=10):
+    return register(topic_key(NAME), topic_body(TOPIC), incarnation, stamp)
+
+
+def subscription(topic_incarnation=0, incarnation=0, stamp=11, value=BILLING):
+    body = subscription_body(value, topic_incarnation)
+    return register(subscription_key(SUBSCRIPTION), body, incarnation, stamp)
+
+
+def activation(dc, incarnation=0):
+    return register(activation_key(SUBSCRIPTION, dc), activation_body(incarnation))
+
+
+def test_a_subscription_before_its_topic_is_an_orphan_until_the_topic_comes():
+    catalog = Catalog()
+    assert catalog.apply(subscription()) == []
+    assert [orphan.is_final for orphan in catalog.orphans.values()] == [False]
+    changes = catalog.apply(topic())
+    assert [type(change) for change in changes] == [TopicChanged, SubscriptionChanged]
+    assert catalog.orphans == {}
+    assert [each.name for each in catalog.subscriptions_of(NAME)] == [SUBSCRIPTION]
+
+
+def test_a_subscription_of_an_earlier_life_is_a_final_orphan():
+    catalog = Catalog()
+    catalog.apply(topic())
+    catalog.apply(subscription())
+    gone = catalog.apply(register(topic_key(NAME), None, 20, 20))
+    assert gone == [
+        TopicChanged("shop.orders", None),
+        SubscriptionChanged("shop.orders$billing", None),
+    ]
+    catalog.apply(topic(20, 21))
+    assert catalog.subscriptions == {}
+    assert catalog.orphans["shop.orders$billing"].is_final
+    assert catalog.topics["shop.orders"].log_topic == "shop.orders_.20"
+    catalog.apply(subscription(topic_incarnation=20, stamp=22))
+    assert list(catalog.subscriptions) == ["shop.orders$billing"]
+
+
+def test_a_subscription_is_active_once_this_life_of_it_is_consumed_anywhere():
+    catalog = Catalog()
+    catalog.apply(topic())
+    catalog.apply(activation("dc2", incarnation=0))
+    catalog.apply(subscription(incarnation=30, stamp=31))
+    live = catalog.subscriptions["shop.orders$billing"]
+    assert (live.active_in, live.state) == ((), SubscriptionState.PENDING)
+    catalog.apply(activation("dc3", incarnation=30))
+    catalog.apply(activation("dc1", incarnation=30))
+    live = catalog.subscriptions["shop.orders$billing"]
+    assert (live.active_in, live.state) == (("dc1", "dc3"), SubscriptionState.ACTIVE)
+    suspended = msgspec.structs.replace(BILLING, state=SubscriptionState.SUSPENDED)
+    catalog.apply(subscription(incarnation=30, stamp=32, value=suspended))
+    live = catalog.subscriptions["shop.orders$billing"]
+    assert live.state is SubscriptionState.SUSPENDED
+
+
+def test_an_undecodable_body_is_left_out_and_shown_with_its_reason():
+    catalog = Catalog()
+    catalog.apply(topic())
+    catalog.apply(subscription())
+    catalog.apply(register(topic_key(NAME), b'{"name": 1}', stamp=20))
+    assert catalog.topics == {}
+    assert catalog.subscriptions == {}
+    assert "name" in catalog.undecodable[topic_key(NAME)]
+    catalog.apply(register(group_key("shop"), b"\xff"))
+    assert len(catalog.undecodable) == 2
+    catalog.apply(topic(stamp=21))
+    catalog.apply(register(group_key("shop"), None, 30, 30))
+    assert catalog.undecodable == {}
+    assert list(catalog.subscriptions) == ["shop.orders$billing"]
+
+
+def test_the_policy_of_a_subscription_follows_its_delivery_type():
+    batch = msgspec.structs.replace(
+        BILLING,
+        delivery_type=DeliveryType.BATCH,
+        subscription_policy=BatchPolicy(batch_size=7),
+    )
+    assert decode_subscription(subscription_body(batch, 3)).subscription == batch
+    assert decode_subscription(subscription_body(BILLING, 3)).subscription == BILLING
+    with pytest.raises(UndecodableBody, match="endpoint"):
+        decode_subscription(b'{"subscription":{"topicName":"a.b","name":"c"},"topicIncarnation":0}')
+
+
+REGISTERS = [
+    topic(0, 10),
+    register(topic_key(NAME), None, 20, 20),
+    topic(20, 21),
+    register(topic_key(NAME), b"nonsense", 20, 22),
+    subscription(0, 0, 11),
+    subscription(20, 0, 23),
+    register(subscription_key(SUBSCRIPTION), None, 24, 24),
+    subscription(20, 24, 25),
+    activation("dc1", 0),
+    activation("dc2", 24),
+    register(activation_key(SUBSCRIPTION, "dc1"), None, 26, 26),
+    register(group_key("shop"), group_body({"groupName": "shop"})),
+    register("readiness/dc1", b"{}"),
+    register("readiness/dc1", None, 12, 12),
+    register("topic/odd", b"{}"),
+]
+
+
+def shown(catalog):
+    return (
+        catalog.groups,
+        catalog.topics,
+        catalog.subscriptions,
+        catalog.orphans,
+        catalog.others,
+        catalog.undecodable,
+    )
+
+
+@given(st.lists(st.sampled_from(REGISTERS), max_size=20), st.randoms(use_true_random=False))
+def test_the_catalog_depends_on_the_registers_and_not_on_their_order(history, rng):
+    stepwise = Catalog()
+    last = {}
+    for each in history:
+        stepwise.apply(each)
+        last[each.key] = each
+    final = list(last.values())
+    rng.shuffle(final)
+    at_once = Catalog()
+    for each in final:
+        at_once.apply(each)
+    assert shown(stepwise) == shown(at_once)
+    for key in last:
+        at_once.forget(key)
+    assert shown(at_once) == shown(Catalog())
+
+
+@given(st.lists(st.sampled_from(REGISTERS), max_size=20))
+def test_the_changes_told_rebuild_the_subscriptions_and_say_each_thing_once(history):
+    catalog, told = Catalog(), {}
+    for each in history:
+        for change in catalog.apply(each):
+            if isinstance(change, SubscriptionChanged):
+                assert told.get(change.name) != change.subscription
+                told[change.name] = change.subscription
+    assert {name: value for name, value in told.items() if value} == catalog.subscriptions
+
+
+@given(st.text("abc./%", min_size=1), st.text("abc/_-", min_size=1), st.text("a/$", min_size=1))
+def test_a_key_is_parsed_into_what_it_was_made_of(group, name, last):
+    parsed = parse_key(subscription_key(SubscriptionName(TopicName(group, name), last)))
+    assert (parsed.kind, parsed.names) == ("subscription", (group, name, last))
+
+
+def test_a_group_whose_name_begins_like_another_is_not_below_it():
+    assert not topic_key(TopicName("shop.eu", "orders")).startswith(topics_below("shop"))
+    assert subscription_key(SUBSCRIPTION).startswith(subscriptions_below(NAME))
+
+
+@given(st.integers(0, 2**60), st.sampled_from(("", "test")))
+def test_a_log_topic_tells_which_life_of_which_topic_it_holds(incarnation, namespace):
+    log_topic = log_topic_of(NAME, incarnation, namespace)
+    assert parse_log_topic(log_topic, namespace) == (NAME, incarnation)
+
+
+def test_other_log_topics_are_not_taken_for_ours():
+    assert parse_log_topic("plain") is None
+    assert parse_log_topic("shop.orders", "test") is None
+    assert parse_log_topic("shop.orders_.012") == (TopicName("shop.orders_", "012"), 0)

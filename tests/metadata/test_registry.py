@@ -1,0 +1,319 @@
+"""The registry over a memory log: changes, outages, restarts, refolds, watches."""
+
+import msgspec
+import pytest
+import trio
+import trio.testing
+
+from hermes_actors.errors import Refused, StartupError, Unavailable
+from hermes_actors.log.memory import MemoryLog
+from hermes_actors.metadata.bodies import group_body, topic_body
+from hermes_actors.metadata.catalog import GroupChanged, OtherChanged, TopicChanged
+from hermes_actors.metadata.commands import (
+    NOTHING_SEEN,
+    Absent,
+    Accepted,
+    Childless,
+    Put,
+    Rejected,
+    Seen,
+    StampIs,
+    delete,
+    encode,
+    put,
+)
+from hermes_actors.metadata.keys import group_key, topic_key, topics_below
+from hermes_actors.metadata.registry import Metadata, OutcomeUnknown, Refold
+from hermes_actors.model.names import TopicName
+from hermes_actors.model.topic import Ack
+
+GROUP = put(group_key("shop"), group_body({"groupName": "shop"}), Absent(group_key("shop")))
+
+
+async def test_a_change_is_shown_when_it_returns(autojump_clock, open_site, topic):
+    async with open_site() as site:
+        name = TopicName("shop", "orders")
+        assert isinstance(await site.metadata.change(GROUP), Accepted)
+        outcome = await site.metadata.change(put(topic_key(name), topic_body(topic("shop.orders"))))
+        live = site.metadata.catalog.topics["shop.orders"]
+        assert outcome == Accepted(live.incarnation, live.stamp)
+        assert (live.name, live.log_topic, live.incarnation) == (name, "shop.orders", 0)
+        refused = await site.metadata.change(
+            delete(group_key("shop"), Childless(topics_below("shop")))
+        )
+        assert refused == Rejected(Childless(topics_below("shop")))
+
+
+async def test_two_nodes_on_one_log_agree_and_only_one_of_two_racing_changes_wins(
+    autojump_clock, open_site, clock
+):
+    log = MemoryLog("dc1", clock)
+    async with open_site(log=log, seed=1) as one, open_site(log=log, seed=2) as two:
+        outcomes = []
+
+        async def change(site):
+            outcomes.append(await site.metadata.change(GROUP))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(change, one)
+            nursery.start_soon(change, two)
+        assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Accepted", "Rejected"]
+        await trio.sleep(1)
+        assert one.metadata.state.snapshot() == two.metadata.state.snapshot()
+        assert one.metadata.state.log_id
+
+
+async def test_an_outage_is_waited_out_and_health_says_so(autojump_clock, open_site):
+    async with open_site() as site:
+        await site.metadata.wait_current()
+        site.log.faults.cut()
+        await trio.sleep(20)
+        assert not site.metadata.is_current
+        assert "unavailable" in site.metadata.health.reason
+        with pytest.raises(Unavailable, match="not stored") as failure:
+            await site.metadata.change(GROUP, timeout_s=3)
+        assert not isinstance(failure.value, OutcomeUnknown)
+        site.log.faults.heal()
+        await site.metadata.wait_current()
+        assert isinstance(await site.metadata.change(GROUP), Accepted)
+
+
+async def test_a_log_that_does_not_answer_makes_the_health_stale(autojump_clock, open_site):
+    async with open_site() as site:
+        await site.metadata.wait_current()
+        site.log.faults.reads_silent = True
+        await trio.sleep(20)
+        assert "does not answer" in site.metadata.health.reason
+        site.log.faults.heal()
+        await site.metadata.wait_current()
+
+
+async def test_a_lost_acknowledgement_still_gives_the_one_outcome(autojump_clock, open_site):
+    async with open_site() as site:
+        await site.metadata.wait_current()
+        site.log.faults.acknowledgement_lost_rate = 1.0
+        assert isinstance(await site.metadata.change(GROUP), Accepted)
+
+
+async def test_an_unknown_outcome_says_so_and_its_repetition_is_harmless(autojump_clock, open_site):
+    async with open_site() as site:
+        await site.metadata.wait_current()
+        site.log.faults.silent = True
+        with pytest.raises(OutcomeUnknown) as failure:
+            await site.metadata.change(GROUP, timeout_s=3)
+        site.log.faults.heal()
+        command_id = failure.value.command_id
+        # The first try was stored late: without the same id this would be rejected as not absent.
+        first = await site.metadata.change(GROUP, command_id=command_id)
+        assert isinstance(first, Accepted)
+        assert await site.metadata.change(GROUP, command_id=command_id) == first
+
+
+async def test_more_changes_than_may_wait_are_refused_at_once(autojump_clock, clock, open_site):
+    async with open_site() as site:
+        await site.metadata.wait_current()
+        site.metadata._pending._pending_max = 1
+        site.log.faults.silent = True
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(site.metadata.change, GROUP)
+            await trio.sleep(0.1)
+            with pytest.raises(Unavailable, match="nothing was stored"):
+                await site.metadata.change(GROUP)
+            site.log.faults.heal()
+
+
+async def test_what_no_log_would_take_is_refused_before_it_is_appended(autojump_clock, open_site):
+    async with open_site() as site:
+        with pytest.raises(Refused, match="make it smaller"):
+            await site.metadata.change(put("note/x", b"x" * 1_000_001))
+        with pytest.raises(Refused, match="not a valid change"):
+            await site.metadata.change(put("note/x", b"", Childless("note")))
+        with pytest.raises(Refused, match="not a valid change"):
+            await site.metadata.change(put("", b""))
+
+
+async def test_a_restarted_registry_serves_on_and_tells_only_true_differences(
+    autojump_clock, open_site
+):
+    async with open_site() as site:
+        await site.metadata.change(GROUP)
+        with site.metadata.watch() as watch:
+            assert [type(each) for each in watch.take_nowait()] == [GroupChanged]
+            site.supervisor.crash("registry")
+            await trio.testing.wait_all_tasks_blocked()
+            assert not site.metadata.is_current
+            assert "shop" in site.metadata.catalog.groups
+            await site.metadata.wait_current()
+            assert watch.take_nowait() == []
+            await site.metadata.change(delete(group_key("shop")))
+            assert watch.take_nowait() == [GroupChanged("shop", None)]
+
+
+async def test_a_change_under_way_survives_a_crash_of_the_registry(autojump_clock, open_site):
+    async with open_site() as site:
+        await site.metadata.wait_current()
+        site.log.faults.delay_s = (1.0, 1.0)
+        async with trio.open_nursery() as nursery:
+            outcomes = []
+
+            async def change():
+                outcomes.append(await site.metadata.change(GROUP))
+
+            nursery.start_soon(change)
+            await trio.sleep(0.5)
+            site.supervisor.crash("registry")
+        assert [type(outcome) for outcome in outcomes] == [Accepted]
+
+
+async def test_a_watch_gives_the_state_first_and_merges_what_was_not_read(
+    autojump_clock, open_site, topic
+):
+    async with open_site() as site:
+        name = TopicName("shop", "orders")
+        await site.metadata.change(GROUP)
+        with site.metadata.watch() as watch:
+            for number in range(50):
+                body = topic_body(
+                    msgspec.structs.replace(topic("shop.orders"), description=str(number))
+                )
+                await site.metadata.change(put(topic_key(name), body))
+            await site.metadata.change(put("readiness/dc1", b"{}"))
+            group, changed, other = watch.take_nowait()
+            assert isinstance(group, GroupChanged)
+            assert isinstance(changed, TopicChanged)
+            assert changed.topic is not None
+            assert changed.topic.topic.description == "49"
+            assert isinstance(other, OtherChanged)
+            assert site.metadata.register("readiness/dc1") == other.register
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(site.metadata.change, delete(topic_key(name)))
+                assert [await watch.__anext__()] == [TopicChanged("shop.orders", None)]
+        assert [each async for each in watch] == []
+
+
+async def test_a_log_made_anew_is_noticed_and_folded_again(autojump_clock, open_site):
+    async with open_site() as site:
+        await site.metadata.change(GROUP)
+        old_id = site.metadata.state.log_id
+        await site.log.delete_topic(site.metadata.topic)
+        await trio.sleep(20)
+        await site.metadata.wait_current()
+        assert site.metadata.state.log_id not in ("", old_id)
+        assert site.metadata.catalog.groups == {}
+        assert isinstance(await site.metadata.change(GROUP), Accepted)
+
+
+def lose_the_last_record(site):
+    """A leader that had not copied the last record took over."""
+    del site.log._topics[site.metadata.topic].partitions[0].records[-1]
+
+
+async def test_a_log_rewritten_below_the_fold_is_noticed_by_its_content(
+    autojump_clock, open_site, clock
+):
+    async with open_site() as site:
+        await site.metadata.change(GROUP)
+        lose_the_last_record(site)
+        record = encode(Put("1", "note/1", b"", (), NOTHING_SEEN), clock.now_ms())
+        await site.log.append(site.metadata.topic, 0, [record], Ack.ALL)
+        await trio.sleep(20)
+        assert site.metadata.is_current
+        assert list(site.metadata.catalog.others) == ["note/1"]
+        assert site.metadata.catalog.groups == {}
+
+
+async def test_a_log_rewritten_and_written_on_is_noticed_by_what_its_writers_saw(
+    autojump_clock, open_site, clock
+):
+    async with open_site() as site:
+        await site.metadata.change(GROUP)
+        lose_the_last_record(site)
+        records = [
+            encode(Put("1", "note/1", b"", (), NOTHING_SEEN), clock.now_ms()),
+            encode(Put("2", "note/2", b"", (), Seen(1, "1")), clock.now_ms()),
+        ]
+        await site.log.append(site.metadata.topic, 0, records, Ack.ALL)
+        await trio.sleep(1)
+        assert site.metadata.is_current
+        assert sorted(site.metadata.catalog.others) == ["note/1", "note/2"]
+        assert site.metadata.catalog.groups == {}
+
+
+async def test_a_contradicting_writer_forces_one_refold_and_not_more(
+    autojump_clock, open_site, clock
+):
+    async with open_site() as site:
+        await site.metadata.change(GROUP)
+        folded = site.metadata.state
+        stray = Put("stray", "note/x", b"", (), Seen(1, "another history"))
+        await site.log.append(site.metadata.topic, 0, [encode(stray, clock.now_ms())], Ack.ALL)
+        await trio.sleep(30)
+        refolded = site.metadata.state
+        assert refolded is not folded
+        assert "note/x" in site.metadata.catalog.others
+        await trio.sleep(30)
+        assert site.metadata.state is refolded
+        assert site.metadata.is_current
+
+
+async def test_an_operator_may_ask_for_a_refold(autojump_clock, open_site):
+    async with open_site() as site:
+        await site.metadata.change(GROUP)
+        folded = site.metadata.state
+        site.registry.tell(Refold())
+        await trio.sleep(1)
+        assert site.metadata.state is not folded
+        assert site.metadata.state.snapshot() == folded.snapshot()
+
+
+async def test_a_node_whose_log_is_down_at_its_start_shows_another_datacentre(
+    autojump_clock, open_site
+):
+    async with open_site("dc2") as other:
+        await other.metadata.change(GROUP)
+        async with open_site("dc1", standins=(other.metadata,)) as site:
+            site.log.faults.cut()
+            await site.metadata.wait_readable()
+            assert "shop" in site.metadata.catalog.groups
+            assert not site.metadata.is_current
+            site.log.faults.heal()
+            await site.metadata.wait_current()
+            assert site.metadata.catalog.groups == {}
+
+
+async def test_a_log_of_another_datacentre_stops_the_node_with_a_clear_error(
+    autojump_clock, open_site, clock
+):
+    log = MemoryLog("dc1", clock)
+    async with open_site("dc1", log=log) as site:
+        await site.metadata.wait_current()
+    log._dc = "dc9"
+    crashes = []
+    async with open_site("dc9", log=log) as site:
+        site.supervisor._on_crash = crashes.append
+        await trio.sleep(0.5)
+    assert isinstance(crashes[0].error, StartupError)
+    assert "belongs to datacentre 'dc1'" in crashes[0].error.message
+
+
+async def test_a_stamp_precondition_lets_only_an_unchanged_register_be_changed(
+    autojump_clock, open_site
+):
+    async with open_site() as site:
+        first = await site.metadata.change(put("note/x", b"1"))
+        assert isinstance(first, Accepted)
+        mine = put("note/x", b"2", StampIs("note/x", first.stamp))
+        assert isinstance(await site.metadata.change(mine), Accepted)
+        assert isinstance(await site.metadata.change(mine), Rejected)
+
+
+def test_a_namespace_is_put_before_the_metadata_topic(clock):
+    import random
+
+    from hermes_actors.runtime.clock import seeded_ids
+
+    rng = random.Random(0)
+    metadata = Metadata(
+        MemoryLog("dc1", clock), clock=clock, ids=seeded_ids(rng), rng=rng, namespace="test"
+    )
+    assert metadata.topic == "test__hermes.metadata"
