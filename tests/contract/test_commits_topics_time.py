@@ -93,8 +93,8 @@ async def test_altering_adds_partitions_and_never_takes_them_away(under_test, wr
 
 async def test_deleting_takes_records_and_commits_and_a_new_topic_starts_at_zero(under_test, write):
     async with under_test.open() as log:
-        await log.create_topic("t", TopicSettings(partitions=2))
         await log.create_topic("stays", TopicSettings())
+        await log.create_topic("t", TopicSettings(partitions=2))
         await write(log, "t", [b"a", b"b"])
         await write(log, "stays", [b"s"])
         await log.commit("g", "t", {0: Commit(1)})
@@ -136,6 +136,31 @@ async def test_positions_of_an_unknown_topic_raise(under_test):
         for asked in (log.start_positions("u"), log.end_positions("u"), log.position_at("u", 0)):
             with pytest.raises(UnknownTopic):
                 await asked
+
+
+async def test_position_at_finds_a_record_inside_a_batch(under_test):
+    async with under_test.open() as log:
+        await log.create_topic("t", TopicSettings(retention_ms=1_000))
+        now_ms = under_test.clock.wall_ms
+        times_ms = [now_ms - 5_000, now_ms, now_ms - 3_000, now_ms + 10, now_ms + 20]
+        batch = [Record(None, b"x", (), time_ms) for time_ms in times_ms]
+        await log.append("t", 0, batch, Ack.ALL)
+        await log.append("t", 0, batch, Ack.ALL)
+        assert await log.position_at("t", now_ms - 4_000) == {0: 1}
+        assert await log.position_at("t", now_ms + 1) == {0: 3}
+        assert await log.position_at("t", now_ms + 20) == {0: 4}
+        assert await log.position_at("t", now_ms + 21) == {0: 10}
+        # The highest so far is taken by retention; what is left is searched all the same.
+        under_test.clock.wall_ms = now_ms + 1_015
+        await under_test.expire(log)
+        assert await log.start_positions("t") == {0: 4}
+        under_test.clock.wall_ms = now_ms + 1_021
+        await under_test.expire(log)
+        assert await log.start_positions("t") == {0: 10}
+        await log.append("t", 0, [Record(None, b"x", (), now_ms)], Ack.ALL)
+        await log.append("t", 0, [Record(None, b"x", (), now_ms + 5)], Ack.ALL)
+        assert await log.position_at("t", now_ms + 1) == {0: 11}
+        assert await log.position_at("t", now_ms + 15) == {0: 12}
 
 
 async def test_position_at_is_the_first_record_of_that_time_or_later_else_the_end(under_test):

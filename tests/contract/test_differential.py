@@ -128,6 +128,7 @@ async def everything(log):
         starts, ends = await log.start_positions(topic), await log.end_positions(topic)
         state.append((topic, await log.describe_topic(topic), starts, ends))
         state.append([await log.committed(group, topic) for group in ("g", "h")])
+        state.append([await log.position_at(topic, ms) for ms in range(0, 1_001, 250)])
         state.append(await read(log, topic, starts, 100, 10_000))
     return state
 
