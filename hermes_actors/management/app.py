@@ -1,7 +1,8 @@
 """The management REST API as one ASGI app, for a server on either loop."""
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 from litestar import Litestar, Response, get
 from litestar.exceptions import HTTPException
@@ -69,14 +70,18 @@ def build_app(
         *_status_routes(gate, administration, metrics),
         _messages_route(gate, administration),
     ]
-    described = document(_litestar(routes, OpenAPIConfig("hermes_actors management", __version__)))
+
+    @cache
+    def described() -> dict[str, Any]:
+        # An app of its own: the framework's OpenAPI routes come with pages that load scripts from
+        # outside and with a catch-all that answers in HTML, so the app that serves has neither.
+        info = OpenAPIConfig("hermes_actors management", __version__)
+        return document(_litestar(routes, info))
 
     @get("/openapi.json", include_in_schema=False)
     async def openapi() -> Response[bytes]:
-        return json_answer(described)
+        return json_answer(described())
 
-    # Two apps: the framework's own OpenAPI routes come with pages that load scripts from outside
-    # and with a catch-all that answers in HTML, so the app that serves has none of them.
     return WireRules(_litestar([*routes, openapi], None), config.management.cors_allowed_origin)
 
 

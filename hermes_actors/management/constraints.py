@@ -23,6 +23,8 @@ from hermes_actors.model.topic import (
 THRESHOLDS_MAX = 10
 FILTERS_MAX = 100
 HEADERS_MAX = 100
+NAME_CHARACTERS_MAX = 200
+"""Leaves room for namespace and incarnation in Kafka's 249 characters of a topic's name."""
 
 _NAME_RULE = 'must match "[a-zA-Z0-9_.-]+"'
 _SEVERITIES = ("CRITICAL", "IMPORTANT", "NON_IMPORTANT")
@@ -54,6 +56,8 @@ def topic_violations(topic: Topic) -> Iterator[str]:
     """What is wrong with a topic taken by itself."""
     if not is_name_part(TopicName.parse(topic.name).name):
         yield f"Topic.name {_NAME_RULE}"
+    if len(topic.name) > NAME_CHARACTERS_MAX:
+        yield f"Topic.name size must be between 1 and {NAME_CHARACTERS_MAX}"
     yield from _range(
         "Topic.maxMessageSize", topic.max_message_size, MESSAGE_BYTES_MIN, MESSAGE_BYTES_MAX
     )
@@ -76,6 +80,8 @@ def subscription_violations(subscription: Subscription) -> Iterator[str]:
     """What is wrong with a subscription taken by itself."""
     if not is_name_part(subscription.name):
         yield f"Subscription.name {_NAME_RULE}"
+    if len(subscription.name) > NAME_CHARACTERS_MAX:
+        yield f"Subscription.name size must be between 1 and {NAME_CHARACTERS_MAX}"
     policy = subscription.subscription_policy
     if isinstance(policy, SerialPolicy):
         yield from _serial("Subscription.subscriptionPolicy", policy)

@@ -25,16 +25,55 @@ from hermes_actors.model.topic import Topic
 
 S = TypeVar("S", bound=Struct)
 
+NESTING_MAX = 64
+"""How many levels of maps and lists a body may have."""
+
+INTEGER_MAX = 2**31 - 1
+"""What the wire's integer fields hold, as in Hermes."""
+
 _READ_ONLY = ("createdAt", "modifiedAt")
+_FREE_MAP = "endpointAddressResolverMetadata"
 _TRACKING_MODES = frozenset(mode.value for mode in TrackingMode)
+
+
+def json_value(body: bytes) -> Any:
+    """The JSON value that a request's body holds. Raises Refused with FORMAT_ERROR."""
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Refused(f"The body is not valid JSON: {error}", ErrorCode.FORMAT_ERROR) from error
+    except RecursionError as error:
+        raise _too_deep() from error
+    if not _is_shallow(value):
+        raise _too_deep()
+    return value
+
+
+def _is_shallow(value: Any) -> bool:
+    """True when nothing nests so deep that a walk over it could run out of stack."""
+    level = [value]
+    for _ in range(NESTING_MAX):
+        level = [
+            child
+            for each in level
+            if isinstance(each, (dict, list))
+            for child in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return True
+    return False
+
+
+def _too_deep() -> Refused:
+    return Refused(
+        f"The body nests deeper than {NESTING_MAX} levels; nothing here needs that",
+        ErrorCode.FORMAT_ERROR,
+    )
 
 
 def json_object(body: bytes) -> dict[str, Any]:
     """The JSON object that a request's body holds. Raises Refused with FORMAT_ERROR."""
-    try:
-        value = msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
-        raise Refused(f"The body is not valid JSON: {error}", ErrorCode.FORMAT_ERROR) from error
+    value = json_value(body)
     if not isinstance(value, dict):
         raise Refused(f"The body must be a JSON object, not {_kind(value)}", ErrorCode.FORMAT_ERROR)
     return value
@@ -52,7 +91,7 @@ def required_text(body: Mapping[str, Any], field: str, kind: str) -> str:
 
 def decode_topic(body: Mapping[str, Any]) -> Topic:
     """A topic from its JSON object; its two times are the broker's to set. Raises Refused."""
-    raw = _cleaned(body)
+    raw = _cleaned(Topic, body)
     retention = raw.get("retentionTime")
     if isinstance(retention, dict):
         retention.setdefault("duration", 0)
@@ -61,8 +100,8 @@ def decode_topic(body: Mapping[str, Any]) -> Topic:
 
 def decode_subscription(body: Mapping[str, Any]) -> Subscription:
     """A subscription from its JSON object; the delivery type says which policy. Raises Refused."""
-    raw = _cleaned(body)
-    raw["endpointAddressResolverMetadata"] = body.get("endpointAddressResolverMetadata") or {}
+    raw = _cleaned(Subscription, body)
+    raw[_FREE_MAP] = body.get(_FREE_MAP) or {}
     batch = raw.get("deliveryType") == DeliveryType.BATCH.value
     policy: type[Struct] = BatchPolicy if batch else SerialPolicy
     raw.setdefault("subscriptionPolicy", {})
@@ -75,27 +114,35 @@ def _settle_tracking(raw: dict[str, Any]) -> None:
     mode = raw.get("trackingMode")
     if mode is None:
         mode = (TrackingMode.ALL if raw.get("trackingEnabled") is True else TrackingMode.OFF).value
-    elif mode not in _TRACKING_MODES:
+    elif isinstance(mode, str) and mode not in _TRACKING_MODES:
         mode = TrackingMode.OFF.value
     raw["trackingMode"] = mode
     raw["trackingEnabled"] = mode != TrackingMode.OFF.value
 
 
-def _cleaned(body: Mapping[str, Any]) -> dict[str, Any]:
+def _cleaned(kind: type[Struct], body: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that the model knows, without nulls; not the free map, which is the client's."""
+    known = {each.encode_name for each in msgspec.structs.fields(kind)} - {_FREE_MAP}
     return {
-        key: _whole_numbers(without_nulls(value))
+        key: _whole_numbers(without_nulls(value), f"{kind.__name__}.{key}")
         for key, value in body.items()
-        if value is not None and key not in _READ_ONLY
+        if value is not None and key not in _READ_ONLY and key in known
     }
 
 
-def _whole_numbers(value: Any) -> Any:
-    """JSON has one kind of number: 100.0 is as good an integer as 100."""
+def _whole_numbers(value: Any, path: str) -> Any:
+    """JSON has one kind of number: 100.0 is as good an integer as 100. Raises Refused."""
     if isinstance(value, dict):
-        return {key: _whole_numbers(each) for key, each in value.items()}
+        return {key: _whole_numbers(each, f"{path}.{key}") for key, each in value.items()}
     if isinstance(value, list):
-        return [_whole_numbers(each) for each in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+        return [_whole_numbers(each, f"{path}[{at}]") for at, each in enumerate(value)]
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, int) and abs(value) > INTEGER_MAX:
+        raise Refused(
+            f"{path}: {value} is out of range; the most is {INTEGER_MAX}", ErrorCode.FORMAT_ERROR
+        )
+    return value
 
 
 def _decode(kind: type[S], raw: dict[str, Any], override: Mapping[str, type[Struct]]) -> S:

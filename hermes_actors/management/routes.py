@@ -2,7 +2,6 @@
 
 from typing import Annotated
 
-import msgspec
 from litestar import Response, delete, get, post, put
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, FromQuery, QueryParameter
@@ -16,6 +15,7 @@ from hermes_actors.management.answers import (
     json_answer,
     object_of,
 )
+from hermes_actors.management.decoding import json_value
 from hermes_actors.management.gate import Gate
 
 Answer = Response[bytes]
@@ -150,11 +150,7 @@ def subscription_routes(gate: Gate, administration: Administration) -> list[HTTP
 
     @put(_SUBSCRIPTION + "/state", summary="Suspend or resume")
     async def set_state(request: AnyRequest, topic: Name, name: Name) -> Answer:
-        body = await body_of(request)
-        try:
-            state = msgspec.json.decode(body)
-        except msgspec.DecodeError as error:
-            raise Refused(f"The body is not valid JSON: {error}", ErrorCode.FORMAT_ERROR) from error
+        state = json_value(await body_of(request))
         await gate.act(request, subscriptions.set_state, topic, name, state)
         return empty_answer(200)
 

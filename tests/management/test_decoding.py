@@ -38,6 +38,19 @@ def test_a_body_that_is_no_json_object_is_a_format_error(body):
     assert refused.value.code is ErrorCode.FORMAT_ERROR
 
 
+@pytest.mark.parametrize("depth", [64, 100, 900, 5_000])
+@pytest.mark.parametrize(("opening", "close"), [(b'{"a":', b"}"), (b"[", b"]")])
+def test_a_body_that_nests_too_deep_is_a_format_error(depth, opening, close):
+    with pytest.raises(Refused, match="nests deeper than 64") as refused:
+        json_object(b'{"a":' + opening * depth + b"1" + close * depth + b"}")
+    assert refused.value.code is ErrorCode.FORMAT_ERROR
+
+
+def test_a_body_that_nests_as_deep_as_it_may_is_read():
+    body = b'{"a":' * 63 + b"1" + b"}" * 63
+    assert json_object(body)["a"]["a"]["a"]
+
+
 @given(st.binary(max_size=40))
 def test_any_bytes_are_an_object_or_a_format_error(body):
     try:
@@ -118,6 +131,9 @@ def test_unknown_and_read_only_fields_are_ignored():
         ("ack", "SOME"),
         ("maxMessageSize", "big"),
         ("maxMessageSize", 1024.5),
+        ("maxMessageSize", 2**31),
+        ("retentionTime", {"duration": 10**30}),
+        ("retentionTime", {"duration": -1e300}),
         ("owner", "sales"),
         ("retentionTime", {"duration": 1, "retentionUnit": "WEEKS"}),
         ("chaos", {"mode": "SOMETIMES"}),
@@ -155,6 +171,13 @@ def test_tracking_mode_follows_the_flag_unless_it_is_given(sent, mode):
     subscription = decode_subscription({**SUBSCRIPTION, **sent})
     assert subscription.tracking_mode is mode
     assert subscription.tracking_enabled is (mode is not TrackingMode.OFF)
+
+
+@pytest.mark.parametrize("mode", [5, [], {}, True])
+def test_a_tracking_mode_that_is_no_text_is_a_format_error(mode):
+    with pytest.raises(Refused, match=r"^Subscription\.trackingMode") as refused:
+        decode_subscription({**SUBSCRIPTION, "trackingMode": mode})
+    assert refused.value.code is ErrorCode.FORMAT_ERROR
 
 
 def test_a_free_map_keeps_its_nulls_and_its_decimals():
