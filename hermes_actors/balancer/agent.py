@@ -107,6 +107,7 @@ class Agent:
         self._rng = rng
         self._stop_grace_s = stop_grace_s
         self._on_gone = on_gone
+        self._supervisor: Supervisor | None = None
         self._running: dict[str, _Running] = {}
         self._consumers: dict[str, Consumer] = {}
         self._refusals: dict[str, str] = {}
@@ -119,6 +120,7 @@ class Agent:
     async def run(self, inbox: Inbox[object]) -> None:
         """Run consumers until asked to stop; then stop them all, together."""
         async with open_supervisor(self._rng, self._on_crash) as supervisor:
+            self._supervisor = supervisor
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._follow, supervisor, nursery)
                 nursery.start_soon(self._activate_regularly)
@@ -147,6 +149,11 @@ class Agent:
     def consumer(self, subscription: str) -> Consumer | None:
         """The consumer that runs here, to ask it for more."""
         return self._consumers.get(subscription)
+
+    def crash(self, subscription: str) -> None:
+        """Make a running consumer fail (fault injection); it is restarted."""
+        if self._supervisor is not None:
+            self._supervisor.crash(subscription)
 
     async def _follow(self, supervisor: Supervisor, nursery: trio.Nursery) -> None:
         with self._metadata.watch() as watch:

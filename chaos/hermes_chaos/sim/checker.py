@@ -1,0 +1,67 @@
+"""What a checker is, and what it knows of the run beforehand."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hermes_actors.model.topic import Ack
+from hermes_chaos.sim.history import Event
+
+SHOWN_MAX = 5
+"""How many of several culprits a violation names."""
+
+
+@dataclass(frozen=True)
+class Audience:
+    """One subscription as the checkers know it. `group` is its consumer group in the log."""
+
+    name: str
+    topic: str
+    group: str
+    retries_client_errors: bool = False
+    rate: int = 400
+    inflight_max: int = 100
+    backoff_ms: int = 100
+
+    def settles(self, status: int) -> bool:
+        """True when an answer ends a message: delivered, or refused by the subscriber for good."""
+        if 200 <= status < 300:
+            return True
+        return 400 <= status < 500 and not self.retries_client_errors
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What the run is about: topics with their ack levels, subscriptions."""
+
+    acks: Mapping[str, Ack]
+    audiences: Sequence[Audience]
+
+    @property
+    def by_name(self) -> dict[str, Audience]:
+        """The subscriptions by their full names."""
+        return {audience.name: audience for audience in self.audiences}
+
+
+class Checker:
+    """One promise. It watches a history and counts what it has examined.
+
+    A checker that examined nothing has checked nothing: that is a violation too.
+    """
+
+    name = ""
+
+    def __init__(self) -> None:
+        self.examined = 0
+        self.violations: list[str] = []
+
+    def watch(self, event: Event) -> None:
+        """An event of the history, at the moment when it happens."""
+
+    def finish(self) -> None:
+        """Nothing more will happen: judge what is only known at the end."""
+
+
+def shown(culprits: Sequence[object]) -> str:
+    """The first few, and that there are more."""
+    text = ", ".join(str(each) for each in culprits[:SHOWN_MAX])
+    return f"{text}, …" if len(culprits) > SHOWN_MAX else text

@@ -1,0 +1,83 @@
+"""All checkers of a run. Each promise is judged from the edges: what publishers were answered, what
+logs hold, what subscribers got.
+"""
+
+from hermes_chaos.sim.checker import Checker, Subject
+from hermes_chaos.sim.checkers_delivering import (
+    AcknowledgedAreDelivered,
+    CommitsPassOnlySettled,
+    PayloadsAreIntact,
+)
+from hermes_chaos.sim.checkers_publishing import AcknowledgedAreStored, RefusedAreNowhere
+from hermes_chaos.sim.checkers_pushing import InflightIsKept, RateIsKept, RetriesWait
+from hermes_chaos.sim.history import Event
+
+
+class Settling(Checker):
+    """After the last fault is healed everything settles within a bound. Told by the world."""
+
+    name = "everything settles"
+
+    def settled(self, subscriptions: int) -> None:
+        """All is quiet: that many subscriptions are owed nothing and lag behind nowhere."""
+        self.examined += subscriptions
+
+    def failed(self, why: str) -> None:
+        """The bound has passed, or the world could not be set up at all."""
+        self.examined += 1
+        self.violations.append(why)
+
+
+class NothingFailsUnasked(Checker):
+    """No actor fails unless the nemesis made it fail. Told by the world."""
+
+    name = "nothing fails unasked"
+
+    def started(self) -> None:
+        """A node has begun a life that is watched."""
+        self.examined += 1
+
+    def failed(self, what: str) -> None:
+        """The product reported a failure that nobody injected."""
+        self.violations.append(what)
+
+
+class Checks:
+    """The checkers, and the events told to all of them."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.stored = AcknowledgedAreStored(subject)
+        self.refused = RefusedAreNowhere()
+        self.delivered = AcknowledgedAreDelivered(subject, self.stored)
+        self.commits = CommitsPassOnlySettled(subject)
+        self.payloads = PayloadsAreIntact(subject)
+        self.retries = RetriesWait(subject)
+        self.settling = Settling()
+        self.failures = NothingFailsUnasked()
+        self.all: tuple[Checker, ...] = (
+            self.stored,
+            self.refused,
+            self.delivered,
+            self.commits,
+            self.payloads,
+            RateIsKept(subject),
+            InflightIsKept(subject),
+            self.retries,
+            self.settling,
+            self.failures,
+        )
+
+    def watch(self, event: Event) -> None:
+        """Show the event to every checker."""
+        for checker in self.all:
+            checker.watch(event)
+
+    def finish(self) -> list[str]:
+        """All violations, each with its checker's name."""
+        found: list[str] = []
+        for checker in self.all:
+            checker.finish()
+            if checker.examined == 0:
+                checker.violations.append("nothing was examined")
+            found.extend(f"{checker.name}: {each}" for each in checker.violations)
+        return found

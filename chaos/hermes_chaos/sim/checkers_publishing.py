@@ -1,0 +1,97 @@
+"""What publishers were promised: an answer that is true of the logs."""
+
+from hermes_actors.model.topic import Ack
+from hermes_chaos.sim.checker import Checker, Subject
+from hermes_chaos.sim.history import Delivery, Dropped, Event, Place, Published, Stored, serial_of
+
+
+class AcknowledgedAreStored(Checker):
+    """A 201 comes after its message is in some log, and nothing that was promised leaves the log.
+
+    A leader change may drop what was acknowledged at LEADER, as in Kafka; nothing at ALL.
+    """
+
+    name = "acknowledged are stored"
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self._subject = subject
+        self._copies: dict[str, set[tuple[Place, int]]] = {}
+        self._at: dict[tuple[Place, int], str] = {}
+        self._acknowledged: dict[str, Published] = {}
+        self.lost: set[str] = set()
+
+    def watch(self, event: Event) -> None:
+        """Take note, and check."""
+        match event:
+            case Stored(place, offset, message_id):
+                self._copies.setdefault(message_id, set()).add((place, offset))
+                self._at[place, offset] = message_id
+            case Dropped(place, end):
+                self._drop(place, end)
+            case Published() if event.is_acknowledged:
+                self.examined += 1
+                self._acknowledged[event.message_id] = event
+                if not self._copies.get(event.message_id) and not self._may_be_lost(event):
+                    self.violations.append(
+                        f"message {event.serial} ({event.message_id}) was answered "
+                        f"{event.status} by {event.node} and is in no log"
+                    )
+            case _:
+                pass
+
+    def _drop(self, place: Place, end: int) -> None:
+        for at in [at for at in self._at if at[0] == place and at[1] >= end]:
+            message_id = self._at.pop(at)
+            copies = self._copies[message_id]
+            copies.discard(at)
+            published = self._acknowledged.get(message_id)
+            if copies:
+                continue
+            self.lost.add(message_id)
+            if published is not None and not self._may_be_lost(published):
+                self.violations.append(
+                    f"message {published.serial} of ack ALL left {place} with its leader"
+                )
+
+    def _may_be_lost(self, published: Published) -> bool:
+        """True when a leader change took it, and was allowed to."""
+        is_all = self._subject.acks[published.topic] is Ack.ALL
+        return published.message_id in self.lost and not is_all
+
+
+class RefusedAreNowhere(Checker):
+    """A message that was answered 4xx is in no log and reaches nobody."""
+
+    name = "refused are nowhere"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._refused: dict[int, Published] = {}
+        self._seen: dict[int, str] = {}
+
+    def watch(self, event: Event) -> None:
+        """Take note, and check."""
+        match event:
+            case Published() if event.is_refused:
+                self._refused[event.serial] = event
+            case Stored(place=place, body=body):
+                self._see(body, f"stored in {place[0]}/{place[1]}")
+            case Delivery(subscription=subscription, body=body):
+                self._see(body, f"delivered to {subscription}")
+            case _:
+                pass
+
+    def finish(self) -> None:
+        """Judge what is only known at the end."""
+        self.examined = len(self._refused)
+        for serial, published in self._refused.items():
+            if serial in self._seen:
+                self.violations.append(
+                    f"message {serial} was answered {published.status} and {self._seen[serial]}"
+                )
+
+    def _see(self, body: bytes, how: str) -> None:
+        serial = serial_of(body)
+        if serial is not None:
+            self._seen[serial] = how

@@ -1,0 +1,120 @@
+"""What subscribers were promised: no more pushes than they asked for, and none too early."""
+
+from collections import deque
+
+from hermes_chaos.sim.checker import Checker, Subject
+from hermes_chaos.sim.history import Attempted, Ended, Event, Interrupted
+
+_TOLERANCE_S = 1e-6
+
+
+class RateIsKept(Checker):
+    """In no second does a node push more than the subscription's rate.
+
+    The limit is a consumer's state: what it had pushed before an injected crash does not count.
+    """
+
+    name = "the rate is kept"
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self._audiences = subject.by_name
+        self._recent: dict[tuple[str, str], deque[float]] = {}
+
+    def watch(self, event: Event) -> None:
+        """Take note, and check."""
+        match event:
+            case Attempted(node=node, subscription=subscription, at_s=at_s):
+                self.examined += 1
+                recent = self._recent.setdefault((node, subscription), deque())
+                recent.append(at_s)
+                while recent[0] <= at_s - 1.0 + _TOLERANCE_S:
+                    recent.popleft()
+                rate = self._audiences[subscription].rate
+                if len(recent) > rate:
+                    self.violations.append(
+                        f"{node} pushed {len(recent)} messages to {subscription} within a second "
+                        f"(rate {rate}) at {at_s:.3f}"
+                    )
+            case Interrupted(node):
+                for key in [key for key in self._recent if key[0] == node]:
+                    del self._recent[key]
+            case _:
+                pass
+
+
+class InflightIsKept(Checker):
+    """Never are more pushes of a subscription under way than its window holds.
+
+    After an injected crash the pushes of the crashed life are nobody's any more.
+    """
+
+    name = "the window is kept"
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self._audiences = subject.by_name
+        self._under_way: dict[tuple[str, str], set[int]] = {}
+
+    def watch(self, event: Event) -> None:
+        """Take note, and check."""
+        match event:
+            case Attempted(node=node, subscription=subscription, number=number):
+                self.examined += 1
+                under_way = self._under_way.setdefault((node, subscription), set())
+                under_way.add(number)
+                window = self._audiences[subscription].inflight_max
+                if len(under_way) > window:
+                    self.violations.append(
+                        f"{node} has {len(under_way)} pushes to {subscription} under way, "
+                        f"its window is {window}"
+                    )
+            case Ended(attempt=attempt):
+                self._under_way.get((attempt.node, attempt.subscription), set()).discard(
+                    attempt.number
+                )
+            case Interrupted(node):
+                for key in [key for key in self._under_way if key[0] == node]:
+                    del self._under_way[key]
+            case _:
+                pass
+
+
+class RetriesWait(Checker):
+    """A retry comes after the backoff, and after what Retry-After asked for."""
+
+    name = "retries wait"
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self._audiences = subject.by_name
+        self._latest: dict[tuple[str, str, str], int] = {}
+        self._last: dict[tuple[str, str, str], Ended] = {}
+
+    def watch(self, event: Event) -> None:
+        """Take note, and check."""
+        match event:
+            case Attempted(node, number, subscription, message_id):
+                last = self._last.get((node, subscription, message_id))
+                if event.retries > 0 and last is not None:
+                    self.examined += 1
+                    self._check(event, last)
+                self._latest[node, subscription, message_id] = number
+            case Ended(attempt=attempt):
+                key = (attempt.node, attempt.subscription, attempt.message_id)
+                # An attempt of a life that was crashed may end while its successor is at work.
+                if self._latest.get(key) == attempt.number:
+                    self._last[key] = event
+            case _:
+                pass
+
+    def _check(self, attempt: Attempted, last: Ended) -> None:
+        waited_s = attempt.at_s - last.at_s
+        least_s = self._audiences[attempt.subscription].backoff_ms / 1_000
+        if last.status in (429, 503) and last.retry_after.isdigit():
+            least_s = float(last.retry_after)
+        if waited_s < least_s - 0.001:
+            self.violations.append(
+                f"{attempt.subscription} got retry {attempt.retries} of {attempt.message_id} "
+                f"{waited_s:.3f} s after its failure ({last.status}); {least_s:g} s were due"
+            )

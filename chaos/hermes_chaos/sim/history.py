@@ -1,0 +1,150 @@
+"""What the simulated world knows to be true, for the checkers: asked, answered, stored, delivered.
+
+Taken at the edges of the production code (publishers, logs, subscribers), never from inside it.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hermes_actors.log.base import Commit
+from hermes_actors.model.record import StoredRecord
+
+Place = tuple[str, str, int]
+"""(dc, log topic, partition)."""
+
+
+@dataclass
+class Published:
+    """One request of a publisher. `status` None: no answer came, so nothing is known of it."""
+
+    serial: int
+    topic: str
+    body: bytes
+    node: str
+    status: int | None = None
+    message_id: str = ""
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """The publisher was told that it is safe."""
+        return self.status in (201, 202)
+
+    @property
+    def is_refused(self) -> bool:
+        """The publisher was told that it is certainly not stored."""
+        return self.status is not None and 400 <= self.status < 500
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One push that reached a subscriber's code. `subscription` is its full name."""
+
+    dc: str
+    subscription: str
+    message_id: str
+    body: bytes
+    is_processed: bool
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer that reached the pushing node."""
+
+    dc: str
+    subscription: str
+    message_id: str
+    status: int
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One record of a topic of messages, at the moment when its log stored it."""
+
+    place: Place
+    offset: int
+    message_id: str
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Committed:
+    """One commit of a consumer group, at the moment when its log stored it."""
+
+    place: Place
+    group: str
+    commit: Commit
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A leader change: what the partition held from `end` on is gone."""
+
+    place: Place
+    end: int
+
+
+@dataclass(frozen=True)
+class Attempted:
+    """A consumer handed a push to its sender, as that sender's `number`; `node` is one life."""
+
+    node: str
+    number: int
+    subscription: str
+    message_id: str
+    retries: int
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The sender told the consumer what became of an attempt; `status` 0: no answer."""
+
+    attempt: Attempted
+    status: int
+    retry_after: str
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """An actor of this life of a node was crashed: its consumers may have forgotten all."""
+
+    node: str
+
+
+Event = (
+    Published | Delivery | Answer | Stored | Committed | Dropped | Attempted | Ended | Interrupted
+)
+
+
+@dataclass
+class History:
+    """Tells each event to whoever watches, at the moment when it happens."""
+
+    watchers: list[Callable[[Event], None]] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)
+
+    def tell(self, event: Event) -> None:
+        """The event has just happened."""
+        for watch in self.watchers:
+            watch(event)
+
+
+def message_id_of(record: StoredRecord) -> str:
+    """The id in a record's header, "" when it has none."""
+    for name, value in record.headers:
+        if name == "id":
+            return value.decode()
+    return ""
+
+
+def serial_of(body: bytes) -> int | None:
+    """The publisher's serial number in a message's body; None when it is not a publisher's body."""
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return None
+    serial = document.get("serial") if isinstance(document, dict) else None
+    return serial if isinstance(serial, int) else None

@@ -1,0 +1,96 @@
+"""A log as one node reaches it: when the node is killed, nothing more of it gets through.
+
+Cancelling a node lets its `finally` blocks run, which a killed process does not do; behind this,
+what they try has no effect.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from hermes_actors.log.base import (
+    Commit,
+    Log,
+    LogUnavailable,
+    Outcome,
+    Reader,
+    TopicSettings,
+    UnavailableRecord,
+)
+from hermes_actors.model.record import Record
+from hermes_actors.model.topic import Ack
+
+
+class MortalLog:
+    """Satisfies `Log`: the cluster's log until `die`, unreachable ever after."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._is_dead = False
+
+    def die(self) -> None:
+        """The node behind this is gone."""
+        self._is_dead = True
+
+    @property
+    def dc(self) -> str:
+        """The datacentre whose log this is."""
+        return self._log.dc
+
+    async def append(
+        self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
+    ) -> list[Outcome]:
+        """As `Log.append`."""
+        if self._is_dead:
+            return [UnavailableRecord("the node is dead") for _ in batch]
+        return await self._log.append(topic, partition, batch, ack)
+
+    @asynccontextmanager
+    async def reader(self, topic: str, positions: Mapping[int, int]) -> AsyncIterator[Reader]:
+        """As `Log.reader`."""
+        async with self._living().reader(topic, positions) as reader:
+            yield reader
+
+    async def start_positions(self, topic: str) -> dict[int, int]:
+        """As `Log.start_positions`."""
+        return await self._living().start_positions(topic)
+
+    async def end_positions(self, topic: str) -> dict[int, int]:
+        """As `Log.end_positions`."""
+        return await self._living().end_positions(topic)
+
+    async def position_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
+        """As `Log.position_at`."""
+        return await self._living().position_at(topic, timestamp_ms)
+
+    async def commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
+        """As `Log.commit`."""
+        await self._living().commit(group, topic, commits)
+
+    async def committed(self, group: str, topic: str) -> dict[int, Commit]:
+        """As `Log.committed`."""
+        return await self._living().committed(group, topic)
+
+    async def create_topic(self, topic: str, settings: TopicSettings) -> bool:
+        """As `Log.create_topic`."""
+        return await self._living().create_topic(topic, settings)
+
+    async def alter_topic(self, topic: str, settings: TopicSettings) -> None:
+        """As `Log.alter_topic`."""
+        await self._living().alter_topic(topic, settings)
+
+    async def delete_topic(self, topic: str) -> bool:
+        """As `Log.delete_topic`."""
+        return await self._living().delete_topic(topic)
+
+    async def describe_topic(self, topic: str) -> TopicSettings | None:
+        """As `Log.describe_topic`."""
+        return await self._living().describe_topic(topic)
+
+    async def topics(self) -> list[str]:
+        """As `Log.topics`."""
+        return await self._living().topics()
+
+    def _living(self) -> Log:
+        if self._is_dead:
+            raise LogUnavailable("the node is dead")
+        return self._log

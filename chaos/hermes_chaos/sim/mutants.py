@@ -1,0 +1,95 @@
+"""Seeded bugs: small, explicit patches of production classes, which the checkers must catch."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+from hermes_actors.consumer.lanes import Delivery
+from hermes_actors.consumer.offsets import Interval, PartitionOffsets
+from hermes_actors.consumer.retry import DiscardReason
+from hermes_actors.consumer.sender import SendOutcome
+from hermes_actors.consumer.serial import SerialConsumer
+from hermes_actors.log.base import Stored
+from hermes_actors.publisher.batching import Batch
+from hermes_actors.publisher.producer import TopicProducer
+from hermes_actors.publisher.publication import Publication
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One bug: `patches` are (class, attribute, what it becomes)."""
+
+    name: str
+    bug: str
+    patches: tuple[tuple[type, str, Any], ...]
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """The bug is in the product for the length of the block."""
+        before = [(owner, name, owner.__dict__[name]) for owner, name, _ in self.patches]
+        try:
+            for owner, name, patch in self.patches:
+                setattr(owner, name, patch)
+            yield
+        finally:
+            for owner, name, original in before:
+                setattr(owner, name, original)
+
+
+_append: Callable[[TopicProducer, Batch], Any] = TopicProducer._append
+_settle = PartitionOffsets.settle
+
+
+async def _acknowledge_then_append(self: TopicProducer, batch: Batch) -> None:
+    for publication in cast("list[Publication]", batch.items):
+        # `settle` lets go of the body, which the append still needs.
+        body = publication.body
+        publication.settle(Stored(0))
+        publication.body = body
+    await _append(self, batch)
+
+
+def _settle_and_note(self: PartitionOffsets, offset: int) -> None:
+    _settle(self, offset)
+    self._position = max(self._position, offset + 1)
+
+
+def _highest(self: PartitionOffsets) -> int:
+    return self._position
+
+
+def _no_intervals(_self: PartitionOffsets) -> Iterator[Interval]:
+    return iter(())
+
+
+def _give_up_at_once(
+    self: SerialConsumer, delivery: Delivery, outcome: SendOutcome, _now_s: float
+) -> None:
+    self._discard(delivery, DiscardReason.EXPIRED, outcome.reason())
+
+
+MUTANTS = {
+    mutant.name: mutant
+    for mutant in (
+        Mutant(
+            "ack-before-append",
+            "a publisher is answered 201 before its message is in the log",
+            ((TopicProducer, "_append", _acknowledge_then_append),),
+        ),
+        Mutant(
+            "commit-highest",
+            "the commit's position is the highest delivered offset, not the lowest unsettled one",
+            (
+                (PartitionOffsets, "settle", _settle_and_note),
+                (PartitionOffsets, "position", property(_highest)),
+                (PartitionOffsets, "intervals", _no_intervals),
+            ),
+        ),
+        Mutant(
+            "no-retry",
+            "a push that fails is given up at once",
+            ((SerialConsumer, "_on_failure", _give_up_at_once),),
+        ),
+    )
+}

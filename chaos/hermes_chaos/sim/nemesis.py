@@ -1,0 +1,242 @@
+"""What goes wrong and when: a plan drawn from the seed before the run, then carried out.
+
+Each strike begins, lasts, and is lifted; at the end everything is healed. The nemesis knows the
+world through a small seam, so that the same words can be spoken to other worlds.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, TypeVar
+
+import trio
+
+from hermes_actors.log.memory import MemoryLog
+from hermes_chaos.sim.history import History
+from hermes_chaos.sim.subscribers import FAULTS, Endpoint
+from hermes_chaos.sim.trace import Trace
+
+T = TypeVar("T")
+
+
+class Fault(StrEnum):
+    """The kinds of strikes."""
+
+    ACTOR_CRASH = "actor crash"
+    NODE_KILL = "node kill"
+    NODE_STOP = "node stop"
+    LOG_SLOW = "log slow"
+    LOG_FAILING = "log failing"
+    LOG_SILENT = "log silent"
+    LOG_CUT = "log cut"
+    ACKS_LOST = "log acks lost"
+    PARTIAL = "log partial"
+    READS_FAILING = "log reads failing"
+    COMMITS_FAILING = "log commits failing"
+    STALE_COMMITS = "log stale commits"
+    LEADER_CHANGE = "log leader change"
+    SUBSCRIBER = "subscriber mood"
+    SKEW = "wall clock skew"
+
+
+_WEIGHTS = {
+    Fault.ACTOR_CRASH: 5,
+    Fault.NODE_KILL: 3,
+    Fault.NODE_STOP: 2,
+    Fault.LOG_SLOW: 2,
+    Fault.LOG_FAILING: 2,
+    Fault.LOG_SILENT: 1,
+    Fault.LOG_CUT: 1,
+    Fault.ACKS_LOST: 3,
+    Fault.PARTIAL: 2,
+    Fault.READS_FAILING: 1,
+    Fault.COMMITS_FAILING: 2,
+    Fault.STALE_COMMITS: 1,
+    Fault.LEADER_CHANGE: 1,
+    Fault.SUBSCRIBER: 6,
+    Fault.SKEW: 2,
+}
+_APPEND_S = (0.0005, 0.004)
+_READ_S = (0.0, 0.002)
+# The product allows for clocks that differ by 5 s.
+_SKEW_SPAN_MS = 4_000
+_INSTANT = frozenset((Fault.ACTOR_CRASH,))
+_LASTS_S = (0.3, 2.0)
+
+
+@dataclass(frozen=True)
+class Strike:
+    """One fault: when, for how long, and a number in [0, 1) that picks where and how hard."""
+
+    at_s: float
+    lasts_s: float
+    fault: Fault
+    where: float
+    how: float
+
+
+class Victims(Protocol):
+    """The world as the nemesis sees it."""
+
+    @property
+    def logs(self) -> Sequence[MemoryLog]:
+        """Each DC's log."""
+
+    @property
+    def endpoints(self) -> Sequence[Endpoint]:
+        """All subscribers."""
+
+    @property
+    def node_names(self) -> Sequence[str]:
+        """All nodes, up or not."""
+
+    def kill(self, node: str, down_s: float) -> bool:
+        """Kill a node; another of that name starts after `down_s`. False: it is down already."""
+
+    def stop(self, node: str, down_s: float) -> bool:
+        """Stop a node in good order; another starts `down_s` later. False: it is down already."""
+
+    def crash_actor(self, node: str, where: float) -> str | None:
+        """Crash one running actor of the node; its name, or None when there is none."""
+
+    def skew(self, node: str, skew_ms: int) -> None:
+        """Set how far the node's wall clock is off."""
+
+
+def draw_plan(rng: random.Random, *, strikes: int, begin_s: float, end_s: float) -> list[Strike]:
+    """That many strikes between the two times, in order. Pure."""
+    kinds, weights = list(_WEIGHTS), list(_WEIGHTS.values())
+    plan = []
+    for _ in range(strikes):
+        fault = rng.choices(kinds, weights)[0]
+        lasts_s = 0.0 if fault in _INSTANT else rng.uniform(*_LASTS_S)
+        at_s = rng.uniform(begin_s, end_s)
+        plan.append(Strike(at_s, lasts_s, fault, rng.random(), rng.random()))
+    return sorted(plan, key=lambda strike: strike.at_s)
+
+
+class Nemesis:
+    """Carries out a plan. `strike` begins a fault, `heal` ends all of them for good."""
+
+    def __init__(self, victims: Victims, history: History, trace: Trace) -> None:
+        self._victims = victims
+        self._history = history
+        self._trace = trace
+        self._is_over = False
+
+    async def run(self, plan: Sequence[Strike]) -> None:
+        """Strike as planned; returns when the last fault has been lifted."""
+        async with trio.open_nursery() as nursery:
+            for strike in plan:
+                nursery.start_soon(self._carry_out, strike)
+
+    def heal(self) -> None:
+        """Lift every fault; nodes that are down come back on their own."""
+        self._is_over = True
+        for log in self._victims.logs:
+            calm(log)
+        for endpoint in self._victims.endpoints:
+            endpoint.heal()
+        for node in self._victims.node_names:
+            self._victims.skew(node, 0)
+        self._trace.note("nemesis", "healed")
+
+    async def _carry_out(self, strike: Strike) -> None:
+        await trio.sleep_until(strike.at_s)
+        lift = self._strike(strike)
+        if lift is None:
+            return
+        await trio.sleep(strike.lasts_s)
+        if not self._is_over:
+            lift()
+            self._trace.note("nemesis", f"lifted {strike.fault.value}")
+
+    def _strike(self, strike: Strike) -> Callable[[], None] | None:
+        """Begin the fault; how to lift it, or None when there is nothing to lift."""
+        match strike.fault:
+            case Fault.ACTOR_CRASH:
+                self._crash(strike)
+                return None
+            case Fault.NODE_KILL | Fault.NODE_STOP:
+                node = _pick(self._victims.node_names, strike.where)
+                kills = strike.fault is Fault.NODE_KILL
+                end = self._victims.kill if kills else self._victims.stop
+                if end(node, strike.lasts_s):
+                    self._note(strike.fault, node)
+                return None
+            case Fault.SUBSCRIBER:
+                return self._upset(strike)
+            case Fault.SKEW:
+                node = _pick(self._victims.node_names, strike.where)
+                self._note(strike.fault, node)
+                self._victims.skew(node, int((strike.how - 0.5) * _SKEW_SPAN_MS))
+                return lambda: self._victims.skew(node, 0)
+            case _:
+                log = _pick(self._victims.logs, strike.where)
+                self._note(strike.fault, log.dc)
+                return _strike_log(strike, log)
+
+    def _crash(self, strike: Strike) -> None:
+        node = _pick(self._victims.node_names, strike.where)
+        actor = self._victims.crash_actor(node, strike.how)
+        if actor is not None:
+            self._note(strike.fault, f"{node} {actor}")
+
+    def _upset(self, strike: Strike) -> Callable[[], None]:
+        endpoint = _pick(self._victims.endpoints, strike.where)
+        endpoint.mood = mood = _pick(FAULTS, strike.how)
+        self._note(strike.fault, f"{endpoint.subscription} {mood.value}")
+        return endpoint.calm
+
+    def _note(self, fault: Fault, where: str) -> None:
+        self._history.faults[fault.value] += 1
+        self._trace.note("nemesis", f"{fault.value}: {where}")
+
+
+def calm(log: MemoryLog) -> None:
+    """No fault any more; a healthy log still takes its time, so that what overlaps in life does."""
+    log.faults.heal()
+    log.faults.delay_s = _APPEND_S
+    log.faults.read_delay_s = _READ_S
+
+
+def _strike_log(strike: Strike, log: MemoryLog) -> Callable[[], None]:
+    """Begin a fault of a log; how to lift it. Of two at once the first to be lifted ends both."""
+    faults, how = log.faults, strike.how
+    match strike.fault:
+        case Fault.LOG_SLOW:
+            faults.delay_s = (0.001, 0.02 + how * 0.3)
+            faults.read_delay_s = (0.0, how * 0.1)
+        case Fault.LOG_FAILING:
+            faults.unavailable_rate = 0.3 + how * 0.7
+        case Fault.LOG_SILENT:
+            faults.late_store = how < 0.5
+            faults.silent = True
+        case Fault.LOG_CUT:
+            faults.cut()
+        case Fault.ACKS_LOST:
+            faults.acknowledgement_lost_rate = 0.2 + how * 0.5
+        case Fault.PARTIAL:
+            faults.partial_rate = 0.5 + how * 0.5
+        case Fault.READS_FAILING:
+            faults.reads_failing = True
+        case Fault.COMMITS_FAILING:
+            faults.commits_failing = True
+        case Fault.STALE_COMMITS:
+            faults.stale_commits = True
+        case Fault.LEADER_CHANGE:
+            faults.replication_stopped = True
+            return lambda: _change_leader(log)
+        case other:
+            raise AssertionError(f"{other} is no fault of a log")
+    return lambda: calm(log)
+
+
+def _change_leader(log: MemoryLog) -> None:
+    log.change_leader()
+    calm(log)
+
+
+def _pick(items: Sequence[T], where: float) -> T:
+    return items[int(where * len(items))]

@@ -1,0 +1,122 @@
+"""The network between a node and the subscribers: connections in virtual time, no sockets.
+
+It implements the seam below the HTTP/1.1 sender, so that its pools and its codec are the production
+ones; the subscribers' side parses the bytes with a server's parser.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+
+import trio
+
+from hermes_actors.consumer.http1_pool import PooledConnection
+from hermes_actors.consumer.sender import Origin
+from hermes_chaos.sim.subscribers import Endpoint, Plan, RequestParser
+
+
+class SimulatedNet:
+    """One node's network; satisfies `Net`. Its tasks live in the node's nursery and die with it."""
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        dc: str,
+        endpoints: Mapping[str, Endpoint],
+        rng: random.Random,
+    ) -> None:
+        self._nursery = nursery
+        self._endpoints = endpoints
+        self._rng = rng
+        self.dc = dc
+        self._is_dead = False
+
+    def die(self) -> None:
+        """The node behind this is gone: nothing is called, sent or heard any more."""
+        self._is_dead = True
+
+    def now_s(self) -> float:
+        """Virtual seconds."""
+        return trio.current_time()
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Call after the running code has returned."""
+        self.later(0.0, callback)
+
+    def later(self, delay_s: float, callback: Callable[[], None]) -> None:
+        """Call once, after the delay; never when the node dies first."""
+        if not self._is_dead:
+            self._nursery.start_soon(self._call, delay_s, callback)
+
+    def dial(self, connection: PooledConnection, origin: Origin) -> None:
+        """Begin to connect."""
+        endpoint = self._endpoints.get(origin.host)
+
+        def connected() -> None:
+            if endpoint is None or endpoint.is_down:
+                connection.dial_failed(f"{origin}: connection refused")
+            else:
+                connection.opened(_Link(self, connection, endpoint))
+
+        self.later(self._rng.uniform(0.0005, 0.002), connected)
+
+    async def _call(self, delay_s: float, callback: Callable[[], None]) -> None:
+        await trio.sleep(delay_s)
+        if not self._is_dead:
+            callback()
+
+
+class _Link:
+    """An open connection; satisfies `Wire`."""
+
+    def __init__(self, net: SimulatedNet, connection: PooledConnection, endpoint: Endpoint) -> None:
+        self._net = net
+        self._connection = connection
+        self._endpoint = endpoint
+        self._server = RequestParser(self._on_request)
+        self._is_closed = False
+        self._is_left = False
+
+    def write(self, data: bytes) -> None:
+        """The bytes arrive a moment later."""
+        self._net.later(0.0005, lambda: self._arrive(data))
+
+    def abort(self) -> None:
+        """Closed on our side: whatever the subscriber still sends is not heard."""
+        self._is_closed = True
+
+    def is_closing(self) -> bool:
+        """True once it has been closed by either side and we know of it."""
+        return self._is_closed
+
+    def _arrive(self, data: bytes) -> None:
+        # Also after an abort, since the bytes were on their way; but not once the subscriber left.
+        if not self._is_left:
+            self._server.feed(data)
+
+    def _on_request(self, message_id: str, body: bytes) -> None:
+        plan = self._endpoint.receive(self._net.dc, message_id, body)
+        self._send(plan, 0, b"", message_id)
+
+    def _send(self, plan: Plan, number: int, sent: bytes, message_id: str) -> None:
+        """Send the pieces from `number` on, one after the other, then close if planned."""
+        if number < len(plan.pieces):
+            delay_s, piece = plan.pieces[number]
+
+            def arrive() -> None:
+                if self._is_closed:
+                    return
+                # The head decides; it is told before the sender acts on it.
+                if b"\r\n\r\n" in sent + piece and b"\r\n\r\n" not in sent:
+                    self._endpoint.answered(self._net.dc, message_id, int((sent + piece)[9:12]))
+                self._send(plan, number + 1, sent + piece, message_id)
+                self._connection.received(piece)
+
+            self._net.later(delay_s, arrive)
+        elif plan.closes_after_s is not None:
+            self._net.later(plan.closes_after_s, self._close)
+
+    def _close(self) -> None:
+        self._is_left = True
+        if not self._is_closed:
+            self._is_closed = True
+            self._connection.ended("the subscriber closed the connection")

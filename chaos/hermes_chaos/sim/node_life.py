@@ -1,0 +1,257 @@
+"""One node's name and its lives: the production node, killed, restarted, and given requests."""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+
+import trio
+
+from hermes_actors.actors.supervisor import RestartIntensityExceeded
+from hermes_actors.config import Config, FrontendConfig, ManagementConfig, MetadataConfig
+from hermes_actors.consumer.http1_pool import Http1Sender, PoolLimits
+from hermes_actors.log.memory import MemoryLog
+from hermes_actors.management.administration import Administration
+from hermes_actors.metadata.catalog import Catalog
+from hermes_actors.node import Node, NodeEnvironment, SenderOf, open_node
+from hermes_actors.publisher.edges.asgi import AsgiEdge
+from hermes_actors.publisher.edges.cells import TrioCell
+from hermes_actors.runtime.clock import seeded_ids
+from hermes_chaos.sim.clock import SimulatedClock
+from hermes_chaos.sim.determinism import rng_of
+from hermes_chaos.sim.history import History, Interrupted
+from hermes_chaos.sim.http_in import Exchange, Response
+from hermes_chaos.sim.mortal import MortalLog
+from hermes_chaos.sim.network import SimulatedNet
+from hermes_chaos.sim.subscribers import Endpoint
+from hermes_chaos.sim.trace import Trace
+from hermes_chaos.sim.watched_sender import WatchedSender
+
+_PARTITIONS = 2
+_CONNECTIONS_MAX = 20
+_RESTART_S = 1.0
+_CLIENT_TIMEOUT_S = 5.0
+
+
+class NodeLife:
+    """A node that is started again each time it ends, as an orchestrator does."""
+
+    def __init__(
+        self,
+        name: str,
+        dc: str,
+        *,
+        is_first: bool,
+        consumer_nodes: Sequence[str],
+        seed: int,
+        logs: Mapping[str, MemoryLog],
+        endpoints: Mapping[str, Endpoint],
+        nursery: trio.Nursery,
+        history: History,
+        trace: Trace,
+        on_start: Callable[[], None],
+    ) -> None:
+        """The first node of a DC has management and replication beside what all have."""
+        self.name = name
+        self.dc = dc
+        self.clock = SimulatedClock()
+        self._is_first = is_first
+        self._consumer_nodes = consumer_nodes
+        self._seed = seed
+        self._logs = logs
+        self._endpoints = endpoints
+        self._nursery = nursery
+        self._history = history
+        self._trace = trace
+        self._on_start = on_start
+        self._lives = 0
+        self._down_s = 0.0
+        self._scope = trio.CancelScope()
+        self._ended = trio.Event()
+        self._leave = trio.Event()
+        self._node: Node | None = None
+        self._mortal: list[MortalLog | SimulatedNet] = []
+        self._requests: dict[Exchange, trio.CancelScope] = {}
+        self._came_up = trio.Event()
+
+    async def run(self) -> None:
+        """Live, die, and live again, until cancelled."""
+        while True:
+            self._down_s = _RESTART_S
+            self._scope = trio.CancelScope()
+            self._ended = trio.Event()
+            self._leave = trio.Event()
+            # A life of its own task: what a killed one does until it notices, nobody waits for.
+            self._nursery.start_soon(self._life, self._scope, self._ended)
+            await self._ended.wait()
+            await trio.sleep(self._down_s)
+
+    async def _life(self, scope: trio.CancelScope, ended: trio.Event) -> None:
+        try:
+            with scope:
+                await self._live()
+        except RestartIntensityExceeded as error:
+            self._die()
+            self._history.faults["node escalated"] += 1
+            self._trace.note(self.name, f"escalated: {error}")
+        ended.set()
+
+    async def wait_up(self) -> None:
+        """Wait until the node serves."""
+        while not self.is_serving:
+            await self._came_up.wait()
+
+    @property
+    def _life_name(self) -> str:
+        return f"{self.name}#{self._lives}"
+
+    @property
+    def is_serving(self) -> bool:
+        """True while a load balancer would send it requests."""
+        return self._node is not None
+
+    @property
+    def administration(self) -> Administration:
+        """The node's own administration. Only while it serves."""
+        assert self._node is not None, "the node is down"
+        assert self._node.administration is not None, "the node has no management"
+        return self._node.administration
+
+    @property
+    def catalog(self) -> Catalog:
+        """What the node believes. Only while it serves."""
+        assert self._node is not None, "the node is down"
+        return self._node.metadata.catalog
+
+    def kill(self, down_s: float) -> bool:
+        """End the node as kill -9 does; it starts again after `down_s`. False: it is down."""
+        if self._node is None:
+            return False
+        self._die()
+        self._down_s = down_s
+        self._scope.cancel()
+        self._ended.set()
+        return True
+
+    def stop(self, down_s: float) -> bool:
+        """Stop the node as an orchestrator does, in good order; it starts again `down_s` later.
+
+        False: it is down.
+        """
+        if self._node is None:
+            return False
+        self._came_up = trio.Event()
+        self._down_s = down_s
+        self._leave.set()
+        return True
+
+    def crash_actor(self, where: float) -> str | None:
+        """Crash one running actor; its name, or None when there is none."""
+        if self._node is None:
+            return None
+        actors = _running_actors(self._node)
+        if not actors:
+            return None
+        name, crash = actors[int(where * len(actors))]
+        self._history.tell(Interrupted(self._life_name))
+        crash()
+        return name
+
+    async def post(
+        self, path: str, headers: Sequence[tuple[str, str]], body: bytes
+    ) -> Response | None:
+        """What a publisher is answered; None when the node dies first or the client gives up."""
+        assert self._node is not None, "the node is down"
+        exchange = Exchange(path, headers, body)
+        with trio.move_on_after(_CLIENT_TIMEOUT_S) as scope:
+            self._requests[exchange] = scope
+            await exchange.run(self._app)
+        self._requests.pop(exchange, None)
+        return exchange.response
+
+    async def _live(self) -> None:
+        self._lives += 1
+        self._on_start()
+        life = self._life_name
+        net = SimulatedNet(
+            self._nursery, self.dc, self._endpoints, rng_of(self._seed, f"{life} network")
+        )
+        logs = {dc: MortalLog(log) for dc, log in self._logs.items()}
+        self._mortal = [net, *logs.values()]
+        environment = NodeEnvironment(
+            clock=self.clock,
+            ids=seeded_ids(rng_of(self._seed, f"{life} ids")),
+            rng=rng_of(self._seed, f"{life} actors"),
+            log=logs.pop(self.dc),
+            remote_logs=logs,
+            open_senders=lambda: _open_senders(net, life, self._history),
+            consumer_nodes=self._consumer_nodes,
+        )
+        config = self._config()
+        async with open_node(config, environment) as node:
+            assert node.frontend is not None, "every simulated node is a frontend"
+            self._app = AsgiEdge(
+                node.frontend.gateway, node.frontend.pages, config.frontend, TrioCell
+            )
+            await node.metadata.wait_readable()
+            node.frontend.drain.open()
+            self._node = node
+            self._trace.note(self.name, f"up, life {self._lives}")
+            self._came_up.set()
+            await self._leave.wait()
+            self._node = None
+            await node.frontend.drain.run()
+        self._trace.note(self.name, "stopped")
+
+    def _die(self) -> None:
+        """Everything that would let a dead node act is cut, before its tasks are cancelled."""
+        self._node = None
+        self._came_up = trio.Event()
+        for each in self._mortal:
+            each.die()
+        for scope in self._requests.values():
+            scope.cancel()
+        self._requests.clear()
+
+    def _config(self) -> Config:
+        return Config(
+            dc=self.dc,
+            node=self.name,
+            roles=(
+                ["frontend", "consumers", "management"]
+                if self._is_first
+                else ["frontend", "consumers"]
+            ),
+            frontend=FrontendConfig(
+                graceful_shutdown_initial_wait_ms=100, graceful_shutdown_drain_ms=2_000
+            ),
+            management=ManagementConfig(topic_partitions=_PARTITIONS),
+            metadata=MetadataConfig(replicates=self._is_first),
+        )
+
+
+def _running_actors(node: Node) -> list[tuple[str, Callable[[], None]]]:
+    """The actors that run now and how each is crashed; supervisors first, then consumers."""
+    found: list[tuple[str, Callable[[], None]]] = [
+        (name, partial(supervisor.crash, name))
+        for supervisor in (node.control, node.producers)
+        if supervisor is not None
+        for name in sorted(supervisor.statistics())
+        if supervisor.is_running(name)
+    ]
+    if node.agent is not None:
+        found.extend(
+            (f"consumer {name}", partial(node.agent.crash, name))
+            for name in node.agent.status()
+            if node.agent.consumer(name) is not None
+        )
+    return found
+
+
+@asynccontextmanager
+async def _open_senders(net: SimulatedNet, life: str, history: History) -> AsyncIterator[SenderOf]:
+    sender = Http1Sender(net, PoolLimits(connections_max=_CONNECTIONS_MAX))
+    watched = WatchedSender(sender, life, history)
+    try:
+        yield lambda _: watched
+    finally:
+        sender.close()

@@ -1,0 +1,112 @@
+"""One seed, one run, one verdict; a failing run says how to see it again."""
+
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hermes_chaos.sim import determinism
+from hermes_chaos.sim.mutants import MUTANTS
+from hermes_chaos.sim.trace import Trace
+from hermes_chaos.sim.world import Shape, World
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one seed. `violations` is empty when every promise held."""
+
+    seed: int
+    mutant: str | None
+    digest: str
+    violations: tuple[str, ...]
+    published: int
+    acknowledged: int
+    deliveries: int
+    duplicates: int
+    discarded: int
+    examined: dict[str, int]
+    virtual_s: float
+    faults: Counter[str] = field(default_factory=Counter)
+    last_lines: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """True when every promise held."""
+        return not self.violations
+
+    @property
+    def replay(self) -> str:
+        """The command that shows this very history again, every line of it."""
+        mutant = f" --mutant {self.mutant}" if self.mutant else ""
+        return f"hermes chaos sim --seeds {self.seed}:{self.seed} --trace{mutant}"
+
+    def line(self) -> str:
+        """The run in one line."""
+        faults = ", ".join(f"{name} {count}" for name, count in sorted(self.faults.items()))
+        return (
+            f"seed {self.seed:<5} {'ok  ' if self.holds else 'FAIL'} {self.digest[:12]} "
+            f"{self.virtual_s:5.1f} s  published {self.published} acknowledged "
+            f"{self.acknowledged} delivered {self.deliveries} duplicates {self.duplicates} "
+            f"discarded {self.discarded}  faults: {faults or 'none'}"
+        )
+
+    def report(self) -> str:
+        """Everything that helps to find the cause of a violation."""
+        return "\n".join(
+            [
+                self.line(),
+                *(f"  violated: {each}" for each in self.violations),
+                f"  replay: {self.replay}",
+                f"  the last {len(self.last_lines)} events:",
+                *(f"    {line}" for line in self.last_lines),
+            ]
+        )
+
+
+def run_seed(
+    seed: int,
+    *,
+    shape: Shape | None = None,
+    mutant: str | None = None,
+    sink: Callable[[str], None] | None = None,
+) -> Verdict:
+    """Run the seed's history and judge it. `sink` gets every line of its trace.
+
+    Raises KeyError for a mutant that is not in `MUTANTS`.
+    """
+    trace = Trace(sink)
+    world = World(seed, shape or Shape(), trace)
+    violations: list[str] = []
+    if mutant is None:
+        _run(world, violations, seed)
+    else:
+        with MUTANTS[mutant].planted():
+            _run(world, violations, seed)
+    checks = world.checks
+    violations.extend(checks.finish())
+    counts = world.counts
+    return Verdict(
+        seed=seed,
+        mutant=mutant,
+        digest=trace.digest,
+        violations=tuple(violations),
+        published=counts["published"],
+        acknowledged=counts["acknowledged"],
+        deliveries=counts["deliveries"],
+        duplicates=sum(
+            times - 1 for endpoint in world.endpoints for times in endpoint.processed.values()
+        ),
+        discarded=checks.delivered.discarded,
+        examined={checker.name: checker.examined for checker in checks.all},
+        virtual_s=world.ended_s,
+        faults=world.history.faults,
+        last_lines=tuple(trace.last_lines()),
+    )
+
+
+def _run(world: World, violations: list[str], seed: int) -> None:
+    try:
+        determinism.run(world.run, seed=seed)
+    # Whatever the production code raises that nobody expected is this seed's finding.
+    except Exception as error:  # noqa: BLE001
+        violations.append("the world broke: " + "".join(traceback.format_exception(error)))

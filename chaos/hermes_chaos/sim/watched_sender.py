@@ -1,0 +1,46 @@
+"""The sender of a node, watched: each push ends exactly once, and never from inside `send`."""
+
+from itertools import count
+
+import trio
+
+from hermes_actors.consumer.headers import parse_lines
+from hermes_actors.consumer.sender import Done, Push, Sender, SendOutcome
+from hermes_chaos.sim.history import Attempted, Ended, History
+
+
+class WatchedSender:
+    """Satisfies `Sender`; `node` names the life of the node whose pushes these are."""
+
+    def __init__(self, sender: Sender, node: str, history: History) -> None:
+        self._sender = sender
+        self._node = node
+        self._history = history
+        self._numbers = count(1)
+
+    def send(self, push: Push, done: Done) -> None:
+        """As `Sender.send`. Asserts the seam's promise on `done`."""
+        headers = {name.lower(): value for name, value in parse_lines(push.lines)}
+        attempt = Attempted(
+            node=self._node,
+            number=next(self._numbers),
+            subscription=push.route.lane,
+            message_id=headers[b"hermes-message-id"].decode(),
+            retries=int(headers[b"hermes-retry-count"]),
+            at_s=trio.current_time(),
+        )
+        self._history.tell(attempt)
+        has_returned = is_over = False
+
+        def heard(outcome: SendOutcome) -> None:
+            nonlocal is_over
+            assert has_returned, "the outcome came from inside send"
+            assert not is_over, "a push ended twice"
+            is_over = True
+            self._history.tell(
+                Ended(attempt, outcome.status, outcome.retry_after, trio.current_time())
+            )
+            done(outcome)
+
+        self._sender.send(push, heard)
+        has_returned = True

@@ -1,0 +1,188 @@
+"""Publishers and what they publish: seeded traffic over HTTP to whichever node is up."""
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+import trio
+
+from hermes_actors.config import ConsumersConfig
+from hermes_actors.model.names import SubscriptionName
+from hermes_actors.model.subscription import SerialPolicy
+from hermes_actors.model.topic import Ack
+from hermes_chaos.sim.checker import Audience
+from hermes_chaos.sim.history import History, Published
+from hermes_chaos.sim.http_in import Response
+from hermes_chaos.sim.trace import Trace
+
+GROUP = "sim"
+_UNKNOWN_TOPIC = f"{GROUP}.nobody-made-it"
+_SIZES = (20, 20, 20, 200, 200, 2_000, 20_000)
+_NON_ASCII = "żółć ✓ "
+
+
+@dataclass(frozen=True)
+class TopicPlan:
+    """One topic of the workload; `name` is the full name."""
+
+    name: str
+    ack: Ack
+
+    def wire(self) -> dict[str, Any]:
+        """What is posted to create it."""
+        return {
+            "name": self.name,
+            "description": "simulated",
+            "owner": {"source": "Plaintext", "id": "simulation"},
+            "contentType": "JSON",
+            "retentionTime": {"duration": 1, "retentionUnit": "DAYS"},
+            "ack": self.ack.value,
+        }
+
+
+@dataclass(frozen=True)
+class SubscriptionPlan:
+    """One subscription of the workload."""
+
+    topic: str
+    name: str
+    policy: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def full_name(self) -> str:
+        """`group.topic$subscription`."""
+        return f"{self.topic}${self.name}"
+
+    @property
+    def host(self) -> str:
+        """Where its endpoint listens."""
+        return f"{self.name}.{self.topic.partition('.')[2]}.test"
+
+    @property
+    def _serial_policy(self) -> SerialPolicy:
+        return msgspec.convert(self.policy, SerialPolicy)
+
+    @property
+    def request_timeout_s(self) -> float:
+        """How long a push waits for an answer."""
+        return self._serial_policy.request_timeout / 1_000
+
+    def audience(self) -> Audience:
+        """What the checkers know of it."""
+        policy = self._serial_policy
+        return Audience(
+            name=self.full_name,
+            topic=self.topic,
+            group=SubscriptionName.parse(self.full_name).consumer_group(),
+            retries_client_errors=policy.retry_client_errors,
+            rate=policy.rate,
+            inflight_max=policy.inflight_size or ConsumersConfig().inflight_max,
+            backoff_ms=policy.message_backoff,
+        )
+
+    def wire(self) -> dict[str, Any]:
+        """What is posted to create it."""
+        return {
+            "topicName": self.topic,
+            "name": self.name,
+            "endpoint": f"http://{self.host}/push",
+            "description": "simulated",
+            "owner": {"source": "Plaintext", "id": "simulation"},
+            "subscriptionPolicy": self.policy,
+        }
+
+
+TOPICS = (
+    TopicPlan(f"{GROUP}.orders", Ack.ALL),
+    TopicPlan(f"{GROUP}.clicks", Ack.LEADER),
+    TopicPlan(f"{GROUP}.audit", Ack.NONE),
+)
+SUBSCRIPTIONS = (
+    SubscriptionPlan(f"{GROUP}.orders", "billing", {"messageBackoff": 50, "requestTimeout": 400}),
+    SubscriptionPlan(
+        f"{GROUP}.orders",
+        "stubborn",
+        {"retryClientErrors": True, "messageBackoff": 100, "backoffMultiplier": 1.5},
+    ),
+    SubscriptionPlan(f"{GROUP}.clicks", "narrow", {"inflightSize": 2, "rate": 200}),
+    SubscriptionPlan(f"{GROUP}.clicks", "plain"),
+    SubscriptionPlan(f"{GROUP}.audit", "slowpoke", {"rate": 40, "requestTimeout": 300}),
+)
+
+
+class Frontends(Protocol):
+    """The broker as publishers see it: nodes of their DC behind a load balancer."""
+
+    async def publish(
+        self, dc: str, topic: str, headers: Sequence[tuple[str, str]], body: bytes
+    ) -> tuple[str, Response | None]:
+        """Post to a node that is up: its name, and its answer or None when the node died."""
+
+
+class Publisher:
+    """One publisher of one DC; posts its share, one message after the other or in small bursts."""
+
+    def __init__(
+        self,
+        dc: str,
+        serials: Callable[[], int],
+        rng: random.Random,
+        frontends: Frontends,
+        on_begin: Callable[[Published], None],
+        history: History,
+        trace: Trace,
+    ) -> None:
+        self._dc = dc
+        self._serials = serials
+        self._rng = rng
+        self._frontends = frontends
+        self._on_begin = on_begin
+        self._history = history
+        self._trace = trace
+
+    async def run(self, messages: int, *, begin_s: float, end_s: float) -> None:
+        """Publish that many messages, spread over the time between the two."""
+        moments = sorted(self._rng.uniform(begin_s, end_s) for _ in range(messages))
+        async with trio.open_nursery() as nursery:
+            for moment in moments:
+                await trio.sleep_until(moment)
+                nursery.start_soon(self._publish, *self._draw())
+
+    def _draw(self) -> tuple[Published, list[tuple[str, str]]]:
+        rng = self._rng
+        serial = self._serials()
+        topic = rng.choice(TOPICS).name if rng.random() >= 0.03 else _UNKNOWN_TOPIC
+        filling = rng.choice(_NON_ASCII) if rng.random() < 0.2 else "x"
+        size = rng.choice(_SIZES)
+        body = json.dumps({"serial": serial, "filling": filling * size}, ensure_ascii=False)
+        published = Published(serial, topic, body.encode(), "")
+        length = len(published.body)
+        if rng.random() < 0.02:
+            length += 1  # a broken client: it must be refused, and its message be nowhere
+        headers = [
+            ("Host", "hermes.test"),
+            ("Content-Type", "application/json"),
+            ("Content-Length", str(length)),
+        ]
+        if rng.random() < 0.5:
+            headers.append(("Partition-Key", f"key-{rng.randrange(8)}"))
+        return published, headers
+
+    async def _publish(self, published: Published, headers: list[tuple[str, str]]) -> None:
+        self._on_begin(published)
+        node, response = await self._frontends.publish(
+            self._dc, published.topic, headers, published.body
+        )
+        published.node = node
+        if response is not None:
+            published.status = response.status
+            published.message_id = response.message_id
+        self._trace.note(
+            node,
+            f"publish {published.serial} {published.topic} {published.status} "
+            f"{published.message_id}",
+        )
+        self._history.tell(published)

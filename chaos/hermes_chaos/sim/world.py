@@ -1,0 +1,331 @@
+"""A whole cluster in one trio run: two DCs, their logs and nodes, publishers, subscribers, faults.
+
+A run has five parts: start, set up (topics and subscriptions, through the product's own
+administration), load under faults, heal, and settle within a bound of virtual time.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+import trio
+
+from hermes_actors.log.base import Commit
+from hermes_actors.log.faults import Faults
+from hermes_actors.log.memory import MemoryLog
+from hermes_actors.management.roles import Anonymous
+from hermes_actors.model.names import SubscriptionName
+from hermes_actors.model.record import StoredRecord
+from hermes_chaos.sim import product_log
+from hermes_chaos.sim.checker import Subject
+from hermes_chaos.sim.checkers import Checks
+from hermes_chaos.sim.clock import SimulatedClock
+from hermes_chaos.sim.determinism import rng_of
+from hermes_chaos.sim.history import (
+    Committed,
+    Delivery,
+    Dropped,
+    Event,
+    History,
+    Published,
+    Stored,
+    message_id_of,
+)
+from hermes_chaos.sim.http_in import Response
+from hermes_chaos.sim.nemesis import Nemesis, calm, draw_plan
+from hermes_chaos.sim.node_life import NodeLife
+from hermes_chaos.sim.subscribers import Endpoint
+from hermes_chaos.sim.trace import Trace
+from hermes_chaos.sim.workload import GROUP, SUBSCRIPTIONS, TOPICS, Publisher
+
+_SET_UP_MAX_S = 60.0
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How large a run is. Times are virtual."""
+
+    dcs: tuple[str, ...] = ("dc1", "dc2")
+    nodes_per_dc: int = 2
+    publishers_per_dc: int = 2
+    messages_per_publisher: int = 45
+    load_s: float = 6.0
+    strikes: int = 10
+    settle_max_s: float = 90.0
+
+
+class World:
+    """The cluster of one seed, its history and its checkers. `run` it once."""
+
+    def __init__(self, seed: int, shape: Shape, trace: Trace) -> None:
+        self._seed = seed
+        self._shape = shape
+        self._trace = trace
+        self.history = History()
+        self.counts: Counter[str] = Counter()
+        self.ended_s = 0.0
+        self._logs = {dc: self._make_log(dc) for dc in shape.dcs}
+        self._endpoints = {
+            plan.host: Endpoint(
+                plan.full_name,
+                plan.host,
+                plan.request_timeout_s,
+                rng_of(seed, f"subscriber {plan.full_name}"),
+                self.history,
+                trace,
+            )
+            for plan in SUBSCRIPTIONS
+        }
+        self._nodes: dict[str, NodeLife] = {}
+        self._balancing = rng_of(seed, "load balancer")
+        self._log_topics: dict[str, str] = {}
+        self.checks = Checks(
+            Subject(
+                {topic.name: topic.ack for topic in TOPICS},
+                [plan.audience() for plan in SUBSCRIPTIONS],
+            )
+        )
+        self.history.watchers += [self._count, self.checks.watch]
+
+    # What the nemesis sees.
+
+    @property
+    def logs(self) -> Sequence[MemoryLog]:
+        """Each DC's log."""
+        return list(self._logs.values())
+
+    @property
+    def endpoints(self) -> Sequence[Endpoint]:
+        """All subscribers."""
+        return list(self._endpoints.values())
+
+    @property
+    def node_names(self) -> Sequence[str]:
+        """All nodes, up or not."""
+        return list(self._nodes)
+
+    def kill(self, node: str, down_s: float) -> bool:
+        """Kill a node; another of that name starts after `down_s`. False: it is down already."""
+        return self._nodes[node].kill(down_s)
+
+    def stop(self, node: str, down_s: float) -> bool:
+        """Stop a node in good order; another starts `down_s` later. False: it is down already."""
+        return self._nodes[node].stop(down_s)
+
+    def crash_actor(self, node: str, where: float) -> str | None:
+        """Crash one running actor of the node; its name, or None when there is none."""
+        return self._nodes[node].crash_actor(where)
+
+    def skew(self, node: str, skew_ms: int) -> None:
+        """Set how far the node's wall clock is off."""
+        self._nodes[node].clock.skew_ms = skew_ms
+
+    # What publishers see.
+
+    async def publish(
+        self, dc: str, topic: str, headers: Sequence[tuple[str, str]], body: bytes
+    ) -> tuple[str, Response | None]:
+        """Post to a node of the DC that is up: its name, and its answer if there was one."""
+        up = [node for node in self._nodes.values() if node.dc == dc and node.is_serving]
+        if not up:
+            return dc, None
+        node = self._balancing.choice(up)
+        return node.name, await node.post(f"/topics/{topic}", headers, body)
+
+    # The run.
+
+    async def run(self) -> None:
+        """Live the seed's history to its end. Raises what the production code should not."""
+        with product_log.heard(
+            lambda text: self._trace.remark("log", text), self.checks.failures.failed
+        ):
+            await self._run()
+
+    async def _run(self) -> None:
+        shape, seed = self._shape, self._seed
+        async with trio.open_nursery() as nursery:
+            for dc in shape.dcs:
+                names = [f"{dc}-n{number}" for number in range(1, shape.nodes_per_dc + 1)]
+                for name in names:
+                    node = NodeLife(
+                        name,
+                        dc,
+                        is_first=name == names[0],
+                        consumer_nodes=names,
+                        seed=seed,
+                        logs=self._logs,
+                        endpoints=self._endpoints,
+                        nursery=nursery,
+                        history=self.history,
+                        trace=self._trace,
+                        on_start=self.checks.failures.started,
+                    )
+                    self._nodes[node.name] = node
+                    nursery.start_soon(node.run)
+            with trio.move_on_after(_SET_UP_MAX_S) as limit:
+                await self._set_up()
+            if limit.cancelled_caught:
+                self.checks.settling.failed(f"not set up within {_SET_UP_MAX_S:g} s")
+            else:
+                await self._live_through_faults()
+                await self._settle()
+            self.ended_s = trio.current_time()
+            nursery.cancel_scope.cancel()
+
+    async def _set_up(self) -> None:
+        """Create what the workload needs, and wait until every node and log has it."""
+        for node in self._nodes.values():
+            await node.wait_up()
+        administration = next(iter(self._nodes.values())).administration
+        caller = Anonymous()
+        await administration.groups.create(caller, {"groupName": GROUP})
+        for topic in TOPICS:
+            await administration.topics.create(caller, topic.wire())
+        for plan in SUBSCRIPTIONS:
+            await administration.subscriptions.create(caller, plan.topic, plan.wire())
+        while not await self._is_set_up():  # noqa: ASYNC110 -- looks at logs, which tell no event
+            await trio.sleep(_POLL_S)
+        self._trace.note("world", "set up")
+
+    async def _is_set_up(self) -> bool:
+        for node in self._nodes.values():
+            catalog = node.catalog
+            if len(catalog.topics) < len(TOPICS) or len(catalog.subscriptions) < len(SUBSCRIPTIONS):
+                return False
+            self._log_topics = {live.log_topic: name for name, live in catalog.topics.items()}
+        for log in self._logs.values():
+            topics = await log.topics()
+            if not set(self._log_topics) <= set(topics):
+                return False
+            for plan in SUBSCRIPTIONS:
+                # A consumer that has committed knows where it started.
+                if not await log.committed(_group(plan.full_name), plan.topic):
+                    return False
+        return True
+
+    async def _live_through_faults(self) -> None:
+        shape, seed = self._shape, self._seed
+        serials = count(1)
+        begin_s = trio.current_time() + 0.1
+        end_s = begin_s + shape.load_s
+        nemesis = Nemesis(self, self.history, self._trace)
+        plan = draw_plan(
+            rng_of(seed, "nemesis"), strikes=shape.strikes, begin_s=begin_s, end_s=end_s
+        )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(nemesis.run, plan)
+            for dc in shape.dcs:
+                for number in range(shape.publishers_per_dc):
+                    publisher = Publisher(
+                        dc,
+                        lambda: next(serials),
+                        rng_of(seed, f"publisher {dc} {number}"),
+                        self,
+                        self.checks.payloads.begin,
+                        self.history,
+                        self._trace,
+                    )
+                    nursery.start_soon(
+                        _publish, publisher, shape.messages_per_publisher, begin_s, end_s
+                    )
+        nemesis.heal()
+
+    async def _settle(self) -> None:
+        """Wait until nothing is owed, nothing lags, and all nodes agree."""
+        unsettled = ""
+        with trio.move_on_after(self._shape.settle_max_s):
+            while unsettled := await self._unsettled():  # noqa: ASYNC110 -- as above
+                await trio.sleep(_POLL_S)
+            self.checks.settling.settled(len(SUBSCRIPTIONS))
+            self._trace.note("world", "settled")
+            return
+        self.checks.settling.failed(
+            f"{self._shape.settle_max_s:g} s after the faults were healed: {unsettled}"
+        )
+
+    async def _unsettled(self) -> str:
+        """What is not as it should be at the end, "" when all is."""
+        for node in self._nodes.values():
+            if not node.is_serving:
+                return f"{node.name} is not up"
+        pending = self.checks.delivered.pending()
+        if pending:
+            return f"messages are owed: {pending}"
+        views = {node.name: _view(node) for node in self._nodes.values()}
+        if len(set(views.values())) > 1:
+            return f"nodes differ in their metadata: {views}"
+        for dc, log in self._logs.items():
+            for plan in SUBSCRIPTIONS:
+                committed = await log.committed(_group(plan.full_name), plan.topic)
+                for partition, end in (await log.end_positions(plan.topic)).items():
+                    commit = committed.get(partition, Commit(0))
+                    if commit.position != end:
+                        return (
+                            f"{plan.full_name} is at {commit.position} of {end} in "
+                            f"{dc}/{plan.topic}/{partition}"
+                        )
+        return ""
+
+    # The logs' hooks.
+
+    def _make_log(self, dc: str) -> MemoryLog:
+        log = MemoryLog(
+            dc,
+            SimulatedClock(),
+            faults=Faults(rng_of(self._seed, f"log {dc}")),
+            append_timeout_s=1.0,
+        )
+        calm(log)
+        log.on_append.append(lambda topic, record: self._on_append(dc, topic, record))
+        log.on_commit.append(
+            lambda group, topic, partition, commit: self._on_commit(
+                dc, group, topic, partition, commit
+            )
+        )
+        log.on_drop.append(lambda topic, partition, end: self._on_drop(dc, topic, partition, end))
+        return log
+
+    def _on_append(self, dc: str, topic: str, record: StoredRecord) -> None:
+        self._trace.note(dc, f"append {topic}/{record.partition}@{record.offset}")
+        if topic in self._log_topics:
+            place = (dc, topic, record.partition)
+            self.history.tell(Stored(place, record.offset, message_id_of(record), record.value))
+
+    def _on_commit(self, dc: str, group: str, topic: str, partition: int, commit: Commit) -> None:
+        self._trace.note(dc, f"commit {group} {topic}/{partition}@{commit.position}")
+        self.history.tell(Committed((dc, topic, partition), group, commit))
+
+    def _on_drop(self, dc: str, topic: str, partition: int, end: int) -> None:
+        self._trace.note(dc, f"dropped {topic}/{partition} from {end} on")
+        if topic in self._log_topics:
+            self.history.tell(Dropped((dc, topic, partition), end))
+
+    def _count(self, event: Event) -> None:
+        match event:
+            case Published():
+                self.counts["published"] += 1
+                self.counts["acknowledged"] += event.is_acknowledged
+            case Delivery():
+                self.counts["deliveries"] += event.is_processed
+            case _:
+                pass
+
+
+async def _publish(publisher: Publisher, messages: int, begin_s: float, end_s: float) -> None:
+    await publisher.run(messages, begin_s=begin_s, end_s=end_s)
+
+
+def _group(subscription: str) -> str:
+    return SubscriptionName.parse(subscription).consumer_group()
+
+
+def _view(node: NodeLife) -> tuple[tuple[str, int], ...]:
+    """What a node believes of topics and subscriptions: names and versions."""
+    catalog = node.catalog
+    live: Mapping[str, int] = {
+        **{name: each.stamp for name, each in catalog.topics.items()},
+        **{name: each.stamp for name, each in catalog.subscriptions.items()},
+    }
+    return tuple(sorted(live.items()))

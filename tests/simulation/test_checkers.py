@@ -1,0 +1,278 @@
+"""Each checker can fail, and fails for its own reason only."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from hermes_actors.consumer.offsets import Ownership, encode
+from hermes_actors.log.base import Commit
+from hermes_actors.model.topic import Ack
+from hermes_chaos.sim.checker import Audience, Subject
+from hermes_chaos.sim.checkers import Checks
+from hermes_chaos.sim.history import (
+    Answer,
+    Attempted,
+    Committed,
+    Delivery,
+    Dropped,
+    Ended,
+    Event,
+    Interrupted,
+    Published,
+    Stored,
+)
+
+PLACE = ("dc1", "g.t", 0)
+SUBJECT = Subject(
+    {"g.t": Ack.ALL, "g.u": Ack.LEADER},
+    [
+        Audience("g.t$s", "g.t", "g_t_s", rate=3, inflight_max=2, backoff_ms=100),
+        Audience("g.u$stubborn", "g.u", "g_u_stubborn", retries_client_errors=True),
+    ],
+)
+
+
+def body_of(serial: int) -> bytes:
+    return b'{"serial": %d}' % serial
+
+
+def published(serial: int, status: int | None = 201, topic: str = "g.t") -> Published:
+    return Published(serial, topic, body_of(serial), "n1", status, f"id{serial}")
+
+
+def stored(serial: int, offset: int, place: tuple[str, str, int] = PLACE) -> Stored:
+    return Stored(place, offset, f"id{serial}", body_of(serial))
+
+
+def delivered(serial: int, subscription: str = "g.t$s") -> Delivery:
+    return Delivery("dc1", subscription, f"id{serial}", body_of(serial), is_processed=True)
+
+
+def answered(serial: int, status: int = 200, subscription: str = "g.t$s") -> Answer:
+    return Answer("dc1", subscription, f"id{serial}", status)
+
+
+def committed(position: int, *intervals: tuple[int, int]) -> Committed:
+    return Committed(PLACE, "g_t_s", Commit(position, encode(position, intervals, Ownership(1, 1))))
+
+
+def attempted(number: int, at_s: float, retries: int = 0, message_id: str = "id1") -> Attempted:
+    return Attempted("n1#1", number, "g.t$s", message_id, retries, at_s)
+
+
+FAILED = attempted(1, 0.0)
+RETRIED = attempted(2, 0.3, retries=1)
+
+GOOD: tuple[Event, ...] = (
+    stored(1, 0),
+    published(1),
+    FAILED,
+    Ended(FAILED, 500, "", 0.1),
+    RETRIED,
+    delivered(1),
+    answered(1),
+    Ended(RETRIED, 200, "", 0.4),
+    committed(1),
+    published(2, 400),
+)
+
+
+def violations_of(events: Sequence[Event], *, began: Sequence[int] = (1, 2, 3)) -> list[str]:
+    checks = Checks(SUBJECT)
+    for serial in began:
+        checks.payloads.begin(published(serial, None))
+    for event in events:
+        checks.watch(event)
+    checks.settling.settled(1)
+    checks.failures.started()
+    return checks.finish()
+
+
+def test_a_good_history_violates_nothing() -> None:
+    assert violations_of(GOOD) == []
+
+
+def test_a_run_in_which_nothing_happened_fails_in_every_checker() -> None:
+    checks = Checks(SUBJECT)
+    assert sorted(checks.finish()) == sorted(
+        f"{checker.name}: nothing was examined" for checker in checks.all
+    )
+
+
+def test_an_acknowledgement_before_the_append_is_found() -> None:
+    early = (published(3), stored(3, 1), delivered(3), answered(3))
+    (found,) = violations_of((*GOOD, *early))
+    assert found.startswith("acknowledged are stored: message 3 ")
+    assert "is in no log" in found
+
+
+def test_a_message_of_ack_all_that_leaves_with_its_leader_is_found() -> None:
+    (found,) = violations_of((*GOOD, Dropped(PLACE, 0)))
+    assert found.startswith("acknowledged are stored: message 1 of ack ALL left")
+
+
+def test_a_copy_in_another_log_makes_up_for_a_dropped_one() -> None:
+    other = ("dc2", "g.t", 0)
+    assert violations_of((stored(1, 0, other), *GOOD, Dropped(PLACE, 0))) == []
+
+
+def test_a_leader_change_may_take_what_was_acknowledged_at_leader() -> None:
+    place = ("dc1", "g.u", 0)
+    lost = (stored(3, 0, place), published(3, topic="g.u"), Dropped(place, 0))
+    assert violations_of((*GOOD, *lost)) == []
+
+
+def test_an_acknowledged_message_that_never_arrives_is_found() -> None:
+    (found,) = violations_of((*GOOD, stored(3, 1), published(3)))
+    assert found == "acknowledged are delivered: g.t$s never got 1 acknowledged messages: 3"
+
+
+def test_a_message_that_the_subscriber_refused_is_accounted_for() -> None:
+    assert violations_of((*GOOD, stored(3, 1), published(3), answered(3, 422))) == []
+
+
+def test_a_refusal_ends_nothing_where_client_errors_are_retried() -> None:
+    place = ("dc1", "g.u", 0)
+    refused = (
+        stored(3, 0, place),
+        published(3, topic="g.u"),
+        answered(3, 400, "g.u$stubborn"),
+    )
+    (found,) = violations_of((*GOOD, *refused))
+    assert found.startswith("acknowledged are delivered: g.u$stubborn never got 1")
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_a_commit_over_a_message_that_failed_is_found(status: int) -> None:
+    failed = (stored(3, 1), published(3, None), delivered(3), answered(3, status), committed(2))
+    (found,) = violations_of((*GOOD, *failed))
+    assert found.startswith("commits pass only settled offsets: g.t$s committed 2 of dc1/g.t/0")
+    assert found.endswith("over 1 unsettled offsets: 1")
+
+
+def test_a_commit_over_a_message_whose_answer_was_lost_is_found() -> None:
+    (found,) = violations_of((*GOOD, stored(3, 1), delivered(3), committed(2)))
+    assert "over 1 unsettled offsets: 1" in found
+
+
+def test_an_interval_over_an_unsettled_offset_is_found() -> None:
+    (found,) = violations_of((*GOOD, stored(4, 1), stored(3, 2), committed(1, (2, 3))))
+    assert "over 1 unsettled offsets: 2" in found
+
+
+def test_an_interval_over_settled_offsets_is_allowed() -> None:
+    later = (stored(4, 1), stored(3, 2), delivered(3), answered(3), committed(1, (2, 3)))
+    assert violations_of((*GOOD, *later), began=(1, 2, 3, 4)) == []
+
+
+def test_a_commit_beyond_the_end_of_the_log_is_found() -> None:
+    (found,) = violations_of((*GOOD, committed(9)))
+    assert "over 8 unsettled offsets: 1, 2, 3, 4, 5" in found
+
+
+def test_a_foreign_groups_commit_is_nobodys_concern() -> None:
+    foreign = Committed(PLACE, "somebody-else", Commit(99, ""))
+    assert violations_of((*GOOD, foreign)) == []
+
+
+@pytest.mark.parametrize(
+    ("delivery", "why"),
+    [
+        (Delivery("dc1", "g.t$s", "id1", b"not json", True), "nobody published"),
+        (Delivery("dc1", "g.t$s", "id1", b'{"serial": 77}', True), "nobody published"),
+        (Delivery("dc1", "g.t$s", "id1", b'{"serial": 1, "x": 1}', True), "altered bytes"),
+        (Delivery("dc1", "g.u$stubborn", "id1", body_of(1), True), "foreign topic"),
+        (Delivery("dc1", "g.t$s", "id9", body_of(1), True), "an id that no log has"),
+    ],
+)
+def test_a_delivery_of_something_else_than_was_published_is_found(
+    delivery: Delivery, why: str
+) -> None:
+    (found,) = violations_of((*GOOD, delivery))
+    assert found.startswith("payloads are intact: ")
+    assert why in found
+
+
+def test_a_refused_message_that_is_stored_is_found() -> None:
+    (found,) = violations_of((*GOOD, stored(2, 1)))
+    assert found == "refused are nowhere: message 2 was answered 400 and stored in dc1/g.t"
+
+
+def test_a_refused_message_that_is_delivered_is_found() -> None:
+    found = violations_of((*GOOD, stored(2, 1), delivered(2)))
+    assert found == ["refused are nowhere: message 2 was answered 400 and delivered to g.t$s"]
+
+
+def test_an_unanswered_message_may_be_stored_and_delivered() -> None:
+    unknown = (stored(3, 1), published(3, 503), delivered(3), answered(3))
+    assert violations_of((*GOOD, *unknown)) == []
+
+
+def test_more_pushes_than_the_rate_within_a_second_are_found() -> None:
+    # Two of the good history are older than a second then.
+    pushes = [attempted(number, 5.0 + number / 10, message_id="id3") for number in range(3, 7)]
+    ends = [Ended(push, 200, "", push.at_s) for push in pushes]
+    events = [event for pair in zip(pushes, ends, strict=True) for event in pair]
+    assert violations_of((*GOOD, *events[:-2])) == []
+    (found,) = violations_of((*GOOD, *events))
+    assert found.startswith("the rate is kept: n1#1 pushed 4 messages to g.t$s within a second")
+
+
+def test_what_a_crashed_consumer_pushed_does_not_count_against_the_rate() -> None:
+    pushes = [attempted(number, 5.0 + number / 10, message_id="id3") for number in range(3, 7)]
+    events: list[Event] = []
+    for push in pushes:
+        events += [push, Ended(push, 200, "", push.at_s)]
+    events.insert(4, Interrupted("n1#1"))
+    assert violations_of((*GOOD, *events)) == []
+
+
+def test_more_pushes_under_way_than_the_window_are_found() -> None:
+    pushes = [attempted(number, float(number), message_id=f"id{number}") for number in (3, 4, 5)]
+    assert violations_of((*GOOD, *pushes[:2])) == []
+    (found,) = violations_of((*GOOD, *pushes))
+    assert found.startswith("the window is kept: n1#1 has 3 pushes to g.t$s under way")
+
+
+def test_pushes_of_a_crashed_consumer_are_not_in_its_successors_window() -> None:
+    pushes = [attempted(number, float(number), message_id=f"id{number}") for number in (3, 4, 5)]
+    assert violations_of((*GOOD, *pushes[:2], Interrupted("n1#1"), pushes[2])) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after", "at_s", "is_early"),
+    [
+        (500, "", 1.05, True),
+        (500, "", 1.10, False),
+        (0, "", 1.05, True),
+        (503, "2", 2.90, True),
+        (503, "2", 3.00, False),
+        (500, "2", 1.10, False),
+    ],
+)
+def test_a_retry_before_its_time_is_found(
+    status: int, retry_after: str, at_s: float, is_early: bool
+) -> None:
+    first = attempted(3, 0.9, message_id="id3")
+    second = attempted(4, at_s, retries=1, message_id="id3")
+    found = violations_of((*GOOD, first, Ended(first, status, retry_after, 1.0), second))
+    assert [each.partition(":")[0] for each in found] == ["retries wait"] * is_early
+
+
+def test_the_end_of_an_orphaned_attempt_is_no_reason_to_wait() -> None:
+    orphan, own = attempted(3, 1.0, message_id="id3"), attempted(4, 2.0, message_id="id3")
+    again = attempted(5, 2.2, retries=1, message_id="id3")
+    ends = (Ended(own, 500, "", 2.1), Ended(orphan, 500, "", 2.15))
+    assert violations_of((*GOOD, orphan, own, *ends, again)) == []
+
+
+def test_a_failure_that_nobody_injected_is_found() -> None:
+    checks = Checks(SUBJECT)
+    checks.failures.failed("error the consumer of g.t$s failed: KeyError(1)")
+    assert any("KeyError" in each for each in checks.finish())
+
+
+def test_a_run_that_does_not_settle_is_found() -> None:
+    checks = Checks(SUBJECT)
+    checks.settling.failed("messages are owed")
+    assert "everything settles: messages are owed" in checks.finish()

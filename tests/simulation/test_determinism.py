@@ -1,0 +1,94 @@
+"""The guard: trio's private names still mean what the simulation needs of them."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import trio
+import trio._core._run as trio_run
+
+from hermes_chaos.sim import determinism
+
+
+async def _order_of_tasks() -> list[tuple[int, int]]:
+    order: list[tuple[int, int]] = []
+
+    async def step(name: int) -> None:
+        for number in range(20):
+            order.append((name, number))
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        for name in range(6):
+            nursery.start_soon(step, name)
+    return order
+
+
+def test_trio_still_has_the_two_private_names() -> None:
+    advice = (
+        "trio changed its scheduler: see its test_scheduler_determinism.py, mend determinism.py"
+    )
+    assert isinstance(trio_run._ALLOW_DETERMINISTIC_SCHEDULING, bool), advice
+    assert callable(trio_run._r.seed), advice
+
+
+def test_one_seed_schedules_tasks_in_one_order() -> None:
+    orders = {tuple(determinism.run(_order_of_tasks, seed=7)) for _ in range(5)}
+    assert len(orders) == 1
+
+
+def test_different_seeds_schedule_tasks_in_different_orders() -> None:
+    orders = {tuple(determinism.run(_order_of_tasks, seed=seed)) for seed in range(5)}
+    assert len(orders) == 5
+
+
+def test_a_run_leaves_the_scheduler_as_it_was() -> None:
+    was_allowed, state = trio_run._ALLOW_DETERMINISTIC_SCHEDULING, trio_run._r.getstate()
+    determinism.run(_order_of_tasks, seed=1)
+    assert trio_run._ALLOW_DETERMINISTIC_SCHEDULING is was_allowed
+    assert trio_run._r.getstate() == state
+
+
+def test_time_is_virtual_and_begins_at_zero() -> None:
+    async def wait_a_day() -> tuple[float, float]:
+        began_s = trio.current_time()
+        await trio.sleep(86_400)
+        return began_s, trio.current_time()
+
+    assert determinism.run(wait_a_day, seed=1) == (0.0, 86_400.0)
+
+
+def test_roles_draw_from_generators_of_their_own() -> None:
+    draws = {
+        (seed, role): determinism.rng_of(seed, role).random()
+        for seed in range(3)
+        for role in ("nemesis", "log dc1", "log dc2")
+    }
+    assert len(set(draws.values())) == 9
+    # A literal, so that a change of the split (which changes every seed's history) is noticed.
+    assert determinism.rng_of(1, "nemesis").getrandbits(32) == 3137909064
+
+
+_PROGRAM = """
+from hermes_chaos.sim.run import run_seed
+verdicts = [run_seed(seed) for seed in (3, 4)]
+print([(verdict.digest, verdict.published, verdict.deliveries) for verdict in verdicts])
+"""
+
+
+@pytest.mark.live
+def test_a_seed_has_one_history_in_every_process_and_under_every_hash_seed() -> None:
+    outputs = set()
+    for hash_seed in ("0", "1"):
+        done = subprocess.run(
+            [sys.executable, "-c", _PROGRAM],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        outputs.add(done.stdout)
+    assert len(outputs) == 1, outputs
+    assert "None" not in outputs.pop()

@@ -1,0 +1,43 @@
+"""The ordinary run's seeds, and the seeded bugs that they must find."""
+
+import pytest
+
+from hermes_chaos.sim.mutants import MUTANTS
+from hermes_chaos.sim.run import run_seed
+
+SEEDS = range(1, 21)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_promise_holds(seed: int) -> None:
+    verdict = run_seed(seed)
+    assert verdict.holds, verdict.report()
+    assert all(verdict.examined.values()), verdict.examined
+    assert verdict.faults, "a run without faults proves little"
+
+
+@pytest.mark.parametrize("mutant", sorted(MUTANTS))
+def test_a_seeded_bug_is_caught_within_twenty_seeds(mutant: str) -> None:
+    assert any(not run_seed(seed, mutant=mutant).holds for seed in SEEDS)
+
+
+def test_a_planted_bug_is_gone_after_the_run() -> None:
+    before = [getattr(owner, name) for m in MUTANTS.values() for owner, name, _ in m.patches]
+    run_seed(1, mutant="no-retry")
+    after = [getattr(owner, name) for m in MUTANTS.values() for owner, name, _ in m.patches]
+    assert before == after
+
+
+def test_a_failing_run_shows_how_to_replay_it_and_its_last_events() -> None:
+    verdict = next(
+        verdict
+        for verdict in (run_seed(seed, mutant="ack-before-append") for seed in SEEDS)
+        if not verdict.holds
+    )
+    report = verdict.report()
+    assert (
+        f"replay: hermes chaos sim --seeds {verdict.seed}:{verdict.seed} --trace "
+        "--mutant ack-before-append"
+    ) in report
+    assert len(verdict.last_lines) == 50
+    assert verdict.last_lines[-1] in report
