@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+import trio
 
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.log.base import Log, OffsetOutOfRange, UnknownTopic
@@ -17,6 +18,7 @@ from hermes_actors.model.record import StoredRecord
 
 BATCH_RECORDS_MAX = 200
 BATCH_BYTES_MAX = 262_144
+IDLE_LINE_S = 15.0
 
 
 class Tail:
@@ -43,6 +45,9 @@ class Tail:
     async def next_lines(self) -> bytes:
         """The next messages, a line each; waits for them, and is empty at the end.
 
+        While nothing comes it is an empty line each `IDLE_LINE_S`: a client that has gone without
+        saying so is found out by writing to it.
+
         A trio coroutine. Retention that overtakes the reader makes it skip what is gone; a topic
         that is deleted ends it. Raises LogUnavailable.
         """
@@ -50,8 +55,10 @@ class Tail:
             wanted = self._wanted()
             if not wanted:
                 return b""
+            lines = b"\n"
             try:
-                lines = await self._read(wanted)
+                with trio.move_on_after(IDLE_LINE_S):
+                    lines = await self._read(wanted)
             except OffsetOutOfRange as error:
                 self._positions[error.partition] = error.start
                 continue

@@ -189,6 +189,23 @@ async def test_following_goes_on_until_the_client_leaves(api, autojump_clock):
                 assert not event.get("body")
 
 
+async def test_a_quiet_stream_sends_an_empty_line_now_and_then(api, autojump_clock):
+    await api.with_topic()
+    client = Client(api.app, PATH, "follow=true")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(client.run)
+        assert (await client.events.receive())["status"] == 200
+        before = trio.current_time()
+        for _ in range(2):
+            assert (await client.events.receive())["body"] == b"\n"
+        assert trio.current_time() - before == pytest.approx(30)
+        await publish(api, b"at last")
+        assert json.loads((await client.events.receive())["body"])["offset"] == 0
+        client.hang_up()
+        async for event in client.events:
+            assert not event.get("body")
+
+
 async def test_following_ends_with_its_limit(api, autojump_clock):
     await api.with_topic()
     client = Client(api.app, PATH, "follow=true&limit=2")
