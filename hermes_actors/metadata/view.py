@@ -1,0 +1,196 @@
+"""One datacentre's metadata as the other parts of its node see it: read, watched, changed."""
+
+import random
+
+import trio
+from msgspec import Struct
+
+from hermes_actors.log.base import Log
+from hermes_actors.metadata.catalog import Catalog, CatalogChange
+from hermes_actors.metadata.commands import METADATA_TOPIC, Change, Outcome
+from hermes_actors.metadata.pending import PendingChanges
+from hermes_actors.metadata.state import Folded, Register, State
+from hermes_actors.metadata.watch import Watch
+from hermes_actors.runtime.clock import Clock, IdSource
+
+CHUNK = 50
+"""Registers between two yields: about 70 µs each to fold and decode, 3.5 ms in all (measured)."""
+
+
+class Health(Struct, frozen=True):
+    """Whether the catalog follows its log. `reason` says why not; "" when it does."""
+
+    is_current: bool
+    reason: str = ""
+
+
+def metadata_topic(namespace: str = "") -> str:
+    """The log topic that holds the commands."""
+    return f"{namespace}_{METADATA_TOPIC}" if namespace else METADATA_TOPIC
+
+
+class Metadata:
+    """The metadata of the datacentre whose log this is.
+
+    `catalog` is always there to read, empty before the first fold; it is one object for ever.
+    `standins` are other datacentres' metadata: while the own log has not been read yet and cannot
+    be, the catalog shows the first of them that is current, so that a node can start.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        *,
+        clock: Clock,
+        ids: IdSource,
+        rng: random.Random,
+        namespace: str = "",
+        standins: "tuple[Metadata, ...]" = (),
+        pending_max: int = 1_000,
+    ) -> None:
+        self.log = log
+        self.topic = metadata_topic(namespace)
+        self.namespace = namespace
+        self.standins = standins
+        self.catalog = Catalog(namespace)
+        self.clock = clock
+        self.ids = ids
+        self.rng = rng
+        self._state = State()
+        self._is_installed = False
+        self._shown: dict[str, Register] = {}
+        self._showing = trio.Lock()
+        self._watches: list[Watch] = []
+        self._pending = PendingChanges(log, self.topic, clock, rng, pending_max)
+        self._problems: dict[str, str] = {"fold": "the metadata log has not been read yet"}
+        self._changed_health = trio.Event()
+
+    @property
+    def dc(self) -> str:
+        """The datacentre whose metadata this is."""
+        return self.log.dc
+
+    @property
+    def health(self) -> Health:
+        """Whether the catalog follows its log now, and if not why."""
+        reason = "; ".join(self._problems.values())
+        return Health(not reason, reason)
+
+    @property
+    def is_current(self) -> bool:
+        """True while the log is being followed: read to its end, and answering."""
+        return not self._problems
+
+    @property
+    def is_readable(self) -> bool:
+        """True once the catalog shows a whole state: the own log's, or a stand-in's."""
+        return self._is_installed or bool(self._shown)
+
+    @property
+    def state(self) -> State:
+        """The fold behind the catalog: its position, digest, and what was copied."""
+        return self._state
+
+    def register(self, key: str) -> Register | None:
+        """What a key holds (perhaps a tombstone), for kinds that the catalog does not know."""
+        return self._shown.get(key)
+
+    async def wait_current(self) -> None:
+        """Wait until the catalog follows its log."""
+        await trio.lowlevel.checkpoint()
+        while not self.is_current:
+            await self._changed_health.wait()
+
+    async def wait_readable(self) -> None:
+        """Wait until the catalog shows a whole state."""
+        await trio.lowlevel.checkpoint()
+        while not self.is_readable:
+            await self._changed_health.wait()
+
+    async def change(
+        self, change: Change, *, timeout_s: float = 10.0, command_id: str | None = None
+    ) -> Outcome:
+        """Append the change and wait until the own fold has reached it: Accepted or Rejected.
+
+        When it returns, `catalog` shows the outcome. Give the `command_id` of an OutcomeUnknown to
+        repeat that change safely. Raises Refused (the log will never take it: too large, or not
+        a valid change), OutcomeUnknown after `timeout_s`, or Unavailable when certainly nothing
+        was stored.
+        """
+        if command_id is None:
+            command_id = self.ids.message_id()
+        return await self._pending.change(
+            change, command_id, timeout_s, lambda: self._state if self._is_installed else None
+        )
+
+    def watch(self) -> Watch:
+        """The whole state as changes, then each difference. Close it, or use `with`."""
+        watch = Watch(self.catalog, self._watches.remove)
+        self._watches.append(watch)
+        return watch
+
+    # What follows is for the registry.
+
+    def report(self, part: str, problem: str) -> None:
+        """A part of the following has this problem now, or ("") none."""
+        if self._problems.get(part, "") == problem:
+            return
+        if problem:
+            self._problems[part] = problem
+        else:
+            del self._problems[part]
+        self._notify_health()
+
+    def show(self, folded: Folded) -> None:
+        """Take over what one record changed, and answer whoever waits for its outcome."""
+        if folded.changed is not None:
+            self._shown[folded.changed.key] = folded.changed
+            self._tell(self.catalog.apply(folded.changed))
+        if folded.outcome is not None:
+            self._pending.complete(folded.command_id, folded.outcome)
+
+    async def install(self, state: State) -> None:
+        """From now on this is the state; watchers get the true differences only."""
+        async with self._showing:
+            await self._show_all(state.registers)
+            self._state = state
+            self._is_installed = True
+        self._pending.complete_from(state)
+        self._notify_health()
+
+    async def stand_in(self) -> bool:
+        """While the own log has not been read, show a stand-in's state; False once it has been."""
+        async with self._showing:
+            if self._is_installed:
+                return False
+            for standin in self.standins:
+                if standin.is_current:
+                    await self._show_all(dict(standin.state.registers))
+                    self._notify_health()
+                    break
+        return True
+
+    async def _show_all(self, registers: dict[str, Register]) -> None:
+        for count, key in enumerate([key for key in self._shown if key not in registers]):
+            del self._shown[key]
+            self._tell(self.catalog.forget(key))
+            await _yield_each_chunk(count)
+        for count, register in enumerate(registers.values()):
+            if self._shown.get(register.key) != register:
+                self._shown[register.key] = register
+                self._tell(self.catalog.apply(register))
+            await _yield_each_chunk(count)
+
+    def _tell(self, changes: list[CatalogChange]) -> None:
+        for change in changes:
+            for watch in self._watches:
+                watch.note(change)
+
+    def _notify_health(self) -> None:
+        self._changed_health.set()
+        self._changed_health = trio.Event()
+
+
+async def _yield_each_chunk(count: int) -> None:
+    if count % CHUNK == CHUNK - 1:
+        await trio.lowlevel.checkpoint()
