@@ -101,9 +101,14 @@ def chunk_id(partition_id: int, offset: int) -> int:
     return partition_id << OFFSET_BITS | offset
 
 
-def encode_chunk(entries: Sequence[Entry]) -> tuple[int, bytes]:
-    """(checksum, content)."""
-    content = _encoder.encode(entries)
+def encode_entry(entry: Entry) -> bytes:
+    """One record for `encode_chunk`. Raises ValueError for text that is not Unicode, TypeError."""
+    return _encoder.encode(entry)
+
+
+def encode_chunk(entries: Sequence[bytes]) -> tuple[int, bytes]:
+    """(checksum, content): a MessagePack array of the entries."""
+    content = b"\xdd" + len(entries).to_bytes(4, "big") + b"".join(entries)
     return zlib.crc32(content), content
 
 

@@ -33,11 +33,11 @@ from hermes_actors.log.embedded_schema import (
     SCHEMA,
     SCHEMA_VERSION,
     CorruptLog,
-    Entry,
     PartitionRow,
     TopicRow,
     chunk_id,
     encode_chunk,
+    encode_entry,
     read_position_at,
     read_topics,
 )
@@ -58,7 +58,7 @@ class _Pending:
 
     def __init__(self, first: int) -> None:
         self.first = first
-        self.entries: list[Entry] = []
+        self.entries: list[bytes] = []
         self.size_bytes = 0
         self.high_ms = 0
 
@@ -160,6 +160,13 @@ class Store:
             if size_bytes > record_bytes_max:
                 outcomes.append(too_large(record, record_bytes_max))
                 continue
+            timestamp_ms = record.timestamp_ms if stamp_ms is None else stamp_ms
+            try:
+                entry = encode_entry((timestamp_ms, record.key, record.value, record.headers))
+            except (TypeError, ValueError) as error:
+                # One bad record must not cost the transaction that it shares with others.
+                outcomes.append(RefusedRecord(f"the record cannot be stored: {error}"))
+                continue
             if pending.size_bytes + size_bytes > _CHUNK_BYTES or (
                 len(pending.entries) >= _CHUNK_RECORDS
             ):
@@ -167,10 +174,9 @@ class Store:
                     pending.high_ms = high_ms
                     self._insert(partition.id, pending)
                 pending = self._pending[partition.id] = _Pending(end)
-            timestamp_ms = record.timestamp_ms if stamp_ms is None else stamp_ms
             if timestamp_ms > high_ms:
                 high_ms = timestamp_ms
-            pending.entries.append((timestamp_ms, record.key, record.value, record.headers))
+            pending.entries.append(entry)
             pending.size_bytes += size_bytes
             outcomes.append(Stored(end))
             stored.append(record)

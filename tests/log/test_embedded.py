@@ -10,6 +10,7 @@ from hermes_actors.errors import StartupError
 from hermes_actors.log.base import (
     Commit,
     LogUnavailable,
+    RefusedRecord,
     Stored,
     TopicSettings,
     UnavailableRecord,
@@ -175,6 +176,17 @@ async def test_readers_behind_the_tail_cache_read_the_file_and_then_the_cache(tm
         assert await read_all(log) == values
         assert await read_all(log, first=195) == values[195:]
         assert await read_all(log, first=150) == values[150:]
+
+
+async def test_a_record_that_cannot_be_coded_is_refused_and_costs_nobody_else(tmp_path):
+    async with opened(tmp_path) as log:
+        await log.create_topic("t", TopicSettings())
+        bad = Record(None, b"x", (("not unicode \ud800", b""),), 1)
+        outcomes = await log.append("t", 0, [*batch(b"a"), bad, *batch(b"b")], Ack.ALL)
+        assert [type(outcome) for outcome in outcomes] == [Stored, RefusedRecord, Stored]
+        assert await read_all(log) == [b"a", b"b"]
+    async with opened(tmp_path) as log:
+        assert await read_all(log) == [b"a", b"b"]
 
 
 async def test_the_tail_cache_off_changes_nothing_for_readers(tmp_path):
