@@ -1,6 +1,6 @@
 """Delivery: one subscription's whole path beside the bare sender, to a sink in another process.
 
-    python benchmarks/deliver.py [--messages 100000] [--window 100] [--bytes 1024] [--host uvloop]
+    python benchmarks/deliver.py [--messages 100000] [--window 100] [--bytes 1024] [--log memory]
 
 Prints deliveries a second and this process' CPU for each. One run takes well under 30 s; on shared
 machines differences under 20 % are noise.
@@ -11,6 +11,7 @@ import asyncio
 import multiprocessing
 import random
 import resource
+import tempfile
 import time
 from multiprocessing.connection import Connection
 from typing import cast
@@ -25,7 +26,8 @@ from hermes_actors.consumer.http1 import open_http1_sender
 from hermes_actors.consumer.http1_pool import PoolLimits
 from hermes_actors.consumer.sender import Push, Sender, SendOutcome
 from hermes_actors.consumer.serial import ConsumerParts, SerialConsumer
-from hermes_actors.log.base import TopicSettings
+from hermes_actors.log.base import Log, TopicSettings
+from hermes_actors.log.embedded import open_embedded_log
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.message import Message, to_record
@@ -139,7 +141,7 @@ async def bare(sender: Sender, live: LiveSubscription, body: bytes, count: int, 
 
 
 async def whole(
-    sender: Sender, live: LiveSubscription, log: MemoryLog, clock: SystemClock, count: int
+    sender: Sender, live: LiveSubscription, log: Log, clock: SystemClock, count: int
 ) -> int:
     """The consumer: log, decoding, window, offsets, commits, metrics, sender."""
     metrics = Metrics("hermes_consumers")
@@ -165,9 +167,18 @@ async def whole(
 
 
 async def main(options: argparse.Namespace, port: int) -> None:
-    """Fill the log, then measure both."""
+    """Measure over the log asked for."""
     clock = SystemClock()
-    log = MemoryLog("dc1", clock)
+    if options.log == "memory":
+        await measure(options, port, MemoryLog("dc1", clock), clock)
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        async with open_embedded_log(directory, "dc1", clock) as log:
+            await measure(options, port, log, clock)
+
+
+async def measure(options: argparse.Namespace, port: int, log: Log, clock: SystemClock) -> None:
+    """Fill the log, then measure both."""
     await log.create_topic(TOPIC, TopicSettings())
     ids = IdSource()
     body = b'{"x":"' + b"y" * (options.bytes - 8) + b'"}'
@@ -202,6 +213,7 @@ if __name__ == "__main__":
     parser.add_argument("--window", type=int, default=100)
     parser.add_argument("--bytes", type=int, default=1_024)
     parser.add_argument("--host", default="uvloop", choices=["uvloop", "asyncio"])
+    parser.add_argument("--log", default="memory", choices=["memory", "embedded"])
     arguments = parser.parse_args()
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.Process(target=run_sink, args=(theirs,), daemon=True)

@@ -2,8 +2,8 @@
 
 Data flows from left to right: log → fresh lane → in-flight window → sender → outcome → settled
 offset → commit. A failed message waits in a lane of its own and never blocks fresh ones. No task
-and no timer for each message: the actor fills the window from what was read, the sender's callback
-settles, and wakes the actor when half of the window is free.
+and no timer for each message: the sender's callback settles one message and sends the next, on the
+same thread; the actor itself is woken by what was read, by due retries and by the rate.
 """
 
 import logging
@@ -45,9 +45,8 @@ _logger = logging.getLogger(__name__)
 # Sends between two looks at the other actors: about 2 ms of work.
 _FILL_MAX = 128
 _COMMIT_TIMEOUT_S = 3.0
-# How often a full window is looked at for slots that came free, at first and at most.
-_FULL_WAIT_MIN_S = 0.01
-_FULL_WAIT_MAX_S = 1.0
+# An alarm that is that little too late is not worth a waking.
+_ALARM_SLACK_S = 1e-4
 
 
 class ConsumerParts(Struct, frozen=True):
@@ -126,9 +125,9 @@ class SerialConsumer:
         self._wakeup = Wakeup()
         self._touched = Wakeup()
         self._landed = Wakeup()
-        self._wake_at_inflight = -1
-        self._wake_for_due_before_s = float("-inf")
-        self._full_wait_s = _FULL_WAIT_MIN_S
+        self._sleeps_until_s = float("inf")
+        self._is_filling = False
+        self._error: Exception | None = None
         self._is_stopping = False
         self._last_undelivered: Undelivered | None = None
         self._version = 0
@@ -225,16 +224,17 @@ class SerialConsumer:
     # Sending.
 
     async def _send(self) -> None:
+        """Send what only time or reading brings up; answers bring up the rest by themselves."""
         while True:
+            if self._error is not None:
+                raise self._error
             now_s = self._clock.monotonic_s()
-            looked_at = self._fill(now_s)
-            if looked_at == _FILL_MAX:
+            if self._fill(now_s) == _FILL_MAX:
                 await trio.lowlevel.checkpoint()
                 continue
-            self._full_wait_s = (
-                _FULL_WAIT_MIN_S if looked_at else min(2 * self._full_wait_s, _FULL_WAIT_MAX_S)
-            )
-            await self._wakeup.wait(self._idle_s(now_s))
+            wait_s = self._idle_s(now_s)
+            self._sleeps_until_s = now_s + wait_s
+            await self._wakeup.wait(wait_s)
 
     def _fill(self, now_s: float) -> int:
         """Attempt what may be attempted now; how many messages were looked at."""
@@ -243,6 +243,7 @@ class SerialConsumer:
         lanes = self._lanes
         allowed = self._limit.available(now_s)
         sent = looked_at = 0
+        self._is_filling = True
         while sent < allowed and looked_at < _FILL_MAX:
             delivery = lanes.next(now_s)
             if delivery is None:
@@ -251,32 +252,28 @@ class SerialConsumer:
             if self._take_up(delivery, now_s):
                 sent += 1
                 self._attempt(delivery, now_s)
+        self._is_filling = False
         if sent:
             self._limit.take(now_s, sent)
         if looked_at:
             self._intake.note_room()
         return looked_at
 
+    def _refill(self, now_s: float) -> None:
+        """Use the room that an answer made; wake the actor only if its alarm must be earlier."""
+        looked_at = self._fill(now_s)
+        alarm_s = now_s + self._idle_s(now_s) + _ALARM_SLACK_S
+        if looked_at == _FILL_MAX or alarm_s < self._sleeps_until_s:
+            self._wakeup.set()
+
     def _idle_s(self, now_s: float) -> float:
-        """How long there is nothing to do unless a callback says otherwise; and when it shall."""
+        """How long there is nothing to do unless an answer comes or a batch is read."""
         lanes = self._lanes
-        self._wake_at_inflight = -1
-        self._wake_for_due_before_s = float("-inf")
-        if self._is_stopping:
+        if self._is_stopping or lanes.inflight >= lanes.window:
             return float("inf")
-        has_fresh = lanes.fresh > 0
-        is_full = lanes.inflight >= lanes.window
-        if is_full or (has_fresh and lanes.is_waiting_full):
-            # Half the window at a time: waking for each answer would cost more than sending.
-            self._wake_at_inflight = lanes.window // 2
-        if is_full:
-            # Looked at now and then all the same: pushes that hang may keep more than half.
-            return self._full_wait_s
-        due_s = 0.0 if has_fresh and not lanes.is_waiting_full else lanes.next_due_s - now_s
-        limit_s = self._limit.wait_s(now_s)
-        if due_s > limit_s:
-            self._wake_for_due_before_s = now_s + due_s
-        return max(due_s, limit_s)
+        is_fresh = lanes.fresh > 0 and not lanes.is_waiting_full
+        due_s = 0.0 if is_fresh else lanes.next_due_s - now_s
+        return max(due_s, self._limit.wait_s(now_s))
 
     def _take_up(self, delivery: Delivery, now_s: float) -> bool:
         """Make the delivery ready for an attempt; False when it is not attempted now."""
@@ -327,6 +324,15 @@ class SerialConsumer:
     def _on_outcome(self, delivery: Delivery, outcome: SendOutcome) -> None:
         if self._version < 0:
             return
+        try:
+            self._land(delivery, outcome)
+        # Not swallowed: raised again in the actor, so that its supervisor restarts it.
+        except Exception as error:  # noqa: BLE001
+            self._error = error
+            self._wakeup.set()
+
+    def _land(self, delivery: Delivery, outcome: SendOutcome) -> None:
+        """Take in an attempt's outcome, and use the room that it makes."""
         measures, lanes = self._measures, self._lanes
         now_s = self._clock.monotonic_s()
         measures.on_outcome(outcome)
@@ -342,11 +348,8 @@ class SerialConsumer:
         if self._is_stopping:
             if not lanes.inflight:
                 self._landed.set()
-        elif (
-            lanes.inflight <= self._wake_at_inflight
-            or lanes.next_due_s < self._wake_for_due_before_s
-        ):
-            self._wakeup.set()
+        elif not self._is_filling:
+            self._refill(now_s)
 
     def _on_failure(self, delivery: Delivery, outcome: SendOutcome, now_s: float) -> None:
         delivery.attempts += 1

@@ -1,5 +1,7 @@
 import itertools
+import random
 
+import msgspec
 import trio
 
 from hermes_actors.consumer.offsets import decode
@@ -445,4 +447,26 @@ async def test_an_idle_or_hanging_subscription_hardly_wakes_its_actor(world, aut
         fill = consumer.made[0]._fill
         consumer.made[0]._fill = lambda now_s: (looks.append(now_s), fill(now_s))[1]
         await trio.sleep(100)
-        assert 0 < len(looks) < 150
+        # No answers, nothing to read, no retry that is due: nothing to look at.
+        assert len(looks) < 5
+
+
+async def test_a_failure_inside_a_callback_restarts_the_actor_and_loses_nothing(
+    world, autojump_clock
+):
+    class Broken(random.Random):
+        def random(self):
+            raise RuntimeError("no dice")
+
+    # The jitter is drawn in the sender's callback, outside of any task.
+    world.parts = msgspec.structs.replace(world.parts, rng=Broken())
+    world.sender.script = lambda _push: BUSY
+    await world.publish(b"0", b"1")
+    async with world.consuming() as consumer:
+        await trio.sleep(1)
+        assert "no dice" in repr(world.crashes[0].error.exceptions)
+        world.sender.script = lambda _push: OK
+        await trio.sleep(60)
+        assert len(consumer.made) > 1
+        assert world.count("delivered") == 2
+    assert (await world.committed()).position == 2
