@@ -185,6 +185,8 @@ async def test_a_watch_gives_the_state_first_and_merges_what_was_not_read(
             assert changed.topic.topic.description == "49"
             assert isinstance(other, OtherChanged)
             assert site.metadata.register("readiness/dc1") == other.register
+            with site.metadata.watch() as late:
+                assert late.take_nowait() == [group, changed, other]
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(site.metadata.change, delete(topic_key(name)))
                 assert [await watch.__anext__()] == [TopicChanged("shop.orders", None)]

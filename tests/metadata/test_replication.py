@@ -44,13 +44,20 @@ def shared_bytes(*sites):
 
 async def test_three_datacentres_converge_and_copies_do_not_go_round(autojump_clock, open_sites):
     async with open_sites("dc1", "dc2", "dc3") as sites:
+        accepted = dict.fromkeys(("dc1", "dc2", "dc3"), 0)
         for number in range(30):
             site = sites[number % 3]
-            await site.metadata.change(put(f"note/{number % 7}", str(number).encode()))
+            changes = [put(f"note/{number % 7}", str(number).encode())]
             if number % 4 == 0:
-                await site.metadata.change(delete(f"note/{number % 7}"))
+                changes.append(delete(f"note/{number % 7}"))
+            for change in changes:
+                outcome = await site.metadata.change(change)
+                accepted[site.dc] += isinstance(outcome, Accepted)
         await trio.sleep(5)
         assert shared_bytes(*sites) != b"\x90"
+        for own in sites:
+            for source, replicator in own.replicators.items():
+                assert replicator.copied == accepted[source]
         ends = [site.metadata.state.position for site in sites]
         await trio.sleep(300)
         assert [site.metadata.state.position for site in sites] == ends

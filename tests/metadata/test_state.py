@@ -21,7 +21,7 @@ from hermes_actors.metadata.commands import (
     StampIs,
     encode,
 )
-from hermes_actors.metadata.state import State
+from hermes_actors.metadata.state import Register, State
 from hermes_actors.model.record import StoredRecord
 
 KEYS = ("a/x", "a/y", "b/x")
@@ -158,6 +158,21 @@ def test_a_stamp_is_above_every_copied_stamp():
     copy = Copy("c", "b/x", None, 7_000, 9_000, "dc2", "dc2", "log-dc2", 0)
     state = fold_all([created(), value_of(copy), put("1", "a/x")])
     assert state.registers["a/x"].stamp == 9_001
+
+
+def test_a_stamp_is_above_a_copied_stamp_even_if_the_copy_lost():
+    losing = Copy("c", "b/x", b"", 0, 9_000, "dc2", "dc2", "log-dc2", 0)
+    deleted = [created(), put("1", "b/x"), delete("2", "b/x")]
+    state = fold_all([*deleted, value_of(losing), put("3", "a/x")])
+    assert not state.registers["b/x"].is_alive
+    assert state.registers["a/x"].stamp == 9_001
+
+
+def test_equal_stamps_are_ordered_by_datacentre_whatever_the_bodies():
+    ours = Register("a/x", 0, 5, "dc1", b"z")
+    theirs = Register("a/x", 0, 5, "dc2", b"a")
+    assert theirs.supersedes(ours)
+    assert not ours.supersedes(theirs)
 
 
 def test_a_deletion_needs_something_alive():
