@@ -65,7 +65,11 @@ class Lane:
 
 
 class Deadlines:
-    """All lanes of a node, and the one task that sweeps them."""
+    """All lanes of a node, and the one task that sweeps them.
+
+    Make all lanes before `run` looks at the first request: it sleeps for no longer than the
+    shortest limit, so that no request that comes meanwhile is late.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -104,4 +108,5 @@ class Deadlines:
                 self.is_parked = True
                 await self._woken.wait()
             else:
-                await trio.sleep(max(next_s - now_s, _SWEEP_INTERVAL_MIN_S))
+                shortest_s = min(lane.limit_s for lane in self._lanes.values())
+                await trio.sleep(max(min(next_s - now_s, shortest_s), _SWEEP_INTERVAL_MIN_S))

@@ -50,6 +50,12 @@ class Routes:
         self._envelope = envelope
         self._by_name: dict[str, Route] = {}
         self._started = 0
+        for limit_ms in (
+            config.idle_timeout_ms,
+            config.long_idle_timeout_ms,
+            config.max_publish_request_duration_ms,
+        ):
+            deadlines.lane(limit_ms)
 
     @property
     def by_name(self) -> Mapping[str, Route]:

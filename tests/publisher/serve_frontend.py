@@ -73,6 +73,6 @@ if __name__ == "__main__":
         guest.run(
             serve, msgspec.json.decode(sys.argv[1], type=FrontendConfig), "silent" in sys.argv
         )
-    except StartupError as error:
-        sys.stdout.write(f"error: {error.message}\n")
+    except* StartupError as group:
+        sys.stdout.write(f"error: {group.exceptions[0]}\n")
         sys.exit(1)

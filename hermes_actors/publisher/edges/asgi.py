@@ -94,7 +94,7 @@ class AsgiEdge:
             await send(_EMPTY_BODY)
         elif not isinstance(admitted.outcome, Abandoned):
             answer = self._gateway.answer(admitted)
-            if has_begun or close_silently is None:
+            if has_begun or admitted.has_body or close_silently is None:
                 await self._answer(scope, send, answer, extra)
             else:
                 await _leave(receive, close_silently)

@@ -20,23 +20,15 @@ _START_S = 10.0
 
 
 class GranianServer:
-    """The frontend's listeners; addresses are checked when it is made, bound when it starts.
+    """Listeners for an RSGI app; addresses are checked when it is made, bound when it starts.
 
     `tls_port` is None without a certificate. Raises StartupError when granian is not installed, an
     address is taken or a certificate cannot be read.
     """
 
-    def __init__(self, gateway: Gateway, pages: Pages, config: FrontendConfig) -> None:
-        try:
-            rsgi: Any = import_module("granian.rsgi")
-            server_class: Any = import_module("granian.server.embed").Server
-        except ImportError as error:
-            raise StartupError(
-                "frontend.server: granian is not installed; pip install 'hermes_actors[fast]', "
-                'or set it to "hypercorn"'
-            ) from error
-        self._server_class = server_class
-        self._edge = RsgiEdge(gateway, pages, config, (rsgi.ProtocolClosed, rsgi.ProtocolError))
+    def __init__(self, edge: object, config: FrontendConfig) -> None:
+        self._server_class: Any = _granian("granian.server.embed").Server
+        self._edge = edge
         self._config = config
         self._servers: list[Any] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -68,21 +60,19 @@ class GranianServer:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _start_one(self, port: int, tls_files: dict[str, Path]) -> None:
-        from granian.constants import Interfaces
-        from granian.http import HTTP1Settings, HTTP2Settings
-
         config = self._config
+        http = _granian("granian.http")
         server = self._server_class(
             self._edge,
             address=config.host,
             port=port,
-            interface=Interfaces.RSGI,
+            interface=_granian("granian.constants").Interfaces.RSGI,
             websockets=False,
             backlog=_BACKLOG,
             # Its default is the backlog's; connections above it are not refused, they starve.
             backpressure=config.connections_max,
-            http1_settings=HTTP1Settings(header_read_timeout=_IDLE_MS),
-            http2_settings=HTTP2Settings(
+            http1_settings=http.HTTP1Settings(header_read_timeout=_IDLE_MS),
+            http2_settings=http.HTTP2Settings(
                 max_concurrent_streams=_STREAMS_MAX, max_headers_size=config.header_bytes_max
             ),
             log_enabled=False,
@@ -110,6 +100,23 @@ class GranianServer:
             pass
         error = task.exception() if task.done() and not task.cancelled() else None
         raise StartupError(f"frontend.port: granian cannot listen on {host} port {port}: {error}")
+
+
+def rsgi_edge(gateway: Gateway, pages: Pages, config: FrontendConfig) -> RsgiEdge:
+    """The RSGI edge with granian's own exceptions. Raises StartupError without granian."""
+    rsgi = _granian("granian.rsgi")
+    return RsgiEdge(gateway, pages, config, (rsgi.ProtocolClosed, rsgi.ProtocolError))
+
+
+def _granian(module: str) -> Any:
+    """A module of granian, which is an extra and need not be installed."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise StartupError(
+            "frontend.server: granian is not installed; pip install 'hermes_actors[fast]', "
+            'or set it to "hypercorn"'
+        ) from error
 
 
 def _check_certificate(config: FrontendConfig) -> None:

@@ -8,18 +8,19 @@ itself and sweeps all connections together.
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, MutableMapping
+from typing import Any, Protocol, cast
 from wsgiref.handlers import format_date_time
 
 from hypercorn.asyncio.tcp_server import TCPServer
 from hypercorn.asyncio.worker_context import AsyncioSingleTask, WorkerContext
 from hypercorn.config import Config
+from hypercorn.protocol.h2 import H2Protocol
 from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, Scope, TaskGroup
 
 from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import StartupError
-from hermes_actors.publisher.edges.asgi import AsgiEdge, Receive, Send
+from hermes_actors.publisher.edges.asgi import Receive, Send
 from hermes_actors.publisher.edges.sockets import bind, port_of
 from hermes_actors.runtime.clock import Clock
 
@@ -31,13 +32,29 @@ _STREAMS_MAX = 1_000
 _log = logging.getLogger("hermes.http")
 
 
+class Edge(Protocol):
+    """What is served: `AsgiEdge.serve`."""
+
+    async def serve(
+        self,
+        scope: MutableMapping[str, Any],
+        receive: Receive,
+        send: Send,
+        close_silently: Callable[[], None] | None,
+    ) -> None:
+        """One request."""
+
+
 class HypercornServer:
     """The frontend's listeners, bound when made. `tls_port` is None without a certificate.
 
     Raises StartupError when an address cannot be bound or a certificate cannot be read.
     """
 
-    def __init__(self, edge: AsgiEdge, config: FrontendConfig, clock: Clock) -> None:
+    def __init__(
+        self, edge: Edge, config: FrontendConfig, clock: Clock, *, field: str = "frontend.port"
+    ) -> None:
+        """`field` names the setting that a port in use is reported under."""
         self._edge = edge
         self._config = _hypercorn_config(config, clock)
         self._connections_max = config.connections_max
@@ -48,7 +65,7 @@ class HypercornServer:
         self._context = WorkerContext(None)
         self._sweeper: asyncio.Task[None] | None = None
         self._tls = _tls_context(self._config, config) if config.tls.certificate_file else None
-        self._socket = bind(config.host, config.port, field="frontend.port")
+        self._socket = bind(config.host, config.port, field=field)
         self.port = port_of(self._socket)
         self.tls_port: int | None = None
         if self._tls is not None:
@@ -149,7 +166,7 @@ class _Connection(TCPServer):
 
     def __init__(
         self,
-        edge: AsgiEdge,
+        edge: Edge,
         loop: asyncio.AbstractEventLoop,
         config: Config,
         context: WorkerContext,
@@ -172,14 +189,36 @@ class _Connection(TCPServer):
     ) -> None:
         if scope["type"] != "http":
             return
-        # On HTTP/2 other requests share the connection, so each one is answered.
-        close = self._close_silently if scope["http_version"] < "2" else None
+        close: Callable[[], None] | None = self._close_silently
+        if scope["http_version"] >= "2":
+            # Other requests share the connection, so each one is answered.
+            close = None
+            self._forgive_late_data()
         await self._edge.serve(
             cast("dict[str, Any]", scope), cast("Receive", receive), cast("Send", send), close
         )
 
+    def _forgive_late_data(self) -> None:
+        """Data for a request that was answered early is dropped.
+
+        hypercorn would end the connection, and with it all other requests on it.
+        """
+        http2 = self.protocol.protocol
+        if isinstance(http2, H2Protocol) and not isinstance(http2.streams, _Streams):
+            http2.streams = _Streams(http2.streams)
+
     def _close_silently(self) -> None:
         self.close_at_s = self.loop.time() + self.silence_s
+
+
+class _Streams(dict[int, Any]):
+    """The open streams of a connection; a stream that has ended swallows what still comes."""
+
+    def __missing__(self, stream_id: int) -> "_Streams":
+        return self
+
+    async def handle(self, event: object) -> None:
+        """Nothing: the stream has ended."""
 
 
 class _CachedConfig(Config):

@@ -5,7 +5,7 @@ from typing import Protocol
 from hermes_actors.config import FrontendConfig
 from hermes_actors.publisher.edges.asgi import AsgiEdge
 from hermes_actors.publisher.edges.cells import AsyncioCell
-from hermes_actors.publisher.edges.granian import GranianServer
+from hermes_actors.publisher.edges.granian import GranianServer, rsgi_edge
 from hermes_actors.publisher.edges.hypercorn import HypercornServer
 from hermes_actors.publisher.frontend import Frontend
 
@@ -26,6 +26,6 @@ class Server(Protocol):
 def make_server(frontend: Frontend, config: FrontendConfig) -> Server:
     """Hypercorn or granian, its addresses checked or bound. Raises StartupError."""
     if config.server == "granian":
-        return GranianServer(frontend.gateway, frontend.pages, config)
+        return GranianServer(rsgi_edge(frontend.gateway, frontend.pages, config), config)
     edge = AsgiEdge(frontend.gateway, frontend.pages, config, AsyncioCell)
     return HypercornServer(edge, config, frontend.clock)

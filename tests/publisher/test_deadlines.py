@@ -1,0 +1,106 @@
+"""Deadlines run in order, for the whole node, without a timer for each request."""
+
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_actors.publisher.deadlines import Deadlines
+
+
+class Clock:
+    """Trio's time."""
+
+    def now_ms(self) -> int:
+        return 0
+
+    def monotonic_s(self) -> float:
+        return trio.current_time()
+
+
+class Request:
+    """Notes when it expired."""
+
+    def __init__(self, started_s: float) -> None:
+        self.started_s = started_s
+        self.is_done = False
+        self.expired: list[tuple[float, int]] = []
+
+    def expire(self, limit_ms: int) -> None:
+        self.is_done = True
+        self.expired.append((trio.current_time(), limit_ms))
+
+
+async def test_each_request_expires_at_its_own_limit(autojump_clock, nursery) -> None:
+    deadlines = Deadlines(Clock())
+    for limit_ms in (400, 65, 500):
+        deadlines.lane(limit_ms)
+    nursery.start_soon(deadlines.run)
+    start_s = trio.current_time()
+    requests = []
+    for limit_ms in (400, 65, 500):
+        request = Request(trio.current_time())
+        deadlines.lane(limit_ms).add(request)
+        requests.append((limit_ms, request))
+        await trio.sleep(0.010)
+    await trio.sleep(1)
+    for index, (limit_ms, request) in enumerate(requests):
+        ((at_s, told_ms),) = request.expired
+        assert told_ms == limit_ms
+        assert -1e-9 <= at_s - start_s - index * 0.010 - limit_ms / 1_000 < 0.002
+
+
+async def test_an_answered_request_never_expires(autojump_clock, nursery) -> None:
+    deadlines = Deadlines(Clock())
+    nursery.start_soon(deadlines.run)
+    request = Request(trio.current_time())
+    deadlines.lane(65).add(request)
+    await trio.sleep(0.064)
+    request.is_done = True
+    await trio.sleep(1)
+    assert not request.expired
+
+
+async def test_the_sweep_goes_on_after_a_pause(autojump_clock, nursery) -> None:
+    deadlines = Deadlines(Clock())
+    nursery.start_soon(deadlines.run)
+    for _ in range(3):
+        await trio.sleep(10)
+        assert deadlines.is_parked
+        request = Request(trio.current_time())
+        deadlines.lane(65).add(request)
+        await trio.sleep(0.067)
+        assert request.expired
+
+
+def test_a_lane_stays_as_long_as_what_is_under_way() -> None:
+    lane = Deadlines(Clock()).lane(60_000)
+    for number in range(10_000):
+        request = Request(number / 1_000)
+        lane.add(request)
+        request.is_done = True
+    assert len(lane) == 1
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=50), st.floats(0, 60))
+def test_a_sweep_expires_just_what_is_due(steps: list[tuple[float, bool]], now_s: float) -> None:
+    deadlines = Deadlines(Clock())
+    lane = deadlines.lane(1_000)
+    expired: list[float] = []
+
+    class Due(Request):
+        def expire(self, limit_ms: int) -> None:
+            self.is_done = True
+            expired.append(self.started_s)
+
+    requests, started_s = [], 0.0
+    for step_s, is_done in steps:
+        started_s += step_s
+        request = Due(started_s)
+        lane.add(request)
+        request.is_done = is_done
+        requests.append((started_s, is_done))
+    next_s = deadlines.sweep(now_s)
+    open_ones = [started for started, is_done in requests if not is_done]
+    assert expired == [started for started in open_ones if started <= now_s - 1.0]
+    left = [started + 1.0 for started in open_ones if started > now_s - 1.0]
+    assert next_s == (left[0] if left else None)

@@ -1,0 +1,64 @@
+"""A frontend that ends says so first, then refuses, and answers all that is under way."""
+
+import trio
+
+
+async def test_health_is_503_at_once_while_publishing_goes_on(open_world, autojump_clock) -> None:
+    async with open_world(graceful_shutdown_initial_wait_ms=10_000) as world:
+        await world.add_topic("shop.orders")
+        world.nursery.start_soon(world.frontend.drain.run)
+        await trio.sleep(0.001)
+        for path in ("/", "/status/ping", "/status/health"):
+            page = await world.client.get(path)
+            assert (page.status_code, page.text) == (503, "SHUTDOWN")
+        ready = await world.client.get("/status/ready")
+        assert (ready.status_code, ready.text) == (503, "NOT_READY")
+        assert (await world.publish()).status_code == 201
+        await trio.sleep(10)
+        answer = await world.publish()
+        assert (answer.status_code, answer.content) == (503, b"")
+        assert "hermes-message-id" not in answer.headers
+
+
+async def test_what_is_under_way_is_waited_for(open_world, autojump_clock) -> None:
+    async with open_world(
+        graceful_shutdown_initial_wait_ms=0, idle_timeout_ms=300, long_idle_timeout_ms=300
+    ) as world:
+        await world.add_topic("shop.orders")
+        await world.publish()
+        world.log.faults.delay_s = (0.250, 0.250)
+        publication = world.admit()
+        start_s = trio.current_time()
+        assert await world.frontend.drain.run()
+        assert 0.25 <= trio.current_time() - start_s < 0.3
+        assert publication.is_done
+
+
+async def test_the_wait_for_what_is_under_way_is_bounded(open_world, autojump_clock) -> None:
+    async with open_world(
+        graceful_shutdown_initial_wait_ms=0,
+        graceful_shutdown_drain_ms=100,
+        idle_timeout_ms=400,
+    ) as world:
+        await world.add_topic("shop.orders")
+        world.log.faults.silent = True
+        world.admit()
+        start_s = trio.current_time()
+        assert not await world.frontend.drain.run()
+        assert 0.1 <= trio.current_time() - start_s < 0.15
+
+
+async def test_a_frontend_that_never_served_ends_without_the_wait(
+    open_world, autojump_clock
+) -> None:
+    async with open_world(is_open=False) as world:
+        start_s = trio.current_time()
+        assert await world.frontend.drain.run()
+        assert trio.current_time() == start_s
+
+
+async def test_readiness_is_what_the_node_says_while_it_serves(world, autojump_clock) -> None:
+    world.frontend.drain._is_ready = lambda: False
+    ready = await world.client.get("/status/ready")
+    assert (ready.status_code, ready.text) == (503, "NOT_READY")
+    assert (await world.client.get("/status/health")).text == "UP"
