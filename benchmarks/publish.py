@@ -252,6 +252,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["server"]:
-        guest.run(serve, *sys.argv[2:5])
+        http, app, directory = sys.argv[2:5]
+        guest.run(serve, http, app, directory)
     else:
         main()

@@ -187,6 +187,13 @@ def test_more_than_twenty_headers_are_400(frontend: Process, count: int) -> None
     assert is_closed == (count == 21)
 
 
+def test_a_hundred_and_twenty_headers_are_refused(frontend: Process) -> None:
+    more = b"".join(b"X-%d: 1\r\n" % number for number in range(118))
+    answer, is_closed = frontend.raw(HEAD + more + b"\r\n")
+    assert status_of(answer) == (400 if frontend.server == "hypercorn" else 431)
+    assert is_closed
+
+
 def test_headers_beyond_the_servers_own_limit_are_refused(frontend: Process) -> None:
     answer, is_closed = frontend.raw(HEAD + b"X-Large: " + b"x" * 500_000 + b"\r\n\r\n", wait_s=2)
     assert status_of(answer) == 431
@@ -261,8 +268,11 @@ def test_http2_by_prior_knowledge(frontend: Process) -> None:
         assert client.send(request).status_code == 400
 
 
+@pytest.mark.parametrize("tls_version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize("server", SERVERS)
-def test_http2_over_tls_is_negotiated(server: str, tmp_path: Path) -> None:
+def test_http2_over_tls_is_negotiated(
+    server: str, tls_version: ssl.TLSVersion, tmp_path: Path
+) -> None:
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1")
     certificate.cert_chain_pems[0].write_to_path(str(tmp_path / "cert.pem"))
@@ -276,10 +286,31 @@ def test_http2_over_tls_is_negotiated(server: str, tmp_path: Path) -> None:
     context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
     with Process(server, tls=tls, idle_timeout_ms=500) as frontend:
         url = f"https://127.0.0.1:{frontend.tls_port}/topics/shop.orders"
+        context.maximum_version = tls_version
         for is_http2, version in ((True, "HTTP/2"), (False, "HTTP/1.1")):
             with httpx.Client(http2=is_http2, verify=context) as client:
                 answer = client.post(url, content=b"{}")
                 assert (answer.http_version, answer.status_code) == (version, 201)
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_connections_are_bounded(server: str) -> None:
+    request = HEAD + b"Content-Length: 2\r\n\r\n{}"
+    with Process(server, connections_max=5, idle_timeout_ms=1_000) as frontend:
+        opened = [socket.create_connection(("127.0.0.1", frontend.port)) for _ in range(5)]
+        for connection in opened:
+            connection.settimeout(10)
+            connection.sendall(request)
+            assert status_of(connection.recv(4_096)) == 201
+        answer, is_closed = frontend.raw(request, wait_s=0.5)
+        # granian leaves it waiting until another one ends.
+        assert answer == b""
+        assert is_closed == (server == "hypercorn")
+        for connection in opened:
+            connection.close()
+        time.sleep(0.3)
+        answer, _ = frontend.raw(request, wait_s=2)
+        assert status_of(answer) == 201
 
 
 @pytest.mark.parametrize("server", SERVERS)

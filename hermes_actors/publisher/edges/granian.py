@@ -76,6 +76,7 @@ class GranianServer:
                 max_concurrent_streams=_STREAMS_MAX, max_headers_size=config.header_bytes_max
             ),
             log_enabled=False,
+            ssl_protocol_min=_granian("granian.constants").SSLProtocols.tls12,
             **tls_files,
         )
         task = asyncio.get_running_loop().create_task(server.serve())

@@ -15,6 +15,7 @@ from wsgiref.handlers import format_date_time
 from hypercorn.asyncio.tcp_server import TCPServer
 from hypercorn.asyncio.worker_context import AsyncioSingleTask, WorkerContext
 from hypercorn.config import Config
+from hypercorn.events import Event, RawData
 from hypercorn.protocol.h2 import H2Protocol
 from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, Scope, TaskGroup
 
@@ -178,6 +179,11 @@ class _Connection(TCPServer):
         self.idle = self.idle_task = _IdleMark(loop)
         self.silence_s = 0.0
         self.close_at_s: float | None = None
+
+    async def protocol_send(self, event: Event) -> None:
+        """Send; the end of a body is no bytes, and needs neither hypercorn's lock nor a wait."""
+        if not isinstance(event, RawData) or event.data:
+            await super().protocol_send(event)
 
     async def _serve(
         self,
