@@ -12,7 +12,10 @@ SHOWN_MAX = 5
 
 @dataclass(frozen=True)
 class Audience:
-    """One subscription as the checkers know it. `group` is its consumer group in the log."""
+    """One subscription as the checkers know it. `group` is its consumer group in the log.
+
+    `is_late`: it is created during the run, and owed only what is acknowledged after that.
+    """
 
     name: str
     topic: str
@@ -21,6 +24,7 @@ class Audience:
     rate: int = 400
     inflight_max: int = 100
     backoff_ms: int = 100
+    is_late: bool = False
 
     def settles(self, status: int) -> bool:
         """True when an answer ends a message: delivered, or refused by the subscriber for good."""

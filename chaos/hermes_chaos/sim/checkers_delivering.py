@@ -27,7 +27,9 @@ class AcknowledgedAreDelivered(Checker):
         super().__init__()
         self._audiences = subject.by_name
         self._stored = stored
-        self._acknowledged: dict[str, Published] = {}
+        self._owed: dict[str, dict[str, Published]] = {
+            audience.name: {} for audience in subject.audiences if not audience.is_late
+        }
         self._done: dict[str, set[str]] = {name: set() for name in self._audiences}
         self.examined = 0
         self.discarded = 0
@@ -37,7 +39,9 @@ class AcknowledgedAreDelivered(Checker):
         """Take note, and check."""
         match event:
             case Published() if event.is_acknowledged:
-                self._acknowledged[event.message_id] = event
+                for name, owed in self._owed.items():
+                    if self._audiences[name].topic == event.topic:
+                        owed[event.message_id] = event
             case Delivery(is_processed=True):
                 self._done[event.subscription].add(event.message_id)
             case Answer() if self._audiences[event.subscription].settles(event.status):
@@ -47,26 +51,27 @@ class AcknowledgedAreDelivered(Checker):
             case _:
                 pass
 
+    def created(self, name: str) -> None:
+        """A late subscription is there: whatever is acknowledged from now on is owed to it."""
+        self._owed[name] = {}
+
+    def removing(self, name: str) -> None:
+        """A subscription is about to be removed: nothing is owed to it any more."""
+        self.examined += len(self._owed.pop(name, {}))
+
     def pending(self) -> dict[str, list[int]]:
         """For each subscription the serials of messages that it is still owed; only such ones."""
-        owed: dict[str, list[int]] = {}
-        for name, audience in self._audiences.items():
-            done = self._done[name]
-            serials = [
-                published.serial
-                for message_id, published in self._acknowledged.items()
-                if published.topic == audience.topic
-                and message_id not in done
-                and message_id not in self._stored.lost
-            ]
+        pending: dict[str, list[int]] = {}
+        for name, owed in self._owed.items():
+            done = self._done[name] | self._stored.lost
+            serials = [each.serial for key, each in owed.items() if key not in done]
             if serials:
-                owed[name] = serials
-        return owed
+                pending[name] = serials
+        return pending
 
     def finish(self) -> None:
         """Judge what is only known at the end."""
-        for audience in self._audiences.values():
-            self.examined += sum(p.topic == audience.topic for p in self._acknowledged.values())
+        self.examined += sum(map(len, self._owed.values()))
         for name, serials in self.pending().items():
             self.violations.append(
                 f"{name} never got {len(serials)} acknowledged messages: {shown(serials)}"
@@ -84,7 +89,7 @@ class CommitsPassOnlySettled(Checker):
         self._by_name = subject.by_name
         self._ids: dict[Place, dict[int, str]] = {}
         self._settled: set[tuple[str, str, str]] = set()
-        self._proven: dict[tuple[str, Place], int] = {}
+        self._proven: dict[tuple[str, int, Place], int] = {}
 
     def watch(self, event: Event) -> None:
         """Take note, and check."""
@@ -103,7 +108,10 @@ class CommitsPassOnlySettled(Checker):
         self.examined += 1
         place, progress = event.place, decode(event.commit)
         ids = self._ids.get(place, {})
-        proven = self._proven.get((audience.name, place), 0)
+        # Where a late subscription begins is for the product to say; it is owed what comes after.
+        first = progress.position if audience.is_late else 0
+        life = 0 if progress.ownership is None else progress.ownership.incarnation
+        proven = self._proven.get((audience.name, life, place), first)
         claimed = list(range(proven, progress.position))
         for start, end in progress.intervals:
             claimed.extend(range(max(start, proven), end))
@@ -117,7 +125,7 @@ class CommitsPassOnlySettled(Checker):
                 f"{audience.name} committed {progress.position} of {place[0]}/{place[1]}/"
                 f"{place[2]} over {len(passed)} unsettled offsets: {shown(passed)}"
             )
-        self._proven[audience.name, place] = max(proven, progress.position)
+        self._proven[audience.name, life, place] = max(proven, progress.position)
 
 
 class PayloadsAreIntact(Checker):

@@ -5,9 +5,10 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import trio
+from msgspec.structs import replace
 
 from hermes_actors.actors.supervisor import RestartIntensityExceeded
-from hermes_actors.config import Config, FrontendConfig, ManagementConfig, MetadataConfig
+from hermes_actors.config import Config, MetadataConfig, Role
 from hermes_actors.consumer.http1_pool import Http1Sender, PoolLimits
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
@@ -26,7 +27,6 @@ from hermes_chaos.sim.subscribers import Endpoint
 from hermes_chaos.sim.trace import Trace
 from hermes_chaos.sim.watched_sender import WatchedSender
 
-_PARTITIONS = 2
 _CONNECTIONS_MAX = 20
 _RESTART_S = 1.0
 _CLIENT_TIMEOUT_S = 5.0
@@ -41,6 +41,7 @@ class NodeLife:
         dc: str,
         *,
         is_first: bool,
+        cluster: Config,
         consumer_nodes: Sequence[str],
         seed: int,
         logs: Mapping[str, MemoryLog],
@@ -50,11 +51,15 @@ class NodeLife:
         trace: Trace,
         on_start: Callable[[], None],
     ) -> None:
-        """The first node of a DC has management and replication beside what all have."""
+        """The first node of a DC has management and replication beside what all have.
+
+        `cluster` is the configuration that all nodes share.
+        """
         self.name = name
         self.dc = dc
         self.clock = SimulatedClock()
         self._is_first = is_first
+        self._cluster = cluster
         self._consumer_nodes = consumer_nodes
         self._seed = seed
         self._logs = logs
@@ -213,18 +218,12 @@ class NodeLife:
         self._requests.clear()
 
     def _config(self) -> Config:
-        return Config(
+        roles: list[Role] = ["frontend", "consumers"]
+        return replace(
+            self._cluster,
             dc=self.dc,
             node=self.name,
-            roles=(
-                ["frontend", "consumers", "management"]
-                if self._is_first
-                else ["frontend", "consumers"]
-            ),
-            frontend=FrontendConfig(
-                graceful_shutdown_initial_wait_ms=100, graceful_shutdown_drain_ms=2_000
-            ),
-            management=ManagementConfig(topic_partitions=_PARTITIONS),
+            roles=[*roles, "management"] if self._is_first else roles,
             metadata=MetadataConfig(replicates=self._is_first),
         )
 

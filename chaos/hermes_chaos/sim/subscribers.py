@@ -78,6 +78,7 @@ class Endpoint:
         self._history = history
         self._trace = trace
         self._own_fault_rate = _OWN_FAULT_RATE
+        self._is_cold = True
         self.mood = Behaviour.OK
         self.processed: dict[str, int] = {}
 
@@ -113,6 +114,10 @@ class Endpoint:
 
     def _draw(self) -> Behaviour:
         rng = self._rng
+        if self._is_cold:
+            # So that every run has a retry to examine.
+            self._is_cold = False
+            return Behaviour.ERROR
         if self.mood not in (Behaviour.OK, Behaviour.DOWN) and rng.random() < _MOOD_RATE:
             return self.mood
         if self._own_fault_rate and rng.random() < self._own_fault_rate:

@@ -45,11 +45,12 @@ class TopicPlan:
 
 @dataclass(frozen=True)
 class SubscriptionPlan:
-    """One subscription of the workload."""
+    """One subscription of the workload. `is_late`: it is created while messages are published."""
 
     topic: str
     name: str
     policy: dict[str, Any] = field(default_factory=dict)
+    is_late: bool = False
 
     @property
     def full_name(self) -> str:
@@ -70,7 +71,7 @@ class SubscriptionPlan:
         """How long a push waits for an answer."""
         return self._serial_policy.request_timeout / 1_000
 
-    def audience(self) -> Audience:
+    def audience(self, config: ConsumersConfig) -> Audience:
         """What the checkers know of it."""
         policy = self._serial_policy
         return Audience(
@@ -79,8 +80,9 @@ class SubscriptionPlan:
             group=SubscriptionName.parse(self.full_name).consumer_group(),
             retries_client_errors=policy.retry_client_errors,
             rate=policy.rate,
-            inflight_max=policy.inflight_size or ConsumersConfig().inflight_max,
+            inflight_max=policy.inflight_size or config.inflight_max,
             backoff_ms=policy.message_backoff,
+            is_late=self.is_late,
         )
 
     def wire(self) -> dict[str, Any]:
@@ -110,6 +112,10 @@ SUBSCRIPTIONS = (
     SubscriptionPlan(f"{GROUP}.clicks", "narrow", {"inflightSize": 2, "rate": 200}),
     SubscriptionPlan(f"{GROUP}.clicks", "plain"),
     SubscriptionPlan(f"{GROUP}.audit", "slowpoke", {"rate": 40, "requestTimeout": 300}),
+)
+LATE_SUBSCRIPTIONS = (
+    SubscriptionPlan(f"{GROUP}.orders", "latecomer", is_late=True),
+    SubscriptionPlan(f"{GROUP}.clicks", "straggler", {"inflightSize": 5}, is_late=True),
 )
 
 

@@ -12,35 +12,34 @@ from itertools import count
 import trio
 
 from hermes_actors.log.base import Commit
-from hermes_actors.log.faults import Faults
 from hermes_actors.log.memory import MemoryLog
+from hermes_actors.management.administration import Administration
 from hermes_actors.management.roles import Anonymous
 from hermes_actors.model.names import SubscriptionName
-from hermes_actors.model.record import StoredRecord
 from hermes_chaos.sim import product_log
 from hermes_chaos.sim.checker import Subject
 from hermes_chaos.sim.checkers import Checks
-from hermes_chaos.sim.clock import SimulatedClock
 from hermes_chaos.sim.determinism import rng_of
-from hermes_chaos.sim.history import (
-    Committed,
-    Delivery,
-    Dropped,
-    Event,
-    History,
-    Published,
-    Stored,
-    message_id_of,
-)
+from hermes_chaos.sim.history import Delivery, Event, History, Published
 from hermes_chaos.sim.http_in import Response
-from hermes_chaos.sim.nemesis import Nemesis, calm, draw_plan
+from hermes_chaos.sim.nemesis import Nemesis, draw_plan
 from hermes_chaos.sim.node_life import NodeLife
+from hermes_chaos.sim.operator import Operator
+from hermes_chaos.sim.settings import draw_config
 from hermes_chaos.sim.subscribers import Endpoint
 from hermes_chaos.sim.trace import Trace
-from hermes_chaos.sim.workload import GROUP, SUBSCRIPTIONS, TOPICS, Publisher
+from hermes_chaos.sim.watched_log import watched_log
+from hermes_chaos.sim.workload import (
+    GROUP,
+    LATE_SUBSCRIPTIONS,
+    SUBSCRIPTIONS,
+    TOPICS,
+    Publisher,
+)
 
 _SET_UP_MAX_S = 60.0
 _POLL_S = 0.1
+_ALL_SUBSCRIPTIONS = SUBSCRIPTIONS + LATE_SUBSCRIPTIONS
 
 
 @dataclass(frozen=True)
@@ -53,6 +52,7 @@ class Shape:
     messages_per_publisher: int = 45
     load_s: float = 6.0
     strikes: int = 10
+    acts: int = 5
     settle_max_s: float = 90.0
 
 
@@ -63,10 +63,14 @@ class World:
         self._seed = seed
         self._shape = shape
         self._trace = trace
+        self._config = draw_config(rng_of(seed, "configuration"))
         self.history = History()
         self.counts: Counter[str] = Counter()
         self.ended_s = 0.0
-        self._logs = {dc: self._make_log(dc) for dc in shape.dcs}
+        self._log_topics: dict[str, str] = {}
+        self._logs = {
+            dc: watched_log(dc, seed, self._log_topics, self.history, trace) for dc in shape.dcs
+        }
         self._endpoints = {
             plan.host: Endpoint(
                 plan.full_name,
@@ -76,15 +80,14 @@ class World:
                 self.history,
                 trace,
             )
-            for plan in SUBSCRIPTIONS
+            for plan in _ALL_SUBSCRIPTIONS
         }
         self._nodes: dict[str, NodeLife] = {}
         self._balancing = rng_of(seed, "load balancer")
-        self._log_topics: dict[str, str] = {}
         self.checks = Checks(
             Subject(
                 {topic.name: topic.ack for topic in TOPICS},
-                [plan.audience() for plan in SUBSCRIPTIONS],
+                [plan.audience(self._config.consumers) for plan in _ALL_SUBSCRIPTIONS],
             )
         )
         self.history.watchers += [self._count, self.checks.watch]
@@ -153,6 +156,7 @@ class World:
                         name,
                         dc,
                         is_first=name == names[0],
+                        cluster=self._config,
                         consumer_nodes=names,
                         seed=seed,
                         logs=self._logs,
@@ -194,7 +198,7 @@ class World:
             catalog = node.catalog
             if len(catalog.topics) < len(TOPICS) or len(catalog.subscriptions) < len(SUBSCRIPTIONS):
                 return False
-            self._log_topics = {live.log_topic: name for name, live in catalog.topics.items()}
+            self._log_topics.update((live.log_topic, name) for name, live in catalog.topics.items())
         for log in self._logs.values():
             topics = await log.topics()
             if not set(self._log_topics) <= set(topics):
@@ -214,8 +218,17 @@ class World:
         plan = draw_plan(
             rng_of(seed, "nemesis"), strikes=shape.strikes, begin_s=begin_s, end_s=end_s
         )
+        operator = Operator(
+            self._administrations,
+            lambda plan: self.checks.delivered.created(plan.full_name),
+            lambda plan: self.checks.delivered.removing(plan.full_name),
+            rng_of(seed, "operator"),
+            self.history,
+            self._trace,
+        )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(nemesis.run, plan)
+            nursery.start_soon(_operate, operator, shape.acts, begin_s, end_s)
             for dc in shape.dcs:
                 for number in range(shape.publishers_per_dc):
                     publisher = Publisher(
@@ -231,6 +244,12 @@ class World:
                         _publish, publisher, shape.messages_per_publisher, begin_s, end_s
                     )
         nemesis.heal()
+        with trio.move_on_after(shape.settle_max_s):
+            await operator.tidy()
+
+    def _administrations(self) -> list[Administration | None]:
+        nodes = [self._nodes[f"{dc}-n1"] for dc in self._shape.dcs]
+        return [node.administration if node.is_serving else None for node in nodes]
 
     async def _settle(self) -> None:
         """Wait until nothing is owed, nothing lags, and all nodes agree."""
@@ -238,7 +257,7 @@ class World:
         with trio.move_on_after(self._shape.settle_max_s):
             while unsettled := await self._unsettled():  # noqa: ASYNC110 -- as above
                 await trio.sleep(_POLL_S)
-            self.checks.settling.settled(len(SUBSCRIPTIONS))
+            self.checks.settling.settled(len(_ALL_SUBSCRIPTIONS))
             self._trace.note("world", "settled")
             return
         self.checks.settling.failed(
@@ -257,7 +276,7 @@ class World:
         if len(set(views.values())) > 1:
             return f"nodes differ in their metadata: {views}"
         for dc, log in self._logs.items():
-            for plan in SUBSCRIPTIONS:
+            for plan in _ALL_SUBSCRIPTIONS:
                 committed = await log.committed(_group(plan.full_name), plan.topic)
                 for partition, end in (await log.end_positions(plan.topic)).items():
                     commit = committed.get(partition, Commit(0))
@@ -267,40 +286,6 @@ class World:
                             f"{dc}/{plan.topic}/{partition}"
                         )
         return ""
-
-    # The logs' hooks.
-
-    def _make_log(self, dc: str) -> MemoryLog:
-        log = MemoryLog(
-            dc,
-            SimulatedClock(),
-            faults=Faults(rng_of(self._seed, f"log {dc}")),
-            append_timeout_s=1.0,
-        )
-        calm(log)
-        log.on_append.append(lambda topic, record: self._on_append(dc, topic, record))
-        log.on_commit.append(
-            lambda group, topic, partition, commit: self._on_commit(
-                dc, group, topic, partition, commit
-            )
-        )
-        log.on_drop.append(lambda topic, partition, end: self._on_drop(dc, topic, partition, end))
-        return log
-
-    def _on_append(self, dc: str, topic: str, record: StoredRecord) -> None:
-        self._trace.note(dc, f"append {topic}/{record.partition}@{record.offset}")
-        if topic in self._log_topics:
-            place = (dc, topic, record.partition)
-            self.history.tell(Stored(place, record.offset, message_id_of(record), record.value))
-
-    def _on_commit(self, dc: str, group: str, topic: str, partition: int, commit: Commit) -> None:
-        self._trace.note(dc, f"commit {group} {topic}/{partition}@{commit.position}")
-        self.history.tell(Committed((dc, topic, partition), group, commit))
-
-    def _on_drop(self, dc: str, topic: str, partition: int, end: int) -> None:
-        self._trace.note(dc, f"dropped {topic}/{partition} from {end} on")
-        if topic in self._log_topics:
-            self.history.tell(Dropped((dc, topic, partition), end))
 
     def _count(self, event: Event) -> None:
         match event:
@@ -315,6 +300,10 @@ class World:
 
 async def _publish(publisher: Publisher, messages: int, begin_s: float, end_s: float) -> None:
     await publisher.run(messages, begin_s=begin_s, end_s=end_s)
+
+
+async def _operate(operator: Operator, acts: int, begin_s: float, end_s: float) -> None:
+    await operator.run(acts, begin_s=begin_s, end_s=end_s)
 
 
 def _group(subscription: str) -> str:

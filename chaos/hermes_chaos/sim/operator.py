@@ -1,0 +1,143 @@
+"""People who administer a cluster under load and faults: create, remove, change, suspend, resume.
+
+What fails is tried again, also on the other datacentre; afterwards `tidy` brings everything to the
+state in which it can settle.
+"""
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+
+import trio
+
+from hermes_actors.errors import ErrorCode, HermesError
+from hermes_actors.management.administration import Administration
+from hermes_actors.management.roles import Anonymous
+from hermes_chaos.sim.history import History
+from hermes_chaos.sim.trace import Trace
+from hermes_chaos.sim.workload import LATE_SUBSCRIPTIONS, SUBSCRIPTIONS, SubscriptionPlan
+
+_CALLER = Anonymous()
+_PAUSE_S = 0.3
+_ATTEMPTS_MAX = 5
+
+Act = Callable[[Administration], Awaitable[None]]
+
+
+class Operator:
+    """One run's operator.
+
+    `administrations` gives each DC's, None while its node is down. `on_created` hears of a new
+    subscription as soon as the product has confirmed it, `on_removing` of one before the product is
+    asked to remove it.
+    """
+
+    def __init__(
+        self,
+        administrations: Callable[[], Sequence[Administration | None]],
+        on_created: Callable[[SubscriptionPlan], None],
+        on_removing: Callable[[SubscriptionPlan], None],
+        rng: random.Random,
+        history: History,
+        trace: Trace,
+    ) -> None:
+        self._administrations = administrations
+        self._on_created = on_created
+        self._on_removing = on_removing
+        self._rng = rng
+        self._history = history
+        self._trace = trace
+        self._to_create = list(LATE_SUBSCRIPTIONS)
+        self._to_remove: list[SubscriptionPlan] = []
+
+    async def run(self, acts: int, *, begin_s: float, end_s: float) -> None:
+        """Do that many things between the two times."""
+        moments = sorted(self._rng.uniform(begin_s, end_s) for _ in range(acts))
+        for moment in moments:
+            await trio.sleep_until(moment)
+            if self._to_create and self._rng.random() < 0.5:
+                await self._create(_ATTEMPTS_MAX)
+            elif self._to_remove and self._rng.random() < 0.3:
+                await self._remove()
+            else:
+                plan = self._rng.choice(SUBSCRIPTIONS)
+                await self._try(*self._draw_change(plan), _ATTEMPTS_MAX)
+
+    async def tidy(self) -> None:
+        """Create what was not created, resume what may be suspended. Only when all is healed."""
+        while self._to_create:
+            await self._create(_ATTEMPTS_MAX)
+        for plan in SUBSCRIPTIONS:
+            resume = _set_state(plan, "ACTIVE")
+            while not await self._try(f"resume {plan.name}", resume, _ATTEMPTS_MAX):
+                pass
+
+    def _draw_change(self, plan: SubscriptionPlan) -> tuple[str, Act]:
+        drawn = self._rng.randrange(4)
+        if drawn == 0:
+            return f"suspend {plan.name}", _set_state(plan, "SUSPENDED")
+        if drawn == 1:
+            return f"resume {plan.name}", _set_state(plan, "ACTIVE")
+        text = f"changed {self._rng.randrange(1_000)} times"
+        # A longer time-out touches consumers in their work and breaks no checker's expectation.
+        patch = {"description": text, "subscriptionPolicy": {"socketTimeout": 60_000 + drawn}}
+        return f"change {plan.name}", lambda administration: administration.subscriptions.update(
+            _CALLER, plan.topic, plan.name, patch
+        )
+
+    async def _create(self, attempts_max: int) -> None:
+        plan = self._to_create[0]
+
+        async def create(administration: Administration) -> None:
+            try:
+                await administration.subscriptions.create(_CALLER, plan.topic, plan.wire())
+            except HermesError as error:
+                # An earlier attempt, whose outcome was unknown, has made it.
+                if error.code is not ErrorCode.SUBSCRIPTION_ALREADY_EXISTS:
+                    raise
+
+        if await self._try(f"create {plan.name}", create, attempts_max, at_home=True):
+            self._to_create.remove(plan)
+            self._to_remove.append(plan)
+            self._on_created(plan)
+
+    async def _remove(self) -> None:
+        plan = self._to_remove.pop(0)
+        self._on_removing(plan)
+
+        async def remove(administration: Administration) -> None:
+            try:
+                await administration.subscriptions.delete(_CALLER, plan.topic, plan.name)
+            except HermesError as error:
+                if error.code is not ErrorCode.SUBSCRIPTION_NOT_EXISTS:
+                    raise
+
+        # A removal without an answer may be done late; only after a confirmed one does "exists
+        # already" mean the subscription that is wanted.
+        while not await self._try(f"remove {plan.name}", remove, _ATTEMPTS_MAX, at_home=True):
+            pass
+        self._to_create.append(plan)
+
+    async def _try(self, what: str, act: Act, attempts_max: int, *, at_home: bool = False) -> bool:
+        """True when it was confirmed. `at_home`: in the first DC only, since what one DC has
+        removed still exists in the other for a while.
+        """
+        for _ in range(attempts_max):
+            administrations = self._administrations()
+            chosen = administrations[0] if at_home else self._rng.choice(administrations)
+            if chosen is not None:
+                try:
+                    await act(chosen)
+                except HermesError as error:
+                    self._history.faults["administration refused"] += 1
+                    self._trace.note("operator", f"{what}: {type(error).__name__}")
+                else:
+                    self._trace.note("operator", what)
+                    return True
+            await trio.sleep(_PAUSE_S)
+        return False
+
+
+def _set_state(plan: SubscriptionPlan, state: str) -> Act:
+    return lambda administration: administration.subscriptions.set_state(
+        _CALLER, plan.topic, plan.name, state
+    )
