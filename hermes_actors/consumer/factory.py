@@ -2,26 +2,12 @@
 
 from collections.abc import Callable
 
-from msgspec import Struct
-
 from hermes_actors.consumer.endpoint import parse_endpoint
-from hermes_actors.consumer.sender import Sender
 from hermes_actors.consumer.serial import ConsumerParts, SerialConsumer
 from hermes_actors.errors import Refused
 from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
 from hermes_actors.model.subscription import DeliveryMode, DeliveryType, SerialPolicy
 from hermes_actors.model.topic import ContentType
-
-
-class Senders(Struct, frozen=True):
-    """The senders of a node."""
-
-    http1: Sender
-    http2: Sender
-
-    def of(self, live: LiveSubscription) -> Sender:
-        """The sender that speaks what the subscription wants."""
-        return self.http2 if live.subscription.http2_enabled else self.http1
 
 
 class ConsumerFactory:

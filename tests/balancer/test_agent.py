@@ -238,6 +238,24 @@ async def test_a_recreated_subscription_gets_a_consumer_of_its_own(world, autoju
         ]
 
 
+async def test_changes_during_a_stop_wait_for_its_end_and_count_once(world, autojump_clock):
+    world.put()
+    world.factory.stop_s = 1.0
+    async with world.running() as agent:
+        world.delete(incarnation=1)
+        await trio.sleep(0.2)
+        world.put(incarnation=1, endpoint="http://b")
+        await trio.sleep(0.2)
+        world.put(incarnation=1, endpoint="http://c")
+        await trio.sleep(2)
+        assert world.kinds == ["start", "stop", "start"]
+        assert world.factory.events[-1] == ("start", PUSH, "http://c")
+        assert agent.why(PUSH) == ""
+        world.put(incarnation=1, endpoint="http://d")
+        await trio.sleep(0.2)
+        assert world.factory.events[-1] == ("update", PUSH, "http://d")
+
+
 async def test_a_recreated_topic_orphans_its_old_subscriptions(world, autojump_clock):
     world.put()
     async with world.running():

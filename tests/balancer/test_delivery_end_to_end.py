@@ -9,7 +9,7 @@ import trio
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.balancer.agent import Agent
 from hermes_actors.config import ConsumersConfig
-from hermes_actors.consumer.factory import ConsumerFactory, Senders
+from hermes_actors.consumer.factory import ConsumerFactory
 from hermes_actors.consumer.sender import SendOutcome
 from hermes_actors.consumer.serial import ConsumerParts
 from hermes_actors.log.base import TopicSettings
@@ -69,7 +69,7 @@ class Node:
     async def running(self):
         parts = ConsumerParts(
             log=self.log,
-            sender_of=Senders(self.sink, self.sink).of,
+            sender_of=lambda _live: self.sink,
             clock=self.clock,
             rng=random.Random(3),
             ids=self.ids,

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from hermes_actors.consumer.factory import ConsumerFactory, Senders
+from hermes_actors.consumer.factory import ConsumerFactory
 from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.subscription import (
@@ -61,9 +61,3 @@ async def test_a_serial_subscription_of_either_mode_is_taken(world):
     broadcast = changed(world.live(), mode=DeliveryMode.BROADCAST)
     assert factory.refusal(broadcast, live_topic()) == ""
     assert factory.make(world.live(), live_topic()).why == "starting"
-
-
-async def test_the_flag_alone_decides_which_sender_is_used(world):
-    senders = Senders(http1=world.sender, http2=object())
-    assert senders.of(world.live()) is senders.http1
-    assert senders.of(changed(world.live(), http2_enabled=True)) is senders.http2

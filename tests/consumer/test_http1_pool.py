@@ -184,6 +184,21 @@ def test_a_stale_connection_is_replaced_once_when_nothing_was_answered(net, send
     assert net.dials == []
 
 
+def test_a_push_that_finds_a_second_connection_stale_is_a_failure(net, sender):
+    outcomes = []
+    sender.send(push(b"1"), outcomes.append)
+    sender.send(push(b"2"), outcomes.append)
+    first, second = net.connect(), net.connect()
+    first.connection.received(OK)
+    sender.send(push(b"3"), outcomes.append)
+    first.connection.ended()
+    # The second connection ends its push before the new one is made, and takes the third over.
+    second.connection.received(OK)
+    assert second.written[-1].endswith(b"3")
+    second.connection.ended()
+    assert [outcome.failure for outcome in outcomes] == [None, None, Failure.RESET]
+
+
 def test_a_reset_after_the_first_byte_or_on_a_new_connection_is_a_failure(net, sender):
     outcomes = []
     sender.send(push(), outcomes.append)
