@@ -87,6 +87,8 @@ async def _open_management(node: Node, clock: Clock) -> AsyncIterator[str]:
         try:
             yield _url("http", config.host, server.port)
         finally:
+            # Streams that are followed end with the bridge, so that the server need not wait.
+            bridge.close()
             with trio.CancelScope(shield=True):
                 await guest.call(server.stop)
 

@@ -90,7 +90,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
     """
     async with open_supervisor(environment.split_rng(), _log_crash) as control:
         metadata = _start_metadata(config, environment, control)
-        node = Node(config, metadata, control)
+        node = Node(config, metadata, control, metrics=[_metadata_metrics(metadata)])
         async with AsyncExitStack() as parts:
             if "management" in config.roles:
                 node.administration = Administration(
@@ -129,6 +129,15 @@ def _start_metadata(config: Config, environment: NodeEnvironment, control: Super
         ),
     )
     return own
+
+
+def _metadata_metrics(metadata: Metadata) -> Metrics:
+    metrics = Metrics("hermes_metadata")
+    metrics.gauge("is_current", lambda: float(metadata.is_current))
+    metrics.gauge("position", lambda: metadata.state.position)
+    metrics.gauge("undecodable_commands", lambda: metadata.state.undecodable)
+    metrics.gauge("undecodable_bodies", lambda: len(metadata.catalog.undecodable))
+    return metrics
 
 
 def _replicator(

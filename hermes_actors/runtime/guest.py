@@ -19,7 +19,7 @@ A = TypeVarTuple("A")
 # A thread that waits for the interpreter asks for it only after waiting this long without being
 # woken, and each system call of a busy loop wakes it in vain. With CPython's 5 ms a busy loop kept
 # the log's writer waiting for up to 130 ms as a guest and for seconds in plain trio; with this, for
-# 30 ms in both.
+# about 60 ms in both.
 _SWITCH_INTERVAL_S = 0.0005
 
 
