@@ -165,7 +165,9 @@ class Inbox(Generic[M]):
 
         What waits when the stop comes is still handed out first.
         """
-        await trio.lowlevel.checkpoint()
+        # Parking is a checkpoint too; a second one would cost a turn of the loop for each message.
+        if self._mailbox.items or self._mailbox.closed:
+            await trio.lowlevel.checkpoint()
         while not self._mailbox.items:
             if self._mailbox.closed:
                 return False

@@ -58,6 +58,9 @@ class TopicProducer:
         self._first = first
         self._has_keys = False
         self._freed = trio.Event()
+        self._leading: Batch | None = None
+        self._watched = trio.Event()
+        self._watching = trio.CancelScope()
         self._looked_up = (-1, 0.0)
 
     async def run(self, inbox: Inbox[Publication]) -> None:
@@ -73,7 +76,9 @@ class TopicProducer:
                 slow_s=_SLOW_S,
             )
             async with trio.open_nursery() as appends:
+                appends.start_soon(self._watch, inbox, batcher, appends)
                 await self._feed(inbox, batcher, appends)
+                self._watching.cancel()
         finally:
             self._route.is_open = False
             _give_up(inbox, batcher)
@@ -82,17 +87,69 @@ class TopicProducer:
         self, inbox: Inbox[Publication], batcher: Batcher, appends: trio.Nursery
     ) -> None:
         """Start appends as messages come, until the inbox has ended."""
+        while await inbox.wait():
+            self._take(inbox, batcher)
+            if self._has_keys:
+                return await self._feed_keyed(inbox, batcher, appends)
+            self._look_up_if_due(batcher, appends)
+            batch = batcher.next_batch(self._clock.monotonic_s())
+            # Without keys a message cannot be sent while a batch is in flight, so nobody is woken
+            # for it: this very task appends, and finds it when the append has ended.
+            if batch is not None:
+                self._watched.set()
+                await self._lead(batch, inbox, batcher)
+            else:
+                await self._wait_until_freed(batcher)
+        return None
+
+    async def _feed_keyed(
+        self, inbox: Inbox[Publication], batcher: Batcher, appends: trio.Nursery
+    ) -> None:
+        """The same for a topic with keys, whose idle partitions do not wait for busy ones."""
         while True:
             self._take(inbox, batcher)
             self._start(inbox, batcher, appends)
-            # A topic without keys cannot use a message that comes while its batch is in flight,
-            # so nobody is woken for it; `_drive` finds it when the append has ended.
-            if batcher.in_flight and (not self._has_keys or batcher.waiting >= self._waiting_max):
-                self._freed = trio.Event()
-                with trio.move_on_after(_SLOW_S):
-                    await self._freed.wait()
+            if batcher.waiting >= self._waiting_max:
+                await self._wait_until_freed(batcher)
             elif not await self._wait_for_message(inbox, batcher):
                 return
+
+    async def _lead(self, batch: Batch | None, inbox: Inbox[Publication], batcher: Batcher) -> None:
+        """Append one batch after the other, until nothing waits."""
+        while batch is not None:
+            self._leading = batch
+            await self._append(batch)
+            batcher.release(batch)
+            self._take(inbox, batcher)
+            batch = batcher.next_batch(self._clock.monotonic_s())
+        self._leading = None
+
+    async def _watch(
+        self, inbox: Inbox[Publication], batcher: Batcher, appends: trio.Nursery
+    ) -> None:
+        """Read the inbox for `_lead` while its batch takes unusually long."""
+        with self._watching:
+            while True:
+                if self._leading is None:
+                    self._watched = trio.Event()
+                    await self._watched.wait()
+                await trio.sleep(_SLOW_S)
+                while (
+                    self._leading is not None
+                    and self._leading.started_s + _SLOW_S <= self._clock.monotonic_s()
+                ):
+                    self._take(inbox, batcher)
+                    self._start(inbox, batcher, appends)
+                    with trio.move_on_after(_SLOW_S):
+                        if not await inbox.wait():
+                            return
+
+    async def _wait_until_freed(self, batcher: Batcher) -> None:
+        if not batcher.in_flight:
+            return
+        self._freed = trio.Event()
+        with trio.move_on_after(_SLOW_S):
+            await self._freed.wait()
 
     async def _wait_for_message(self, inbox: Inbox[Publication], batcher: Batcher) -> bool:
         """True when it is time to look again, False when the inbox has ended."""
@@ -112,11 +169,8 @@ class TopicProducer:
 
     def _start(self, inbox: Inbox[Publication], batcher: Batcher, appends: trio.Nursery) -> None:
         """Start every batch that may start."""
+        self._look_up_if_due(batcher, appends)
         now_s = self._clock.monotonic_s()
-        version, at_s = self._looked_up
-        if version != self._route.version or now_s >= at_s + _LOOK_AGAIN_S:
-            self._looked_up = (self._route.version, now_s)
-            appends.start_soon(self._look_again, batcher)
         while (batch := batcher.next_batch(now_s)) is not None:
             appends.start_soon(self._drive, batch, inbox, batcher, appends)
 
@@ -190,6 +244,13 @@ class TopicProducer:
                 return settings.partitions
             await trio.sleep(delay_s)
             delay_s = min(delay_s * 2, _LOOKUP_MAX_S)
+
+    def _look_up_if_due(self, batcher: Batcher, appends: trio.Nursery) -> None:
+        version, at_s = self._looked_up
+        now_s = self._clock.monotonic_s()
+        if version != self._route.version or now_s >= at_s + _LOOK_AGAIN_S:
+            self._looked_up = (self._route.version, now_s)
+            appends.start_soon(self._look_again, batcher)
 
     async def _look_again(self, batcher: Batcher) -> None:
         """Partitions may have been added; when the log does not say, the old number holds."""

@@ -88,6 +88,48 @@ async def test_without_keys_a_silent_partition_delays_only_what_it_has(
     assert outcomes.count(Stored) == 11
 
 
+async def test_past_a_silent_partition_messages_without_keys_go_at_once(
+    world, autojump_clock
+) -> None:
+    await world.add_topic("shop.many", partitions=4)
+    silence(world.log, 1)
+    await trio.sleep(0.1)
+    for _ in range(4):
+        world.admit("shop.many")
+        await trio.sleep(0.070)
+    for _ in range(20):
+        publication = world.admit("shop.many")
+        await trio.sleep(0.001)
+        assert type(publication.outcome) is Stored
+
+
+async def test_an_orderly_stop_stores_all_that_waits(world, autojump_clock) -> None:
+    for key in (None, b"key"):
+        await world.add_topic("shop.ending", incarnation=2 if key else 1, partitions=3)
+        world.log.faults.delay_s = (0.005, 0.005)
+        publications = [world.admit("shop.ending", b"%d" % number, key) for number in range(30)]
+        world.frontend.routes.remove("shop.ending", world.nursery)
+        await trio.sleep(0.06)
+        world.log.faults.heal()
+        assert all(type(publication.outcome) is Stored for publication in publications)
+
+
+async def test_a_topic_gets_keys_while_a_batch_without_is_stuck(world, autojump_clock) -> None:
+    await world.add_topic("shop.many", partitions=4)
+    silence(world.log, 1)
+    for _ in range(4):
+        world.admit("shop.many")
+        await trio.sleep(0.070)
+    key = next(b"k%d" % n for n in range(100) if partition_of(b"k%d" % n, 4) == 3)
+    publications = []
+    for number in range(10):
+        publications.append(world.admit("shop.many", b"%d" % number, key))
+        await trio.sleep(0.001)
+    await trio.sleep(0.010)
+    assert all(type(publication.outcome) is Stored for publication in publications)
+    assert [int(record.value) for record in world.stored if record.key] == list(range(10))
+
+
 async def test_a_message_whose_deadline_passed_in_the_queue_is_not_stored_later(
     world, autojump_clock
 ) -> None:
