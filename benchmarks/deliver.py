@@ -13,6 +13,7 @@ import random
 import resource
 import tempfile
 import time
+from collections.abc import Awaitable, Callable
 from multiprocessing.connection import Connection
 from typing import cast
 
@@ -194,10 +195,11 @@ async def measure(options: argparse.Namespace, port: int, log: Log, clock: Syste
     live = subscription(f"http://127.0.0.1:{port}/in", options.window)
     async with open_http1_sender(PoolLimits(connections_max=options.window)) as sender:
         await bare(sender, live, body, 2_000, options.window)  # connections and caches are warm
-        for name, run in (
+        runs: list[tuple[str, Callable[[], Awaitable[int]]]] = [
             ("bare sender", lambda: bare(sender, live, body, count, options.window)),
             ("whole path ", lambda: whole(sender, live, log, clock, count)),
-        ):
+        ]
+        for name, run in runs:
             before_s, before_cpu_s = time.monotonic(), cpu_s()
             failed = await run()
             taken_s, taken_cpu_s = time.monotonic() - before_s, cpu_s() - before_cpu_s

@@ -42,6 +42,7 @@ from hermes_actors.telemetry.metrics import Metrics, render
 _logger = logging.getLogger(__name__)
 
 _STOP_GRACE_S = 20.0
+_COMMIT_GRACE_S = 5.0
 
 SenderOf = Callable[[LiveSubscription], Sender]
 
@@ -199,6 +200,12 @@ async def _open_consumers(node: Node, environment: NodeEnvironment) -> AsyncIter
             config=config.consumers,
         )
 
+        stop_grace_s = config.consumers.stop_grace_ms / 1_000 + _COMMIT_GRACE_S
+
+        def forget(gone: LiveSubscription) -> None:
+            name = gone.name
+            metrics.forget(group=name.topic.group, topic=name.topic.name, subscription=name.name)
+
         def make() -> Agent:
             node.agent = Agent(
                 node.metadata,
@@ -206,12 +213,14 @@ async def _open_consumers(node: Node, environment: NodeEnvironment) -> AsyncIter
                 node=config.node,
                 nodes=environment.consumer_nodes,
                 rng=environment.split_rng(),
+                stop_grace_s=stop_grace_s,
+                on_gone=forget,
             )
             return node.agent
 
         node.control.start("agent", make)
         yield
-        await node.control.stop("agent", grace_s=_STOP_GRACE_S)
+        await node.control.stop("agent", grace_s=stop_grace_s + _COMMIT_GRACE_S)
 
 
 async def _stop_all(supervisor: Supervisor) -> None:
