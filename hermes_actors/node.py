@@ -51,7 +51,8 @@ SenderOf = Callable[[LiveSubscription], Sender]
 class NodeEnvironment:
     """What a node finds around it. `consumer_nodes` are all consuming nodes of its datacentre.
 
-    `open_senders` opens what pushes messages, for the life of the node.
+    `open_senders` opens what pushes messages, for the life of the node. `metrics` are shown with
+    the node's own: those of its log.
     """
 
     clock: Clock
@@ -61,6 +62,7 @@ class NodeEnvironment:
     remote_logs: Mapping[str, Log]
     open_senders: Callable[[], AbstractAsyncContextManager[SenderOf]]
     consumer_nodes: Sequence[str]
+    metrics: Sequence[Metrics] = ()
 
     def split_rng(self) -> random.Random:
         """A generator of its own for one part, so that one part's draws do not shift another's."""
@@ -91,7 +93,9 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
     """
     async with open_supervisor(environment.split_rng(), _log_crash) as control:
         metadata = _start_metadata(config, environment, control)
-        node = Node(config, metadata, control, metrics=[_metadata_metrics(metadata)])
+        node = Node(
+            config, metadata, control, metrics=[*environment.metrics, _metadata_metrics(metadata)]
+        )
         async with AsyncExitStack() as parts:
             if "management" in config.roles:
                 node.administration = Administration(

@@ -26,6 +26,7 @@ from hermes_actors.node import NodeEnvironment
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import IdSource, SystemClock, system_rng
 from hermes_actors.runtime.signals import stop_on_signal
+from hermes_actors.telemetry.metrics import Metrics
 
 DEV_DEFAULTS: dict[str, dict[str, Any]] = {
     "frontend": {
@@ -191,7 +192,18 @@ def _environment(node: Config, logs: dict[str, EmbeddedLog]) -> NodeEnvironment:
         remote_logs={dc: log for dc, log in logs.items() if dc != node.dc},
         open_senders=lambda: open_senders(node.consumers),
         consumer_nodes=(node.node,),
+        metrics=(_log_metrics(logs[node.dc]),),
     )
+
+
+def _log_metrics(log: EmbeddedLog) -> Metrics:
+    metrics = Metrics("hermes_log")
+    # A commit is one fsync for all that waited, of every topic.
+    metrics.gauge("commits", lambda: log.statistics().commits)
+    metrics.gauge("commits_failed", lambda: log.statistics().failed_commits)
+    metrics.gauge("records", lambda: log.statistics().records)
+    metrics.gauge("bytes", lambda: log.statistics().bytes)
+    return metrics
 
 
 def _announce(plan: DevPlan, addresses: list[Addresses], data: Path) -> None:
