@@ -50,6 +50,7 @@ class Intake:
         self._scope = trio.CancelScope()
         self._reads: dict[int, int] = {}
         self._is_over = False
+        self._lacks_bytes = False
         self.read_ahead = 1
         self.trouble = "starting"
 
@@ -98,6 +99,12 @@ class Intake:
     def note_room(self) -> None:
         """Fresh messages have been taken up."""
         if self._lanes.fresh <= self.read_ahead // 2:
+            self._room.set()
+
+    def note_settled(self) -> None:
+        """A message is gone: the bytes that reading waits for may be free now."""
+        if self._lacks_bytes and self._lanes.buffered_bytes <= self._config.buffered_bytes_max // 2:
+            self._lacks_bytes = False
             self._room.set()
 
     def review(self) -> None:
@@ -160,6 +167,7 @@ class Intake:
             has_bytes = lanes.buffered_bytes < self._config.buffered_bytes_max
             if has_bytes and lanes.fresh <= self.read_ahead // 2:
                 return True
+            self._lacks_bytes = not has_bytes
             await self._room.wait()
         return False
 

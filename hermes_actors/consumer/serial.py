@@ -340,6 +340,7 @@ class SerialConsumer:
         if outcome.is_success:
             delivery.offsets.settle(delivery.record.offset)
             lanes.remove(delivery)
+            self._intake.note_settled()
             measures.delivered.value += 1
             measures.throughput_bytes.value += len(delivery.record.value)
             self._touched.set()
@@ -372,6 +373,7 @@ class SerialConsumer:
         """Give a message up: counted and logged, never silently."""
         delivery.offsets.settle(delivery.record.offset)
         self._lanes.remove(delivery)
+        self._intake.note_settled()
         self._measures.discarded.value += 1
         record, message = delivery.record, delivery.message
         self._last_undelivered = Undelivered(

@@ -148,6 +148,17 @@ async def test_the_bytes_that_wait_are_bounded(make_world, autojump_clock):
         assert "buffered_bytes_max" in consumer.status().why
 
 
+async def test_reading_goes_on_as_soon_as_half_of_the_bytes_are_free(make_world, autojump_clock):
+    world = make_world(buffered_bytes_max=100_000)
+    await world.create()
+    world.sender.script = lambda _push: (0.01, OK)
+    await world.publish(*(b"x" * 10_000 for n in range(200)))
+    async with world.consuming():
+        # Twenty refills of the bytes that may wait, none of which waits for the next commit.
+        await trio.sleep(1.0)
+        assert len(world.sender.bodies) == 200
+
+
 async def test_one_stuck_partition_does_not_stop_the_others(make_world, autojump_clock):
     world = make_world(partitions=2, unsettled_span_max=100, inflight_max=10)
     await world.create()
