@@ -35,6 +35,12 @@ class Batch:
         self.items: list[Waiting] = []
         self.body_bytes = 0
 
+    def drop_answered(self) -> None:
+        """Leave out what was answered since the batch was filled: it is not stored any more."""
+        if any(item.is_done for item in self.items):
+            self.items = [item for item in self.items if not item.is_done]
+            self.body_bytes = sum(len(item.body) for item in self.items)
+
 
 class Batcher:
     """The queues of one topic's producer.

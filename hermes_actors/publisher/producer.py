@@ -161,11 +161,14 @@ class TopicProducer:
         return True
 
     def _take(self, inbox: Inbox[Publication], batcher: Batcher) -> None:
-        limit = self._waiting_max if self._has_keys else self._records_max
-        for publication in inbox.receive_nowait(max(limit - batcher.waiting, 0)):
+        for publication in inbox.receive_nowait(max(self._room(batcher), 0)):
             if publication.key is not None:
                 self._has_keys = True
             batcher.add(publication)
+
+    def _room(self, batcher: Batcher) -> int:
+        """How many more messages may wait here."""
+        return (self._waiting_max if self._has_keys else self._records_max) - batcher.waiting
 
     def _start(self, inbox: Inbox[Publication], batcher: Batcher, appends: trio.Nursery) -> None:
         """Start every batch that may start."""
@@ -189,7 +192,10 @@ class TopicProducer:
         self._freed.set()
 
     async def _append(self, batch: Batch) -> None:
+        batch.drop_answered()
         publications = cast("list[Publication]", batch.items)
+        if not publications:
+            return
         route, clock = self._route, self._clock
         route.measures.sent(len(publications), batch.body_bytes)
         outcomes = await self._log.append(

@@ -1,5 +1,6 @@
 """The producer stores in order, in batches, and leaves nobody without an answer."""
 
+import pytest
 import trio
 
 from hermes_actors.log.base import Stored, UnavailableRecord, UnknownRecord
@@ -140,6 +141,23 @@ async def test_a_message_whose_deadline_passed_in_the_queue_is_not_stored_later(
     await trio.sleep(1)
     assert in_flight.outcome.status == waiting.outcome.status == 503
     assert [record.value for record in world.stored] == [b"in flight"]
+
+
+@pytest.mark.parametrize("key", [None, b"key"])
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_deadline_between_batching_and_append_never_stores_an_empty_body(
+    world, autojump_clock, turns: int, key: bytes | None
+) -> None:
+    await world.add_topic("shop.keyed", partitions=3)
+    world.admit("shop.keyed", b"first", b"key")
+    await trio.sleep(0.010)
+    publication = world.admit("shop.keyed", b"late", key)
+    for _ in range(turns):
+        await trio.lowlevel.checkpoint()
+    publication.expire(65)
+    await trio.sleep(0.010)
+    assert [record.value for record in world.stored] in ([b"first"], [b"first", b"late"])
+    assert world.frontend.tally.in_flight == 0
 
 
 async def test_a_crash_settles_what_is_in_flight_as_unknown_and_the_rest_as_unsent(
