@@ -140,6 +140,10 @@ class TopicProducer:
                 ):
                     self._take(inbox, batcher)
                     self._start(inbox, batcher, appends)
+                    if self._room(batcher) <= 0:
+                        # What waits in the inbox cannot be taken: waiting for it would not wait.
+                        await trio.sleep(_SLOW_S)
+                        continue
                     with trio.move_on_after(_SLOW_S):
                         if not await inbox.wait():
                             return

@@ -3,6 +3,7 @@
 import pytest
 import trio
 
+from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.log.base import Stored, UnavailableRecord, UnknownRecord
 from hermes_actors.publisher.partitioner import partition_of
 
@@ -102,6 +103,29 @@ async def test_past_a_silent_partition_messages_without_keys_go_at_once(
         publication = world.admit("shop.many")
         await trio.sleep(0.001)
         assert type(publication.outcome) is Stored
+
+
+async def test_a_silent_log_with_more_waiting_than_a_batch_holds_costs_no_busy_loop(
+    open_world, autojump_clock
+) -> None:
+    async with open_world(batch_records_max=5, append_timeout_s=3.0) as world:
+        await world.add_topic("shop.many", partitions=2)
+        looks: list[float] = []
+        receive = Inbox.receive_nowait
+
+        def counted(inbox, count_max):
+            looks.append(trio.current_time())
+            # A busy loop would never let the mock clock jump, and the test never end.
+            assert len(looks) < 1_000, "the producer spins"
+            return receive(inbox, count_max)
+
+        world.log.faults.silent = True
+        for _ in range(40):
+            world.admit("shop.many")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Inbox, "receive_nowait", counted)
+            await trio.sleep(1)
+        assert len(looks) < 200
 
 
 async def test_an_orderly_stop_stores_all_that_waits(world, autojump_clock) -> None:
