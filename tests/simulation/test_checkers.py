@@ -10,6 +10,7 @@ from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.checker import Audience, Subject
 from hermes_chaos.sim.checkers import Checks
 from hermes_chaos.sim.history import (
+    Adopted,
     Answer,
     Attempted,
     Committed,
@@ -17,7 +18,6 @@ from hermes_chaos.sim.history import (
     Dropped,
     Ended,
     Event,
-    Interrupted,
     Published,
     Stored,
 )
@@ -223,7 +223,7 @@ def test_what_a_crashed_consumer_pushed_does_not_count_against_the_rate() -> Non
     events: list[Event] = []
     for push in pushes:
         events += [push, Ended(push, 200, "", push.at_s)]
-    events.insert(4, Interrupted("n1#1"))
+    events.insert(4, Adopted("n1#1", "g.t$s"))
     assert violations_of((*GOOD, *events)) == []
 
 
@@ -236,7 +236,7 @@ def test_more_pushes_under_way_than_the_window_are_found() -> None:
 
 def test_pushes_of_a_crashed_consumer_are_not_in_its_successors_window() -> None:
     pushes = [attempted(number, float(number), message_id=f"id{number}") for number in (3, 4, 5)]
-    assert violations_of((*GOOD, *pushes[:2], Interrupted("n1#1"), pushes[2])) == []
+    assert violations_of((*GOOD, *pushes[:2], Adopted("n1#1", "g.t$s"), pushes[2])) == []
 
 
 @pytest.mark.parametrize(

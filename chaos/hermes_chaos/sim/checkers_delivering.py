@@ -8,6 +8,7 @@ from hermes_chaos.sim.history import (
     Committed,
     Delivery,
     Event,
+    Expired,
     Place,
     Published,
     Stored,
@@ -79,7 +80,10 @@ class AcknowledgedAreDelivered(Checker):
 
 
 class CommitsPassOnlySettled(Checker):
-    """At every commit, each offset below its position or in its intervals has been settled."""
+    """At every commit, each offset below its position or in its intervals has been settled.
+
+    What retention has removed counts as settled.
+    """
 
     name = "commits pass only settled offsets"
 
@@ -89,6 +93,7 @@ class CommitsPassOnlySettled(Checker):
         self._by_name = subject.by_name
         self._ids: dict[Place, dict[int, str]] = {}
         self._settled: set[tuple[str, str, str]] = set()
+        self._starts: dict[Place, int] = {}
         self._proven: dict[tuple[str, int, Place], int] = {}
 
     def watch(self, event: Event) -> None:
@@ -99,6 +104,8 @@ class CommitsPassOnlySettled(Checker):
             case Answer(dc, subscription, message_id, status):
                 if self._by_name[subscription].settles(status):
                     self._settled.add((dc, subscription, message_id))
+            case Expired(place, start):
+                self._starts[place] = start
             case Committed() if event.group in self._by_group:
                 self._check(event, self._by_group[event.group])
             case _:
@@ -113,12 +120,14 @@ class CommitsPassOnlySettled(Checker):
         life = 0 if progress.ownership is None else progress.ownership.incarnation
         proven = self._proven.get((audience.name, life, place), first)
         claimed = list(range(proven, progress.position))
-        for start, end in progress.intervals:
-            claimed.extend(range(max(start, proven), end))
+        for first, end in progress.intervals:
+            claimed.extend(range(max(first, proven), end))
+        start = self._starts.get(place, 0)
         passed = [
             offset
             for offset in claimed
-            if offset not in ids or (place[0], audience.name, ids[offset]) not in self._settled
+            if offset >= start
+            and (offset not in ids or (place[0], audience.name, ids[offset]) not in self._settled)
         ]
         if passed:
             self.violations.append(

@@ -2,13 +2,23 @@
 
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.checker import Checker, Subject
-from hermes_chaos.sim.history import Delivery, Dropped, Event, Place, Published, Stored, serial_of
+from hermes_chaos.sim.history import (
+    Delivery,
+    Dropped,
+    Event,
+    Expired,
+    Place,
+    Published,
+    Stored,
+    serial_of,
+)
 
 
 class AcknowledgedAreStored(Checker):
     """A 201 comes after its message is in some log, and nothing that was promised leaves the log.
 
-    A leader change may drop what was acknowledged at LEADER, as in Kafka; nothing at ALL.
+    A leader change may drop what was acknowledged at LEADER, as in Kafka; nothing at ALL. What
+    retention has taken is `lost` to those who have not read it.
     """
 
     name = "acknowledged are stored"
@@ -19,7 +29,8 @@ class AcknowledgedAreStored(Checker):
         self._copies: dict[str, set[tuple[Place, int]]] = {}
         self._at: dict[tuple[Place, int], str] = {}
         self._acknowledged: dict[str, Published] = {}
-        self.lost: set[str] = set()
+        self._expired: set[str] = set()
+        self._dropped: set[str] = set()
 
     def watch(self, event: Event) -> None:
         """Take note, and check."""
@@ -29,6 +40,9 @@ class AcknowledgedAreStored(Checker):
                 self._at[place, offset] = message_id
             case Dropped(place, end):
                 self._drop(place, end)
+            case Expired(place, start):
+                for at in [at for at in self._at if at[0] == place and at[1] < start]:
+                    self._expired.add(self._at.pop(at))
             case Published() if event.is_acknowledged:
                 self.examined += 1
                 self._acknowledged[event.message_id] = event
@@ -40,6 +54,11 @@ class AcknowledgedAreStored(Checker):
             case _:
                 pass
 
+    @property
+    def lost(self) -> set[str]:
+        """Messages that a subscription which has not read them yet need not get."""
+        return self._expired | self._dropped
+
     def _drop(self, place: Place, end: int) -> None:
         for at in [at for at in self._at if at[0] == place and at[1] >= end]:
             message_id = self._at.pop(at)
@@ -48,7 +67,7 @@ class AcknowledgedAreStored(Checker):
             published = self._acknowledged.get(message_id)
             if copies:
                 continue
-            self.lost.add(message_id)
+            self._dropped.add(message_id)
             if published is not None and not self._may_be_lost(published):
                 self.violations.append(
                     f"message {published.serial} of ack ALL left {place} with its leader"
@@ -57,7 +76,7 @@ class AcknowledgedAreStored(Checker):
     def _may_be_lost(self, published: Published) -> bool:
         """True when a leader change took it, and was allowed to."""
         is_all = self._subject.acks[published.topic] is Ack.ALL
-        return published.message_id in self.lost and not is_all
+        return published.message_id in self._dropped and not is_all
 
 
 class RefusedAreNowhere(Checker):

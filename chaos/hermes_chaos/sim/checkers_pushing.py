@@ -3,7 +3,7 @@
 from collections import deque
 
 from hermes_chaos.sim.checker import Checker, Subject
-from hermes_chaos.sim.history import Attempted, Ended, Event, Interrupted
+from hermes_chaos.sim.history import Adopted, Attempted, Ended, Event
 
 _TOLERANCE_S = 1e-6
 
@@ -11,7 +11,7 @@ _TOLERANCE_S = 1e-6
 class RateIsKept(Checker):
     """In no second does a node push more than the subscription's rate.
 
-    The limit is a consumer's state: what it had pushed before an injected crash does not count.
+    The limit is a consumer's state: what was pushed before a restart does not count.
     """
 
     name = "the rate is kept"
@@ -36,9 +36,8 @@ class RateIsKept(Checker):
                         f"{node} pushed {len(recent)} messages to {subscription} within a second "
                         f"(rate {rate}) at {at_s:.3f}"
                     )
-            case Interrupted(node):
-                for key in [key for key in self._recent if key[0] == node]:
-                    del self._recent[key]
+            case Adopted(node, subscription):
+                self._recent.pop((node, subscription), None)
             case _:
                 pass
 
@@ -46,7 +45,7 @@ class RateIsKept(Checker):
 class InflightIsKept(Checker):
     """Never are more pushes of a subscription under way than its window holds.
 
-    After an injected crash the pushes of the crashed life are nobody's any more.
+    After a restart the pushes of the life before are nobody's any more.
     """
 
     name = "the window is kept"
@@ -73,9 +72,8 @@ class InflightIsKept(Checker):
                 self._under_way.get((attempt.node, attempt.subscription), set()).discard(
                     attempt.number
                 )
-            case Interrupted(node):
-                for key in [key for key in self._under_way if key[0] == node]:
-                    del self._under_way[key]
+            case Adopted(node, subscription):
+                self._under_way.pop((node, subscription), None)
             case _:
                 pass
 

@@ -4,6 +4,7 @@ import trio
 
 EPOCH_MS = 1_700_000_000_000
 """The wall-clock time at which every simulation begins."""
+DAY_MS = 86_400_000
 
 
 class SimulatedClock:

@@ -86,6 +86,14 @@ class Dropped:
 
 
 @dataclass(frozen=True)
+class Expired:
+    """Retention: what the partition held below `start` is gone."""
+
+    place: Place
+    start: int
+
+
+@dataclass(frozen=True)
 class Attempted:
     """A consumer handed a push to its sender, as that sender's `number`; `node` is one life."""
 
@@ -108,14 +116,27 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Interrupted:
-    """An actor of this life of a node was crashed: its consumers may have forgotten all."""
+class Adopted:
+    """A consumer in this life of a node began, or took a new version of its subscription.
+
+    One that began knows nothing of what its predecessor pushed.
+    """
 
     node: str
+    subscription: str
 
 
 Event = (
-    Published | Delivery | Answer | Stored | Committed | Dropped | Attempted | Ended | Interrupted
+    Published
+    | Delivery
+    | Answer
+    | Stored
+    | Committed
+    | Dropped
+    | Expired
+    | Attempted
+    | Ended
+    | Adopted
 )
 
 

@@ -5,8 +5,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
-from hermes_actors.consumer.lanes import Delivery
+from hermes_actors.consumer.lanes import Delivery, Lanes
 from hermes_actors.consumer.offsets import Interval, PartitionOffsets
+from hermes_actors.consumer.progress import TopicProgress
+from hermes_actors.consumer.rate import RateLimit
 from hermes_actors.consumer.retry import DiscardReason
 from hermes_actors.consumer.sender import SendOutcome
 from hermes_actors.consumer.serial import SerialConsumer
@@ -39,6 +41,7 @@ class Mutant:
 
 _append: Callable[[TopicProducer, Batch], Any] = TopicProducer._append
 _settle = PartitionOffsets.settle
+_wait = Lanes.wait
 
 
 async def _acknowledge_then_append(self: TopicProducer, batch: Batch) -> None:
@@ -69,6 +72,21 @@ def _give_up_at_once(
     self._discard(delivery, DiscardReason.EXPIRED, outcome.reason())
 
 
+async def _load_the_end(self: TopicProgress) -> bool:
+    ends = await self._log.end_positions(self._topic)
+    missing = [partition for partition in sorted(ends) if partition not in self.partitions]
+    self.partitions.update((partition, PartitionOffsets(ends[partition])) for partition in missing)
+    return bool(missing)
+
+
+def _wait_no_time(self: Lanes, delivery: Delivery, _due_s: float) -> None:
+    _wait(self, delivery, 0.0)
+
+
+def _no_limit(_self: RateLimit, _now_s: float) -> int:
+    return 1_000
+
+
 MUTANTS = {
     mutant.name: mutant
     for mutant in (
@@ -90,6 +108,21 @@ MUTANTS = {
             "no-retry",
             "a push that fails is given up at once",
             ((SerialConsumer, "_on_failure", _give_up_at_once),),
+        ),
+        Mutant(
+            "start-at-end",
+            "a consumer starts at the end of the log instead of where the last one was",
+            ((TopicProgress, "load", _load_the_end),),
+        ),
+        Mutant(
+            "retry-at-once",
+            "a failed push is tried again without a wait",
+            ((Lanes, "wait", _wait_no_time),),
+        ),
+        Mutant(
+            "no-rate",
+            "a subscription's rate is not kept",
+            ((RateLimit, "available", _no_limit),),
         ),
     )
 }

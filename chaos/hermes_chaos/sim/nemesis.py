@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 import trio
 
 from hermes_actors.log.memory import MemoryLog
+from hermes_chaos.sim.clock import DAY_MS, EPOCH_MS
 from hermes_chaos.sim.history import History
 from hermes_chaos.sim.subscribers import FAULTS, Endpoint
 from hermes_chaos.sim.trace import Trace
@@ -36,6 +37,7 @@ class Fault(StrEnum):
     COMMITS_FAILING = "log commits failing"
     STALE_COMMITS = "log stale commits"
     LEADER_CHANGE = "log leader change"
+    RETENTION = "log retention"
     SUBSCRIBER = "subscriber mood"
     SKEW = "wall clock skew"
 
@@ -54,6 +56,7 @@ _WEIGHTS = {
     Fault.COMMITS_FAILING: 2,
     Fault.STALE_COMMITS: 1,
     Fault.LEADER_CHANGE: 1,
+    Fault.RETENTION: 1,
     Fault.SUBSCRIBER: 6,
     Fault.SKEW: 2,
 }
@@ -61,8 +64,8 @@ _APPEND_S = (0.0005, 0.004)
 _READ_S = (0.0, 0.002)
 # The product allows for clocks that differ by 5 s.
 _SKEW_SPAN_MS = 4_000
-_INSTANT = frozenset((Fault.ACTOR_CRASH,))
-_LASTS_S = (0.3, 2.0)
+_INSTANT = frozenset((Fault.ACTOR_CRASH, Fault.RETENTION))
+_LASTS_LEAST_S = 0.3
 
 
 @dataclass(frozen=True)
@@ -104,13 +107,15 @@ class Victims(Protocol):
         """Set how far the node's wall clock is off."""
 
 
-def draw_plan(rng: random.Random, *, strikes: int, begin_s: float, end_s: float) -> list[Strike]:
-    """That many strikes between the two times, in order. Pure."""
+def draw_plan(
+    rng: random.Random, *, strikes: int, lasts_max_s: float, begin_s: float, end_s: float
+) -> list[Strike]:
+    """That many strikes between the two times, in order; each is lifted in time. Pure."""
     kinds, weights = list(_WEIGHTS), list(_WEIGHTS.values())
     plan = []
     for _ in range(strikes):
         fault = rng.choices(kinds, weights)[0]
-        lasts_s = 0.0 if fault in _INSTANT else rng.uniform(*_LASTS_S)
+        lasts_s = 0.0 if fault in _INSTANT else rng.uniform(_LASTS_LEAST_S, lasts_max_s)
         at_s = rng.uniform(begin_s, end_s)
         plan.append(Strike(at_s, lasts_s, fault, rng.random(), rng.random()))
     return sorted(plan, key=lambda strike: strike.at_s)
@@ -164,6 +169,12 @@ class Nemesis:
                 end = self._victims.kill if kills else self._victims.stop
                 if end(node, strike.lasts_s):
                     self._note(strike.fault, node)
+                return None
+            case Fault.RETENTION:
+                log = _pick(self._victims.logs, strike.where)
+                self._note(strike.fault, log.dc)
+                # As if what is older than this had reached its topics' one day.
+                log.expire(EPOCH_MS + int((trio.current_time() - strike.how * 2) * 1_000) + DAY_MS)
                 return None
             case Fault.SUBSCRIBER:
                 return self._upset(strike)

@@ -10,16 +10,18 @@ from msgspec.structs import replace
 from hermes_actors.actors.supervisor import RestartIntensityExceeded
 from hermes_actors.config import Config, MetadataConfig, Role
 from hermes_actors.consumer.http1_pool import Http1Sender, PoolLimits
+from hermes_actors.consumer.sender import Sender
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
-from hermes_actors.metadata.catalog import Catalog
+from hermes_actors.metadata.catalog import Catalog, LiveSubscription
 from hermes_actors.node import Node, NodeEnvironment, SenderOf, open_node
 from hermes_actors.publisher.edges.asgi import AsgiEdge
 from hermes_actors.publisher.edges.cells import TrioCell
 from hermes_actors.runtime.clock import seeded_ids
+from hermes_chaos.sim.checkers import NothingFailsUnasked
 from hermes_chaos.sim.clock import SimulatedClock
 from hermes_chaos.sim.determinism import rng_of
-from hermes_chaos.sim.history import History, Interrupted
+from hermes_chaos.sim.history import Adopted, History
 from hermes_chaos.sim.http_in import Exchange, Response
 from hermes_chaos.sim.mortal import MortalLog
 from hermes_chaos.sim.network import SimulatedNet
@@ -49,7 +51,7 @@ class NodeLife:
         nursery: trio.Nursery,
         history: History,
         trace: Trace,
-        on_start: Callable[[], None],
+        failures: NothingFailsUnasked,
     ) -> None:
         """The first node of a DC has management and replication beside what all have.
 
@@ -67,7 +69,7 @@ class NodeLife:
         self._nursery = nursery
         self._history = history
         self._trace = trace
-        self._on_start = on_start
+        self._failures = failures
         self._lives = 0
         self._down_s = 0.0
         self._scope = trio.CancelScope()
@@ -157,7 +159,6 @@ class NodeLife:
         if not actors:
             return None
         name, crash = actors[int(where * len(actors))]
-        self._history.tell(Interrupted(self._life_name))
         crash()
         return name
 
@@ -175,7 +176,7 @@ class NodeLife:
 
     async def _live(self) -> None:
         self._lives += 1
-        self._on_start()
+        self._failures.started()
         life = self._life_name
         net = SimulatedNet(
             self._nursery, self.dc, self._endpoints, rng_of(self._seed, f"{life} network")
@@ -206,6 +207,8 @@ class NodeLife:
             self._node = None
             await node.frontend.drain.run()
         self._trace.note(self.name, "stopped")
+        if self._requests:
+            self._failures.failed(f"{life} left {len(self._requests)} requests without an answer")
 
     def _die(self) -> None:
         """Everything that would let a dead node act is cut, before its tasks are cancelled."""
@@ -250,7 +253,12 @@ def _running_actors(node: Node) -> list[tuple[str, Callable[[], None]]]:
 async def _open_senders(net: SimulatedNet, life: str, history: History) -> AsyncIterator[SenderOf]:
     sender = Http1Sender(net, PoolLimits(connections_max=_CONNECTIONS_MAX))
     watched = WatchedSender(sender, life, history)
+
+    def sender_of(live: LiveSubscription) -> Sender:
+        history.tell(Adopted(life, str(live.name)))
+        return watched
+
     try:
-        yield lambda _: watched
+        yield sender_of
     finally:
         sender.close()

@@ -12,12 +12,14 @@ import trio
 from hermes_actors.errors import ErrorCode, HermesError
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.roles import Anonymous
+from hermes_actors.model.subscription import SubscriptionState
 from hermes_chaos.sim.history import History
 from hermes_chaos.sim.trace import Trace
 from hermes_chaos.sim.workload import LATE_SUBSCRIPTIONS, SUBSCRIPTIONS, SubscriptionPlan
 
 _CALLER = Anonymous()
 _PAUSE_S = 0.3
+_CONVERGENCE_S = 1.5
 _ATTEMPTS_MAX = 5
 
 Act = Callable[[Administration], Awaitable[None]]
@@ -63,13 +65,25 @@ class Operator:
                 await self._try(*self._draw_change(plan), _ATTEMPTS_MAX)
 
     async def tidy(self) -> None:
-        """Create what was not created, resume what may be suspended. Only when all is healed."""
+        """Create what was not created, resume what is suspended. Only when all is healed."""
         while self._to_create:
             await self._create(_ATTEMPTS_MAX)
-        for plan in SUBSCRIPTIONS:
-            resume = _set_state(plan, "ACTIVE")
-            while not await self._try(f"resume {plan.name}", resume, _ATTEMPTS_MAX):
-                pass
+        while True:
+            for plan in SUBSCRIPTIONS:
+                await self._try(f"resume {plan.name}", _set_state(plan, "ACTIVE"), 1, at_home=True)
+            # A suspension that another datacentre has made, or that had no answer, may still come.
+            await trio.sleep(_CONVERGENCE_S)
+            if not self._is_anything_suspended():
+                return
+
+    def _is_anything_suspended(self) -> bool:
+        return any(
+            administration is None
+            or administration.subscriptions.live(plan.topic, plan.name).subscription.state
+            is SubscriptionState.SUSPENDED
+            for administration in self._administrations()
+            for plan in SUBSCRIPTIONS
+        )
 
     def _draw_change(self, plan: SubscriptionPlan) -> tuple[str, Act]:
         drawn = self._rng.randrange(4)

@@ -8,7 +8,7 @@ from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.record import StoredRecord
 from hermes_chaos.sim.clock import SimulatedClock
 from hermes_chaos.sim.determinism import rng_of
-from hermes_chaos.sim.history import Committed, Dropped, History, Stored, message_id_of
+from hermes_chaos.sim.history import Committed, Dropped, Expired, History, Stored, message_id_of
 from hermes_chaos.sim.nemesis import calm
 from hermes_chaos.sim.trace import Trace
 
@@ -42,7 +42,13 @@ def watched_log(
         if topic in message_topics:
             history.tell(Dropped((dc, topic, partition), end))
 
+    def on_expire(topic: str, partition: int, start: int) -> None:
+        trace.note(dc, f"expired {topic}/{partition} up to {start}")
+        if topic in message_topics:
+            history.tell(Expired((dc, topic, partition), start))
+
     log.on_append.append(on_append)
     log.on_commit.append(on_commit)
     log.on_drop.append(on_drop)
+    log.on_expire.append(on_expire)
     return log

@@ -111,7 +111,7 @@ SUBSCRIPTIONS = (
     ),
     SubscriptionPlan(f"{GROUP}.clicks", "narrow", {"inflightSize": 2, "rate": 200}),
     SubscriptionPlan(f"{GROUP}.clicks", "plain"),
-    SubscriptionPlan(f"{GROUP}.audit", "slowpoke", {"rate": 40, "requestTimeout": 300}),
+    SubscriptionPlan(f"{GROUP}.audit", "slowpoke", {"rate": 6, "requestTimeout": 300}),
 )
 LATE_SUBSCRIPTIONS = (
     SubscriptionPlan(f"{GROUP}.orders", "latecomer", is_late=True),

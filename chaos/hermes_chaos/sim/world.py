@@ -51,6 +51,7 @@ class Shape:
     publishers_per_dc: int = 2
     messages_per_publisher: int = 45
     load_s: float = 6.0
+    fault_max_s: float = 2.0
     strikes: int = 10
     acts: int = 5
     settle_max_s: float = 90.0
@@ -164,7 +165,7 @@ class World:
                         nursery=nursery,
                         history=self.history,
                         trace=self._trace,
-                        on_start=self.checks.failures.started,
+                        failures=self.checks.failures,
                     )
                     self._nodes[node.name] = node
                     nursery.start_soon(node.run)
@@ -216,7 +217,11 @@ class World:
         end_s = begin_s + shape.load_s
         nemesis = Nemesis(self, self.history, self._trace)
         plan = draw_plan(
-            rng_of(seed, "nemesis"), strikes=shape.strikes, begin_s=begin_s, end_s=end_s
+            rng_of(seed, "nemesis"),
+            strikes=shape.strikes,
+            lasts_max_s=shape.fault_max_s,
+            begin_s=begin_s,
+            end_s=end_s,
         )
         operator = Operator(
             self._administrations,

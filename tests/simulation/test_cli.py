@@ -1,0 +1,48 @@
+"""The command: what it prints, and its exit code."""
+
+import pytest
+from typer.testing import CliRunner
+
+from hermes_chaos.cli import app
+
+run = CliRunner().invoke
+
+
+def test_a_seed_that_holds_is_one_line_and_exit_code_0() -> None:
+    result = run(app, ["sim", "--seeds", "2"])
+    assert result.exit_code == 0, result.output
+    seed, faults, summary = result.output.splitlines()
+    assert seed.startswith("seed 2     ok ")
+    assert faults.startswith("faults in all: ")
+    assert summary == "1 of 1 seeds held every promise"
+
+
+def test_a_violation_is_exit_code_1_and_says_how_to_replay() -> None:
+    result = run(app, ["sim", "--seeds", "1:1", "--mutant", "ack-before-append"])
+    assert result.exit_code == 1
+    assert "violated: acknowledged are stored: " in result.output
+    assert "replay: hermes chaos sim --seeds 1:1 --trace --mutant ack-before-append" in (
+        result.output
+    )
+    assert "violations with seeds 1" in result.output
+
+
+def test_the_trace_shows_every_event() -> None:
+    result = run(app, ["sim", "--seeds", "2", "--trace"])
+    assert "world        set up" in result.output
+    assert "nemesis      healed" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--seeds", "many"], "is not a seed or a range"),
+        (["--seeds", "9:3"], "holds no seed"),
+        (["--seeds", "-4:-1"], "holds no seed"),
+        (["--mutant", "no-such"], "there is no mutant no-such"),
+    ],
+)
+def test_a_bad_argument_is_refused_with_the_way_out(arguments: list[str], why: str) -> None:
+    result = run(app, ["sim", *arguments], env={"COLUMNS": "200"})
+    assert result.exit_code == 2
+    assert why in result.output
