@@ -47,7 +47,8 @@ class Endpoint(Struct, frozen=True):
             return self.route
         try:
             document = msgspec.json.decode(body)
-        except msgspec.DecodeError as error:
+        # Whatever a publisher sends, it must not take the subscription's consumer down.
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Unresolved(f"the body is not JSON: {error}") from error
         address = _VARIABLE.sub(lambda match: _value(document, match.group(1)), self.template)
         try:
@@ -89,8 +90,9 @@ def _route(address: str, lane: str) -> Route:
         parts = urlsplit(address)
         port = parts.port
         host = (parts.hostname or "").encode("idna" if "%" not in address else "ascii").decode()
-    except (ValueError, UnicodeError) as error:
-        raise Refused(f"endpoint: not a valid address: {error}") from error
+    except ValueError as error:
+        # Python's own text repeats what it could not read, which may be half of a password.
+        raise Refused("endpoint: its host or its port cannot be read") from error
     if not host or "%" in host:
         raise Refused("endpoint: a host name is missing or not valid")
     default_port = _PORTS[parts.scheme]

@@ -68,9 +68,17 @@ def test_what_is_no_endpoint_is_refused_and_the_field_named(text):
         parse_endpoint(text, "lane")
 
 
-def test_a_refusal_never_shows_the_password():
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http://user:secret@sink:port/",
+        "http://user:secret/word@sink/",
+        "http://user:secret?word@sink/",
+    ],
+)
+def test_a_refusal_never_shows_the_password(text):
     with pytest.raises(Refused) as refusal:
-        parse_endpoint("http://user:secret@sink:port/", "lane")
+        parse_endpoint(text, "lane")
     assert "secret" not in refusal.value.message
 
 
@@ -93,7 +101,19 @@ def test_a_template_is_filled_from_the_body(value, shown):
 
 
 @pytest.mark.parametrize(
-    "body", [b"{}", b'{"id":null}', b'{"id":[1]}', b'{"id":{}}', b"[1]", b"not json", b""]
+    "body",
+    [
+        b"{}",
+        b'{"id":null}',
+        b'{"id":[1]}',
+        b'{"id":{}}',
+        b"[1]",
+        b"not json",
+        b"",
+        b'{"id":"\xff"}',
+        b"[" * 20_000 + b"]" * 20_000,
+    ],
+    ids=lambda body: repr(body[:12]),
 )
 def test_a_message_without_the_value_has_no_address(body):
     with pytest.raises(Unresolved):

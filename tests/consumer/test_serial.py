@@ -481,3 +481,18 @@ async def test_a_failure_inside_a_callback_restarts_the_actor_and_loses_nothing(
         assert len(consumer.made) > 1
         assert world.count("delivered") == 2
     assert (await world.committed()).position == 2
+
+
+async def test_a_body_that_cannot_be_read_never_stops_a_templated_subscription(
+    world, autojump_clock
+):
+    bad = b'{"id":"\xff"}'
+    deep = b"[" * 20_000 + b"]" * 20_000
+    await world.publish(bad, deep, b'{"id":1}')
+    live = world.live(policy={"message_ttl": 1}, endpoint="http://sink/{id}")
+    async with world.consuming(live):
+        await trio.sleep(5)
+    assert [push.route.target for push in world.sender.pushes] == ["/1"]
+    assert world.count("discarded") == 2
+    assert world.crashes == []
+    assert (await world.committed()).position == 3
