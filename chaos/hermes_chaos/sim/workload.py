@@ -58,6 +58,11 @@ class SubscriptionPlan:
         return f"{self.topic}${self.name}"
 
     @property
+    def group(self) -> str:
+        """Its consumer group in the log."""
+        return SubscriptionName.parse(self.full_name).consumer_group()
+
+    @property
     def host(self) -> str:
         """Where its endpoint listens."""
         return f"{self.name}.{self.topic.partition('.')[2]}.test"
@@ -77,7 +82,7 @@ class SubscriptionPlan:
         return Audience(
             name=self.full_name,
             topic=self.topic,
-            group=SubscriptionName.parse(self.full_name).consumer_group(),
+            group=self.group,
             retries_client_errors=policy.retry_client_errors,
             rate=policy.rate,
             inflight_max=policy.inflight_size or config.inflight_max,
@@ -117,6 +122,7 @@ LATE_SUBSCRIPTIONS = (
     SubscriptionPlan(f"{GROUP}.orders", "latecomer", is_late=True),
     SubscriptionPlan(f"{GROUP}.clicks", "straggler", {"inflightSize": 5}, is_late=True),
 )
+ALL_SUBSCRIPTIONS = SUBSCRIPTIONS + LATE_SUBSCRIPTIONS
 
 
 class Frontends(Protocol):

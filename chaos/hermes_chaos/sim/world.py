@@ -5,17 +5,16 @@ administration), load under faults, heal, and settle within a bound of virtual t
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 
 import trio
+from trio.testing import MockClock
 
-from hermes_actors.log.base import Commit
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.roles import Anonymous
-from hermes_actors.model.names import SubscriptionName
 from hermes_chaos.sim import product_log
 from hermes_chaos.sim.checker import Subject
 from hermes_chaos.sim.checkers import Checks
@@ -26,12 +25,14 @@ from hermes_chaos.sim.nemesis import Nemesis, draw_plan
 from hermes_chaos.sim.node_life import NodeLife
 from hermes_chaos.sim.operator import Operator
 from hermes_chaos.sim.settings import draw_config
+from hermes_chaos.sim.settling import find_unsettled
+from hermes_chaos.sim.spin import SpinGuard
 from hermes_chaos.sim.subscribers import Endpoint
 from hermes_chaos.sim.trace import Trace
 from hermes_chaos.sim.watched_log import watched_log
 from hermes_chaos.sim.workload import (
+    ALL_SUBSCRIPTIONS,
     GROUP,
-    LATE_SUBSCRIPTIONS,
     SUBSCRIPTIONS,
     TOPICS,
     Publisher,
@@ -39,7 +40,7 @@ from hermes_chaos.sim.workload import (
 
 _SET_UP_MAX_S = 60.0
 _POLL_S = 0.1
-_ALL_SUBSCRIPTIONS = SUBSCRIPTIONS + LATE_SUBSCRIPTIONS
+_SHIELDS_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -81,14 +82,14 @@ class World:
                 self.history,
                 trace,
             )
-            for plan in _ALL_SUBSCRIPTIONS
+            for plan in ALL_SUBSCRIPTIONS
         }
         self._nodes: dict[str, NodeLife] = {}
         self._balancing = rng_of(seed, "load balancer")
         self.checks = Checks(
             Subject(
                 {topic.name: topic.ack for topic in TOPICS},
-                [plan.audience(self._config.consumers) for plan in _ALL_SUBSCRIPTIONS],
+                [plan.audience(self._config.consumers) for plan in ALL_SUBSCRIPTIONS],
             )
         )
         self.history.watchers += [self._count, self.checks.watch]
@@ -150,6 +151,16 @@ class World:
     async def _run(self) -> None:
         shape, seed = self._shape, self._seed
         async with trio.open_nursery() as nursery:
+
+            def on_spin(task: str) -> None:
+                self.checks.settling.failed(f"time stands still while {task} and others spin")
+                nursery.cancel_scope.cancel()
+                # What winds down in a shield waits for time to pass, which a spin never lets it.
+                clock = trio.lowlevel.current_clock()
+                assert isinstance(clock, MockClock), "a simulation has virtual time"
+                clock.jump(_SHIELDS_S)
+
+            trio.lowlevel.add_instrument(SpinGuard(on_spin))
             for dc in shape.dcs:
                 names = [f"{dc}-n{number}" for number in range(1, shape.nodes_per_dc + 1)]
                 for name in names:
@@ -206,7 +217,7 @@ class World:
                 return False
             for plan in SUBSCRIPTIONS:
                 # A consumer that has committed knows where it started.
-                if not await log.committed(_group(plan.full_name), plan.topic):
+                if not await log.committed(plan.group, plan.topic):
                     return False
         return True
 
@@ -260,37 +271,16 @@ class World:
         """Wait until nothing is owed, nothing lags, and all nodes agree."""
         unsettled = ""
         with trio.move_on_after(self._shape.settle_max_s):
-            while unsettled := await self._unsettled():  # noqa: ASYNC110 -- as above
+            while unsettled := await find_unsettled(  # noqa: ASYNC110 -- as above
+                list(self._nodes.values()), self._logs, self.checks.delivered
+            ):
                 await trio.sleep(_POLL_S)
-            self.checks.settling.settled(len(_ALL_SUBSCRIPTIONS))
+            self.checks.settling.settled(len(ALL_SUBSCRIPTIONS))
             self._trace.note("world", "settled")
             return
         self.checks.settling.failed(
             f"{self._shape.settle_max_s:g} s after the faults were healed: {unsettled}"
         )
-
-    async def _unsettled(self) -> str:
-        """What is not as it should be at the end, "" when all is."""
-        for node in self._nodes.values():
-            if not node.is_serving:
-                return f"{node.name} is not up"
-        pending = self.checks.delivered.pending()
-        if pending:
-            return f"messages are owed: {pending}"
-        views = {node.name: _view(node) for node in self._nodes.values()}
-        if len(set(views.values())) > 1:
-            return f"nodes differ in their metadata: {views}"
-        for dc, log in self._logs.items():
-            for plan in _ALL_SUBSCRIPTIONS:
-                committed = await log.committed(_group(plan.full_name), plan.topic)
-                for partition, end in (await log.end_positions(plan.topic)).items():
-                    commit = committed.get(partition, Commit(0))
-                    if commit.position != end:
-                        return (
-                            f"{plan.full_name} is at {commit.position} of {end} in "
-                            f"{dc}/{plan.topic}/{partition}"
-                        )
-        return ""
 
     def _count(self, event: Event) -> None:
         match event:
@@ -309,17 +299,3 @@ async def _publish(publisher: Publisher, messages: int, begin_s: float, end_s: f
 
 async def _operate(operator: Operator, acts: int, begin_s: float, end_s: float) -> None:
     await operator.run(acts, begin_s=begin_s, end_s=end_s)
-
-
-def _group(subscription: str) -> str:
-    return SubscriptionName.parse(subscription).consumer_group()
-
-
-def _view(node: NodeLife) -> tuple[tuple[str, int], ...]:
-    """What a node believes of topics and subscriptions: names and versions."""
-    catalog = node.catalog
-    live: Mapping[str, int] = {
-        **{name: each.stamp for name, each in catalog.topics.items()},
-        **{name: each.stamp for name, each in catalog.subscriptions.items()},
-    }
-    return tuple(sorted(live.items()))
