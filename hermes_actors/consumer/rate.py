@@ -25,6 +25,10 @@ class RateLimit:
         self._burst = max(1, int(rate_per_s) // 50)
         self._interval_s = 1.0 / (rate_per_s - self._burst + 1)
 
+    def drain(self, now_s: float) -> None:
+        """Begin as if all had been taken just now: what an earlier life took is not known."""
+        self._tat_s = now_s + self._interval_s * self._burst
+
     def available(self, now_s: float) -> int:
         """How many may be taken now."""
         # The epsilon (a nanosecond's worth) keeps rounding from delaying a take that is due.

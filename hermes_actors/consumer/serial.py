@@ -132,6 +132,8 @@ class SerialConsumer:
         self._last_undelivered: Undelivered | None = None
         self._version = 0
         self._adopt(live)
+        # A restart, or a suspension that is taken back at once, must not double a second's rate.
+        self._limit.drain(self._clock.monotonic_s())
         for name, attribute in (("inflight", "inflight"), ("waiting_retries", "waiting")):
             self._measures.gauge(name, Gauge(self._lanes, attribute))
 

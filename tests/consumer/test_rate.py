@@ -60,3 +60,18 @@ def test_a_new_limit_holds_from_now_on():
     assert limit.available(0.5) <= 1
     limit.take(0.5, limit.available(0.5))
     assert limit.available(1.4) == 0
+
+
+@given(rate=st.integers(1, 2_000), begin_s=st.floats(0, 0.9))
+def test_a_limit_that_begins_anew_keeps_the_second_that_another_life_began(rate, begin_s):
+    times_s = []
+    first, second = RateLimit(rate), RateLimit(rate)
+    second.drain(begin_s)
+    for limit, now_s, end_s in ((first, 0.0, begin_s), (second, begin_s, 3.0)):
+        while now_s < end_s:
+            count = limit.available(now_s)
+            limit.take(now_s, count)
+            times_s += [now_s] * count
+            now_s += max(limit.wait_s(now_s), 1e-4)
+    for at, start_s in enumerate(times_s):
+        assert bisect.bisect_left(times_s, start_s + 1 - 1e-6) - at <= rate

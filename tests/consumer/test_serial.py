@@ -55,6 +55,17 @@ async def test_no_second_sees_more_attempts_than_the_rate(world, autojump_clock)
         assert times_s[n + 100] - times_s[n] > 1 - 1e-6
 
 
+async def test_no_second_sees_more_than_the_rate_across_a_restart(world, autojump_clock):
+    await world.publish(*(b"%d" % n for n in range(30)))
+    for _ in range(6):
+        async with world.consuming(world.live(policy={"rate": 2})):
+            await trio.sleep(0.7)
+    times_s = world.sender.times_s
+    assert len(times_s) > 3
+    for n in range(len(times_s) - 2):
+        assert times_s[n + 2] - times_s[n] > 1 - 1e-6
+
+
 async def test_a_failed_message_is_tried_again_and_does_not_block_the_fresh(world, autojump_clock):
     attempts = []
 
