@@ -27,7 +27,7 @@ from hermes_actors.log.base import (
 )
 from hermes_actors.log.cursor import Cursor, Room
 from hermes_actors.log.embedded_schema import (
-    CorruptLog,
+    FILE_ERRORS,
     PartitionRow,
     TopicRow,
     open_read_only,
@@ -334,7 +334,7 @@ class EmbeddedLog:
                 if connection is None:
                     connection = open_read_only(self._path)
                 return read(connection)
-            except (sqlite3.Error, CorruptLog) as error:
+            except FILE_ERRORS as error:
                 raise LogUnavailable(f"{self._path}: {error}") from error
             finally:
                 if connection is not None:

@@ -77,6 +77,10 @@ class CorruptLog(Exception):
     """What was read is not what was written."""
 
 
+FILE_ERRORS = (sqlite3.Error, CorruptLog, UnicodeDecodeError)
+"""What using a damaged file raises: SQLite's texts quote the damage, which need not be UTF-8."""
+
+
 class PartitionRow(Struct):
     """A partition as the file has it: it holds offsets from `start` up to below `end`."""
 
@@ -136,7 +140,10 @@ def open_read_only(path: Path) -> sqlite3.Connection:
 
 
 def read_topics(connection: sqlite3.Connection) -> list[TopicRow]:
-    """All topics, sorted by name. Inside a transaction they are of one moment."""
+    """All topics, sorted by name. Inside a transaction they are of one moment.
+
+    Raises CorruptLog, sqlite3.Error.
+    """
     topics = {
         row[0]: TopicRow(row[0], row[1], TopicSettings(0, row[2], row[3], bool(row[4])), [])
         for row in connection.execute(
@@ -157,7 +164,10 @@ def read_topics(connection: sqlite3.Connection) -> list[TopicRow]:
         if last is not None:
             end = max(start, last[0] - chunk_id(row_id, 0) + last[1])
             high_ms = max(high_ms, last[2])
-        topics[topic_id].partitions.append(PartitionRow(row_id, number, start, end, high_ms))
+        topic = topics.get(topic_id)
+        if topic is None or number != len(topic.partitions):
+            raise CorruptLog(f"partition {row_id} has no place in a topic")
+        topic.partitions.append(PartitionRow(row_id, number, start, end, high_ms))
     for topic in topics.values():
         topic.settings = msgspec.structs.replace(topic.settings, partitions=len(topic.partitions))
     return list(topics.values())

@@ -27,6 +27,7 @@ from hermes_actors.log.base import (
 )
 from hermes_actors.log.embedded_schema import (
     APPLICATION_ID,
+    FILE_ERRORS,
     FILE_NAME,
     LOCK_NAME,
     PARTITION_ID_MAX,
@@ -110,7 +111,7 @@ class Store:
         """Undo what is not committed; the next `begin` reads the state again."""
         self._is_stale = True
         self._pending.clear()
-        with suppress(sqlite3.Error):
+        with suppress(*FILE_ERRORS):
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
 
@@ -374,7 +375,7 @@ def _open_file(path: Path, lock: IO[str]) -> Store:
             _create(connection, path)
         _check(connection, path)
         return Store(path, lock, connection)
-    except sqlite3.Error as error:
+    except FILE_ERRORS as error:
         connection.close()
         raise StartupError(
             f"{path}: the log cannot be opened: {error}; "

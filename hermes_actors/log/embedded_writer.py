@@ -22,6 +22,7 @@ from hermes_actors.log.base import (
     UnknownRecord,
     UnknownTopic,
 )
+from hermes_actors.log.embedded_schema import FILE_ERRORS
 from hermes_actors.log.embedded_store import Store
 from hermes_actors.model.record import Record
 from hermes_actors.runtime.clock import Clock
@@ -246,7 +247,7 @@ class Writer:
             store.flush()
             is_committing = True
             store.commit()
-        except sqlite3.Error as error:
+        except FILE_ERRORS as error:
             statistics.failed_commits += 1
             # A write that found no room did not write the transaction's last page, without which
             # it does not count. After any other failure to commit nobody knows.
@@ -279,7 +280,7 @@ class Writer:
                 self._step()
             elif self._store.has_garbage:
                 self._store.reclaim()
-        except sqlite3.Error:
+        except FILE_ERRORS:
             # Disk full, say: it is tried again, but not at once and for ever.
             self._paused_until_s = now_s + _PAUSE_AFTER_FAILURE_S
             self._roll_back()

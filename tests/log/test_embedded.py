@@ -350,6 +350,24 @@ async def test_a_file_with_a_damaged_header_is_refused(tmp_path):
     assert "not a database" in await refusal(tmp_path)
 
 
+async def test_damage_that_sqlite_quotes_in_its_error_is_refused_with_one_clear_line(tmp_path):
+    async with opened(tmp_path) as log:
+        await log.create_topic("t", TopicSettings())
+    path = tmp_path / FILE_NAME
+    content = path.read_bytes()
+    assert b"CREATE TABLE chunk (" in content
+    path.write_bytes(content.replace(b"CREATE TABLE chunk (", b"CREATE TABLE chunk \xdd", 1))
+    assert "restore it from a copy" in await refusal(tmp_path)
+
+
+async def test_partitions_that_have_lost_their_topic_are_damage(tmp_path):
+    async with opened(tmp_path) as log:
+        await log.create_topic("t", TopicSettings(partitions=2))
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection, connection:
+        connection.execute("DELETE FROM topic")
+    assert "partition 1 has no place in a topic" in await refusal(tmp_path)
+
+
 async def test_another_sqlite_file_is_refused(tmp_path):
     with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection, connection:
         connection.execute("CREATE TABLE other (x)")
