@@ -109,6 +109,8 @@ class Agent:
         self._on_gone = on_gone
         self._supervisor: Supervisor | None = None
         self._running: dict[str, _Running] = {}
+        # What ran here and now rests (suspended, say): bounded by the subscriptions that exist.
+        self._resting: dict[str, LiveSubscription] = {}
         self._consumers: dict[str, Consumer] = {}
         self._refusals: dict[str, str] = {}
         self._crashes: dict[str, str] = {}
@@ -175,6 +177,7 @@ class Agent:
             # Its stop is under way; what is wanted is looked at again after that.
             return
         if running is None:
+            self._report_gone(name)
             if wanted is not None:
                 self._start(name, wanted, supervisor)
         elif wanted is None or not running.plan.is_same_consumer(wanted):
@@ -217,6 +220,7 @@ class Agent:
             name, make, restart=TENANT, mailbox_capacity=100
         )
         self._running[name] = _Running(plan, ref)
+        self._resting.pop(name, None)
 
     def _update(
         self,
@@ -244,9 +248,16 @@ class Agent:
         finally:
             self._moving.discard(name)
         self._forget(name)
-        if name not in self._metadata.catalog.subscriptions:
-            self._on_gone(running.plan.live)
+        self._resting[name] = running.plan.live
         self._reconcile(name, supervisor, nursery)
+
+    def _report_gone(self, name: str) -> None:
+        """Tell of what ran here and exists no more."""
+        if name in self._metadata.catalog.subscriptions:
+            return
+        live = self._resting.pop(name, None)
+        if live is not None:
+            self._on_gone(live)
 
     async def _stop_all(self, supervisor: Supervisor) -> None:
         async with trio.open_nursery() as nursery:

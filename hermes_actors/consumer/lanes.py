@@ -117,6 +117,12 @@ class Lanes:
         self._land(delivery)
         self.buffered_bytes -= delivery.size_bytes
 
+    def clear(self) -> None:
+        """Forget all messages: the consumer has ended, and who still shows it shows nothing."""
+        self._fresh.clear()
+        self._waiting.clear()
+        self.inflight = self._inflight_retries = self.buffered_bytes = 0
+
     @property
     def fresh(self) -> int:
         """How many messages have been read and not been taken up."""

@@ -153,6 +153,8 @@ class SerialConsumer:
             # What is still in flight will be heard of by nobody: it is sent again after a restart.
             self._is_stopping = True
             self._version = -1
+            # The gauges outlive it while it is suspended; up to 64 MiB must not.
+            self._lanes.clear()
 
     @property
     def why(self) -> str:

@@ -222,6 +222,25 @@ async def test_a_deleted_subscription_stops_and_is_reported_gone(world, autojump
         assert agent.why(PUSH) == "no such subscription"
 
 
+async def test_a_subscription_deleted_while_suspended_is_reported_gone_as_well(
+    world, autojump_clock
+):
+    world.put()
+    async with world.running():
+        world.put(state=SubscriptionState.SUSPENDED)
+        await trio.sleep(0.1)
+        assert world.gone == []
+        world.delete()
+        await trio.sleep(0.1)
+        assert world.gone == [PUSH]
+        # One that never ran here has left nothing behind.
+        world.put("other", state=SubscriptionState.SUSPENDED)
+        await trio.sleep(0.1)
+        world.delete("other")
+        await trio.sleep(0.1)
+        assert world.gone == [PUSH]
+
+
 async def test_a_recreated_subscription_gets_a_consumer_of_its_own(world, autojump_clock):
     world.put()
     world.factory.stop_s = 1.0

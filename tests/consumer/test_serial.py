@@ -507,3 +507,33 @@ async def test_a_body_that_cannot_be_read_never_stops_a_templated_subscription(
     assert world.count("discarded") == 2
     assert world.crashes == []
     assert (await world.committed()).position == 3
+
+
+async def test_a_stopped_consumer_shows_and_holds_nothing_any_more(world, autojump_clock):
+    world.sender.script = lambda push: BUSY if push.body < b"5" else None
+    await world.publish(*(b"%d" % n for n in range(10)))
+
+    def gauges():
+        return {
+            sample.name: sample.value
+            for family in world.metrics.collect()
+            if family.type == "gauge"
+            for sample in family.samples
+        }
+
+    policy = {"message_backoff": 60_000, "inflight_size": 7}
+    async with world.consuming(world.live(policy=policy)) as consumer:
+        await trio.sleep(1)
+        assert gauges() == {
+            "hermes_consumers_subscription_inflight": 5.0,
+            "hermes_consumers_subscription_waiting_retries": 5.0,
+        }
+        await consumer.stop()
+        assert set(gauges().values()) == {0.0}
+        status = consumer.status()
+        assert (status.inflight, status.fresh, status.buffered_bytes) == (0, 0, 0)
+        # What is answered too late is nobody's any more.
+        for done in world.sender.unanswered:
+            done(OK)
+        assert set(gauges().values()) == {0.0}
+    assert world.crashes == []
