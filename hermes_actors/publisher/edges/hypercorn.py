@@ -28,6 +28,8 @@ from hermes_actors.runtime.clock import Clock
 _BACKLOG = 4_096
 _IDLE_S = 60.0
 _SWEEP_S = 0.2
+# How long an answer may wait for a client that does not read it.
+_UNREAD_S = 30.0
 _REQUESTS_MAX = 1_000_000_000
 _STREAMS_MAX = 1_000
 _log = logging.getLogger("hermes.http")
@@ -53,12 +55,21 @@ class HypercornServer:
     """
 
     def __init__(
-        self, edge: Edge, config: FrontendConfig, clock: Clock, *, field: str = "frontend.port"
+        self,
+        edge: Edge,
+        config: FrontendConfig,
+        clock: Clock,
+        *,
+        field: str = "frontend.port",
+        unread_s: float = _UNREAD_S,
     ) -> None:
-        """`field` names the setting that a port in use is reported under."""
+        """`field` names the setting that a port in use is reported under; a connection on which
+        nothing of an answer could be sent for `unread_s` is closed.
+        """
         self._edge = edge
         self._config = _hypercorn_config(config, clock)
         self._connections_max = config.connections_max
+        self._unread_s = unread_s
         self._silence_s = max(0.0, (config.read_timeout_ms - config.idle_timeout_ms) / 1_000)
         self._connections: dict[_Connection, None] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -97,11 +108,12 @@ class HypercornServer:
         await self._context.terminated.set()
         for connection in list(self._connections):
             if connection.idle.since_s is not None:
-                connection.writer.close()
+                connection.end()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=grace_s)
         if self._sweeper is not None:
             self._sweeper.cancel()
+            await asyncio.wait([self._sweeper])
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
@@ -118,8 +130,7 @@ class HypercornServer:
         loop = asyncio.get_running_loop()
         connection = _Connection(self._edge, loop, self._config, self._context, reader, writer)
         connection.silence_s = self._silence_s
-        task = asyncio.current_task()
-        assert task is not None
+        task = connection.task
         self._tasks.add(task)
         self._connections[connection] = None
         try:
@@ -135,7 +146,9 @@ class HypercornServer:
             self._tasks.discard(task)
 
     async def _sweep(self) -> None:
-        """Close connections that idled too long, or whose request never got its body."""
+        """Close connections that idled too long, whose request never got its body, or whose client
+        does not read its answers: each of them would hold its place for ever.
+        """
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_SWEEP_S)
@@ -145,7 +158,11 @@ class HypercornServer:
                 if (since_s is not None and now_s > since_s + _IDLE_S) or (
                     close_at_s is not None and now_s > close_at_s
                 ):
-                    connection.writer.close()
+                    connection.end()
+                elif connection.is_unread(now_s, self._unread_s):
+                    connection.end()
+                    # Requests whose answers wait for the client do not notice a closed connection.
+                    connection.task.cancel()
 
 
 class _IdleMark(AsyncioSingleTask):
@@ -179,6 +196,33 @@ class _Connection(TCPServer):
         self.idle = self.idle_task = _IdleMark(loop)
         self.silence_s = 0.0
         self.close_at_s: float | None = None
+        task = asyncio.current_task()
+        assert task is not None, "a connection is made in the task that serves it"
+        self.task: asyncio.Task[Any] = task
+        self._unsent_bytes = 0
+        self._unsent_since_s = 0.0
+
+    def end(self) -> None:
+        """Close now; what the client has not read is dropped, since it may never read it."""
+        if self._unsent_in_transport():
+            self.writer.transport.abort()
+        else:
+            self.writer.close()
+
+    def is_unread(self, now_s: float, limit_s: float) -> bool:
+        """True when bytes have waited for the client for `limit_s` and not one of them went."""
+        unsent_bytes = self._unsent_in_transport()
+        http2 = self.protocol.protocol if hasattr(self, "protocol") else None
+        if isinstance(http2, H2Protocol):
+            # Held back by the client's flow control.
+            unsent_bytes += sum(len(each.buffer) for each in http2.stream_buffers.values())
+        if not unsent_bytes or unsent_bytes != self._unsent_bytes:
+            self._unsent_bytes, self._unsent_since_s = unsent_bytes, now_s
+            return False
+        return now_s > self._unsent_since_s + limit_s
+
+    def _unsent_in_transport(self) -> int:
+        return self.writer.transport.get_write_buffer_size()
 
     async def protocol_send(self, event: Event) -> None:
         """Send; the end of a body is no bytes, and needs neither hypercorn's lock nor a wait."""
