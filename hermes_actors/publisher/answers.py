@@ -32,7 +32,7 @@ class ErrorBody(Struct, frozen=True):
 
 
 NOT_FOUND = Answer(404)
-SHUTTING_DOWN = Answer(503)
+SHUTTING_DOWN = Answer(503, closes=True)
 BAD_REQUEST = Answer(400, closes=True)
 
 

@@ -18,6 +18,8 @@ async def test_health_is_503_at_once_while_publishing_goes_on(open_world, autoju
         answer = await world.publish()
         assert (answer.status_code, answer.content) == (503, b"")
         assert "hermes-message-id" not in answer.headers
+        # Else the publisher's next request meets the listener's end, and gets no answer.
+        assert answer.headers["connection"] == "close"
 
 
 async def test_what_is_under_way_is_waited_for(open_world, autojump_clock) -> None:
