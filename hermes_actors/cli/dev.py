@@ -52,7 +52,12 @@ class DevPlan(msgspec.Struct, frozen=True):
     prints_json: bool
 
 
-def dev(
+# As the other commands' `app`; the root command loads it by this name.
+dev = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
+
+
+@dev.command(epilog=examples("hermes dev", "hermes dev --data ./my-data --json"))
+def run_dev(
     dcs: Annotated[str, typer.Option(metavar="NAMES", help="Datacentres, by commas.")] = "dc1,dc2",
     publish_port: Annotated[
         int,
@@ -71,7 +76,9 @@ def dev(
     ] = None,
     server: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="hypercorn, or granian ([fast], several times faster)."),
+        typer.Option(
+            metavar="NAME", help="hypercorn, or granian (the extra 'fast': several times faster)."
+        ),
     ] = None,
     prints_json: Annotated[
         bool, typer.Option("--json", help="When ready, print one JSON line with all URLs.")
@@ -79,9 +86,9 @@ def dev(
 ) -> None:
     """Run a whole cluster on this machine: two datacentres in one process, no Kafka needed.
 
-    Each datacentre publishes and is managed on ports of its own; subscriptions made at one are
-    known at both, and each delivers what was published in it. SIGTERM or Ctrl-C drains and stops;
-    a second one stops at once.
+    Each datacentre publishes and is managed on ports of its own.
+    Subscriptions made at one are known at both; each delivers what was published in it.
+    SIGTERM or Ctrl-C drains and stops; a second one stops at once.
     """
     plan = plan_nodes(dcs, publish_port, management_port, data=data, file=config, server=server)
     logging.basicConfig(
@@ -92,9 +99,6 @@ def dev(
     except BaseExceptionGroup as group:
         # A node fails inside a nursery, so its error comes wrapped.
         raise _only_error(group) from group
-
-
-dev.__doc__ = f"{dev.__doc__}\n{examples('hermes dev', 'hermes dev --data ./my-data --json')}"
 
 
 def plan_nodes(

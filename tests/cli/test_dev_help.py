@@ -1,0 +1,18 @@
+"""`hermes dev --help` reads like the other commands' help."""
+
+
+def test_the_help_of_dev_ends_with_examples_below_the_options(hermes) -> None:
+    after_options = hermes("dev", "--help").stdout.partition("─ Options ")[2]
+    assert "hermes dev --data ./my-data" in after_options.partition("Examples:")[2]
+
+
+def test_the_help_of_dev_has_no_line_that_breaks_off_and_is_indented(hermes) -> None:
+    text = hermes("dev", "--help").stdout.partition("─ Options ")[0]
+    lines = [line for line in text.splitlines() if line.strip()]
+    assert len(lines) > 3
+    assert not [line for line in lines if line.startswith("     ")]
+
+
+def test_the_help_of_dev_names_the_extra_that_granian_needs(hermes) -> None:
+    words = " ".join(hermes("dev", "--help").stdout.replace("│", " ").split())
+    assert "(, " not in words
