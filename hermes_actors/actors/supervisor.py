@@ -103,6 +103,10 @@ class Supervisor:
         child = self._children.get(name)
         return child is not None and child.is_running
 
+    def has(self, name: str) -> bool:
+        """True until the child is gone: also while it backs off or is being stopped."""
+        return name in self._children
+
     def statistics(self) -> dict[str, tuple[bool, int, int]]:
         """For each child: (is running, restarts so far, messages waiting)."""
         return {

@@ -35,7 +35,8 @@ class Route:
     """What the gateway needs to know of one live topic, worked out once and not per message.
 
     `is_open` is False while the topic's producer backs off after a failure. `version` grows when
-    the topic changes, so that the producer looks its partitions up again.
+    the topic changes, so that the producer looks its partitions up again. `producer` is what the
+    supervisor calls that actor.
     """
 
     __slots__ = (
@@ -44,6 +45,7 @@ class Route:
         "log_topic",
         "measures",
         "name",
+        "producer",
         "ref",
         "tally",
         "topic",
@@ -59,6 +61,7 @@ class Route:
         lane: Lane,
         measures: TopicMeasures,
         tally: Tally,
+        producer: str,
     ) -> None:
         self.name = name
         self.log_topic = log_topic
@@ -67,6 +70,7 @@ class Route:
         self.lane = lane
         self.measures = measures
         self.tally = tally
+        self.producer = producer
         self.is_open = True
         self.version = 0
 

@@ -84,7 +84,7 @@ class Routes:
         if route is not None:
             route.measures.forget()
             # Its log may be silent: the other topics' changes do not wait for that.
-            nursery.start_soon(self._stop, _child(route.log_topic))
+            nursery.start_soon(self._stop, route.producer)
 
     async def _stop(self, child: str) -> None:
         await self._supervisor.stop(child, grace_s=_STOP_GRACE_S)
@@ -106,8 +106,12 @@ class Routes:
                 first=first,
             )
 
+        producer = f"producer {live.log_topic}"
+        if self._supervisor.has(producer):
+            # The topic has come back (from a stand-in's metadata, say) and the last one still ends.
+            producer += f" {first}"
         ref: Ref[Publication] = self._supervisor.start(
-            _child(live.log_topic),
+            producer,
             make,
             restart=TENANT,
             mailbox_capacity=config.waiting_per_topic_max,
@@ -121,6 +125,7 @@ class Routes:
             self._deadlines.lane(self._limit_ms(live.topic)),
             self._measures.topic(live.name, live.topic.ack),
             self._tally,
+            producer,
         )
         return route
 
@@ -159,7 +164,3 @@ class Router:
                     self._routes.remove(change.name, nursery)
                 else:
                     self._routes.set(change.topic, nursery)
-
-
-def _child(log_topic: str) -> str:
-    return f"producer {log_topic}"

@@ -150,3 +150,26 @@ async def test_one_topics_poisoned_producer_moves_nobody_else(control, autojump_
         control.world.supervisor.crash(f"producer {poisoned}")
         await trio.sleep(0.5)
         assert (await control.world.publish()).status_code == 201
+
+
+async def test_a_topic_that_comes_back_while_its_producer_still_ends_is_served(
+    control, autojump_clock
+) -> None:
+    # As when a stand-in's metadata gives way to the own log's, which has not got the topic yet.
+    await control.put("shop.orders")
+    await control.world.publish()
+    world, routes = control.world, control.world.frontend.routes
+    live = control.metadata.catalog.topics["shop.orders"]
+    world.log.faults.silent = True
+    stuck = world.admit(body=b"stuck")
+    await trio.sleep(0.001)
+    routes.remove("shop.orders", world.nursery)
+    await trio.sleep(0.1)
+    assert stuck.is_done
+    world.log.faults.heal()
+    routes.set(live, world.nursery)
+    assert (await world.publish()).status_code == 201
+    await trio.sleep(10)
+    assert (await world.publish()).status_code == 201
+    names = [name for name in world.supervisor.statistics() if name.startswith("producer")]
+    assert len(names) == 1
