@@ -37,7 +37,7 @@ from hermes_actors.metadata.replication import Replicator
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.router import Router
 from hermes_actors.runtime.clock import Clock, IdSource
-from hermes_actors.telemetry.metrics import Metrics, render
+from hermes_actors.telemetry.metrics import Metrics, render_in_turns
 
 _logger = logging.getLogger(__name__)
 
@@ -174,7 +174,7 @@ async def _open_frontend(node: Node, environment: NodeEnvironment) -> AsyncItera
             environment.ids,
             envelope=node.config.log.envelope,
             is_ready=lambda: node.metadata.is_readable,
-            render_all=lambda: render(node.metrics),
+            render_all=lambda: render_in_turns(node.metrics),
         )
         node.producers = producers
         node.frontend = frontend

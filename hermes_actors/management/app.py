@@ -36,7 +36,7 @@ from hermes_actors.management.routes import (
 )
 from hermes_actors.management.tail import Tail
 from hermes_actors.runtime.bridge import BridgeClosed, TrioBridge
-from hermes_actors.telemetry.metrics import Metrics, render
+from hermes_actors.telemetry.metrics import Metrics, render_in_turns
 
 TAILS_MAX = 64
 """Streams of messages that are open at one time."""
@@ -113,7 +113,7 @@ def _status_routes(
 
     @get("/status/prometheus", summary="Metrics in Prometheus' text form")
     async def prometheus() -> Response[bytes]:
-        return Response(render(metrics), media_type=_PROMETHEUS)
+        return Response(await render_in_turns(metrics), media_type=_PROMETHEUS)
 
     return [health, prometheus]
 

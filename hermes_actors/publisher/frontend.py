@@ -1,6 +1,6 @@
 """The parts of one node's publishing side, put together once."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.config import FrontendConfig
@@ -14,7 +14,7 @@ from hermes_actors.publisher.publication import Tally
 from hermes_actors.publisher.router import Routes
 from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime.clock import Clock, IdSource
-from hermes_actors.telemetry.metrics import Metrics, render
+from hermes_actors.telemetry.metrics import Metrics, render_in_turns
 
 
 class Frontend:
@@ -37,7 +37,7 @@ class Frontend:
         *,
         envelope: Envelope = Envelope.NATIVE,
         is_ready: Callable[[], bool] = lambda: True,
-        render_all: Callable[[], bytes] | None = None,
+        render_all: Callable[[], Awaitable[bytes]] | None = None,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -63,4 +63,4 @@ class Frontend:
         self.gateway = Gateway(
             config, self.routes.by_name, self.drain, self.tally, measures, clock, ids
         )
-        self.pages = Pages(self.drain, render_all or (lambda: render([metrics])))
+        self.pages = Pages(self.drain, render_all or (lambda: render_in_turns([metrics])))

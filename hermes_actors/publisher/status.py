@@ -1,6 +1,6 @@
 """The frontend's pages beside publishing, and which path is what: the same on every edge."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from hermes_actors.publisher.answers import NOT_FOUND, Answer
 from hermes_actors.publisher.drain import Drain
@@ -32,11 +32,11 @@ def topic_in(method: str, path: str) -> str | None:
 class Pages:
     """Answers every request that publishes nothing. `render` gives the metrics as text."""
 
-    def __init__(self, drain: Drain, render: Callable[[], bytes]) -> None:
+    def __init__(self, drain: Drain, render: Callable[[], Awaitable[bytes]]) -> None:
         self._drain = drain
         self._render = render
 
-    def answer(self, method: str, path: str) -> Answer:
+    async def answer(self, method: str, path: str) -> Answer:
         """The page, or the bare 404 or 405."""
         path = path.rstrip("/") or "/"
         if path in ("/", "/status/ping", "/status/health"):
@@ -45,7 +45,7 @@ class Pages:
             page = _READY if self._drain.is_ready else _NOT_READY
         elif path == "/status/prometheus":
             if method == "GET":
-                return Answer(200, body=self._render(), content_type=_PROMETHEUS)
+                return Answer(200, body=await self._render(), content_type=_PROMETHEUS)
             return _ONLY_GET
         elif path.startswith(TOPICS) and "/" not in path[len(TOPICS) :]:
             return _ONLY_POST

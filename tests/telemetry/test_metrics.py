@@ -3,11 +3,12 @@
 import math
 
 import pytest
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from hermes_actors.telemetry.metrics import Metrics, Timer, render
+from hermes_actors.telemetry.metrics import Metrics, Timer, render, render_in_turns
 
 durations = st.floats(1e-4, 3_500, allow_nan=False)
 
@@ -117,3 +118,53 @@ def test_sizes_are_shown_as_count_and_sum_and_forgotten_with_their_topic() -> No
     }
     metrics.forget(topic="a.b")
     assert samples(metrics) == {}
+
+
+def many_topics(count: int) -> Metrics:
+    metrics = Metrics("hermes_frontend")
+    metrics.gauge("inflight_requests", lambda: 3)
+    for number in range(count):
+        labels = {"group": "shop", "topic": f'odd "{number}" \\ name'}
+        metrics.counter("topic_published", **labels).add(number)
+        metrics.timer("topic_latency", **labels).observe(number / 100)
+        metrics.sizes("topic_message_size_bytes", **labels).add(1, number)
+    return metrics
+
+
+@pytest.mark.parametrize("count", [0, 1, 50, 51, 173])
+async def test_metrics_rendered_in_turns_are_the_same(count: int) -> None:
+    parts = [many_topics(count), Metrics("hermes_consumers")]
+    assert await render_in_turns(parts) == render(parts)
+
+
+async def test_others_get_many_turns_while_much_is_rendered() -> None:
+    metrics = many_topics(1_000)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(others)
+        await render_in_turns([metrics])
+        nursery.cancel_scope.cancel()
+    assert turns >= 60
+
+
+async def test_a_topic_that_goes_while_it_is_rendered_does_no_harm() -> None:
+    metrics = many_topics(1_000)
+
+    async def delete() -> None:
+        for number in range(1_000):
+            metrics.forget(topic=f'odd "{number}" \\ name')
+            metrics.counter(f"late_{number}").add()
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(delete)
+        page = await render_in_turns([metrics])
+        nursery.cancel_scope.cancel()
+    assert list(text_string_to_metric_families(page.decode()))

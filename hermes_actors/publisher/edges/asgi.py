@@ -64,7 +64,7 @@ class AsgiEdge:
             await self._answer(scope, send, BAD_REQUEST, [])
             return
         if topic is None:
-            answer = self._pages.answer(scope["method"], scope["path"])
+            answer = await self._pages.answer(scope["method"], scope["path"])
             await self._answer(scope, send, answer, [])
             return
         length = encoding = key = None

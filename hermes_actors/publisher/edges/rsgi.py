@@ -84,7 +84,8 @@ class RsgiEdge:
             _answer(scope, exchange, BAD_REQUEST, [])
             return
         if topic is None:
-            _answer(scope, exchange, self._pages.answer(scope.method, scope.path), [])
+            page = await self._pages.answer(scope.method, scope.path)
+            _answer(scope, exchange, page, [])
             return
         length = encoding = key = None
         for name, value in fields:
