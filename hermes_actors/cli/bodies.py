@@ -59,6 +59,8 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+    except RecursionError as error:
+        raise UsageWrong(f"'{text[:40]}…': nested too deep") from error
 
 
 def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
@@ -82,7 +84,7 @@ def from_file(name: str | None) -> dict[str, Any]:
         body = json.loads(text)
     except OSError as error:
         raise UsageWrong(f"--from-file {name}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageWrong(f"--from-file {name}: not JSON: {error}") from error
     if not isinstance(body, dict):
         raise UsageWrong(f"--from-file {name}: expected a JSON object, found {_kind(body)}")

@@ -172,7 +172,8 @@ class Connection:
                 return stream
         except trio.TooSlowError as error:
             raise CannotConnect(f"no connection within {self._connect_timeout_s:.0f} s") from error
-        except (OSError, trio.BrokenResourceError) as error:
+        # UnicodeError: a host that no name server can be asked for.
+        except (OSError, UnicodeError, trio.BrokenResourceError) as error:
             raise CannotConnect(_root_cause(error)) from error
 
 

@@ -3,6 +3,7 @@
 import gzip
 import json
 import sys
+import zlib
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -56,7 +57,11 @@ async def messages_of_lines(source: BinaryIO, keys: "KeyOf") -> AsyncGenerator[M
 
 def _read_some(source: BinaryIO) -> bytes:
     read1 = getattr(source, "read1", source.read)
-    return bytes(read1(_READ_BYTES))
+    try:
+        return bytes(read1(_READ_BYTES))
+    # What is no gzip file, or a torn one, shows only when it is read.
+    except (OSError, EOFError, zlib.error) as error:
+        raise CommandFailed(f"the lines cannot be read: {error}") from error
 
 
 class KeyOf:
@@ -89,7 +94,7 @@ class KeyOf:
     def _look_up(self, body: bytes, number: int) -> object:
         try:
             value = json.loads(body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise CommandFailed(
                 f"message {number}: --key-field needs JSON messages: {error}"
             ) from error
@@ -107,6 +112,10 @@ def header_value(text: str, option: str) -> str:
     """The text, if it can stand in a header. Raises UsageWrong."""
     if any(ord(c) < 32 or ord(c) == 127 for c in text):
         raise UsageWrong(f"{option}: a header cannot hold control characters: {text!r}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageWrong(f"{option}: a header must be UTF-8: {text!r}") from error
     return text
 
 
@@ -131,8 +140,12 @@ def count_lines(name: str) -> int | None:
     """How many messages a file holds, for a progress bar; None for stdin."""
     if name == "-":
         return None
-    with open_lines(name) as file:
-        return sum(1 for line in _lines(file) if line.strip())
+    try:
+        with open_lines(name) as file:
+            return sum(1 for line in _lines(file) if line.strip())
+    except (OSError, EOFError, zlib.error):
+        # Whoever reads it next says what is wrong with it.
+        return None
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:

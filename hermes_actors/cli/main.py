@@ -1,5 +1,7 @@
 """The `hermes` command: every failure is one line on stderr and a documented exit code."""
 
+import contextlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -62,13 +64,42 @@ class HermesGroup(PluginGroup):
         except typer.Abort:
             code = EXIT_FAILED
             print("hermes: nothing was done: not confirmed", file=sys.stderr)
+        except OSError as failure:
+            code = _system_refused(failure)
         except BaseExceptionGroup as group:
-            # trio wraps Ctrl-C into a group when it arrives inside nested nurseries.
-            _, others = group.split(KeyboardInterrupt)
-            if others is not None:
-                raise
-            code = EXIT_INTERRUPTED
+            code = _ended_by(group)
+        try:
+            # What a full disk or a closed pipe has not taken would else be found out too late.
+            sys.stdout.flush()
+        except OSError as failure:
+            code = _system_refused(failure)
         sys.exit(code)
+
+
+def _ended_by(group: BaseExceptionGroup[BaseException]) -> int:
+    """The exit code for what trio wraps into a group inside nested nurseries; defects go on up."""
+    others = group.split(KeyboardInterrupt)[1]
+    if others is None:
+        return EXIT_INTERRUPTED
+    refused, defects = others.split(OSError)
+    if defects is not None or refused is None:
+        raise group
+    failure: BaseException = refused
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    assert isinstance(failure, OSError), "that is what the group was split by"
+    return _system_refused(failure)
+
+
+def _system_refused(failure: OSError) -> int:
+    """One line, but none for a reader of stdout that has seen enough (`hermes tail | head`)."""
+    if not isinstance(failure, BrokenPipeError):
+        what = f"{failure.filename}: " if failure.filename else ""
+        print(f"hermes: {what}{failure.strerror or failure}", file=sys.stderr)
+    # Python flushes once more at its end, and would complain itself.
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return EXIT_FAILED
 
 
 def _show(failure: typer.TyperException) -> None:

@@ -25,8 +25,14 @@ _WAYS_OUT = {
 
 
 def quoted(name: str) -> str:
-    """A name as one path segment."""
-    return quote(name, safe="")
+    """A name as one path segment. Raises UsageWrong for what would name another path."""
+    if name in ("", ".", ".."):
+        # Clients and servers resolve these: deleting subscription '..' would delete its topic.
+        raise UsageWrong(f"'{name}' is not a name")
+    try:
+        return quote(name, safe="")
+    except UnicodeEncodeError as error:
+        raise UsageWrong(f"{name!r} is not a name: it is not UTF-8") from error
 
 
 def is_loopback(url: str) -> bool:
@@ -44,7 +50,10 @@ def checked_url(url: str, option: str) -> str:
     """The URL without a trailing slash. Raises UsageWrong for what is no http(s) URL."""
     try:
         parts = urlsplit(url)
-        is_good = parts.scheme in ("http", "https") and bool(parts.hostname)
+        host = parts.hostname or ""
+        # What cannot be looked up is found out here, not in the middle of a run.
+        is_good = parts.scheme in ("http", "https") and bool(host.encode("idna"))
+        is_good = is_good and not any(c.isspace() or not c.isprintable() for c in url)
         _ = parts.port
     except ValueError:
         is_good = False
@@ -93,7 +102,7 @@ class ManagementClient:
                     answer.read()
                     raise refusal("GET", path, answer.status_code, answer.content)
                 yield from answer.iter_lines()
-        except httpx.ConnectError as error:
+        except (httpx.ConnectError, httpx.InvalidURL) as error:
             raise self._unreachable(error) from error
         except httpx.HTTPError as error:
             raise CommandFailed(
@@ -108,8 +117,10 @@ class ManagementClient:
                 f"management at {self._url} did not answer {method} {path} within "
                 f"{_TIMEOUT_S:.0f} s; whether it was done is unknown: look before you repeat it"
             ) from error
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._unreachable(error) from error
+        except UnicodeEncodeError as error:
+            raise UsageWrong(f"{error.object!r} cannot be sent: it is not UTF-8") from error
         if answer.is_success:
             return answer.content
         raise refusal(method, path, answer.status_code, answer.content)
@@ -144,7 +155,7 @@ def error_of(content: bytes) -> tuple[str, str]:
     text = content[:_ERROR_TEXT_MAX].decode("utf-8", "replace").strip()
     try:
         body = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "", text
     if isinstance(body, dict) and "message" in body:
         return str(body.get("code", "")), str(body["message"])

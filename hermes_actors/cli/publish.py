@@ -19,7 +19,7 @@ from hermes_actors.cli.lines import (
     only,
     open_lines,
 )
-from hermes_actors.cli.management import checked_url
+from hermes_actors.cli.management import checked_url, quoted
 from hermes_actors.cli.options import (
     PUBLISH_URL_DEFAULT,
     Output,
@@ -93,6 +93,7 @@ def publish(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Publish messages; prints their ids, and a summary on stderr. 1 if not all were accepted."""
+    quoted(topic)
     plan = PublishPlan(
         url=checked_url(publish_url, "--publish-url"),
         topic=topic,

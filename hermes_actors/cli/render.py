@@ -4,6 +4,7 @@ import json
 import sys
 from typing import Any
 
+from hermes_actors.cli.failures import CommandFailed
 from hermes_actors.cli.options import Output
 
 
@@ -14,7 +15,7 @@ def show_names(content: bytes, title: str, output: Output) -> None:
         return
     from rich.table import Table
 
-    names = json.loads(content)
+    names = _parsed(content)
     table = Table(title=None, box=None, pad_edge=False)
     table.add_column(title, no_wrap=True)
     for name in names:
@@ -34,9 +35,19 @@ def show_object(content: bytes, output: Output) -> None:
     table.add_column(style="cyan", no_wrap=True)
     # Text, not markup: a description may hold square brackets. Folded, never cut off.
     table.add_column(overflow="fold")
-    for key, value in flattened(json.loads(content)):
+    for key, value in flattened(_parsed(content)):
         table.add_row(key, Text(printable(value)))
     _print(table)
+
+
+def _parsed(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise CommandFailed(
+            f"the server's answer is not JSON: {printable(content[:80].decode(errors='replace'))}; "
+            "is that URL a management API?"
+        ) from error
 
 
 def flattened(value: Any, prefix: str = "") -> list[tuple[str, str]]:

@@ -83,13 +83,13 @@ def place(start: str | None, follow: bool) -> str:
     if start in ("beginning", "end"):
         return start
     try:
-        moment = datetime.fromisoformat(start)
-    except ValueError as error:
+        # A time without an offset is the user's own.
+        moment = datetime.fromisoformat(start).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise UsageWrong(
             f"--from '{start}': expected beginning, end, or a time like 2026-01-31T12:00:00Z"
         ) from error
-    # A time without an offset is the user's own.
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return moment.isoformat().replace("+00:00", "Z")
 
 
 def row(line: str) -> str:

@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 
 def owner(text="dev"):
     return {"source": "Plaintext", "id": text}
@@ -203,3 +205,40 @@ def test_a_url_without_a_scheme_is_a_usage_error(hermes):
     result = hermes("group", "list", "--management", "localhost:8090")
     assert result.exit_code == 2
     assert "expected a URL" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "\udcff"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["subscription", "delete", "a.b", "NAME", "--yes"],
+        ["subscription", "show", "NAME", "c"],
+        ["topic", "show", "NAME"],
+        ["group", "delete", "NAME", "--yes"],
+        ["publish", "NAME", "1"],
+        ["tail", "NAME"],
+    ],
+)
+def test_what_would_name_another_path_is_no_name(hermes, server, command, name):
+    result = hermes(*(name if part == "NAME" else part for part in command))
+    assert result.exit_code == 2
+    assert "is not a name" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert server.calls == []
+
+
+def test_a_value_that_is_not_utf_8_is_one_line(hermes, server):
+    result = hermes("topic", "update", "a.b", "description=\udcff")
+    assert result.exit_code == 2
+    assert "not UTF-8" in result.stderr
+    assert server.calls == []
+
+
+@pytest.mark.parametrize("command", [["topic", "list"], ["topic", "show", "a.b"]])
+def test_an_answer_that_is_not_json_is_one_line(hermes, server, command):
+    server.on("GET /topics", (200, b"<html>welcome</html>"))
+    server.on("GET /topics/a.b", (200, b"<html>welcome</html>"))
+    result = hermes(*command)
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert "is that URL a management API?" in result.stderr

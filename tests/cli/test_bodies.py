@@ -87,3 +87,13 @@ def test_a_file_that_is_no_object_is_refused(tmp_path, text, why):
 def test_a_file_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(UsageWrong, match="cannot be read"):
         bodies.from_file(str(tmp_path / "none.json"))
+
+
+def test_what_nests_too_deep_is_refused(tmp_path):
+    deep = "[" * 100_000 + "]" * 100_000
+    file = tmp_path / "deep.json"
+    file.write_text(deep)
+    with pytest.raises(UsageWrong, match="not JSON"):
+        bodies.from_file(str(file))
+    with pytest.raises(UsageWrong, match="too deep"):
+        bodies.patch([f"a={deep}"])

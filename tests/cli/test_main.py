@@ -1,6 +1,7 @@
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 import typer
@@ -29,6 +30,24 @@ def break_down() -> None:
 def interrupted() -> None:
     """End as trio ends on Ctrl-C inside a nursery."""
     raise BaseExceptionGroup("", [KeyboardInterrupt()])
+
+
+@works.command()
+def closed_pipe() -> None:
+    """End as a closed stdout ends a command with trio."""
+    raise ExceptionGroup("", [ExceptionGroup("", [BrokenPipeError(32, "Broken pipe")])])
+
+
+@works.command()
+def full_disk() -> None:
+    """End as a full disk ends a command with trio."""
+    raise ExceptionGroup("", [OSError(28, "No space left on device")])
+
+
+@works.command()
+def defect() -> None:
+    """End as a defect does."""
+    raise ExceptionGroup("", [OSError(28, "No space left on device"), KeyError("x")])
 
 
 @works.command()
@@ -144,6 +163,38 @@ def test_ctrl_c_exits_with_130_and_says_nothing(hermes, plugins, command):
     result = hermes("extra", command)
     assert result.exit_code == 130
     assert result.output == ""
+
+
+def test_a_reader_that_has_seen_enough_ends_a_command_without_a_word(hermes, plugins):
+    plugins("extra", "plugin_under_test:works")
+    result = hermes("extra", "closed-pipe")
+    assert result.exit_code == 1
+    assert result.output == ""
+
+
+def test_a_full_disk_is_one_line_also_out_of_a_nursery(hermes, plugins):
+    plugins("extra", "plugin_under_test:works")
+    result = hermes("extra", "full-disk")
+    assert result.exit_code == 1
+    assert result.stderr == "hermes: No space left on device\n"
+
+
+def test_a_defect_is_not_taken_for_the_systems_refusal(hermes, plugins):
+    plugins("extra", "plugin_under_test:works")
+    with pytest.raises(ExceptionGroup):
+        hermes("extra", "defect")
+
+
+def test_what_stdout_does_not_take_at_the_end_is_a_failure():
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "hermes_actors.cli", "config", "check"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (ended.returncode, ended.stderr) == (1, "hermes: No space left on device\n")
 
 
 def test_help_imports_neither_trio_nor_httpx():

@@ -1,3 +1,4 @@
+import gzip
 import json
 
 import pytest
@@ -256,3 +257,48 @@ def test_a_place_is_a_word_or_a_time_in_utc(start, follow, expected):
 def test_any_other_place_is_refused():
     with pytest.raises(UsageWrong, match="beginning, end, or a time"):
         place("yesterday", True)
+
+
+@pytest.mark.parametrize("start", ["0001-01-01T00:00:00+23:00", "9999-12-31T23:59:59-23:00"])
+def test_a_time_that_has_no_utc_is_refused(start):
+    with pytest.raises(UsageWrong, match="expected beginning, end, or a time"):
+        place(start, True)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [(b"not gzip", "Not a gzipped file"), (b"torn", "ended before")]
+)
+def test_a_gzip_file_that_cannot_be_read_is_one_line(hermes, server, tmp_path, content, why):
+    file = tmp_path / "lines.gz"
+    file.write_bytes(gzip.compress(b"1\n" * 1_000)[:20] if content == b"torn" else content)
+    result = hermes("publish", "a.b", "--lines", str(file))
+    assert result.exit_code == 1
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("hermes: the lines cannot be read: ")
+    assert why in last
+
+
+def test_a_key_field_of_a_message_that_nests_too_deep_is_one_line(hermes, server):
+    result = hermes("publish", "a.b", "--key-field", "x", stdin="[" * 100_000 + "\n")
+    assert result.exit_code == 1
+    assert "message 1: --key-field needs JSON messages" in result.stderr.splitlines()[-1]
+
+
+def test_a_key_that_is_not_utf_8_is_refused(hermes, server):
+    result = hermes("publish", "a.b", "1", "--key", "\udcff")
+    assert result.exit_code == 2
+    assert server.calls == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://exa mple", "http://a..b", f"http://{'a' * 300}", "http://x:99999", "http://[::1"],
+)
+@pytest.mark.parametrize(
+    "command", [["topic", "list", "--management"], ["publish", "a.b", "1", "--publish-url"]]
+)
+def test_a_url_that_is_none_is_one_line_with_exit_code_2(hermes, command, url):
+    result = hermes(*command, url)
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert "expected a URL" in result.stderr
