@@ -1,5 +1,6 @@
 """A node with its sockets: listeners open, drain at the stop, close; and what pushes messages."""
 
+import logging
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from hermes_actors.consumer.sender import Sender
 from hermes_actors.management.answers import AsgiApp
 from hermes_actors.management.app import build_app
 from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.metadata.registry import Metadata
 from hermes_actors.node import Node, NodeEnvironment, SenderOf, open_node
 from hermes_actors.publisher.edges.asgi import Receive, Send
 from hermes_actors.publisher.edges.hypercorn import HypercornServer
@@ -24,6 +26,9 @@ from hermes_actors.runtime.bridge import open_bridge
 from hermes_actors.runtime.clock import Clock
 
 _MANAGEMENT_HEADERS_MAX = 100
+_PATIENCE_S = 2.0
+_SAID_EACH_S = 60.0
+_logger = logging.getLogger(__name__)
 
 
 class Addresses(Struct, frozen=True, omit_defaults=True):
@@ -44,7 +49,8 @@ async def serve_node(
 ) -> None:
     """Run a node with its listeners until `stop` is set, then drain it.
 
-    `task_status` is told the addresses once publishing would be answered. Raises StartupError when
+    `task_status` is told the addresses once publishing would be answered, or when `stop` is set
+    before that. Raises StartupError when
     a port is taken, RestartIntensityExceeded when the node stays broken.
     """
     async with open_node(config, environment) as node, AsyncExitStack() as listeners:
@@ -56,8 +62,8 @@ async def serve_node(
             if server.tls_port is not None:
                 publish_tls = _url("https", config.frontend.host, server.tls_port)
         management = await listeners.enter_async_context(_open_management(node, environment.clock))
-        await node.metadata.wait_readable()
-        if server is not None and node.frontend is not None:
+        is_readable = await _wait_readable(node.metadata, stop)
+        if is_readable and server is not None and node.frontend is not None:
             await guest.call(server.start)
             node.frontend.drain.open()
         task_status.started(Addresses(config.dc, publish, publish_tls, management))
@@ -65,6 +71,28 @@ async def serve_node(
         if server is not None and node.frontend is not None:
             await node.frontend.drain.run()
             await guest.call(server.stop)
+
+
+async def _wait_readable(metadata: Metadata, stop: trio.Event) -> bool:
+    """True once the metadata can be read; False when asked to stop before that."""
+    async with trio.open_nursery() as waiting:
+
+        async def give_up() -> None:
+            await stop.wait()
+            waiting.cancel_scope.cancel()
+
+        async def say_why() -> None:
+            await trio.sleep(_PATIENCE_S)
+            while True:
+                reason = metadata.health.reason
+                _logger.warning("%s: not ready, waits for its metadata: %s", metadata.dc, reason)
+                await trio.sleep(_SAID_EACH_S)
+
+        waiting.start_soon(give_up)
+        waiting.start_soon(say_why)
+        await metadata.wait_readable()
+        waiting.cancel_scope.cancel()
+    return metadata.is_readable
 
 
 @asynccontextmanager

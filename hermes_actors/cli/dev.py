@@ -183,7 +183,8 @@ async def _run(plan: DevPlan) -> None:
                 # What start-up made lives as long as the process: the collector need not see it.
                 gc.collect()
                 gc.freeze()
-                _announce(plan, addresses, data)
+                if not stop.is_set():
+                    _announce(plan, addresses, data)
             signals.cancel_scope.cancel()
 
 

@@ -5,9 +5,11 @@ import json
 import re
 import shlex
 import shutil
+import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -169,3 +171,26 @@ def _fails(*arguments: str) -> str:
     assert ended.stderr.count("\n") == 1, ended.stderr
     assert ended.stderr.startswith("hermes: ")
     return ended.stderr
+
+
+def test_a_start_that_waits_for_damaged_metadata_says_why_and_can_be_stopped(
+    start, tmp_path: Path
+) -> None:
+    data = ["--publish-port", "0", "--management-port", "0", "--dcs", "dc1", "--data"]
+    start("dev", *data, str(tmp_path), "--json").terminate()
+    with closing(sqlite3.connect(tmp_path / "dc1" / "log.sqlite")) as file, file:
+        file.execute("UPDATE chunk SET content = zeroblob(10)")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hermes_actors.cli", "dev", *data, str(tmp_path), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert "dc1: not ready, waits for its metadata:" in process.stderr.readline()
+        process.terminate()
+        output, _ = process.communicate(timeout=10)
+        assert (process.returncode, output) == (0, "")
+    finally:
+        process.kill()
+        process.communicate()
