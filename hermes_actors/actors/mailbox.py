@@ -163,7 +163,8 @@ class Inbox(Generic[M]):
     async def wait(self) -> bool:
         """Wait until a message is there (True) or the actor is asked to stop (False).
 
-        What waits when the stop comes is still handed out first.
+        What waits when the stop comes is still handed out first. One task waits at a time: a
+        message wakes one, and a second one would take the first one's wake-up.
         """
         # Parking is a checkpoint too; a second one would cost a turn of the loop for each message.
         if self._mailbox.items or self._mailbox.closed:
@@ -171,6 +172,7 @@ class Inbox(Generic[M]):
         while not self._mailbox.items:
             if self._mailbox.closed:
                 return False
+            assert not self._mailbox.readers, "an inbox has one reader"
             await self._mailbox.readers.park()
         return True
 

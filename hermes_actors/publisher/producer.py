@@ -61,6 +61,7 @@ class TopicProducer:
         self._leading: Batch | None = None
         self._watched = trio.Event()
         self._watching = trio.CancelScope()
+        self._passing = trio.CancelScope()
         self._looked_up = (-1, 0.0)
 
     async def run(self, inbox: Inbox[Publication]) -> None:
@@ -123,6 +124,8 @@ class TopicProducer:
             self._take(inbox, batcher)
             batch = batcher.next_batch(self._clock.monotonic_s())
         self._leading = None
+        # A message wakes one reader of the inbox, and that must be `_feed` again, not `_watch`.
+        self._passing.cancel()
 
     async def _watch(
         self, inbox: Inbox[Publication], batcher: Batcher, appends: trio.Nursery
@@ -144,7 +147,7 @@ class TopicProducer:
                         # What waits in the inbox cannot be taken: waiting for it would not wait.
                         await trio.sleep(_SLOW_S)
                         continue
-                    with trio.move_on_after(_SLOW_S):
+                    with trio.move_on_after(_SLOW_S) as self._passing:
                         if not await inbox.wait():
                             return
 

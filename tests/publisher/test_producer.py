@@ -105,6 +105,20 @@ async def test_past_a_silent_partition_messages_without_keys_go_at_once(
         assert type(publication.outcome) is Stored
 
 
+async def test_a_message_that_follows_a_slow_append_does_not_wait_for_its_deadline(
+    world, autojump_clock
+) -> None:
+    await world.add_topic("shop.many", partitions=4)
+    for slow_ms in range(15, 65, 3):
+        world.log.faults.delay_s = (slow_ms / 1_000, slow_ms / 1_000)
+        await world.publish("shop.many")
+        world.log.faults.delay_s = None
+        await trio.sleep(slow_ms % 7 / 1_000)
+        follower = world.admit("shop.many")
+        await trio.sleep(0.001)
+        assert type(follower.outcome) is Stored, f"after an append of {slow_ms} ms"
+
+
 async def test_a_silent_log_with_more_waiting_than_a_batch_holds_costs_no_busy_loop(
     open_world, autojump_clock
 ) -> None:
