@@ -83,6 +83,44 @@ def mask_endpoint(endpoint: str) -> str:
     return f"{found.group(1)}{user}:{MASKED_PASSWORD}@{endpoint[found.end() :]}"
 
 
+def unmask_endpoint(shown: str, old: str) -> str:
+    """`shown` with the old endpoint's password where the mask stands for it.
+
+    Only for the same scheme, user, host and port: who cannot read a password must not lead it
+    elsewhere. Raises Refused.
+    """
+    new_parts, old_parts = _split_user_info(shown), _split_user_info(old)
+    if new_parts is None or not _is_masked(new_parts[1]):
+        return shown
+    scheme, user_info, rest = new_parts
+    user = user_info.partition(":")[0]
+    if old_parts is None or (scheme, user, _authority(rest)) != (
+        old_parts[0],
+        old_parts[1].partition(":")[0],
+        _authority(old_parts[2]),
+    ):
+        raise Refused(
+            f"Subscription.endpoint '{shown}' is not valid: {MASKED_PASSWORD} stands for the "
+            "password of the same user at the same host only; give the password"
+        )
+    return f"{scheme}{old_parts[1]}@{rest}"
+
+
+def _split_user_info(endpoint: str) -> tuple[str, str, str] | None:
+    """Scheme with its slashes, user info, and what follows its `@`."""
+    found = _USER_INFO.match(endpoint)
+    return None if found is None else (found.group(1), found.group(2), endpoint[found.end() :])
+
+
+def _is_masked(user_info: str) -> bool:
+    # An `@` behind the mask would make it a part of a longer password.
+    return user_info.partition(":")[2].partition("@")[0] == MASKED_PASSWORD
+
+
+def _authority(rest: str) -> str:
+    return re.split(r"[/?#]", rest, maxsplit=1)[0].lower()
+
+
 def protocol_of(endpoint: str) -> str:
     """The endpoint's scheme in lower case."""
     return endpoint.partition("://")[0].lower()

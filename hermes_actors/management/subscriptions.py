@@ -11,7 +11,7 @@ from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.management.changes import Changes
 from hermes_actors.management.constraints import require_valid_subscription
 from hermes_actors.management.decoding import decode_subscription, required_text
-from hermes_actors.management.endpoint import mask_endpoint
+from hermes_actors.management.endpoint import unmask_endpoint
 from hermes_actors.management.patch import merge
 from hermes_actors.management.roles import Caller, require_owner
 from hermes_actors.management.rules_subscriptions import (
@@ -221,8 +221,8 @@ def _patched(old: Subscription, patch: Mapping[str, Any]) -> Subscription:
 def _with_secrets_kept(old: Subscription, patch: Mapping[str, Any]) -> dict[str, Any]:
     """The patch without the masks that an answer showed: sent back, they mean "as it is"."""
     kept = dict(patch)
-    if kept.get("endpoint") == mask_endpoint(old.endpoint):
-        del kept["endpoint"]
+    if isinstance(kept.get("endpoint"), str):
+        kept["endpoint"] = unmask_endpoint(kept["endpoint"], old.endpoint)
     policy = kept.get("oAuthPolicy")
     if isinstance(policy, Mapping) and policy.get("password") == MASKED_OAUTH_PASSWORD:
         kept["oAuthPolicy"] = {k: v for k, v in policy.items() if k != "password"}

@@ -281,6 +281,39 @@ async def test_a_patch_of_the_state_follows_the_rules_of_the_state(api, patch, s
     assert (await shown(api))["state"] == state
 
 
+async def test_an_endpoint_edited_as_it_is_shown_keeps_its_password(api):
+    await api.with_topic()
+    await api.with_subscription(endpoint="http://us:hunt%402@host:90/old")
+
+    def stored():
+        return api.metadata.catalog.subscriptions["shop.orders$billing"].subscription.endpoint
+
+    assert (await api.put(PATH, {"endpoint": "http://us:*****@host:90/new"})).status_code == 200
+    assert stored() == "http://us:hunt%402@host:90/new"
+    assert (await api.put(PATH, {"endpoint": "http://us:other@host:90/new"})).status_code == 200
+    assert stored() == "http://us:other@host:90/new"
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        "http://us:*****@evil:90/x",
+        "http://us:*****@host:91/x",
+        "http://them:*****@host:90/x",
+        "https://us:*****@host:90/x",
+        "http://us:*****@host:90@evil/x",
+    ],
+)
+async def test_a_mask_never_takes_a_password_elsewhere(api, elsewhere):
+    await api.with_topic()
+    await api.with_subscription(endpoint="http://us:hunter2@host:90/old")
+    answer = await api.put(PATH, {"endpoint": elsewhere})
+    assert (answer.status_code, answer.json()["code"]) == (400, "VALIDATION_ERROR")
+    assert "hunter2" not in answer.text
+    live = api.metadata.catalog.subscriptions["shop.orders$billing"].subscription
+    assert live.endpoint == "http://us:hunter2@host:90/old"
+
+
 async def test_what_is_shown_can_be_put_back_and_changes_nothing(api):
     await api.with_topic()
     policy = {"grantType": "password", "providerName": "p", "password": "hunter2"}
