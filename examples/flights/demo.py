@@ -243,7 +243,7 @@ def keep(dcs: list[dict[str, str]], sinks: list[dict[str, str]]) -> None:
         "try:\n"
         f'  curl -i -d \'{{"origin":"EWR"}}\' {publish}/topics/{TOPIC}\n'
         f"  curl {management}/topics/{TOPIC}\n"
-        f"  curl {management}/topics/{TOPIC}/subscriptions/A/metrics\n"
+        f"  curl {management}/topics/{TOPIC}/subscriptions/A\n"
         f"  curl '{management}/topics/{TOPIC}/messages?from=beginning&limit=3'\n"
         f"  curl {publish}/status/prometheus\n"
         f"  hermes tail {TOPIC} --management {management}\n"
