@@ -21,6 +21,8 @@ _ENV_PREFIX = "HERMES_"
 # The command line's own: where its commands send requests, not how a node runs.
 _CLIENT_VARIABLES = frozenset({"HERMES_MANAGEMENT_URL", "HERMES_PUBLISH_URL"})
 _PAGE = "docs/configuration.md lists every field"
+# A wait, delay or grace of 0 is none; an interval of 0 never rests, a time-out of 0 answers nobody.
+_MAY_BE_NONE = ("_wait_ms", "_drain_ms", "_delay_ms", "_grace_ms")
 _NAME = re.compile(r"[a-zA-Z0-9_.-]+")
 
 
@@ -211,12 +213,16 @@ def _parse(variable: str, text: str, kind: Any) -> Any:
 def _check(config: Config) -> None:
     """Relations and ranges, each with its own sentence."""
     frontend, consumers = config.frontend, config.consumers
+    _require(
+        frontend.idle_timeout_ms > 0,
+        "frontend.idle_timeout_ms: 0 answers nobody; it must be above 0, Hermes' default is 65",
+    )
     for section_name in ("frontend", "consumers", "management", "log", "metadata"):
         section = getattr(config, section_name)
         for each in msgspec.structs.fields(section):
             value = getattr(section, each.name)
             if each.type is int and each.name != "port":
-                least = 0 if each.name.endswith("_ms") else 1
+                least = 0 if each.name.endswith(_MAY_BE_NONE) else 1
                 _require(
                     value >= least,
                     f"{section_name}.{each.name}: {value} is too small; the least is {least}",
@@ -253,10 +259,6 @@ def _check(config: Config) -> None:
         f"frontend.idle_timeout_ms: {frontend.idle_timeout_ms} is above "
         f"frontend.long_idle_timeout_ms ({frontend.long_idle_timeout_ms}); "
         "the limit for ack ALL cannot be the shorter one: raise it",
-    )
-    _require(
-        frontend.idle_timeout_ms > 0,
-        "frontend.idle_timeout_ms: 0 answers nobody; it must be above 0, Hermes' default is 65",
     )
     _require(
         bool(frontend.tls.certificate_file) == bool(frontend.tls.key_file),
