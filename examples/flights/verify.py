@@ -4,8 +4,8 @@
 
 A row is there when a delivery with its exact body was answered with 2xx. Equal rows need as many
 different message ids. The hash of each body is computed here, not taken from the file. Exit code
-1 when a row is missing, or when a body was delivered that is in no row. The last line is
-`missing N`.
+1 when a row is missing, or when a body was delivered that is in no row; 2 when there is no row to
+look for. The last line is `missing N`.
 """
 
 import argparse
@@ -90,6 +90,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--limit", type=int, default=None)
     options = parser.parse_args(arguments)
     expected = list(rows(options.input, options.limit))
+    if not expected:
+        # Nothing is missing of nothing: that would be no proof.
+        parser.error(f"there is no row to look for in {options.input}")
     missing = foreign = 0
     for sink in options.sinks:
         finding = compare(expected, sink)

@@ -57,6 +57,14 @@ def test_nothing_is_missing_when_each_row_was_accepted_by_each_sink(check):
     assert (code, lines[-1]) == (0, "missing 0")
 
 
+@pytest.mark.parametrize(("rows", "limit"), [([], None), ([b"a"], 0), ([b"a"], -1)])
+def test_there_is_no_verdict_over_no_rows(check, capfd, rows, limit):
+    with pytest.raises(SystemExit) as ended:
+        check(rows, [], limit=limit)
+    assert ended.value.code == 2
+    assert "missing" not in capfd.readouterr().out
+
+
 def test_a_missing_row_is_named_by_its_line(check):
     code, lines = check([b"a", b"b"], [delivery(b"a", "1")])
     assert (code, lines[-1]) == (1, "missing 1")
