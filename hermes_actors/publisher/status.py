@@ -29,6 +29,12 @@ def topic_in(method: str, path: str) -> str | None:
     return None
 
 
+def origin_form(target: str) -> str:
+    """The path of a request target in absolute form, as proxies send it (RFC 9112, 3.2.2)."""
+    _, separator, rest = target.partition("://")
+    return "/" + rest.partition("/")[2] if separator else target
+
+
 class Pages:
     """Answers every request that publishes nothing. `render` gives the metrics as text."""
 

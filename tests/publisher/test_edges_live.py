@@ -118,6 +118,18 @@ def test_slash_query_and_percent_signs_do_not_matter(frontend: Process, path: st
     assert httpx.post(frontend.url + path, content=b"{}").status_code == 201
 
 
+def test_a_target_in_absolute_form_is_understood(frontend: Process) -> None:
+    head = b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    answer, _ = frontend.raw(
+        b"POST http://x/topics/shop.orders" + head + b"Content-Length: 2\r\n\r\n{}"
+    )
+    assert status_of(answer) == 201
+    answer, _ = frontend.raw(b"GET http://x:80/status/health" + head + b"\r\n")
+    assert answer.endswith(b"UP")
+    answer, _ = frontend.raw(b"GET http://x" + head + b"\r\n")
+    assert answer.endswith(b"UP")
+
+
 def test_other_verbs_and_routes_are_bare(frontend: Process) -> None:
     for method, path, status in (
         ("GET", "/topics/shop.orders", 405),

@@ -301,3 +301,28 @@ async def test_the_metrics_are_scraped_as_prometheus_text(world, autojump_clock)
         "inflight_requests 0.0",
     ):
         assert f"hermes_frontend_{line}\n" in page.text
+
+
+async def test_a_chunked_body_whose_last_piece_goes_beyond_the_bound_is_refused(
+    open_world, autojump_clock
+) -> None:
+    async with open_world(body_bytes_max=10) as world:
+        await world.add_topic("shop.orders")
+        sent = []
+
+        async def receive():
+            return {"type": "http.request", "body": bytes(11), "more_body": False}
+
+        async def send(event):
+            sent.append(event)
+
+        scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": "POST",
+            "path": "/topics/shop.orders",
+            "headers": [(b"transfer-encoding", b"chunked")],
+        }
+        await world.app(scope, receive, send)
+        assert sent[0]["status"] == 400
+        assert not world.stored

@@ -12,7 +12,7 @@ from hermes_actors.publisher.answers import BAD_REQUEST, Answer
 from hermes_actors.publisher.edges.cells import Cell
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.publication import Abandoned, Publication
-from hermes_actors.publisher.status import Pages, topic_in
+from hermes_actors.publisher.status import Pages, origin_form, topic_in
 
 Scope = MutableMapping[str, Any]
 Event = MutableMapping[str, Any]
@@ -59,12 +59,15 @@ class AsgiEdge:
         """Serve one request. `close_silently` closes the connection later, without an answer:
         what happens to one whose headers came and then nothing.
         """
-        topic = topic_in(scope["method"], scope["path"])
+        path = scope["path"]
+        if not path.startswith("/"):
+            path = origin_form(path)
+        topic = topic_in(scope["method"], path)
         if len(scope["headers"]) > self._headers_max:
             await self._answer(scope, send, BAD_REQUEST, [])
             return
         if topic is None:
-            answer = await self._pages.answer(scope["method"], scope["path"])
+            answer = await self._pages.answer(scope["method"], path)
             await self._answer(scope, send, answer, [])
             return
         length = encoding = key = None
@@ -112,10 +115,10 @@ class AsgiEdge:
             if part := message.get("body", b""):
                 parts.append(part)
                 size += len(part)
-            if not message.get("more_body"):
-                break
             if size > self._body_bytes_max:
                 self._gateway.refuse_body(publication, size)
+                break
+            if not message.get("more_body"):
                 break
         return (parts[0] if len(parts) == 1 else b"".join(parts)), bool(parts)
 
