@@ -143,8 +143,10 @@ class SerialConsumer:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._work)
                 async for live in inbox:
-                    self._adopt(live)
-                    self._wakeup.set()
+                    # A restart begins with the latest; what waited meanwhile is older.
+                    if live.stamp >= self._live.stamp:
+                        self._adopt(live)
+                        self._wakeup.set()
                 self._is_stopping = True
                 self._intake.stop()
                 await self._drain()

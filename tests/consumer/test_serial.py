@@ -537,3 +537,14 @@ async def test_a_stopped_consumer_shows_and_holds_nothing_any_more(world, autoju
             done(OK)
         assert set(gauges().values()) == {0.0}
     assert world.crashes == []
+
+
+async def test_versions_that_waited_through_a_restart_do_not_undo_the_latest(world, autojump_clock):
+    latest = msgspec.structs.replace(world.live(endpoint="http://new/"), stamp=9)
+    older = msgspec.structs.replace(world.live(endpoint="http://old/"), stamp=8)
+    async with world.consuming(latest) as consumer:
+        consumer.ref.tell(older)
+        await trio.sleep(0.1)
+        await world.publish(b"1")
+        await trio.sleep(1)
+    assert [push.route.origin.host for push in world.sender.pushes] == ["new"]
