@@ -75,7 +75,7 @@ async def serve(http: str, app: str, directory: str) -> None:
     )
     async with (
         open_embedded_log(directory, "dc1", clock) as log,
-        open_supervisor(system_rng()) as supervisor,
+        open_supervisor(system_rng(), lambda c: print(repr(c), file=sys.stderr)) as supervisor,
         trio.open_nursery() as nursery,
     ):
         frontend = Frontend(config, log, supervisor, Metrics("hermes_frontend"), clock, IdSource())

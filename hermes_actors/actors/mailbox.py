@@ -172,6 +172,8 @@ class Inbox(Generic[M]):
         while not self._mailbox.items:
             if self._mailbox.closed:
                 return False
+            # Who was woken in vain and cancelled meanwhile does not count as a second one.
+            await trio.lowlevel.checkpoint_if_cancelled()
             assert not self._mailbox.readers, "an inbox has one reader"
             await self._mailbox.readers.park()
         return True

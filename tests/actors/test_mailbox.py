@@ -278,3 +278,31 @@ async def test_many_writers_lose_no_message_no_order_and_no_wake_up(
             inbox.close()
     assert read == added
     assert any(added.values())
+
+
+async def test_a_second_task_that_waits_at_an_inbox_is_a_programmers_error() -> None:
+    _, inbox = open_mailbox(1)
+    with pytest.raises(BaseExceptionGroup) as raised:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(inbox.wait)
+            nursery.start_soon(inbox.wait)
+    assert raised.group_contains(AssertionError, match="one reader")
+
+
+async def test_a_reader_that_was_woken_in_vain_and_cancelled_leaves_the_inbox_to_the_next() -> None:
+    ref, inbox = open_mailbox(1)
+    scope = trio.CancelScope()
+
+    async def first() -> None:
+        with scope:
+            await inbox.wait()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(first)
+        await trio.testing.wait_all_tasks_blocked()
+        ref.tell("taken by another")
+        inbox.receive_nowait(1)
+        scope.cancel()
+        nursery.start_soon(inbox.wait)
+        await trio.testing.wait_all_tasks_blocked()
+        ref.tell("for the second")
