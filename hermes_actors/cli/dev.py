@@ -4,8 +4,10 @@ import gc
 import json
 import logging
 import os
+import shutil
 import tempfile
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -174,7 +176,15 @@ async def _run(plan: DevPlan) -> None:
             )
         stop = trio.Event()
         async with trio.open_nursery() as signals:
-            await signals.start(stop_on_signal, stop.set)
+            await signals.start(
+                partial(
+                    stop_on_signal,
+                    stop.set,
+                    before_exit=lambda: (
+                        None if plan.data else shutil.rmtree(data, ignore_errors=True)
+                    ),
+                )
+            )
             async with trio.open_nursery() as nodes:
                 addresses = [
                     await nodes.start(serve_node, node, _environment(node, logs), stop)

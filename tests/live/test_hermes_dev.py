@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -194,3 +195,23 @@ def test_a_start_that_waits_for_damaged_metadata_says_why_and_can_be_stopped(
     finally:
         process.kill()
         process.communicate()
+
+
+def test_temporary_data_is_gone_also_after_a_second_signal(
+    start, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("HERMES_FRONTEND_GRACEFUL_SHUTDOWN_INITIAL_WAIT_MS", "60000")
+    ports = ("--publish-port", "0", "--management-port", "0")
+    node = start("dev", *ports, "--dcs", "dc1", "--json")
+    assert Path(node.ready["data"]).parent == tmp_path
+    node.popen.terminate()
+    publish = urlsplit(node.ready["dcs"][0]["publish"]).netloc
+    is_up = True
+    while is_up:
+        connection = http.client.HTTPConnection(publish, timeout=5)
+        connection.request("GET", "/status/health")
+        is_up = connection.getresponse().status == 200
+        connection.close()
+    assert node.terminate()[0] == 128 + signal.SIGTERM
+    assert not list(tmp_path.iterdir())
