@@ -333,7 +333,10 @@ def open_store(directory: Path) -> Store:
         directory.mkdir(parents=True, exist_ok=True)
         lock = (directory / LOCK_NAME).open("a+", encoding="ascii")
     except OSError as error:
-        raise StartupError(f"{directory}: the log cannot be written there: {error}") from error
+        raise StartupError(
+            f"{directory}: the log cannot be written there: {error.strerror}; "
+            "name a directory that this user can write to"
+        ) from error
     try:
         _take_lock(directory, lock)
         return _open_file(directory / FILE_NAME, lock)
