@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from hermes_actors.config import Config
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
-from hermes_actors.log.base import Log
+from hermes_actors.log.base import Log, UnknownTopic
 from hermes_actors.management.changes import ATTEMPTS_MAX, Changes, contended
 from hermes_actors.management.constraints import require_valid_topic
 from hermes_actors.management.decoding import decode_topic, required_text
@@ -157,11 +157,17 @@ class Topics:
         return False
 
     async def _take_back(self, log_topic: str) -> None:
-        """Delete a log topic that no topic came for; another may have won it meanwhile."""
-        topics = self._metadata.catalog.topics.values()
-        if all(each.log_topic != log_topic for each in topics):
-            with trio.move_on_after(_TAKE_BACK_S, shield=True):
-                await self._log.delete_topic(log_topic)
+        """Delete an empty log topic that no topic came for; another may have won it meanwhile."""
+        with trio.move_on_after(_TAKE_BACK_S, shield=True):
+            try:
+                ends = await self._log.end_positions(log_topic)
+            except UnknownTopic:
+                return
+            # Asked in this order: who won it may publish before this catalog shows the topic.
+            topics = self._metadata.catalog.topics.values()
+            if any(ends.values()) or any(each.log_topic == log_topic for each in topics):
+                return
+            await self._log.delete_topic(log_topic)
 
     async def update(self, caller: Caller, name: str, patch: Mapping[str, Any]) -> None:
         """Change the fields that the patch names. Raises Refused and Unavailable."""
