@@ -50,8 +50,8 @@ async def serve_node(
     """Run a node with its listeners until `stop` is set, then drain it.
 
     `task_status` is told the addresses once publishing would be answered, or when `stop` is set
-    before that. Raises StartupError when
-    a port is taken, RestartIntensityExceeded when the node stays broken.
+    before that. Raises StartupError when a port is taken, RestartIntensityExceeded when the node
+    stays broken.
     """
     async with open_node(config, environment) as node, AsyncExitStack() as listeners:
         # The sockets are bound first, so that a port in use is known at once.
