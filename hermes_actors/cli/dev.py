@@ -2,9 +2,9 @@
 
 import gc
 import json
-import logging
 import os
 import shutil
+import sys
 import tempfile
 from contextlib import AsyncExitStack
 from functools import partial
@@ -18,6 +18,7 @@ import typer
 from hermes_actors import config as configuration
 from hermes_actors.actors.supervisor import RestartIntensityExceeded
 from hermes_actors.cli.failures import CommandFailed, UsageWrong
+from hermes_actors.cli.logs import log_to, named_dc
 from hermes_actors.cli.options import examples
 from hermes_actors.config import Config
 from hermes_actors.errors import HermesError
@@ -25,6 +26,7 @@ from hermes_actors.listeners import Addresses, open_senders, serve_node
 from hermes_actors.log.embedded import EmbeddedLog, open_embedded_log
 from hermes_actors.model.names import is_name_part
 from hermes_actors.node import NodeEnvironment
+from hermes_actors.publisher.edges.sockets import PortUnusable
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import IdSource, SystemClock, system_rng
 from hermes_actors.runtime.signals import stop_on_signal
@@ -46,6 +48,9 @@ DEV_DEFAULTS: dict[str, dict[str, Any]] = {
 """What differs from a production node's defaults; a --config file and HERMES_… come over it."""
 
 
+_PORT_OPTIONS = {"frontend.port": "--publish-port", "management.port": "--management-port"}
+
+
 class DevPlan(msgspec.Struct, frozen=True):
     """One configuration for each datacentre, and where the data goes (None: a temporary folder)."""
 
@@ -62,13 +67,25 @@ dev = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 def run_dev(
     dcs: Annotated[str, typer.Option(metavar="NAMES", help="Datacentres, by commas.")] = "dc1,dc2",
     publish_port: Annotated[
-        int,
-        typer.Option(min=0, max=65_535, help="The first DC's; the others count up. 0: free ones."),
-    ] = 8080,
+        int | None,
+        typer.Option(
+            min=0,
+            max=65_535,
+            metavar="PORT",
+            help="The first DC's; the others count up. 0: free ones.",
+            show_default="frontend.port, 8080",
+        ),
+    ] = None,
     management_port: Annotated[
-        int,
-        typer.Option(min=0, max=65_535, help="The first DC's; the others count up. 0: free ones."),
-    ] = 8090,
+        int | None,
+        typer.Option(
+            min=0,
+            max=65_535,
+            metavar="PORT",
+            help="The first DC's; the others count up. 0: free ones.",
+            show_default="management.port, 8090",
+        ),
+    ] = None,
     data: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Keep data here. Without it: a temporary folder."),
@@ -85,6 +102,9 @@ def run_dev(
     prints_json: Annotated[
         bool, typer.Option("--json", help="When ready, print one JSON line with all URLs.")
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Log discarded messages too, with the reason.")
+    ] = False,
 ) -> None:
     """Run a whole cluster on this machine: two datacentres in one process, no Kafka needed.
 
@@ -93,9 +113,7 @@ def run_dev(
     SIGTERM or Ctrl-C drains and stops; a second one stops at once.
     """
     plan = plan_nodes(dcs, publish_port, management_port, data=data, file=config, server=server)
-    logging.basicConfig(
-        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
+    log_to(sys.stderr, is_verbose=verbose)
     try:
         guest.run(_run, msgspec.structs.replace(plan, prints_json=prints_json))
     except BaseExceptionGroup as group:
@@ -105,14 +123,18 @@ def run_dev(
 
 def plan_nodes(
     dcs: str,
-    publish_port: int,
-    management_port: int,
+    publish_port: int | None = None,
+    management_port: int | None = None,
     *,
     data: Path | None = None,
     file: Path | None = None,
     server: str | None = None,
 ) -> DevPlan:
-    """The configuration of each datacentre's node. Raises UsageWrong and ConfigError."""
+    """The configuration of each datacentre's node. Raises UsageWrong and ConfigError.
+
+    Options that are None leave what the file and the environment say; ports count up from the
+    first datacentre's, 0 takes free ones.
+    """
     names = [name.strip() for name in dcs.split(",")]
     if len(set(names)) != len(names) or not all(map(is_name_part, names)):
         raise UsageWrong(
@@ -121,6 +143,8 @@ def plan_nodes(
     if server not in (None, "hypercorn", "granian"):
         raise UsageWrong(f"--server: '{server}' is not known; it is hypercorn or granian")
     base = configuration.load(file, os.environ, DEV_DEFAULTS)
+    publish_port = base.frontend.port if publish_port is None else publish_port
+    management_port = base.management.port if management_port is None else management_port
     _check_ports(publish_port, management_port, len(names))
     nodes = []
     for index, name in enumerate(names):
@@ -187,7 +211,7 @@ async def _run(plan: DevPlan) -> None:
             )
             async with trio.open_nursery() as nodes:
                 addresses = [
-                    await nodes.start(serve_node, node, _environment(node, logs), stop)
+                    await nodes.start(_serve, node, _environment(node, logs), stop)
                     for node in plan.nodes
                 ]
                 # What start-up made lives as long as the process: the collector need not see it.
@@ -196,6 +220,17 @@ async def _run(plan: DevPlan) -> None:
                 if not stop.is_set():
                     _announce(plan, addresses, data)
             signals.cancel_scope.cancel()
+
+
+async def _serve(
+    node: Config,
+    environment: NodeEnvironment,
+    stop: trio.Event,
+    *,
+    task_status: trio.TaskStatus[Addresses],
+) -> None:
+    with named_dc(node.dc):
+        await serve_node(node, environment, stop, task_status=task_status)
 
 
 def _environment(node: Config, logs: dict[str, EmbeddedLog]) -> NodeEnvironment:
@@ -237,6 +272,8 @@ def _only_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     first: BaseException = group
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
+    if isinstance(first, PortUnusable) and first.field in _PORT_OPTIONS:
+        return CommandFailed(f"{first.message} with {_PORT_OPTIONS[first.field]}")
     if isinstance(first, RestartIntensityExceeded):
         return CommandFailed(f"the node cannot go on: {first}")
     if isinstance(first, HermesError | KeyboardInterrupt):

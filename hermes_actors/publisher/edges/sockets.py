@@ -7,10 +7,19 @@ import socket
 from hermes_actors.errors import StartupError
 
 
+class PortUnusable(StartupError):
+    """Another port would do, and the message ends by asking for one. `field` is the one to set."""
+
+    def __init__(self, message: str, field: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
 def bind(host: str, port: int, *, field: str, reuse_port: bool = False) -> socket.socket:
     """A bound TCP socket, not yet listening; port 0 takes any free one.
 
-    `field` names the configuration's host and port in the error. Raises StartupError.
+    `field` names the configuration's host and port in the error. Raises PortUnusable for a port
+    that is taken or not permitted, else StartupError.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -23,7 +32,7 @@ def bind(host: str, port: int, *, field: str, reuse_port: bool = False) -> socke
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise StartupError(_text(host, port, field, error)) from error
+        raise _failure(host, port, field, error) from error
     return listener
 
 
@@ -45,10 +54,12 @@ def free_port(host: str, port: int, *, field: str) -> int:
         probe.close()
 
 
-def _text(host: str, port: int, field: str, error: OSError) -> str:
+def _failure(host: str, port: int, field: str, error: OSError) -> StartupError:
     where = f"{field}: cannot listen on {host} port {port}"
     if error.errno == errno.EADDRINUSE:
-        return f"{where}: another process does; stop it or choose another port"
+        return PortUnusable(f"{where}: another process does; stop it or choose another port", field)
     if error.errno == errno.EACCES:
-        return f"{where}: not permitted; ports below 1024 need a privilege, choose another one"
-    return f"{where}: {os.strerror(error.errno) if error.errno else error}"
+        return PortUnusable(
+            f"{where}: not permitted; ports below 1024 need a privilege, choose another port", field
+        )
+    return StartupError(f"{where}: {os.strerror(error.errno) if error.errno else error}")
