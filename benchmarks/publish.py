@@ -10,6 +10,7 @@ server process. `python benchmarks/publish.py server …` is that process.
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import subprocess
@@ -91,6 +92,9 @@ async def serve(http: str, app: str, directory: str) -> None:
             server = HypercornServer(EmptyApp(), config, clock)
         await guest.call(server.start)
         frontend.drain.open()
+        # As a node does once it is up.
+        gc.collect()
+        gc.freeze()
         print(server.port, flush=True)
         await trio.sleep_forever()
 
