@@ -74,8 +74,9 @@ class Groups:
             group = self._live(name)
             topics = self._metadata.catalog.topics_of(name)
             if topics:
+                count = "1 topic" if len(topics) == 1 else f"{len(topics)} topics"
                 raise Refused(
-                    f"Group {name} is not empty: it holds {len(topics)} topics, "
+                    f"Group {name} is not empty: it holds {count}, "
                     f"{topics[0].name} for one; remove them first",
                     ErrorCode.GROUP_NOT_EMPTY,
                 )

@@ -225,8 +225,9 @@ class Topics:
             if not each.subscription.auto_delete_with_topic_enabled
         ]
         if keeping:
+            count = "1 subscription" if len(keeping) == 1 else f"{len(keeping)} subscriptions"
             raise Refused(
-                f"Topic {topic.name} is not empty: it has {len(keeping)} subscriptions without "
+                f"Topic {topic.name} is not empty: it has {count} without "
                 f"autoDeleteWithTopicEnabled, {keeping[0]} for one; remove them first",
                 ErrorCode.TOPIC_NOT_EMPTY,
             )

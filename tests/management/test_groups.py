@@ -56,7 +56,10 @@ async def test_a_group_with_topics_is_not_removed(api):
     await api.with_topic("shop.orders")
     answer = await api.delete("/groups/shop")
     assert api.refusal(answer) == (403, "GROUP_NOT_EMPTY")
-    assert "shop.orders" in api.message(answer)
+    assert "it holds 1 topic, shop.orders for one" in api.message(answer)
+    await api.with_topic("shop.returns")
+    assert "it holds 2 topics, " in api.message(await api.delete("/groups/shop"))
+    await api.delete("/topics/shop.returns")
     await api.delete("/topics/shop.orders")
     assert (await api.delete("/groups/shop")).status_code == 200
 
