@@ -18,7 +18,7 @@ from hermes_actors.cli.options import (
     YesOption,
     examples,
 )
-from hermes_actors.cli.outcome import show_changed
+from hermes_actors.cli.outcome import show_changed, show_updated
 from hermes_actors.cli.render import say, show_names, show_object
 
 app = typer.Typer(
@@ -73,8 +73,9 @@ def update(
     """Update a group. A group has nothing but its name today; Hermes keeps the route."""
     body = {"groupName": group} | changes(pairs, from_file)
     with ManagementClient(management) as client:
-        answer = client.put(f"/groups/{quoted(group)}", body)
-        show_changed(client, f"/groups/{quoted(group)}", answer, f"updated group {group}", output)
+        path = f"/groups/{quoted(group)}"
+        answer = client.put(path, body)
+        show_updated(client, path, answer, f"updated group {group}", output, body)
 
 
 @app.command(epilog=examples("hermes group delete shop --yes"))

@@ -9,17 +9,16 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 from hermes_actors.cli.failures import CommandFailed, UsageWrong
+from hermes_actors.cli.options import MANAGEMENT_URL_DEFAULT
 
 _TIMEOUT_S = 30.0
 _ERROR_TEXT_MAX = 500
 
+# Only where the server's own text does not say it already.
 _WAYS_OUT = {
     "GROUP_NOT_EXISTS": "create it with 'hermes group create', or see 'hermes group list'",
     "TOPIC_NOT_EXISTS": "see 'hermes topic list'",
     "SUBSCRIPTION_NOT_EXISTS": "see 'hermes subscription list TOPIC'",
-    "GROUP_NOT_EMPTY": "delete its topics first",
-    "TOPIC_NOT_EMPTY": "delete its subscriptions first",
-    "OPERATION_DISABLED": "set management.allow_removal on the server",
     "OWNER_SOURCE_NOT_FOUND": "use --owner Plaintext:<id>",
 }
 
@@ -46,7 +45,7 @@ def is_loopback(url: str) -> bool:
         return False
 
 
-def checked_url(url: str, option: str) -> str:
+def checked_url(url: str, option: str, example: str) -> str:
     """The URL without a trailing slash. Raises UsageWrong for what is no http(s) URL."""
     try:
         parts = urlsplit(url)
@@ -58,7 +57,7 @@ def checked_url(url: str, option: str) -> str:
     except ValueError:
         is_good = False
     if not is_good:
-        raise UsageWrong(f"{option} '{url}': expected a URL like http://127.0.0.1:8090")
+        raise UsageWrong(f"{option} '{url}': expected a URL like {example}")
     return url.rstrip("/")
 
 
@@ -66,7 +65,7 @@ class ManagementClient:
     """One management API. Every failure is CommandFailed with what, why and a way out."""
 
     def __init__(self, url: str) -> None:
-        self._url = checked_url(url, "--management")
+        self._url = checked_url(url, "--management", MANAGEMENT_URL_DEFAULT)
         self._client = httpx.Client(timeout=_TIMEOUT_S, trust_env=not is_loopback(self._url))
 
     def __enter__(self) -> Self:
@@ -100,7 +99,7 @@ class ManagementClient:
             ) as answer:
                 if answer.is_error:
                     answer.read()
-                    raise refusal("GET", path, answer.status_code, answer.content)
+                    raise self._refusal("GET", path, answer.status_code, answer.content)
                 yield from answer.iter_lines()
         except (httpx.ConnectError, httpx.InvalidURL) as error:
             raise self._unreachable(error) from error
@@ -123,7 +122,18 @@ class ManagementClient:
             raise UsageWrong(f"{error.object!r} cannot be sent: it is not UTF-8") from error
         if answer.is_success:
             return answer.content
-        raise refusal(method, path, answer.status_code, answer.content)
+        raise self._refusal(method, path, answer.status_code, answer.content)
+
+    def _refusal(self, method: str, path: str, status: int, content: bytes) -> "Refusal":
+        """The failure that an error answer means."""
+        code, text = error_of(content)
+        way_out = _WAYS_OUT.get(code, "")
+        if not code and status in (404, 405):
+            # A management API explains itself in JSON; a publishing side knows no such path.
+            way_out = f"is {self._url} a management API (default port 8090)?"
+        message = f"the server refused {method} {path} ({status}{' ' + code if code else ''})"
+        message += f": {text}" if text else ""
+        return Refusal(message + (f"; {way_out}" if way_out else ""), status, code)
 
     def _unreachable(self, error: Exception) -> CommandFailed:
         return CommandFailed(
@@ -139,15 +149,6 @@ class Refusal(CommandFailed):
         super().__init__(message)
         self.status = status
         self.code = code
-
-
-def refusal(method: str, path: str, status: int, content: bytes) -> Refusal:
-    """The failure that an error answer means."""
-    code, text = error_of(content)
-    way_out = _WAYS_OUT.get(code, "")
-    message = f"the server refused {method} {path} ({status}{' ' + code if code else ''})"
-    message += f": {text}" if text else ""
-    return Refusal(message + (f"; {way_out}" if way_out else ""), status, code)
 
 
 def error_of(content: bytes) -> tuple[str, str]:

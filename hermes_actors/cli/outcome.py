@@ -1,11 +1,14 @@
 """Shows what a change led to: a line for people, the object as it is now for programs."""
 
+import json
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 from hermes_actors.cli.failures import CommandFailed
 from hermes_actors.cli.management import ManagementClient
 from hermes_actors.cli.options import Output
-from hermes_actors.cli.render import say, write_json
+from hermes_actors.cli.render import printable, say, write_json
 
 
 def show_changed(
@@ -18,10 +21,62 @@ def show_changed(
     if output is Output.TABLE:
         say(line)
         return
-    if not answer.strip():
-        try:
-            answer = client.get(path)
-        except CommandFailed as failure:
-            print(f"hermes: warning: {line}, but: {failure.message}", file=sys.stderr)
-            return
-    write_json(answer)
+    shown = _read_back(client, path, answer, line)
+    if shown is not None:
+        write_json(shown)
+
+
+def show_updated(
+    client: ManagementClient,
+    path: str,
+    answer: bytes,
+    line: str,
+    output: Output,
+    patch: dict[str, Any],
+) -> None:
+    """As `show_changed`, with a warning for each field of the patch that the object has not.
+
+    A server ignores those without a word, so a misspelt field would look like a done change.
+    """
+    if output is Output.TABLE:
+        say(line)
+    shown = _read_back(client, path, answer, line)
+    if shown is None:
+        return
+    if output is Output.JSON:
+        write_json(shown)
+    try:
+        fields = json.loads(shown)
+    except (ValueError, RecursionError):
+        return
+    for name in unknown_fields(patch, fields):
+        print(
+            f"hermes: warning: unknown field {printable(name)} was ignored by the server",
+            file=sys.stderr,
+        )
+
+
+def unknown_fields(patch: dict[str, Any], shown: Any, prefix: str = "") -> Iterator[str]:
+    """The dotted names in a patch that the object does not have after it.
+
+    A field that was unset (null) may rightly be gone.
+    """
+    if not isinstance(shown, dict):
+        return
+    for key, value in patch.items():
+        if key not in shown:
+            if value is not None:
+                yield prefix + key
+        elif isinstance(value, dict):
+            yield from unknown_fields(value, shown[key], f"{prefix}{key}.")
+
+
+def _read_back(client: ManagementClient, path: str, answer: bytes, line: str) -> bytes | None:
+    """The answer, or, as it is empty, the object; None, and a warning, if it cannot be read."""
+    if answer.strip():
+        return answer
+    try:
+        return client.get(path)
+    except CommandFailed as failure:
+        print(f"hermes: warning: {line}, but: {failure.message}", file=sys.stderr)
+        return None

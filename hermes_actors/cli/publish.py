@@ -95,7 +95,7 @@ def publish(
     """Publish messages; prints their ids, and a summary on stderr. 1 if not all were accepted."""
     quoted(topic)
     plan = PublishPlan(
-        url=checked_url(publish_url, "--publish-url"),
+        url=checked_url(publish_url, "--publish-url", PUBLISH_URL_DEFAULT),
         topic=topic,
         connections=connections,
         retries=retries,
@@ -209,12 +209,16 @@ class Report:
         sys.stdout.flush()
         latencies = sorted(self._latencies_ms)
         rate = self._accepted / self.seconds if self.seconds > 0 else 0.0
-        print(
+        summary = (
             f"accepted {self._accepted}, not accepted {self._refused}, retried {self._retried} "
-            f"in {self.seconds:.2f} s ({rate:.0f}/s); latency p50 {percentile(latencies, 50):.1f}, "
-            f"p99 {percentile(latencies, 99):.1f}, max {percentile(latencies, 100):.1f} ms",
-            file=sys.stderr,
+            f"in {self.seconds:.2f} s ({rate:.0f}/s)"
         )
+        if latencies:
+            summary += (
+                f"; latency p50 {percentile(latencies, 50):.1f}, "
+                f"p99 {percentile(latencies, 99):.1f}, max {percentile(latencies, 100):.1f} ms"
+            )
+        print(summary, file=sys.stderr)
         if self.failure:
             raise CommandFailed(self.failure)
         if self._refused:

@@ -141,7 +141,7 @@ class BulkPublisher:
             status, message_id, error = 0, "", ""
             try:
                 answer = await link.post(self._path, headers, message.body, plan.timeout_s)
-                status, message_id, error = _read(answer)
+                status, message_id, error = _read(answer, plan.url)
             except CannotConnect:
                 if attempt > plan.retries:
                     raise
@@ -158,17 +158,23 @@ class BulkPublisher:
             await trio.sleep(backoff_ms(attempt, self._rng) / 1_000)
 
 
-def _read(answer: Answer) -> tuple[int, str, str]:
+def _read(answer: Answer, url: str) -> tuple[int, str, str]:
     message_id = answer.headers.get(b"hermes-message-id", b"").decode("latin-1")
     if answer.status in (201, 202):
         return answer.status, message_id, ""
     text = answer.body[:500].decode("utf-8", "replace")
+    code = ""
     try:
         body = json.loads(answer.body)
-        text = f"{body['code']}: {body['message']}"
+        code = str(body["code"])
+        text = f"{code}: {body['message']}"
     except (ValueError, KeyError, TypeError):
         # Errors of the HTTP layer have no body of Hermes' shape; the raw text is all there is.
         pass
+    if answer.status in (404, 405) and code in ("", "OTHER"):
+        # A publishing side that misses a group or a topic says so by its code.
+        hint = f"is {url} a publishing side (default port 8080)?"
+        text = f"{text}; {hint}" if text else hint
     return answer.status, message_id, text
 
 

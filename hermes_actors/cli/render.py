@@ -2,10 +2,13 @@
 
 import json
 import sys
+from datetime import UTC, datetime
 from typing import Any
 
 from hermes_actors.cli.failures import CommandFailed
 from hermes_actors.cli.options import Output
+
+_EPOCH_SECONDS = ("createdAt", "modifiedAt")
 
 
 def show_names(content: bytes, title: str, output: Output) -> None:
@@ -36,7 +39,7 @@ def show_object(content: bytes, output: Output) -> None:
     # Text, not markup: a description may hold square brackets. Folded, never cut off.
     table.add_column(overflow="fold")
     for key, value in flattened(_parsed(content)):
-        table.add_row(key, Text(printable(value)))
+        table.add_row(key, Text(printable(_with_time(key, value))))
     _print(table)
 
 
@@ -46,7 +49,7 @@ def _parsed(content: bytes) -> Any:
     except (ValueError, RecursionError) as error:
         raise CommandFailed(
             f"the server's answer is not JSON: {printable(content[:80].decode(errors='replace'))}; "
-            "is that URL a management API?"
+            "is that URL a management API (default port 8090)?"
         ) from error
 
 
@@ -58,6 +61,17 @@ def flattened(value: Any, prefix: str = "") -> list[tuple[str, str]]:
             rows += flattened(each, f"{prefix}.{key}" if prefix else str(key))
         return rows
     return [(prefix, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))]
+
+
+def _with_time(key: str, text: str) -> str:
+    """The text, with the UTC time after it where the field holds epoch seconds."""
+    if key not in _EPOCH_SECONDS:
+        return text
+    try:
+        moment = datetime.fromtimestamp(float(text), UTC)
+    except (ValueError, OverflowError, OSError):
+        return text
+    return f"{text} ({moment.isoformat(timespec='seconds').replace('+00:00', 'Z')})"
 
 
 def write_json(content: bytes) -> None:

@@ -21,7 +21,7 @@ from hermes_actors.cli.options import (
     YesOption,
     examples,
 )
-from hermes_actors.cli.outcome import show_changed
+from hermes_actors.cli.outcome import show_changed, show_updated
 from hermes_actors.cli.render import say, show_names, show_object
 from hermes_actors.cli.topics import OWNER_DEFAULT
 from hermes_actors.model.subscription import DeliveryType
@@ -166,7 +166,7 @@ def update(
     path = _path(topic, subscription)
     line = f"updated subscription {subscription} of {topic}"
     with ManagementClient(management) as client:
-        show_changed(client, path, client.put(path, body), line, output)
+        show_updated(client, path, client.put(path, body), line, output, body)
 
 
 @app.command(epilog=examples("hermes subscription suspend shop.orders billing"))

@@ -20,7 +20,7 @@ from hermes_actors.cli.options import (
     YesOption,
     examples,
 )
-from hermes_actors.cli.outcome import show_changed
+from hermes_actors.cli.outcome import show_changed, show_updated
 from hermes_actors.cli.render import say, show_names, show_object
 from hermes_actors.model.topic import (
     MESSAGE_BYTES_DEFAULT,
@@ -181,7 +181,7 @@ def update(
     body = bodies.changes(pairs, from_file)
     path = f"/topics/{quoted(topic)}"
     with ManagementClient(management) as client:
-        show_changed(client, path, client.put(path, body), f"updated topic {topic}", output)
+        show_updated(client, path, client.put(path, body), f"updated topic {topic}", output, body)
 
 
 @app.command(epilog=examples("hermes topic delete shop.orders --yes"))

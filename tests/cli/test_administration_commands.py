@@ -241,4 +241,102 @@ def test_an_answer_that_is_not_json_is_one_line(hermes, server, command):
     result = hermes(*command)
     assert result.exit_code == 1
     assert len(result.stderr.splitlines()) == 1
-    assert "is that URL a management API?" in result.stderr
+    assert "is that URL a management API (default port 8090)?" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "request_line"),
+    [
+        (["topic", "list"], "GET /topics"),
+        (["topic", "create", "a.b"], "POST /topics"),
+        (["topic", "show", "a.b"], "GET /topics/a.b"),
+        (["tail", "a.b"], "GET /topics/a.b/messages?from=end&follow=true"),
+    ],
+)
+@pytest.mark.parametrize("status", [404, 405])
+def test_a_bare_404_or_405_asks_whether_that_is_a_management_api(
+    hermes, server, command, request_line, status
+):
+    server.on(request_line, (status, b""))
+    result = hermes(*command)
+    assert result.exit_code == 1
+    assert result.stderr.endswith(f"; is {server.url} a management API (default port 8090)?\n")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_404_that_explains_itself_gets_no_such_question(hermes, server):
+    server.on("GET /topics/a.b", (404, {"message": "no a.b", "code": "TOPIC_NOT_EXISTS"}))
+    assert "management API" not in hermes("topic", "show", "a.b").stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "command"),
+    [("GROUP_NOT_EMPTY", ["group", "delete", "a"]), ("TOPIC_NOT_EMPTY", ["topic", "delete", "a"])],
+)
+def test_advice_that_the_server_gave_is_not_given_twice(hermes, server, code, command):
+    server.on(f"DELETE /{command[0]}s/a", (403, {"message": "x; remove them first", "code": code}))
+    assert hermes(*command, "--yes").stderr.endswith(": x; remove them first\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "command", "example"),
+    [
+        ("--management", ["group", "list"], "http://127.0.0.1:8090"),
+        ("--publish-url", ["publish", "a.b", "1"], "http://127.0.0.1:8080"),
+    ],
+)
+def test_a_url_that_is_none_is_answered_with_an_example_of_its_own(
+    hermes, option, command, example
+):
+    result = hermes(*command, option, "127.0.0.1:1")
+    assert result.stderr == f"hermes: {option} '127.0.0.1:1': expected a URL like {example}\n"
+
+
+SHOWN = {"name": "s", "subscriptionPolicy": {"rate": 5}, "filters": [], "createdAt": 1767225600.5}
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_an_update_warns_of_each_field_that_the_server_does_not_know(hermes, server, output):
+    path = "/topics/a.b/subscriptions/s"
+    server.on(f"PUT {path}", (200, b""))
+    server.on(f"GET {path}", (200, SHOWN))
+    result = hermes(
+        "subscription", "update", "a.b", "s", "subscriptionPolicy.rat=5", "rate=1",
+        "subscriptionPolicy.rate=5", "filters=[]", "-o", output,
+    )  # fmt: skip
+    assert result.exit_code == 0
+    assert result.stderr == (
+        "hermes: warning: unknown field subscriptionPolicy.rat was ignored by the server\n"
+        "hermes: warning: unknown field rate was ignored by the server\n"
+    )
+    expected = "updated subscription s of a.b" if output == "table" else json.dumps(SHOWN)
+    assert result.stdout == f"{expected}\n"
+
+
+def test_a_field_that_was_unset_may_be_gone(hermes, server):
+    path = "/topics/a.b/subscriptions/s"
+    server.on(f"PUT {path}", (200, b""))
+    server.on(f"GET {path}", (200, SHOWN))
+    result = hermes("subscription", "update", "a.b", "s", "subscriptionPolicy.inflightSize=null")
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("kind", ["topic", "group"])
+def test_topics_and_groups_are_compared_too(hermes, server, kind):
+    server.on(f"PUT /{kind}s/a.b", (200, b""))
+    server.on(f"GET /{kind}s/a.b", (200, {"groupName": "a.b", "ack": "ALL"}))
+    result = hermes(kind, "update", "a.b", "ack=ALL", "akc=ALL")
+    assert result.exit_code == 0
+    assert result.stderr == "hermes: warning: unknown field akc was ignored by the server\n"
+
+
+def test_a_table_shows_epoch_seconds_with_their_utc_time(hermes, server):
+    server.on("GET /topics/a.b", (200, {"createdAt": 1767225600.5, "modifiedAt": 1e99}))
+    rows = [line.split(maxsplit=1) for line in hermes("topic", "show", "a.b").stdout.splitlines()]
+    assert [row[1].strip() for row in rows] == ["1767225600.5 (2026-01-01T00:00:00Z)", "1e+99"]
+
+
+def test_json_keeps_epoch_seconds_as_the_server_sent_them(hermes, server):
+    server.on("GET /topics/a.b", (200, b'{"createdAt": 1767225600.50}'))
+    shown = hermes("topic", "show", "a.b", "-o", "json").stdout
+    assert shown == '{"createdAt": 1767225600.50}\n'

@@ -302,3 +302,33 @@ def test_a_url_that_is_none_is_one_line_with_exit_code_2(hermes, command, url):
     assert result.exit_code == 2
     assert len(result.stderr.splitlines()) == 1
     assert "expected a URL" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (404, b""),
+        (405, b""),
+        # What a management API says to a message.
+        (405, {"message": "POST is not allowed on /topics/a.b", "code": "OTHER"}),
+    ],
+)
+def test_a_node_that_knows_no_publishing_is_asked_whether_it_is_one(hermes, server, answer):
+    server.on("POST /topics/a.b", answer)
+    result = hermes("publish", "a.b", "1")
+    assert result.exit_code == 1
+    first = result.stderr.splitlines()[0]
+    assert first.endswith(f"is {server.url} a publishing side (default port 8080)?")
+    assert ": ;" not in first
+
+
+def test_a_topic_that_is_not_there_is_no_question_of_the_port(hermes, server):
+    server.on("POST /topics/a.b", (404, {"message": "no a.b", "code": "TOPIC_NOT_EXISTS"}))
+    assert "publishing side" not in hermes("publish", "a.b", "1").stderr
+
+
+def test_a_summary_has_latencies_only_if_something_was_accepted(hermes, server):
+    server.on("POST /topics/a.b", REFUSED)
+    assert "latency" not in hermes("publish", "a.b", "1").stderr
+    server.on("POST /topics/a.b", ACCEPTED)
+    assert "; latency p50 " in hermes("publish", "a.b", "1").stderr
