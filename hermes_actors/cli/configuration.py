@@ -10,8 +10,10 @@ import typer
 
 from hermes_actors import config
 from hermes_actors.cli.options import examples
+from hermes_actors.cli.plain import PlainCommand, PlainGroup
 
 app = typer.Typer(
+    cls=PlainGroup,
     no_args_is_help=True,
     help="A node's configuration.",
     rich_markup_mode="rich",
@@ -24,7 +26,7 @@ FileArgument = Annotated[
 ]
 
 
-@app.command(epilog=examples("hermes config check node.toml"))
+@app.command(cls=PlainCommand, epilog=examples("hermes config check node.toml"))
 def check(file: FileArgument = None) -> None:
     """Check a file, with the HERMES_… variables of the environment over it."""
     config.load(file, os.environ)
@@ -32,7 +34,8 @@ def check(file: FileArgument = None) -> None:
 
 
 @app.command(
-    epilog=examples("hermes config show", "HERMES_FRONTEND_PORT=8081 hermes config show node.toml")
+    cls=PlainCommand,
+    epilog=examples("hermes config show", "HERMES_FRONTEND_PORT=8081 hermes config show node.toml"),
 )
 def show(file: FileArgument = None) -> None:
     """Show every field as a node would run with it, as TOML."""

@@ -20,6 +20,7 @@ from hermes_actors.actors.supervisor import RestartIntensityExceeded
 from hermes_actors.cli.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.logs import log_to, named_dc
 from hermes_actors.cli.options import examples
+from hermes_actors.cli.plain import PlainCommand
 from hermes_actors.config import Config
 from hermes_actors.errors import HermesError
 from hermes_actors.listeners import Addresses, open_senders, serve_node
@@ -63,7 +64,7 @@ class DevPlan(msgspec.Struct, frozen=True):
 dev = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 
 
-@dev.command(epilog=examples("hermes dev", "hermes dev --data ./my-data --json"))
+@dev.command(cls=PlainCommand, epilog=examples("hermes dev", "hermes dev --data ./my-data --json"))
 def run_dev(
     dcs: Annotated[str, typer.Option(metavar="NAMES", help="Datacentres, by commas.")] = "dc1,dc2",
     publish_port: Annotated[

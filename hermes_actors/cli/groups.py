@@ -19,9 +19,11 @@ from hermes_actors.cli.options import (
     examples,
 )
 from hermes_actors.cli.outcome import show_changed, show_updated
+from hermes_actors.cli.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.render import say, show_names, show_object
 
 app = typer.Typer(
+    cls=PlainGroup,
     no_args_is_help=True,
     help="Groups of topics.",
     rich_markup_mode="rich",
@@ -29,7 +31,7 @@ app = typer.Typer(
 )
 
 
-@app.command(epilog=examples("hermes group create shop"))
+@app.command(cls=PlainCommand, epilog=examples("hermes group create shop"))
 def create(
     group: GroupArgument,
     management: ManagementOption = MANAGEMENT_URL_DEFAULT,
@@ -41,7 +43,7 @@ def create(
         show_changed(client, f"/groups/{quoted(group)}", answer, f"created group {group}", output)
 
 
-@app.command(name="list", epilog=examples("hermes group list --output json"))
+@app.command(cls=PlainCommand, name="list", epilog=examples("hermes group list --output json"))
 def list_groups(
     management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
@@ -51,7 +53,7 @@ def list_groups(
         show_names(client.get("/groups"), "Group", output)
 
 
-@app.command(epilog=examples("hermes group show shop"))
+@app.command(cls=PlainCommand, epilog=examples("hermes group show shop"))
 def show(
     group: GroupArgument,
     management: ManagementOption = MANAGEMENT_URL_DEFAULT,
@@ -62,7 +64,7 @@ def show(
         show_object(client.get(f"/groups/{quoted(group)}"), output)
 
 
-@app.command(epilog=examples("hermes group update shop --from-file group.json"))
+@app.command(cls=PlainCommand, epilog=examples("hermes group update shop --from-file group.json"))
 def update(
     group: GroupArgument,
     pairs: PatchArgument = None,
@@ -78,7 +80,7 @@ def update(
         show_updated(client, path, answer, f"updated group {group}", output, body)
 
 
-@app.command(epilog=examples("hermes group delete shop --yes"))
+@app.command(cls=PlainCommand, epilog=examples("hermes group delete shop --yes"))
 def delete(
     group: GroupArgument,
     yes: YesOption = False,

@@ -6,9 +6,10 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 from hermes_actors.cli.failures import CommandFailed
+from hermes_actors.cli.plain import PlainGroup
 
 PLUGIN_GROUP = "hermes.commands"
 
@@ -88,7 +89,7 @@ def as_command(found: Any, name: str | None) -> Any:
     return command
 
 
-class PluginGroup(TyperGroup):
+class PluginGroup(PlainGroup):
     """A group of commands that other packages add to through entry points."""
 
     def __init__(self, **attrs: Any) -> None:

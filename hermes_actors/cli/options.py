@@ -53,7 +53,7 @@ FromFileOption = Annotated[
 PatchArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="KEY=VALUE...",
+        metavar="KEY=VALUE",
         help="Dotted keys, JSON values (text needs no quotes); null unsets.",
     ),
 ]

@@ -28,6 +28,7 @@ from hermes_actors.cli.options import (
     TopicArgument,
     examples,
 )
+from hermes_actors.cli.plain import PlainCommand
 from hermes_actors.cli.publisher import (
     BulkPublisher,
     Message,
@@ -45,12 +46,13 @@ app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 
 
 @app.command(
+    cls=PlainCommand,
     epilog=examples(
         """hermes publish shop.orders '{"id": 1, "total": 9.5}'""",
         "hermes publish shop.orders --file order.json --key customer-7",
         "hermes publish shop.orders --lines orders.ndjson.gz --key-field customer.id",
         "tail -f orders.log | hermes publish shop.orders --output json",
-    )
+    ),
 )
 def publish(
     topic: TopicArgument,

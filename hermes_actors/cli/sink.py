@@ -12,6 +12,7 @@ from hermes_actors.cli.failures import CommandFailed
 from hermes_actors.cli.http_server import HttpServer
 from hermes_actors.cli.journal import Journal
 from hermes_actors.cli.options import examples
+from hermes_actors.cli.plain import PlainCommand
 from hermes_actors.cli.render import printable
 from hermes_actors.cli.sink_server import Delivery, Sink, SinkCounts, SinkRules
 from hermes_actors.runtime.clock import SystemClock
@@ -25,11 +26,12 @@ app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 
 
 @app.command(
+    cls=PlainCommand,
     epilog=examples(
         "hermes sink",
         "hermes sink --port 9001 --fail-first 10% --write taken.ndjson",
         "hermes sink --port 0 --json --quiet",
-    )
+    ),
 )
 def sink(
     port: Annotated[

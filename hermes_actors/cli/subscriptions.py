@@ -22,11 +22,13 @@ from hermes_actors.cli.options import (
     examples,
 )
 from hermes_actors.cli.outcome import show_changed, show_updated
+from hermes_actors.cli.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.render import say, show_names, show_object
 from hermes_actors.cli.topics import OWNER_DEFAULT
 from hermes_actors.model.subscription import DeliveryType
 
 app = typer.Typer(
+    cls=PlainGroup,
     no_args_is_help=True,
     help="Subscriptions: where a topic's messages are pushed to.",
     rich_markup_mode="rich",
@@ -35,11 +37,12 @@ app = typer.Typer(
 
 
 @app.command(
+    cls=PlainCommand,
     epilog=examples(
         "hermes subscription create shop.orders a --endpoint http://127.0.0.1:9000/",
         "hermes subscription create shop.orders b --endpoint http://... --rate 50",
         "hermes subscription create shop.orders --from-file subscription.json",
-    )
+    ),
 )
 def create(
     topic: TopicArgument,
@@ -122,7 +125,7 @@ def subscription_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, 
     return body
 
 
-@app.command(name="list", epilog=examples("hermes subscription list shop.orders"))
+@app.command(cls=PlainCommand, name="list", epilog=examples("hermes subscription list shop.orders"))
 def list_subscriptions(
     topic: TopicArgument,
     tracked: Annotated[bool, typer.Option("--tracked", help="Only those with tracking.")] = False,
@@ -135,7 +138,7 @@ def list_subscriptions(
         show_names(client.get(_path(topic), params), "Subscription", output)
 
 
-@app.command(epilog=examples("hermes subscription show shop.orders billing"))
+@app.command(cls=PlainCommand, epilog=examples("hermes subscription show shop.orders billing"))
 def show(
     topic: TopicArgument,
     subscription: SubscriptionArgument,
@@ -148,10 +151,11 @@ def show(
 
 
 @app.command(
+    cls=PlainCommand,
     epilog=examples(
         "hermes subscription update shop.orders billing subscriptionPolicy.rate=50",
         "hermes subscription update shop.orders billing endpoint=http://...",
-    )
+    ),
 )
 def update(
     topic: TopicArgument,
@@ -169,7 +173,7 @@ def update(
         show_updated(client, path, client.put(path, body), line, output, body)
 
 
-@app.command(epilog=examples("hermes subscription suspend shop.orders billing"))
+@app.command(cls=PlainCommand, epilog=examples("hermes subscription suspend shop.orders billing"))
 def suspend(
     topic: TopicArgument,
     subscription: SubscriptionArgument,
@@ -180,7 +184,7 @@ def suspend(
     _set_state(topic, subscription, "SUSPENDED", management, output)
 
 
-@app.command(epilog=examples("hermes subscription activate shop.orders billing"))
+@app.command(cls=PlainCommand, epilog=examples("hermes subscription activate shop.orders billing"))
 def activate(
     topic: TopicArgument,
     subscription: SubscriptionArgument,
@@ -191,7 +195,9 @@ def activate(
     _set_state(topic, subscription, "ACTIVE", management, output)
 
 
-@app.command(epilog=examples("hermes subscription delete shop.orders billing --yes"))
+@app.command(
+    cls=PlainCommand, epilog=examples("hermes subscription delete shop.orders billing --yes")
+)
 def delete(
     topic: TopicArgument,
     subscription: SubscriptionArgument,

@@ -17,18 +17,20 @@ from hermes_actors.cli.options import (
     TopicArgument,
     examples,
 )
+from hermes_actors.cli.plain import PlainCommand
 from hermes_actors.cli.render import printable
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 
 
 @app.command(
+    cls=PlainCommand,
     epilog=examples(
         "hermes tail shop.orders",
         "hermes tail shop.orders --from beginning --no-follow",
         "hermes tail shop.orders --from 2026-01-31T12:00:00Z --limit 10",
         "hermes tail shop.orders --output json | jq .body",
-    )
+    ),
 )
 def tail(
     topic: TopicArgument,

@@ -21,6 +21,7 @@ from hermes_actors.cli.options import (
     examples,
 )
 from hermes_actors.cli.outcome import show_changed, show_updated
+from hermes_actors.cli.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.render import say, show_names, show_object
 from hermes_actors.model.topic import (
     MESSAGE_BYTES_DEFAULT,
@@ -33,6 +34,7 @@ from hermes_actors.model.topic import (
 OWNER_DEFAULT = "Plaintext:dev"
 
 app = typer.Typer(
+    cls=PlainGroup,
     no_args_is_help=True,
     help="Topics: what is published to.",
     rich_markup_mode="rich",
@@ -41,20 +43,22 @@ app = typer.Typer(
 
 
 @app.command(
+    cls=PlainCommand,
     epilog=examples(
         "hermes topic create shop.orders",
         "hermes topic create shop.orders --create-group --retention 7d --ack ALL",
         "hermes topic create shop.orders --owner Plaintext:team-shop",
         "hermes topic create --from-file topic.json",
         "hermes topic show shop.orders -o json > topic.json",
-    )
+    ),
 )
 def create(
     topic: Annotated[
         str | None, typer.Argument(metavar="TOPIC", help="group.topic; may be in the file.")
     ] = None,
     content_type: Annotated[
-        ContentType | None, typer.Option(help="What is stored.", show_default="JSON")
+        ContentType | None,
+        typer.Option(help="What is stored; JSON in this version.", show_default="JSON"),
     ] = None,
     retention: Annotated[
         str | None, typer.Option(metavar="TIME", help="Like 90s, 30m, 12h, 7d.", show_default="1d")
@@ -117,12 +121,19 @@ def topic_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     # A topic shown by the server can be given back as it is; these two are the server's own.
     body.pop("createdAt", None)
     body.pop("modifiedAt", None)
+    _require_no_avro(body)
     name = body.get("name")
     if not isinstance(name, str) or not name:
         raise UsageWrong('a topic needs a name: give TOPIC, or "name" in the file')
     if not name.rpartition(".")[0]:
         raise UsageWrong(f"topic '{name}': expected group.topic, for example shop.{name}")
     return body
+
+
+def _require_no_avro(body: dict[str, Any]) -> None:
+    """Refuse here what the server would refuse for its missing schema, as no schema helps."""
+    if body.get("contentType") == ContentType.AVRO:
+        raise UsageWrong("contentType AVRO: Avro is not supported by this version; use JSON")
 
 
 def ensure_group(client: ManagementClient, group: str) -> None:
@@ -135,6 +146,7 @@ def ensure_group(client: ManagementClient, group: str) -> None:
 
 
 @app.command(
+    cls=PlainCommand,
     name="list",
     epilog=examples("hermes topic list", "hermes topic list --group shop --output json"),
 )
@@ -152,7 +164,7 @@ def list_topics(
         show_names(client.get("/topics", params), "Topic", output)
 
 
-@app.command(epilog=examples("hermes topic show shop.orders"))
+@app.command(cls=PlainCommand, epilog=examples("hermes topic show shop.orders"))
 def show(
     topic: TopicArgument,
     management: ManagementOption = MANAGEMENT_URL_DEFAULT,
@@ -164,11 +176,12 @@ def show(
 
 
 @app.command(
+    cls=PlainCommand,
     epilog=examples(
         "hermes topic update shop.orders ack=ALL retentionTime.duration=2",
         "hermes topic update shop.orders description='all orders'",
         "hermes topic update shop.orders --from-file patch.json",
-    )
+    ),
 )
 def update(
     topic: TopicArgument,
@@ -179,12 +192,13 @@ def update(
 ) -> None:
     """Update some fields of a topic; the others stay. Pairs win over the file."""
     body = bodies.changes(pairs, from_file)
+    _require_no_avro(body)
     path = f"/topics/{quoted(topic)}"
     with ManagementClient(management) as client:
         show_updated(client, path, client.put(path, body), f"updated topic {topic}", output, body)
 
 
-@app.command(epilog=examples("hermes topic delete shop.orders --yes"))
+@app.command(cls=PlainCommand, epilog=examples("hermes topic delete shop.orders --yes"))
 def delete(
     topic: TopicArgument,
     yes: YesOption = False,

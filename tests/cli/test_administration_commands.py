@@ -340,3 +340,18 @@ def test_json_keeps_epoch_seconds_as_the_server_sent_them(hermes, server):
     server.on("GET /topics/a.b", (200, b'{"createdAt": 1767225600.50}'))
     shown = hermes("topic", "show", "a.b", "-o", "json").stdout
     assert shown == '{"createdAt": 1767225600.50}\n'
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["create", "a.b", "--content-type", "AVRO"],
+        ["create", "a.b", "--create-group", "--from-file", "-"],
+        ["update", "a.b", "contentType=AVRO"],
+    ],
+)
+def test_avro_is_refused_at_once(hermes, server, arguments):
+    result = hermes("topic", *arguments, stdin='{"contentType": "AVRO"}')
+    assert result.exit_code == 2
+    assert "Avro is not supported by this version" in result.stderr
+    assert server.calls == []

@@ -1,0 +1,34 @@
+"""Help that reads as other command lines' does: flags take no value, names stand without braces."""
+
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup, TyperOption
+
+
+def _without_flag_values(params: list[Any]) -> list[Any]:
+    for param in params:
+        if isinstance(param, TyperOption) and param.is_flag and param.metavar is None:
+            param.metavar = ""
+    return params
+
+
+class PlainCommand(TyperCommand):
+    """A command whose help shows no `<bool>` for a flag, and TOPIC, not {TOPIC}."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters, `--help` among them."""
+        return _without_flag_values(super().get_params(ctx))
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The words of the usage line."""
+        return [
+            piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)
+        ]
+
+
+class PlainGroup(TyperGroup):
+    """A group of commands whose help shows no `<bool>` for a flag."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters, `--help` among them."""
+        return _without_flag_values(super().get_params(ctx))
