@@ -13,6 +13,7 @@ from hermes_chaos.sim.history import (
     Adopted,
     Answer,
     Attempted,
+    Calmed,
     Committed,
     Delivery,
     Dropped,
@@ -20,9 +21,12 @@ from hermes_chaos.sim.history import (
     Event,
     Published,
     Stored,
+    Troubled,
 )
+from hermes_chaos.sim.nemesis import Fault
 
 PLACE = ("dc1", "g.t", 0)
+WAITING_MAX = 2
 SUBJECT = Subject(
     {"g.t": Ack.ALL, "g.u": Ack.LEADER},
     [
@@ -37,7 +41,17 @@ def body_of(serial: int) -> bytes:
 
 
 def published(serial: int, status: int | None = 201, topic: str = "g.t") -> Published:
-    return Published(serial, topic, body_of(serial), "n1", status, f"id{serial}")
+    return Published(
+        serial,
+        topic,
+        body_of(serial),
+        "n1",
+        status,
+        f"id{serial}",
+        dc="dc1",
+        began_s=float(serial),
+        ended_s=float(serial),
+    )
 
 
 def stored(serial: int, offset: int, place: tuple[str, str, int] = PLACE) -> Stored:
@@ -63,6 +77,8 @@ def attempted(number: int, at_s: float, retries: int = 0, message_id: str = "id1
 FAILED = attempted(1, 0.0)
 RETRIED = attempted(2, 0.3, retries=1)
 
+KILLED = Troubled("n1", Fault.NODE_KILL.value, 3.0, lasts_s=0.0)
+
 GOOD: tuple[Event, ...] = (
     stored(1, 0),
     published(1),
@@ -78,7 +94,7 @@ GOOD: tuple[Event, ...] = (
 
 
 def violations_of(events: Sequence[Event], *, began: Sequence[int] = (1, 2, 3)) -> list[str]:
-    checks = Checks(SUBJECT)
+    checks = Checks(SUBJECT, WAITING_MAX)
     for serial in began:
         checks.payloads.begin(published(serial, None))
     for event in events:
@@ -93,7 +109,7 @@ def test_a_good_history_violates_nothing() -> None:
 
 
 def test_a_run_in_which_nothing_happened_fails_in_every_checker() -> None:
-    checks = Checks(SUBJECT)
+    checks = Checks(SUBJECT, WAITING_MAX)
     assert sorted(checks.finish()) == sorted(
         f"{checker.name}: nothing was examined" for checker in checks.all
     )
@@ -145,7 +161,7 @@ def test_a_refusal_ends_nothing_where_client_errors_are_retried() -> None:
 @pytest.mark.parametrize("status", [500, 503])
 def test_a_commit_over_a_message_that_failed_is_found(status: int) -> None:
     failed = (stored(3, 1), published(3, None), delivered(3), answered(3, status), committed(2))
-    (found,) = violations_of((*GOOD, *failed))
+    (found,) = violations_of((*GOOD, KILLED, *failed))
     assert found.startswith("commits pass only settled offsets: g.t$s committed 2 of dc1/g.t/0")
     assert found.endswith("over 1 unsettled offsets: 1")
 
@@ -193,6 +209,76 @@ def test_a_delivery_of_something_else_than_was_published_is_found(
     assert why in found
 
 
+def failed(
+    began_s: float, ended_s: float, status: int | None = 503, code: str = "SENDING_TO_KAFKA_TIMEOUT"
+) -> Published:
+    request = published(3, status)
+    request.began_s, request.ended_s, request.code = began_s, ended_s, code
+    return request
+
+
+@pytest.mark.parametrize("status", [500, 503, None])
+def test_a_publish_that_fails_while_all_is_well_is_found(status: int | None) -> None:
+    (found,) = violations_of((*GOOD, failed(10.0, 10.4, status)))
+    assert found.startswith(
+        f"publishes are answered in time: message 3 for g.t was answered {status} "
+    )
+    assert "by n1 after 0.400 s at 10.400, and nothing was broken" in found
+
+
+@pytest.mark.parametrize(
+    ("began_s", "ended_s", "is_explained"),
+    [
+        (10.0, 10.4, False),
+        (10.9, 11.1, True),
+        (11.2, 11.3, True),
+        (12.05, 12.4, True),
+        (12.15, 12.5, False),
+    ],
+)
+def test_a_faulty_log_explains_what_fails_meanwhile_and_shortly_after(
+    began_s: float, ended_s: float, is_explained: bool
+) -> None:
+    fault = (Troubled("dc1", Fault.LOG_SILENT.value, 11.0), Calmed("dc1", 12.0))
+    found = violations_of((*GOOD, *fault, failed(began_s, ended_s)))
+    assert len(found) == (not is_explained)
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        Troubled("dc2", Fault.LOG_SILENT.value, 9.0),
+        Troubled("n2", Fault.NODE_KILL.value, 10.2, lasts_s=0.0),
+        Troubled("n1", Fault.ACTOR_CRASH.value, 10.2, lasts_s=0.1, topic="g.u"),
+        Troubled("dc1", Fault.COMMITS_FAILING.value, 9.0),
+    ],
+)
+def test_trouble_off_the_path_of_a_publish_does_not_explain_it(trouble: Troubled) -> None:
+    (found,) = violations_of((*GOOD, trouble, failed(10.0, 10.4)))
+    assert found.startswith("publishes are answered in time: message 3 ")
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        Troubled("n1", Fault.NODE_KILL.value, 10.2, lasts_s=0.0),
+        Troubled("n1", Fault.ACTOR_CRASH.value, 9.5, lasts_s=0.45, topic="g.t"),
+    ],
+)
+def test_the_end_of_a_node_or_of_its_producer_explains_a_failed_publish(trouble: Troubled) -> None:
+    assert violations_of((*GOOD, trouble, failed(10.0, 10.4))) == []
+
+
+@pytest.mark.parametrize(("others", "is_due"), [(WAITING_MAX, True), (WAITING_MAX - 1, False)])
+def test_a_refusal_is_due_once_as_many_are_under_way_as_may_wait(others: int, is_due: bool) -> None:
+    events: list[Event] = [*GOOD, failed(10.0, 10.0, 503, "OTHER")]
+    for number in range(others):
+        other = published(4 + number, 404)
+        other.began_s, other.ended_s = 9.9, 10.1
+        events.append(other)
+    assert len(violations_of(events)) == (not is_due)
+
+
 def test_a_refused_message_that_is_stored_is_found() -> None:
     (found,) = violations_of((*GOOD, stored(2, 1)))
     assert found == "refused are nowhere: message 2 was answered 400 and stored in dc1/g.t"
@@ -204,8 +290,8 @@ def test_a_refused_message_that_is_delivered_is_found() -> None:
 
 
 def test_an_unanswered_message_may_be_stored_and_delivered() -> None:
-    unknown = (stored(3, 1), published(3, 503), delivered(3), answered(3))
-    assert violations_of((*GOOD, *unknown)) == []
+    unknown = (stored(3, 1), published(3, None), delivered(3), answered(3))
+    assert violations_of((*GOOD, KILLED, *unknown)) == []
 
 
 def test_more_pushes_than_the_rate_within_a_second_are_found() -> None:
@@ -218,13 +304,14 @@ def test_more_pushes_than_the_rate_within_a_second_are_found() -> None:
     assert found.startswith("the rate is kept: n1#1 pushed 4 messages to g.t$s within a second")
 
 
-def test_what_a_crashed_consumer_pushed_does_not_count_against_the_rate() -> None:
+def test_what_a_crashed_consumer_pushed_counts_against_its_successors_rate() -> None:
     pushes = [attempted(number, 5.0 + number / 10, message_id="id3") for number in range(3, 7)]
     events: list[Event] = []
     for push in pushes:
         events += [push, Ended(push, 200, "", push.at_s)]
     events.insert(4, Adopted("n1#1", "g.t$s"))
-    assert violations_of((*GOOD, *events)) == []
+    (found,) = violations_of((*GOOD, *events))
+    assert found.startswith("the rate is kept: n1#1 pushed 4 messages to g.t$s within a second")
 
 
 def test_more_pushes_under_way_than_the_window_are_found() -> None:
@@ -267,12 +354,12 @@ def test_the_end_of_an_orphaned_attempt_is_no_reason_to_wait() -> None:
 
 
 def test_a_failure_that_nobody_injected_is_found() -> None:
-    checks = Checks(SUBJECT)
+    checks = Checks(SUBJECT, WAITING_MAX)
     checks.failures.failed("error the consumer of g.t$s failed: KeyError(1)")
     assert any("KeyError" in each for each in checks.finish())
 
 
 def test_a_run_that_does_not_settle_is_found() -> None:
-    checks = Checks(SUBJECT)
+    checks = Checks(SUBJECT, WAITING_MAX)
     checks.settling.failed("messages are owed")
     assert "everything settles: messages are owed" in checks.finish()

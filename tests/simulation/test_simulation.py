@@ -26,6 +26,14 @@ def test_a_seeded_bug_is_caught_within_twenty_seeds(mutant: str) -> None:
     assert any(is_caught(run_seed(seed, mutant=mutant)) for seed in SEEDS)
 
 
+def test_a_lost_wake_up_is_found_by_the_publish_that_it_stalls() -> None:
+    violations = run_seed(1, mutant="wake-up-taken").violations
+    assert any(
+        each.startswith("publishes are answered in time: ") and "SENDING_TO_KAFKA_TIMEOUT" in each
+        for each in violations
+    )
+
+
 def test_a_seed_has_one_history() -> None:
     assert run_seed(5) == run_seed(5)
     assert run_seed(5).digest != run_seed(6).digest

@@ -3,6 +3,7 @@ logs hold, what subscribers got.
 """
 
 from hermes_chaos.sim.checker import Checker, Subject
+from hermes_chaos.sim.checkers_answering import PublishesAreAnswered
 from hermes_chaos.sim.checkers_delivering import (
     AcknowledgedAreDelivered,
     CommitsPassOnlySettled,
@@ -43,9 +44,12 @@ class NothingFailsUnasked(Checker):
 
 
 class Checks:
-    """The checkers, and the events told to all of them."""
+    """The checkers, and the events told to all of them.
 
-    def __init__(self, subject: Subject) -> None:
+    `waiting_max`: how many messages of a topic may wait in a node before more are refused.
+    """
+
+    def __init__(self, subject: Subject, waiting_max: int) -> None:
         self.stored = AcknowledgedAreStored(subject)
         self.refused = RefusedAreNowhere()
         self.delivered = AcknowledgedAreDelivered(subject, self.stored)
@@ -57,6 +61,7 @@ class Checks:
         self.all: tuple[Checker, ...] = (
             self.stored,
             self.refused,
+            PublishesAreAnswered(subject, waiting_max),
             self.delivered,
             self.commits,
             self.payloads,

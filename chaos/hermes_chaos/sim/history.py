@@ -4,6 +4,7 @@ Taken at the edges of the production code (publishers, logs, subscribers), never
 """
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +18,10 @@ Place = tuple[str, str, int]
 
 @dataclass
 class Published:
-    """One request of a publisher. `status` None: no answer came, so nothing is known of it."""
+    """One request of a publisher. `status` None: no answer came, so nothing is known of it.
+
+    `node` is the DC's name when no node was up to take it. `code` is an error answer's.
+    """
 
     serial: int
     topic: str
@@ -25,6 +29,15 @@ class Published:
     node: str
     status: int | None = None
     message_id: str = ""
+    dc: str = ""
+    code: str = ""
+    began_s: float = 0.0
+    ended_s: float = 0.0
+
+    @property
+    def lasted_s(self) -> float:
+        """From the request to its answer, or to when nobody waited any more."""
+        return self.ended_s - self.began_s
 
     @property
     def is_acknowledged(self) -> bool:
@@ -126,6 +139,28 @@ class Adopted:
     subscription: str
 
 
+@dataclass(frozen=True)
+class Troubled:
+    """A fault has begun, in a DC's log or in a node; `topic` "": it concerns all of them.
+
+    It lasts `lasts_s`, or until the place is `Calmed`.
+    """
+
+    where: str
+    fault: str
+    at_s: float
+    lasts_s: float = math.inf
+    topic: str = ""
+
+
+@dataclass(frozen=True)
+class Calmed:
+    """All faults of a DC's log have been lifted."""
+
+    where: str
+    at_s: float
+
+
 Event = (
     Published
     | Delivery
@@ -137,6 +172,8 @@ Event = (
     | Attempted
     | Ended
     | Adopted
+    | Troubled
+    | Calmed
 )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
+import msgspec
 import trio
 from msgspec import Struct
 
@@ -14,10 +15,11 @@ Application = Callable[
 
 
 class Response(Struct, frozen=True):
-    """What came back. `message_id` is "" where the answer names none."""
+    """What came back. `message_id` and an error's `code` are "" where the answer names none."""
 
     status: int
     message_id: str
+    code: str = ""
 
 
 class Exchange:
@@ -64,4 +66,7 @@ class Exchange:
             headers = {name.lower(): value for name, value in event["headers"]}
             message_id = headers.get(b"hermes-message-id", b"").decode()
             self.response = Response(event["status"], message_id)
+        elif self.response is not None and self.response.status >= 400 and event["body"]:
+            error = msgspec.json.decode(event["body"], type=dict[str, str])
+            self.response = msgspec.structs.replace(self.response, code=error["code"])
         await trio.lowlevel.checkpoint()

@@ -5,6 +5,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
+import trio
+
+from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.consumer.lanes import Delivery, Lanes
 from hermes_actors.consumer.offsets import Interval, PartitionOffsets
 from hermes_actors.consumer.progress import TopicProgress
@@ -13,7 +16,7 @@ from hermes_actors.consumer.retry import DiscardReason
 from hermes_actors.consumer.sender import SendOutcome
 from hermes_actors.consumer.serial import SerialConsumer
 from hermes_actors.log.base import Stored
-from hermes_actors.publisher.batching import Batch
+from hermes_actors.publisher.batching import Batch, Batcher
 from hermes_actors.publisher.producer import TopicProducer
 from hermes_actors.publisher.publication import Publication
 
@@ -53,6 +56,29 @@ async def _acknowledge_then_append(self: TopicProducer, batch: Batch) -> None:
     await _append(self, batch)
 
 
+async def _lead_and_leave_the_watcher(
+    self: TopicProducer, batch: Batch | None, inbox: Inbox[Publication], batcher: Batcher
+) -> None:
+    while batch is not None:
+        self._leading = batch
+        await self._append(batch)
+        batcher.release(batch)
+        self._take(inbox, batcher)
+        batch = batcher.next_batch(self._clock.monotonic_s())
+    self._leading = None
+
+
+async def _wait_beside_another(self: Inbox[Any]) -> bool:
+    # The assertion that an inbox has one reader would stop the producer before the bug shows.
+    if self._mailbox.items or self._mailbox.closed:
+        await trio.lowlevel.checkpoint()
+    while not self._mailbox.items:
+        if self._mailbox.closed:
+            return False
+        await self._mailbox.readers.park()
+    return True
+
+
 def _settle_and_note(self: PartitionOffsets, offset: int) -> None:
     _settle(self, offset)
     self._position = max(self._position, offset + 1)
@@ -85,6 +111,10 @@ def _wait_no_time(self: Lanes, delivery: Delivery, _due_s: float) -> None:
 
 def _no_limit(_self: RateLimit, _now_s: float) -> int:
     return 1_000
+
+
+def _no_drain(_self: RateLimit, _now_s: float) -> None:
+    pass
 
 
 MUTANTS = {
@@ -123,6 +153,19 @@ MUTANTS = {
             "no-rate",
             "a subscription's rate is not kept",
             ((RateLimit, "available", _no_limit),),
+        ),
+        Mutant(
+            "undrained-limit",
+            "a consumer that begins may push at once what its predecessor has just pushed",
+            ((RateLimit, "drain", _no_drain),),
+        ),
+        Mutant(
+            "wake-up-taken",
+            "a second task takes the wake-up of the message that follows a slow append",
+            (
+                (TopicProducer, "_lead", _lead_and_leave_the_watcher),
+                (Inbox, "wait", _wait_beside_another),
+            ),
         ),
     )
 }

@@ -14,7 +14,7 @@ import trio
 
 from hermes_actors.log.memory import MemoryLog
 from hermes_chaos.sim.clock import DAY_MS, EPOCH_MS
-from hermes_chaos.sim.history import History
+from hermes_chaos.sim.history import Calmed, History, Troubled
 from hermes_chaos.sim.subscribers import FAULTS, Endpoint
 from hermes_chaos.sim.trace import Trace
 
@@ -141,6 +141,7 @@ class Nemesis:
         self._is_over = True
         for log in self._victims.logs:
             calm(log)
+            self._history.tell(Calmed(log.dc, trio.current_time()))
         for endpoint in self._victims.endpoints:
             endpoint.heal()
         for node in self._victims.node_names:
@@ -186,7 +187,15 @@ class Nemesis:
             case _:
                 log = _pick(self._victims.logs, strike.where)
                 self._note(strike.fault, log.dc)
-                return _strike_log(strike, log)
+                self._history.tell(Troubled(log.dc, strike.fault.value, trio.current_time()))
+                return self._lift_of(log, _strike_log(strike, log))
+
+    def _lift_of(self, log: MemoryLog, lift: Callable[[], None]) -> Callable[[], None]:
+        def lift_and_tell() -> None:
+            lift()
+            self._history.tell(Calmed(log.dc, trio.current_time()))
+
+        return lift_and_tell
 
     def _crash(self, strike: Strike) -> None:
         node = _pick(self._victims.node_names, strike.where)

@@ -1,5 +1,6 @@
 """One node's name and its lives: the production node, killed, restarted, and given requests."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -7,6 +8,7 @@ from functools import partial
 import trio
 from msgspec.structs import replace
 
+from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import RestartIntensityExceeded
 from hermes_actors.config import Config, MetadataConfig, Role
 from hermes_actors.consumer.http1_pool import Http1Sender, PoolLimits
@@ -21,9 +23,10 @@ from hermes_actors.runtime.clock import seeded_ids
 from hermes_chaos.sim.checkers import NothingFailsUnasked
 from hermes_chaos.sim.clock import SimulatedClock
 from hermes_chaos.sim.determinism import rng_of
-from hermes_chaos.sim.history import Adopted, History
+from hermes_chaos.sim.history import Adopted, History, Troubled
 from hermes_chaos.sim.http_in import Exchange, Response
 from hermes_chaos.sim.mortal import MortalLog
+from hermes_chaos.sim.nemesis import Fault
 from hermes_chaos.sim.network import SimulatedNet
 from hermes_chaos.sim.subscribers import Endpoint
 from hermes_chaos.sim.trace import Trace
@@ -78,6 +81,7 @@ class NodeLife:
         self._node: Node | None = None
         self._mortal: list[MortalLog | SimulatedNet] = []
         self._requests: dict[Exchange, trio.CancelScope] = {}
+        self._crashes: Counter[str] = Counter()
         self._came_up = trio.Event()
 
     async def run(self) -> None:
@@ -160,7 +164,12 @@ class NodeLife:
             return None
         name, crash = actors[int(where * len(actors))]
         crash()
+        self._crashes[name] += 1
         return name
+
+    def backoff_max_s(self, producer: str) -> float:
+        """How long at most a producer is away that has just been crashed."""
+        return TENANT.backoff_first_s * float(2 ** (self._crashes[producer] - 1))
 
     async def post(
         self, path: str, headers: Sequence[tuple[str, str]], body: bytes
@@ -176,6 +185,7 @@ class NodeLife:
 
     async def _live(self) -> None:
         self._lives += 1
+        self._crashes.clear()
         self._failures.started()
         life = self._life_name
         net = SimulatedNet(
@@ -214,6 +224,9 @@ class NodeLife:
         """Everything that would let a dead node act is cut, before its tasks are cancelled."""
         self._node = None
         self._came_up = trio.Event()
+        self._history.tell(
+            Troubled(self.name, Fault.NODE_KILL.value, trio.current_time(), lasts_s=0.0)
+        )
         for each in self._mortal:
             each.die()
         for scope in self._requests.values():

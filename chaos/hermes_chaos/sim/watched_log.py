@@ -1,30 +1,57 @@
 """One DC's log with its truth told: what it stores, drops and commits, when it does."""
 
-from collections.abc import Mapping
+import random
+from collections.abc import Mapping, Sequence
 
-from hermes_actors.log.base import Commit
+import trio
+
+from hermes_actors.log.base import Commit, Outcome
 from hermes_actors.log.faults import Faults
 from hermes_actors.log.memory import MemoryLog
-from hermes_actors.model.record import StoredRecord
+from hermes_actors.model.record import Record, StoredRecord
+from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.clock import SimulatedClock
 from hermes_chaos.sim.determinism import rng_of
 from hermes_chaos.sim.history import Committed, Dropped, Expired, History, Stored, message_id_of
 from hermes_chaos.sim.nemesis import calm
 from hermes_chaos.sim.trace import Trace
+from hermes_chaos.sim.workload import KEYLESS_TOPICS
 
 _APPEND_TIMEOUT_S = 1.0
+_STALL_RATE = 0.3
+# Above what a producer calls slow (20 ms), below what a publisher waits for (65 ms).
+_STALL_S = (0.02, 0.06)
+_UNEVEN = frozenset(topic.name for topic in KEYLESS_TOPICS)
+
+
+class _UnevenLog(MemoryLog):
+    """A log on a disk that stalls now and then, for the topics without keys: that is no fault.
+
+    One publisher at a time writes to these, so that each append has the time limit to itself.
+    """
+
+    def __init__(
+        self, dc: str, rng: random.Random, names: Mapping[str, str], faults: Faults
+    ) -> None:
+        super().__init__(dc, SimulatedClock(), faults=faults, append_timeout_s=_APPEND_TIMEOUT_S)
+        self._rng = rng
+        self._names = names
+
+    async def append(
+        self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
+    ) -> list[Outcome]:
+        """As `Log.append`."""
+        if self._names.get(topic) in _UNEVEN and self._rng.random() < _STALL_RATE:
+            await trio.sleep(self._rng.uniform(*_STALL_S))
+        return await super().append(topic, partition, batch, ack)
 
 
 def watched_log(
     dc: str, seed: int, message_topics: Mapping[str, str], history: History, trace: Trace
 ) -> MemoryLog:
     """A healthy log. Of `message_topics` (read as they are at each moment) everything is told."""
-    log = MemoryLog(
-        dc,
-        SimulatedClock(),
-        faults=Faults(rng_of(seed, f"log {dc}")),
-        append_timeout_s=_APPEND_TIMEOUT_S,
-    )
+    faults = Faults(rng_of(seed, f"log {dc}"))
+    log = _UnevenLog(dc, rng_of(seed, f"disk {dc}"), message_topics, faults)
     calm(log)
 
     def on_append(topic: str, record: StoredRecord) -> None:

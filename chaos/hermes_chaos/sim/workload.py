@@ -21,6 +21,7 @@ from hermes_chaos.sim.trace import Trace
 GROUP = "sim"
 _UNKNOWN_TOPIC = f"{GROUP}.nobody-made-it"
 _SIZES = (20, 20, 20, 200, 200, 2_000, 20_000)
+_KEYLESS_RATE = 0.7
 _NON_ASCII = "żółć ✓ "
 
 
@@ -107,6 +108,12 @@ TOPICS = (
     TopicPlan(f"{GROUP}.clicks", Ack.LEADER),
     TopicPlan(f"{GROUP}.audit", Ack.NONE),
 )
+KEYLESS_TOPICS = (
+    TopicPlan(f"{GROUP}.ledger", Ack.ALL),
+    TopicPlan(f"{GROUP}.ticks", Ack.LEADER),
+)
+"""Only messages without keys, from one publisher at a time in each DC (see `run_in_turn`)."""
+ALL_TOPICS = TOPICS + KEYLESS_TOPICS
 SUBSCRIPTIONS = (
     SubscriptionPlan(f"{GROUP}.orders", "billing", {"messageBackoff": 50, "requestTimeout": 400}),
     SubscriptionPlan(
@@ -129,13 +136,16 @@ class Frontends(Protocol):
     """The broker as publishers see it: nodes of their DC behind a load balancer."""
 
     async def publish(
-        self, dc: str, topic: str, headers: Sequence[tuple[str, str]], body: bytes
+        self, dc: str, topic: str, headers: Sequence[tuple[str, str]], body: bytes, prefers: str
     ) -> tuple[str, Response | None]:
-        """Post to a node that is up: its name, and its answer or None when the node died."""
+        """Post to a node that is up, to `prefers` if that is one: its name, and its answer.
+
+        The answer is None when the node died, and the name is the DC's when no node is up.
+        """
 
 
 class Publisher:
-    """One publisher of one DC; posts its share, one message after the other or in small bursts."""
+    """One publisher of one DC; posts its share spread over time, or each after the last answer."""
 
     def __init__(
         self,
@@ -157,20 +167,39 @@ class Publisher:
 
     async def run(self, messages: int, *, begin_s: float, end_s: float) -> None:
         """Publish that many messages, spread over the time between the two."""
-        moments = sorted(self._rng.uniform(begin_s, end_s) for _ in range(messages))
+        rng = self._rng
+        moments = sorted(rng.uniform(begin_s, end_s) for _ in range(messages))
         async with trio.open_nursery() as nursery:
             for moment in moments:
                 await trio.sleep_until(moment)
-                nursery.start_soon(self._publish, *self._draw())
+                topic = rng.choice(TOPICS).name if rng.random() >= 0.03 else _UNKNOWN_TOPIC
+                nursery.start_soon(self._publish, *self._draw(topic, rng.random() < 0.5))
 
-    def _draw(self) -> tuple[Published, list[tuple[str, str]]]:
+    async def run_in_turn(
+        self, phases: int, messages: int, *, begin_s: float, end_s: float
+    ) -> None:
+        """Publish in phases, each of that many messages to one topic over one connection.
+
+        The next message follows right after the last one's answer, so nothing that comes later
+        wakes a broker that has forgotten one.
+        """
+        rng = self._rng
+        for moment in sorted(rng.uniform(begin_s, end_s) for _ in range(phases)):
+            await trio.sleep_until(moment)
+            is_keyless = rng.random() < _KEYLESS_RATE
+            topic = rng.choice(KEYLESS_TOPICS if is_keyless else TOPICS).name
+            node = ""
+            for _ in range(messages):
+                is_keyed = not is_keyless and rng.random() < 0.5
+                node = await self._publish(*self._draw(topic, is_keyed), prefers=node)
+
+    def _draw(self, topic: str, is_keyed: bool) -> tuple[Published, list[tuple[str, str]]]:
         rng = self._rng
         serial = self._serials()
-        topic = rng.choice(TOPICS).name if rng.random() >= 0.03 else _UNKNOWN_TOPIC
         filling = rng.choice(_NON_ASCII) if rng.random() < 0.2 else "x"
         size = rng.choice(_SIZES)
         body = json.dumps({"serial": serial, "filling": filling * size}, ensure_ascii=False)
-        published = Published(serial, topic, body.encode(), "")
+        published = Published(serial, topic, body.encode(), "", dc=self._dc)
         length = len(published.body)
         if rng.random() < 0.02:
             length += 1  # a broken client: it must be refused, and its message be nowhere
@@ -179,22 +208,29 @@ class Publisher:
             ("Content-Type", "application/json"),
             ("Content-Length", str(length)),
         ]
-        if rng.random() < 0.5:
+        if is_keyed:
             headers.append(("Partition-Key", f"key-{rng.randrange(8)}"))
         return published, headers
 
-    async def _publish(self, published: Published, headers: list[tuple[str, str]]) -> None:
+    async def _publish(
+        self, published: Published, headers: list[tuple[str, str]], prefers: str = ""
+    ) -> str:
+        """Publish it; the name of the node that took it."""
         self._on_begin(published)
+        published.began_s = trio.current_time()
         node, response = await self._frontends.publish(
-            self._dc, published.topic, headers, published.body
+            self._dc, published.topic, headers, published.body, prefers
         )
+        published.ended_s = trio.current_time()
         published.node = node
         if response is not None:
             published.status = response.status
             published.message_id = response.message_id
+            published.code = response.code
         self._trace.note(
             node,
             f"publish {published.serial} {published.topic} {published.status} "
             f"{published.message_id}",
         )
         self._history.tell(published)
+        return node

@@ -5,8 +5,9 @@ administration), load under faults, heal, and settle within a bound of virtual t
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 
 import trio
@@ -19,9 +20,9 @@ from hermes_chaos.sim import product_log
 from hermes_chaos.sim.checker import Subject
 from hermes_chaos.sim.checkers import Checks
 from hermes_chaos.sim.determinism import rng_of
-from hermes_chaos.sim.history import Delivery, Event, History, Published
+from hermes_chaos.sim.history import Delivery, Event, History, Published, Troubled
 from hermes_chaos.sim.http_in import Response
-from hermes_chaos.sim.nemesis import Nemesis, draw_plan
+from hermes_chaos.sim.nemesis import Fault, Nemesis, draw_plan
 from hermes_chaos.sim.node_life import NodeLife
 from hermes_chaos.sim.operator import Operator
 from hermes_chaos.sim.settings import draw_config
@@ -32,9 +33,9 @@ from hermes_chaos.sim.trace import Trace
 from hermes_chaos.sim.watched_log import watched_log
 from hermes_chaos.sim.workload import (
     ALL_SUBSCRIPTIONS,
+    ALL_TOPICS,
     GROUP,
     SUBSCRIPTIONS,
-    TOPICS,
     Publisher,
 )
 
@@ -51,6 +52,8 @@ class Shape:
     nodes_per_dc: int = 2
     publishers_per_dc: int = 2
     messages_per_publisher: int = 45
+    phases_in_turn: int = 5
+    messages_per_phase: int = 8
     load_s: float = 6.0
     fault_max_s: float = 2.0
     strikes: int = 10
@@ -88,9 +91,10 @@ class World:
         self._balancing = rng_of(seed, "load balancer")
         self.checks = Checks(
             Subject(
-                {topic.name: topic.ack for topic in TOPICS},
+                {topic.name: topic.ack for topic in ALL_TOPICS},
                 [plan.audience(self._config.consumers) for plan in ALL_SUBSCRIPTIONS],
-            )
+            ),
+            self._config.frontend.waiting_per_topic_max,
         )
         self.history.watchers += [self._count, self.checks.watch]
 
@@ -121,7 +125,20 @@ class World:
 
     def crash_actor(self, node: str, where: float) -> str | None:
         """Crash one running actor of the node; its name, or None when there is none."""
-        return self._nodes[node].crash_actor(where)
+        life = self._nodes[node]
+        actor = life.crash_actor(where)
+        kind, _, log_topic = (actor or "").partition(" ")
+        if actor is not None and kind == "producer":
+            self.history.tell(
+                Troubled(
+                    node,
+                    Fault.ACTOR_CRASH.value,
+                    trio.current_time(),
+                    life.backoff_max_s(actor),
+                    self._log_topics[log_topic.partition(" ")[0]],
+                )
+            )
+        return actor
 
     def skew(self, node: str, skew_ms: int) -> None:
         """Set how far the node's wall clock is off."""
@@ -130,13 +147,18 @@ class World:
     # What publishers see.
 
     async def publish(
-        self, dc: str, topic: str, headers: Sequence[tuple[str, str]], body: bytes
+        self, dc: str, topic: str, headers: Sequence[tuple[str, str]], body: bytes, prefers: str
     ) -> tuple[str, Response | None]:
-        """Post to a node of the DC that is up: its name, and its answer if there was one."""
+        """Post to a node of the DC that is up: its name, and its answer if there was one.
+
+        `prefers` is the node that a kept-alive connection leads to, "" for none.
+        """
         up = [node for node in self._nodes.values() if node.dc == dc and node.is_serving]
         if not up:
             return dc, None
-        node = self._balancing.choice(up)
+        node = next((node for node in up if node.name == prefers), None)
+        if node is None:
+            node = self._balancing.choice(up)
         return node.name, await node.post(f"/topics/{topic}", headers, body)
 
     # The run.
@@ -197,7 +219,7 @@ class World:
         administration = next(iter(self._nodes.values())).administration
         caller = Anonymous()
         await administration.groups.create(caller, {"groupName": GROUP})
-        for topic in TOPICS:
+        for topic in ALL_TOPICS:
             await administration.topics.create(caller, topic.wire())
         for plan in SUBSCRIPTIONS:
             await administration.subscriptions.create(caller, plan.topic, plan.wire())
@@ -208,7 +230,9 @@ class World:
     async def _is_set_up(self) -> bool:
         for node in self._nodes.values():
             catalog = node.catalog
-            if len(catalog.topics) < len(TOPICS) or len(catalog.subscriptions) < len(SUBSCRIPTIONS):
+            if len(catalog.topics) < len(ALL_TOPICS) or len(catalog.subscriptions) < len(
+                SUBSCRIPTIONS
+            ):
                 return False
             self._log_topics.update((live.log_topic, name) for name, live in catalog.topics.items())
         for log in self._logs.values():
@@ -247,21 +271,37 @@ class World:
             nursery.start_soon(_operate, operator, shape.acts, begin_s, end_s)
             for dc in shape.dcs:
                 for number in range(shape.publishers_per_dc):
-                    publisher = Publisher(
-                        dc,
-                        lambda: next(serials),
-                        rng_of(seed, f"publisher {dc} {number}"),
-                        self,
-                        self.checks.payloads.begin,
-                        self.history,
-                        self._trace,
-                    )
                     nursery.start_soon(
-                        _publish, publisher, shape.messages_per_publisher, begin_s, end_s
+                        partial(
+                            self._publisher(dc, str(number), serials).run,
+                            shape.messages_per_publisher,
+                            begin_s=begin_s,
+                            end_s=end_s,
+                        )
                     )
+                nursery.start_soon(
+                    partial(
+                        self._publisher(dc, "in turn", serials).run_in_turn,
+                        shape.phases_in_turn,
+                        shape.messages_per_phase,
+                        begin_s=begin_s,
+                        end_s=end_s,
+                    )
+                )
         nemesis.heal()
         with trio.move_on_after(shape.settle_max_s):
             await operator.tidy()
+
+    def _publisher(self, dc: str, name: str, serials: Iterator[int]) -> Publisher:
+        return Publisher(
+            dc,
+            lambda: next(serials),
+            rng_of(self._seed, f"publisher {dc} {name}"),
+            self,
+            self.checks.payloads.begin,
+            self.history,
+            self._trace,
+        )
 
     def _administrations(self) -> list[Administration | None]:
         nodes = [self._nodes[f"{dc}-n1"] for dc in self._shape.dcs]
@@ -291,10 +331,6 @@ class World:
                 self.counts["deliveries"] += event.is_processed
             case _:
                 pass
-
-
-async def _publish(publisher: Publisher, messages: int, begin_s: float, end_s: float) -> None:
-    await publisher.run(messages, begin_s=begin_s, end_s=end_s)
 
 
 async def _operate(operator: Operator, acts: int, begin_s: float, end_s: float) -> None:
