@@ -281,6 +281,7 @@ async def test_many_writers_lose_no_message_no_order_and_no_wake_up(
 
 
 async def test_a_second_task_that_waits_at_an_inbox_is_a_programmers_error() -> None:
+    inbox: Inbox[str]
     _, inbox = open_mailbox(1)
     with pytest.raises(BaseExceptionGroup) as raised:
         async with trio.open_nursery() as nursery:
@@ -290,6 +291,8 @@ async def test_a_second_task_that_waits_at_an_inbox_is_a_programmers_error() -> 
 
 
 async def test_a_reader_that_was_woken_in_vain_and_cancelled_leaves_the_inbox_to_the_next() -> None:
+    ref: Ref[str]
+    inbox: Inbox[str]
     ref, inbox = open_mailbox(1)
     scope = trio.CancelScope()
 
