@@ -151,7 +151,8 @@ async def test_others_get_many_turns_while_much_is_rendered() -> None:
         nursery.start_soon(others)
         await render_in_turns([metrics])
         nursery.cancel_scope.cancel()
-    assert turns >= 60
+    # Three families of 1,000 series in slices of 50; who of the two begins is the scheduler's.
+    assert turns >= 3 * 20 - 1
 
 
 async def test_a_topic_that_goes_while_it_is_rendered_does_no_harm() -> None:
