@@ -98,9 +98,8 @@ class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LogConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The embedded log: one directory for each datacentre, one file in it."""
+    """The log. Where the embedded one keeps its files is `hermes dev --data`."""
 
-    directory: str = "data"
     envelope: Envelope = Envelope.NATIVE
     retention_check_interval_ms: int = 60_000
 

@@ -169,3 +169,16 @@ def test_each_field_of_the_configuration_is_documented(path: str, default: Any) 
 
 def test_no_documented_field_has_gone() -> None:
     assert set(documented()) == {path for path, _default in fields(Config)}
+
+
+def test_each_field_of_the_configuration_is_read_by_something() -> None:
+    package = ROOT / "hermes_actors"
+    source = "\n".join(
+        path.read_text() for path in package.rglob("*.py") if path != package / "config.py"
+    )
+    unread = [
+        path
+        for path, _ in fields(Config)
+        if not re.search(rf"\.{path.rpartition('.')[2]}\b", source)
+    ]
+    assert unread == []
