@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -19,19 +20,26 @@ HERMES = [sys.executable, "-m", "hermes_actors.cli"]
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports in a row that nobody listens on now."""
-    for _ in range(100):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            first = int(probe.getsockname()[1])
-        if first + count < 65_535 and all(map(_is_free, range(first, first + count))):
+    """Ports in a row that nobody uses now, and that no client is given later.
+
+    They lie below the range from which the kernel takes the ports of outgoing connections: a
+    port of that range, free while a killed node is down, may be some client's when it restarts.
+    """
+    for _ in range(1_000):
+        first = random.randrange(12_000, 32_000 - count)
+        if all(map(_is_free, range(first, first + count))):
             return list(range(first, first + count))
     raise AssertionError("no free ports in a row")
 
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 class Process:
