@@ -64,7 +64,7 @@ lock: ## Resolve the dependencies anew into requirements.lock
 	@if [ ! -x $(BIN)/python ]; then $(find_python); "$$found" -m venv .venv; fi
 	@if [ ! -x $(BIN)/uv ]; then $(BIN)/python -m pip install --quiet --disable-pip-version-check uv; fi
 	@$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
-	    --no-emit-index-url --no-header --no-annotate --extra dev --extra fast --output-file requirements.lock
+	    --no-emit-index-url --no-header --no-annotate --extra dev --extra fast --extra local --output-file requirements.lock
 
 .PHONY: clean
 clean: ## Remove the environment and everything that was generated

@@ -67,8 +67,11 @@ class FrontendConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ConsumersConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The delivering side; the bounds are for each subscription."""
+    """The delivering side; the bounds are for each subscription. `nodes` are the names of all
+    consuming nodes of this datacentre, which share its subscriptions; none: this one alone.
+    """
 
+    nodes: list[str] = field(default_factory=list)
     inflight_max: int = 100
     commit_interval_ms: int = 1_000
     waiting_retries_max: int = 10_000
@@ -97,17 +100,59 @@ class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):
     change_timeout_ms: int = 10_000
 
 
+class StatusConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a node that does not publish shows its health, readiness and metrics."""
+
+    host: str = "127.0.0.1"
+    port: int = 8070
+
+
 class LogConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The log. Where the embedded one keeps its files is `hermes dev --data`."""
+    """The log. `directory` is where an embedded one lies, for `hermes node` without Kafka."""
 
     envelope: Envelope = Envelope.NATIVE
+    directory: str = "hermes-data"
     retention_check_interval_ms: int = 60_000
 
 
-class MetadataConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The metadata log. `replicates` names the node that copies other DCs' changes."""
+SecurityProtocol = typing.Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+SaslMechanism = typing.Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
-    replicates: bool = True
+
+class KafkaClusterConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """How one datacentre's Kafka is reached. The file of the password holds it and nothing else."""
+
+    bootstrap_servers: list[str] = field(default_factory=list)
+    security_protocol: SecurityProtocol = "PLAINTEXT"
+    ca_file: str = ""
+    certificate_file: str = ""
+    key_file: str = ""
+    sasl_mechanism: SaslMechanism = "PLAIN"
+    sasl_username: str = ""
+    sasl_password_file: str = ""
+
+
+class KafkaConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Kafka as the log: one cluster for each datacentre. Without clusters the log is embedded."""
+
+    clusters: dict[str, KafkaClusterConfig] = field(default_factory=dict)
+    replication_factor: int = 1
+    min_insync_replicas: int = 1
+    producers_per_ack: int = 4
+    append_timeout_ms: int = 5_000
+    request_timeout_ms: int = 5_000
+    metadata_max_age_ms: int = 300_000
+    reconnect_backoff_ms: int = 100
+    fetch_wait_ms: int = 5_000
+    fetch_bytes_max: int = 1_048_576
+
+
+class MetadataConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The metadata log. `replicator` names the node of this DC that copies other DCs' changes into
+    it and keeps the log's topics like it; "": this one.
+    """
+
+    replicator: str = ""
     digest_interval_ms: int = 60_000
     topic_data_deletion_delay_ms: int = 86_400_000
 
@@ -124,7 +169,9 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     frontend: FrontendConfig = field(default_factory=FrontendConfig)
     consumers: ConsumersConfig = field(default_factory=ConsumersConfig)
     management: ManagementConfig = field(default_factory=ManagementConfig)
+    status: StatusConfig = field(default_factory=StatusConfig)
     log: LogConfig = field(default_factory=LogConfig)
+    kafka: KafkaConfig = field(default_factory=KafkaConfig)
     metadata: MetadataConfig = field(default_factory=MetadataConfig)
 
 
@@ -173,19 +220,50 @@ def _overlay(tree: dict[str, Any], variable: str, text: str) -> None:
         fields = {each.name: each for each in msgspec.structs.fields(struct)}
         if rest in fields:
             kind = fields[rest].type
-            if _is_struct(kind):
+            if _is_struct(kind) or _is_table(kind):
                 raise ConfigError(f"{variable}: names a section, not a field; add the field's name")
             node[rest] = _parse(variable, text, kind)
             return
         section = next((n for n in fields if rest.startswith(n + "_")), None)
-        if section is None or not _is_struct(fields[section].type):
+        if section is None:
             raise ConfigError(f"{variable}: no such field; {_PAGE}")
-        node = node.setdefault(section, {})
-        if not isinstance(node, dict):
-            raise ConfigError(
-                f"{section}: is a section, not a value; write [{section}] above its fields"
-            )
-        struct, rest = fields[section].type, rest.removeprefix(section + "_")
+        kind, rest = fields[section].type, rest.removeprefix(section + "_")
+        node = _section(node, section)
+        if _is_table(kind):
+            kind = typing.get_args(kind)[1]
+            entry = _entry(node, rest, kind)
+            if entry is None:
+                raise ConfigError(f"{variable}: no such field; {_PAGE}")
+            name, rest = entry
+            node = _section(node, name)
+        if not _is_struct(kind):
+            raise ConfigError(f"{variable}: no such field; {_PAGE}")
+        struct = kind
+
+
+def _section(node: dict[str, Any], name: str) -> dict[str, Any]:
+    section = node.setdefault(name, {})
+    if not isinstance(section, dict):
+        raise ConfigError(f"{name}: is a section, not a value; write [{name}] above its fields")
+    return section
+
+
+def _entry(table: dict[str, Any], rest: str, kind: type[Struct]) -> tuple[str, str] | None:
+    """(name, field) of a table's entry that the rest of a variable names.
+
+    A name that the file has may hold any character, each but letters and digits written as an
+    underscore; a new one is in lower case.
+    """
+    for field_name in sorted((each.name for each in msgspec.structs.fields(kind)), key=len)[::-1]:
+        if rest.endswith("_" + field_name):
+            written = rest.removesuffix("_" + field_name)
+            known = (name for name in table if re.sub(r"[^a-z0-9]", "_", name.lower()) == written)
+            return next(known, written), field_name
+    return None
+
+
+def _is_table(kind: Any) -> bool:
+    return typing.get_origin(kind) is dict
 
 
 def _is_struct(kind: Any) -> bool:
@@ -216,7 +294,15 @@ def _check(config: Config) -> None:
         frontend.idle_timeout_ms > 0,
         "frontend.idle_timeout_ms: 0 answers nobody; it must be above 0, Hermes' default is 65",
     )
-    for section_name in ("frontend", "consumers", "management", "log", "metadata"):
+    for section_name in (
+        "frontend",
+        "consumers",
+        "management",
+        "status",
+        "log",
+        "kafka",
+        "metadata",
+    ):
         section = getattr(config, section_name)
         for each in msgspec.structs.fields(section):
             value = getattr(section, each.name)
@@ -230,6 +316,7 @@ def _check(config: Config) -> None:
         ("frontend.port", frontend.port),
         ("frontend.tls.port", frontend.tls.port),
         ("management.port", config.management.port),
+        ("status.port", config.status.port),
     ):
         _require(
             0 <= port <= 65_535,
@@ -269,6 +356,74 @@ def _check(config: Config) -> None:
         f"consumers.inflight_max: {consumers.inflight_max} is above consumers.unsettled_span_max "
         f"({consumers.unsettled_span_max}); lower the one or raise the other",
     )
+    _check_names(config)
+    _check_kafka(config)
+
+
+def _check_names(config: Config) -> None:
+    """The names of other nodes."""
+    nodes = config.consumers.nodes
+    for field_name, names in (
+        ("consumers.nodes", nodes),
+        ("metadata.replicator", [config.metadata.replicator] if config.metadata.replicator else []),
+    ):
+        for name in names:
+            _require(
+                _NAME.fullmatch(name) is not None,
+                f"{field_name}: '{name}' is not a node's name; use letters, digits, '_', '.', '-'",
+            )
+    _require(
+        not nodes or "consumers" not in config.roles or config.node in nodes,
+        f"consumers.nodes: this node, '{config.node}', is not among them; add it on every node of "
+        f"datacentre {config.dc}, or take the role consumers from it",
+    )
+    _require(
+        len(set(nodes)) == len(nodes),
+        "consumers.nodes: a name stands there twice; each node has a name of its own",
+    )
+
+
+def _check_kafka(config: Config) -> None:
+    """Clusters, and what their topics are created with."""
+    kafka = config.kafka
+    _require(
+        not kafka.clusters or config.dc in kafka.clusters,
+        f"kafka.clusters: none is for this node's datacentre '{config.dc}'; "
+        f"write [kafka.clusters.{config.dc}] with its bootstrap_servers",
+    )
+    _require(
+        kafka.min_insync_replicas <= kafka.replication_factor,
+        f"kafka.min_insync_replicas: {kafka.min_insync_replicas} is above "
+        f"kafka.replication_factor ({kafka.replication_factor}), so that no message could be "
+        "acknowledged; lower the one or raise the other",
+    )
+    for dc, cluster in kafka.clusters.items():
+        at = f"kafka.clusters.{dc}"
+        _require(
+            _NAME.fullmatch(dc) is not None,
+            f"{at}: '{dc}' is not a datacentre's name; use letters, digits, '_', '.' and '-'",
+        )
+        _require(
+            bool(cluster.bootstrap_servers),
+            f'{at}.bootstrap_servers: is empty; write for example ["kafka-1:9092"]',
+        )
+        for server in cluster.bootstrap_servers:
+            host, _, port = server.rpartition(":")
+            _require(
+                bool(host) and port.isdecimal() and 0 < int(port) <= 65_535,
+                f"{at}.bootstrap_servers: '{server}' is not host:port; write for example "
+                "kafka-1:9092",
+            )
+        _require(
+            not cluster.security_protocol.startswith("SASL")
+            or (bool(cluster.sasl_username) and bool(cluster.sasl_password_file)),
+            f"{at}.sasl_username: security_protocol {cluster.security_protocol} needs it and "
+            "sasl_password_file; set both, or choose PLAINTEXT or SSL",
+        )
+        _require(
+            bool(cluster.certificate_file) == bool(cluster.key_file),
+            f"{at}.certificate_file: goes together with key_file; set both or neither",
+        )
 
 
 def _require(holds: bool, message: str) -> None:

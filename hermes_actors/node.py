@@ -124,15 +124,15 @@ def _start_metadata(config: Config, environment: NodeEnvironment, control: Super
 
     others = {dc: follow(log, ()) for dc, log in environment.remote_logs.items()}
     own = follow(environment.log, tuple(others.values()))
-    if config.metadata.replicates:
+    if config.metadata.replicator in ("", config.node):
         for dc, log in environment.remote_logs.items():
             control.start(f"replicator {dc}", _replicator(config, environment, log, own))
-    control.start(
-        "reconciler",
-        lambda: TopicReconciler(
-            own, others, config, clock=environment.clock, rng=environment.split_rng()
-        ),
-    )
+        control.start(
+            "reconciler",
+            lambda: TopicReconciler(
+                own, others, config, clock=environment.clock, rng=environment.split_rng()
+            ),
+        )
     return own
 
 

@@ -122,6 +122,67 @@ def test_a_wrong_variable_is_refused_by_its_name(variable: str, text: str, way_o
     assert way_out in raised.value.message
 
 
+KAFKA = """
+[kafka.clusters.dc1]
+bootstrap_servers = ["kafka-1:9092", "kafka-2:9092"]
+"""
+
+
+def test_a_cluster_can_be_named_by_variables_alone() -> None:
+    config = load(
+        None,
+        {
+            "HERMES_KAFKA_CLUSTERS_DC1_BOOTSTRAP_SERVERS": "a:1,b:2",
+            "HERMES_KAFKA_CLUSTERS_DC1_SASL_USERNAME": "hermes",
+        },
+    )
+    cluster = config.kafka.clusters["dc1"]
+    assert (cluster.bootstrap_servers, cluster.sasl_username) == (["a:1", "b:2"], "hermes")
+
+
+def test_a_variable_finds_the_cluster_of_the_file_whatever_characters_its_name_has(
+    tmp_path: Path,
+) -> None:
+    text = 'dc = "Far-East.1"\n[kafka.clusters."Far-East.1"]\nbootstrap_servers = ["a:1"]'
+    config = load_text(tmp_path, text, HERMES_KAFKA_CLUSTERS_FAR_EAST_1_BOOTSTRAP_SERVERS="b:2")
+    assert {dc: c.bootstrap_servers for dc, c in config.kafka.clusters.items()} == {
+        "Far-East.1": ["b:2"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "way_out"),
+    [
+        ('dc = "dc9"' + KAFKA, "kafka.clusters", "write [kafka.clusters.dc9]"),
+        (KAFKA.replace("kafka-2:9092", "kafka-2"), "bootstrap_servers", "host:port"),
+        ("[kafka.clusters.dc1]", "kafka.clusters.dc1.bootstrap_servers", "write for example"),
+        (KAFKA + "[kafka]\nmin_insync_replicas = 2", "kafka.min_insync_replicas", "lower the one"),
+        (KAFKA + "[kafka]\nrequest_timeout_ms = 0", "kafka.request_timeout_ms", "least is 1"),
+        (KAFKA + 'security_protocol = "SASL_SSL"', "sasl_username", "set both"),
+        (KAFKA + 'key_file = "k.pem"', "certificate_file", "set both or neither"),
+        ('[consumers]\nnodes = ["a", "b"]', "consumers.nodes", "add it on every node"),
+        ('[consumers]\nnodes = ["node1", "node1"]', "consumers.nodes", "a name of its own"),
+        ('[metadata]\nreplicator = "a b"', "metadata.replicator", "not a node's name"),
+    ],
+)
+def test_a_wrong_topology_is_refused_with_the_field_and_the_way_out(
+    tmp_path: Path, text: str, field: str, way_out: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_text(tmp_path, text)
+    assert field in raised.value.message
+    assert way_out in raised.value.message
+
+
+@pytest.mark.parametrize(
+    "variable", ["HERMES_KAFKA_CLUSTERS_DC1_PORT", "HERMES_KAFKA_CLUSTERS", "HERMES_DC_X"]
+)
+def test_a_variable_of_a_cluster_that_names_no_field_is_refused(variable: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load(None, {variable: "1"})
+    assert raised.value.message.startswith(variable)
+
+
 def test_a_section_written_as_a_value_is_refused_also_under_a_variable(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"write \[frontend\] above its fields"):
         load_text(tmp_path, "frontend = 5", HERMES_FRONTEND_PORT="1")

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,9 @@ def fields(struct: type[msgspec.Struct], section: str = "") -> Iterator[tuple[st
     for field in msgspec.structs.fields(struct):
         if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
             yield from fields(field.type, f"{section}{field.name}.")
+        elif typing.get_origin(field.type) is dict:
+            # A table by datacentre; its entries have the fields.
+            yield from fields(typing.get_args(field.type)[1], f"{section}{field.name}.<dc>.")
         elif field.default is not msgspec.NODEFAULT:
             yield section + field.name, field.default
         else:

@@ -240,7 +240,7 @@ class NodeLife:
             dc=self.dc,
             node=self.name,
             roles=[*roles, "management"] if self._is_first else roles,
-            metadata=MetadataConfig(replicates=self._is_first),
+            metadata=MetadataConfig(replicator=self.name if self._is_first else "the first"),
         )
 
 

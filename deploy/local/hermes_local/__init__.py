@@ -1,0 +1,1 @@
+"""Launchers for a developer's machine: Kafka, and the services of a compose file, without Docker."""

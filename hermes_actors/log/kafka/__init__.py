@@ -1,0 +1,1 @@
+"""The production log: one Kafka cluster for each datacentre."""
