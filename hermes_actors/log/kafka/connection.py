@@ -1,0 +1,224 @@
+"""How one datacentre's Kafka is reached: every client of the package is made from these arguments.
+
+What cannot work is said when the node starts, by the name of its field; what goes wrong later is
+explained in one line that names the datacentre and the field. Secrets are in neither.
+"""
+
+import random
+import ssl
+from pathlib import Path
+from typing import Any
+
+from aiokafka import errors
+from aiokafka.conn import AIOKafkaConnection, create_conn
+
+from hermes_actors.config import KafkaClusterConfig, KafkaConfig
+from hermes_actors.errors import StartupError
+
+CONNECTIONS_IDLE_MS = 540_000
+"""Idle connections end after this; a broker ends them after ten minutes, perhaps in mid-request."""
+RECONNECT_BACKOFF_MAX_S = 1.5
+_EXAMPLE = "for example kafka1.example.com:9092"
+
+
+class Connection:
+    """The arguments of aiokafka's clients for one cluster.
+
+    Raises StartupError for a missing, unreadable or useless file and for an address that is none.
+    Certificates and the password are read again for each new client, so that they can be renewed
+    while the node runs; while a file cannot be read, what it held last is used.
+    """
+
+    def __init__(self, dc: str, cluster: KafkaClusterConfig, settings: KafkaConfig) -> None:
+        self.dc = dc
+        self.settings = settings
+        self._cluster = cluster
+        self._field = f"kafka.clusters.{dc}"
+        _check(self._field, cluster)
+        self._security = self._read_security()
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.dc} {','.join(self._cluster.bootstrap_servers)}>"
+
+    @property
+    def bootstrap_servers(self) -> list[str]:
+        """Where a client that knows no broker asks first."""
+        return list(self._cluster.bootstrap_servers)
+
+    def client_arguments(self, purpose: str) -> dict[str, Any]:
+        """For AIOKafkaClient, and for producers, consumers and admin clients, which take all of it.
+
+        `purpose` becomes a part of the client id, which brokers show in their logs and quotas.
+        """
+        settings = self.settings
+        return {
+            "bootstrap_servers": self.bootstrap_servers,
+            "client_id": client_id(purpose),
+            "request_timeout_ms": settings.request_timeout_ms,
+            "metadata_max_age_ms": settings.metadata_max_age_ms,
+            "retry_backoff_ms": settings.reconnect_backoff_ms,
+            "connections_max_idle_ms": CONNECTIONS_IDLE_MS,
+            **self._current_security(),
+        }
+
+    async def connect(
+        self, host: str, port: int, purpose: str, *, timeout_ms: int | None = None
+    ) -> AIOKafkaConnection:
+        """One connection to one broker, logged in. For the host loop.
+
+        Raises what `explain` explains: OSError, asyncio.TimeoutError or KafkaError.
+        """
+        return await create_conn(
+            host,
+            port,
+            client_id=client_id(purpose),
+            request_timeout_ms=timeout_ms or self.settings.request_timeout_ms,
+            max_idle_ms=CONNECTIONS_IDLE_MS,
+            **self._current_security(),
+        )
+
+    def reconnect_delay_s(self, attempt: int, rng: random.Random) -> float:
+        """How long to wait before attempt `attempt` (from 1 on): doubling, jittered, bounded."""
+        first_s = self.settings.reconnect_backoff_ms / 1_000
+        bound_s = max(RECONNECT_BACKOFF_MAX_S, first_s)
+        # The exponent has a bound of its own: attempts are counted for as long as Kafka is away.
+        delay_s = min(first_s * 2.0 ** min(attempt - 1, 20), bound_s)
+        return delay_s * rng.uniform(0.5, 1.0)
+
+    def explain(self, error: BaseException, address: str = "") -> str:
+        """One line for an operator: the datacentre, what failed, and the field to look at."""
+        where = f"Kafka of {self.dc}" + (f" at {address}" if address else "")
+        cluster, field = self._cluster, self._field
+        certificate = _certificate_error(error)
+        if certificate is not None:
+            return (
+                f"{where}: its certificate is not accepted ({certificate.verify_message}); "
+                f"see {field}.ca_file and the names in {field}.bootstrap_servers"
+            )
+        if isinstance(error, errors.UnsupportedSaslMechanismError | errors.IllegalSaslStateError):
+            return (
+                f"{where}: does not take {cluster.sasl_mechanism}; see {field}.sasl_mechanism "
+                f"and {field}.security_protocol"
+            )
+        if _is_login_refused(error):
+            return (
+                f"{where}: refused the log-in of '{cluster.sasl_username}' with "
+                f"{cluster.sasl_mechanism}; see {field}.sasl_username and "
+                f"{field}.sasl_password_file"
+            )
+        if isinstance(error, ssl.SSLError):
+            return (
+                f"{where}: no TLS connection ({error.reason or error}); see "
+                f"{field}.security_protocol, {field}.certificate_file and {field}.key_file"
+            )
+        if isinstance(error, TimeoutError | errors.RequestTimedOutError):
+            return f"{where}: no answer within {self.settings.request_timeout_ms} ms"
+        if isinstance(error, ConnectionRefusedError):
+            return f"{where}: the connection was refused"
+        return f"{where}: {_first_line(error)}"
+
+    def _current_security(self) -> dict[str, Any]:
+        try:
+            self._security = self._read_security()
+        except StartupError:
+            # A file being replaced just now must not take a running node's log away.
+            return self._security
+        return self._security
+
+    def _read_security(self) -> dict[str, Any]:
+        cluster = self._cluster
+        security: dict[str, Any] = {"security_protocol": cluster.security_protocol}
+        if cluster.security_protocol.endswith("SSL"):
+            security["ssl_context"] = self._ssl_context()
+        if cluster.security_protocol.startswith("SASL"):
+            security["sasl_mechanism"] = cluster.sasl_mechanism
+            security["sasl_plain_username"] = cluster.sasl_username
+            security["sasl_plain_password"] = self._password()
+        return security
+
+    def _ssl_context(self) -> ssl.SSLContext:
+        cluster = self._cluster
+        for name in ("ca_file", "certificate_file", "key_file"):
+            if path := getattr(cluster, name):
+                _read(f"{self._field}.{name}", path)
+        try:
+            context = ssl.create_default_context(cafile=cluster.ca_file or None)
+        except (ssl.SSLError, OSError) as error:
+            raise StartupError(
+                f"{self._field}.ca_file: {cluster.ca_file} holds no certificate in PEM form "
+                f"({error}); name the file of the authority that signed the brokers' certificates"
+            ) from error
+        if cluster.certificate_file:
+            try:
+                context.load_cert_chain(cluster.certificate_file, cluster.key_file or None)
+            except (ssl.SSLError, OSError) as error:
+                raise StartupError(
+                    f"{self._field}.certificate_file: {cluster.certificate_file} and its key_file "
+                    f"are not a certificate in PEM form with its key ({error})"
+                ) from error
+        return context
+
+    def _password(self) -> str:
+        field = f"{self._field}.sasl_password_file"
+        password = _read(field, self._cluster.sasl_password_file).rstrip("\r\n")
+        if not password:
+            raise StartupError(f"{field}: {self._cluster.sasl_password_file} is empty")
+        return password
+
+
+def client_id(purpose: str) -> str:
+    """The client id that brokers see."""
+    return f"hermes-{purpose}"
+
+
+def _check(field: str, cluster: KafkaClusterConfig) -> None:
+    if not cluster.bootstrap_servers:
+        raise StartupError(f"{field}.bootstrap_servers: is empty; name a broker, {_EXAMPLE}")
+    for address in cluster.bootstrap_servers:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+            raise StartupError(
+                f"{field}.bootstrap_servers: '{address}' is not a host and a port; {_EXAMPLE}"
+            )
+    if bool(cluster.certificate_file) < bool(cluster.key_file):
+        raise StartupError(
+            f"{field}.key_file: goes together with {field}.certificate_file; set both or neither"
+        )
+    if cluster.security_protocol.startswith("SASL"):
+        for name in ("sasl_username", "sasl_password_file"):
+            if not getattr(cluster, name):
+                raise StartupError(
+                    f"{field}.{name}: is empty, and {cluster.security_protocol} needs it"
+                )
+
+
+def _read(field: str, path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise StartupError(
+            f"{field}: {path} cannot be read: {error.strerror}; name another file"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise StartupError(f"{field}: {path} is not text; name another file") from error
+
+
+def _is_login_refused(error: BaseException) -> bool:
+    # aiokafka raises 58 as the class of that code, and an assertion or a ValueError of its own
+    # when a broker's SCRAM answer is not the one that the password leads to.
+    return isinstance(error, errors.AuthenticationFailedError) or (
+        isinstance(error, errors.BrokerResponseError) and error.errno == 58
+    )
+
+
+def _certificate_error(error: BaseException) -> ssl.SSLCertVerificationError | None:
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ssl.SSLCertVerificationError):
+            return seen
+        seen = seen.__cause__
+    return None
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

@@ -1,0 +1,122 @@
+"""One datacentre's Kafka as a Log; the actors see trio only, the clients live on the host loop.
+
+Nothing here fails or hangs while Kafka is down: the log opens at once, an append says unavailable,
+every other method raises LogUnavailable within the request time-out, and all of it works by
+itself once Kafka is up, under whatever address its name leads to by then.
+"""
+
+import random
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import trio
+
+from hermes_actors.config import KafkaClusterConfig, KafkaConfig
+from hermes_actors.log.base import Commit, Outcome, Reader, TopicSettings
+from hermes_actors.log.kafka.connection import Connection
+from hermes_actors.log.kafka.groups import Groups
+from hermes_actors.log.kafka.producers import Producers, ProducerStatistics
+from hermes_actors.log.kafka.reader import open_reader
+from hermes_actors.log.kafka.topics import Topics
+from hermes_actors.model.record import Record
+from hermes_actors.model.topic import Ack
+from hermes_actors.runtime import guest
+from hermes_actors.runtime.clock import Clock, system_rng
+
+
+@asynccontextmanager
+async def open_kafka_log(
+    dc: str, cluster: KafkaClusterConfig, settings: KafkaConfig, clock: Clock
+) -> AsyncIterator["KafkaLog"]:
+    """The log in `dc`'s Kafka. In trio, as the guest of an asyncio host.
+
+    Opens at once whether Kafka is up or not. Raises StartupError for a configuration that cannot
+    work: no address, a certificate or password file that cannot be read.
+    """
+    connection = Connection(dc, cluster, settings)
+    rng = system_rng()
+    producers = Producers(connection, clock, random.Random(rng.random()))  # noqa: S311 -- jitter
+    topics = Topics(connection, clock)
+    groups = Groups(connection, clock, topics)
+    parts = (producers, topics, groups)
+    try:
+        for part in parts:
+            await guest.call(part.open)
+        yield KafkaLog(connection, producers, topics, groups)
+    finally:
+        with trio.CancelScope(shield=True):
+            for part in parts:
+                await guest.call(part.close)
+
+
+class KafkaLog:
+    """Implements hermes_actors.log.base.Log. Made by `open_kafka_log`."""
+
+    def __init__(
+        self, connection: Connection, producers: Producers, topics: Topics, groups: Groups
+    ) -> None:
+        self._connection = connection
+        self._producers = producers
+        self._topics = topics
+        self._groups = groups
+
+    @property
+    def dc(self) -> str:
+        """The datacentre whose log this is."""
+        return self._connection.dc
+
+    def statistics(self) -> ProducerStatistics:
+        """What the log has done so far and whether it is connected, for metrics and readiness."""
+        return self._producers.statistics()
+
+    async def append(
+        self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
+    ) -> list[Outcome]:
+        """Append in order; see Log. Never raises for an operating error."""
+        return await guest.call(self._producers.append, topic, partition, batch, ack)
+
+    def reader(
+        self, topic: str, positions: Mapping[int, int]
+    ) -> AbstractAsyncContextManager[Reader]:
+        """A reader of the partitions named in `positions`, starting there."""
+        return open_reader(self._connection, self._topics, topic, positions)
+
+    async def start_positions(self, topic: str) -> dict[int, int]:
+        """For each partition its first offset still held."""
+        return await guest.call(self._topics.start_positions, topic)
+
+    async def end_positions(self, topic: str) -> dict[int, int]:
+        """For each partition the next offset to be written."""
+        return await guest.call(self._topics.end_positions, topic)
+
+    async def position_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
+        """For each partition the first offset with a timestamp ≥ `timestamp_ms`, else its end."""
+        return await guest.call(self._topics.position_at, topic, timestamp_ms)
+
+    async def commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
+        """Store a group's progress; see Log for what it raises."""
+        await guest.call(self._groups.commit, group, topic, commits)
+
+    async def committed(self, group: str, topic: str) -> dict[int, Commit]:
+        """A group's progress; partitions without a commit are absent."""
+        return await guest.call(self._groups.committed, group, topic)
+
+    async def create_topic(self, topic: str, settings: TopicSettings) -> bool:
+        """Create the topic; False when it exists already (its settings are left alone)."""
+        return await guest.call(self._topics.create, topic, settings)
+
+    async def alter_topic(self, topic: str, settings: TopicSettings) -> None:
+        """Replace the topic's settings; the number of partitions goes upwards only."""
+        await guest.call(self._topics.alter, topic, settings)
+
+    async def delete_topic(self, topic: str) -> bool:
+        """Delete the topic, its records and its commits; False when there is none."""
+        return await guest.call(self._topics.delete, topic)
+
+    async def describe_topic(self, topic: str) -> TopicSettings | None:
+        """The topic's settings, or None when there is no such topic."""
+        return await guest.call(self._topics.describe, topic)
+
+    async def topics(self) -> list[str]:
+        """The names of all topics, sorted."""
+        return await guest.call(self._topics.names)
