@@ -1,0 +1,1 @@
+"""Faults done to real processes and real networks."""

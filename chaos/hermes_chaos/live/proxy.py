@@ -1,0 +1,399 @@
+"""A TCP proxy before each broker of a cluster: it passes everything on until it is told to harm.
+
+A cluster's clients follow the addresses that its brokers advertise, so a broker behind a link must
+advertise the link's address and port (`advertised.listeners`); the link is made first.
+"""
+
+import socket
+import struct
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from typing import TypeVar
+
+import trio
+
+from hermes_chaos.live.frames import Frames, NotKafka, answer_header, request_header
+
+T = TypeVar("T")
+
+_CHUNK_BYTES = 65_536
+_ANSWERS_GRACE_S = 10.0
+_START_TIMEOUT_S = 10.0
+_GONE = (trio.BrokenResourceError, trio.ClosedResourceError, OSError, NotKafka)
+
+
+class Harm(Enum):
+    """What is done to one request."""
+
+    LOSE_ANSWER = "forward it, and when its answer comes break the client's connection instead"
+    DROP_ANSWER = "forward it, and keep its answer back; the connection stays open"
+    CLOSE_AFTER = "forward it, and break the client's connection at once"
+    CLOSE_BEFORE = "break the client's connection, and do not forward it"
+    HOLD = "keep it until `release`, then forward it even if the client has gone"
+
+
+@dataclass
+class Rule:
+    """Harms the next `times` requests of one API (after `skip`) that hold these bytes."""
+
+    api: int
+    harm: Harm
+    skip: int = 0
+    times: int = 1
+    holding: bytes = b""
+    struck: int = 0
+    """How many requests it has harmed."""
+    has_struck: trio.Event = field(default_factory=trio.Event)
+    """Set once it has harmed one."""
+
+    def strikes(self, api: int, frame: bytes) -> bool:
+        """Whether this request is one of them; counts."""
+        if api != self.api or self.struck >= self.times or self.holding not in frame:
+            return False
+        if self.skip > 0:
+            self.skip -= 1
+            return False
+        self.struck += 1
+        self.has_struck.set()
+        return True
+
+
+class Lane:
+    """One direction of a link. What it passes is slowed down piece by piece, in order."""
+
+    def __init__(self) -> None:
+        self.delay_s = 0.0
+        """Each piece (a frame, or up to 64 KiB) comes so much later."""
+        self.bytes_per_s: float | None = None
+        self._is_held = False
+        self._freed = trio.Event()
+
+    @property
+    def is_held(self) -> bool:
+        """A black hole: nothing is passed on until it is False again, then everything is."""
+        return self._is_held
+
+    @is_held.setter
+    def is_held(self, value: bool) -> None:
+        self._is_held = value
+        if not value:
+            self._freed.set()
+            self._freed = trio.Event()
+
+    async def passes(self, size_bytes: int) -> None:
+        """Wait for as long as a piece of this size takes."""
+        if self.delay_s > 0:
+            await trio.sleep(self.delay_s)
+        if self.bytes_per_s is not None:
+            await trio.sleep(size_bytes / self.bytes_per_s)
+        while self._is_held:
+            await self._freed.wait()
+
+    def heal(self) -> None:
+        """Pass everything at once."""
+        self.delay_s = 0.0
+        self.bytes_per_s = None
+        self.is_held = False
+
+
+class Link:
+    """One listener and the one address behind it. `upstream` is (host, port); port 0: any free one.
+
+    All functions but `run` return at once and take effect at once; call them in the proxy's thread.
+    """
+
+    def __init__(
+        self,
+        upstream: tuple[str, int],
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        is_kafka: bool = True,
+    ) -> None:
+        self.upstream = upstream
+        self.requests = Lane()
+        self.answers = Lane()
+        self.rules: list[Rule] = []
+        self.held = 0
+        """How many requests HOLD keeps now."""
+        self._is_kafka = is_kafka
+        self._host = host
+        self._connections: dict[_Connection, None] = {}
+        self._reopened = trio.Event()
+        self._released = trio.Event()
+        self._listener: trio.SocketListener | None = _listen(host, port)
+        self.port: int = self._listener.socket.getsockname()[1]
+
+    @property
+    def address(self) -> str:
+        """host:port of the listener."""
+        return f"{self._host}:{self.port}"
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected."""
+        return len(self._connections)
+
+    def harm(
+        self, api: int, harm: Harm, *, skip: int = 0, times: int = 1, holding: bytes = b""
+    ) -> Rule:
+        """Add a rule; the first that strikes a request counts."""
+        assert self._is_kafka, "a link that does not read frames knows no requests"
+        rule = Rule(api, harm, skip, times, holding)
+        self.rules.append(rule)
+        return rule
+
+    def release(self) -> None:
+        """Forward what HOLD kept."""
+        self._released.set()
+        self._released = trio.Event()
+
+    def cut(self) -> None:
+        """Refuse new connections and reset those that are there."""
+        if self._listener is not None:
+            self._listener.socket.close()
+            self._listener = None
+        self.reset_connections()
+
+    def reset_connections(self) -> None:
+        """Reset the connections that are there; new ones are welcome."""
+        for connection in list(self._connections):
+            connection.reset()
+
+    def heal(self) -> None:
+        """No fault any more; what was held goes on."""
+        self.rules.clear()
+        self.release()
+        self.requests.heal()
+        self.answers.heal()
+        if self._listener is None:
+            self._listener = _listen(self._host, self.port)
+            self._reopened.set()
+            self._reopened = trio.Event()
+
+    async def run(self) -> None:
+        """Accept and forward until cancelled."""
+        try:
+            async with trio.open_nursery() as nursery:
+                while True:
+                    while self._listener is None:
+                        await self._reopened.wait()
+                    try:
+                        client = await self._listener.accept()
+                    except trio.ClosedResourceError:
+                        continue
+                    nursery.start_soon(self._serve, client)
+        finally:
+            self.cut()
+
+    def harm_for(self, frame: bytes, api: int) -> Harm | None:
+        """What the rules say of this request."""
+        return next((rule.harm for rule in self.rules if rule.strikes(api, frame)), None)
+
+    async def hold(self) -> None:
+        """Keep a request."""
+        self.held += 1
+        try:
+            await self._released.wait()
+        finally:
+            self.held -= 1
+
+    async def _serve(self, client: trio.SocketStream) -> None:
+        try:
+            broker = await trio.open_tcp_stream(*self.upstream)
+        except OSError:
+            _reset(client)
+            return
+        connection = _Connection(self, client, broker, self._is_kafka)
+        self._connections[connection] = None
+        try:
+            await connection.run()
+        finally:
+            del self._connections[connection]
+            client.socket.close()
+            broker.socket.close()
+
+
+class _Connection:
+    """One client's connection and the one to the broker that it is passed on by."""
+
+    def __init__(
+        self, link: Link, client: trio.SocketStream, broker: trio.SocketStream, is_kafka: bool
+    ) -> None:
+        self._link = link
+        self._client = client
+        self._broker = broker
+        self._is_kafka = is_kafka
+        self._is_client_gone = False
+        self._harms: dict[int, Harm] = {}
+        self._unanswered = 0
+        self._answered = trio.Event()
+
+    def reset(self) -> None:
+        """Break both sides."""
+        _reset(self._client)
+        _reset(self._broker)
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._pass_answers, nursery.cancel_scope)
+            try:
+                await self._pass_requests()
+            except _GONE:
+                self._is_client_gone = True
+            # A broker may drop the requests of a connection that ends before it has answered.
+            with trio.move_on_after(_ANSWERS_GRACE_S):
+                while self._unanswered > 0:
+                    await self._answered.wait()
+            nursery.cancel_scope.cancel()
+
+    async def _pass_requests(self) -> None:
+        frames = Frames()
+        while data := await self._client.receive_some(_CHUNK_BYTES):
+            for piece in frames.feed(data) if self._is_kafka else [data]:
+                await self._link.requests.passes(len(piece))
+                if not self._is_kafka:
+                    await self._broker.send_all(piece)
+                elif not await self._pass_request(piece):
+                    return
+        if not self._is_kafka:
+            await self._broker.send_eof()
+            await trio.sleep_forever()
+
+    async def _pass_request(self, frame: bytes) -> bool:
+        """False when the client has lost its connection over this request."""
+        api, correlation = request_header(frame)
+        harm = self._link.harm_for(frame, api)
+        if harm is Harm.HOLD:
+            await self._link.hold()
+        elif harm is Harm.CLOSE_BEFORE:
+            self._drop_client()
+            return False
+        elif harm is not None:
+            self._harms[correlation] = harm
+        self._unanswered += 1
+        await self._broker.send_all(frame)
+        if harm is Harm.CLOSE_AFTER:
+            self._drop_client()
+            return False
+        return True
+
+    async def _pass_answers(self, whole: trio.CancelScope) -> None:
+        frames = Frames()
+        try:
+            while data := await self._broker.receive_some(_CHUNK_BYTES):
+                for piece in frames.feed(data) if self._is_kafka else [data]:
+                    await self._link.answers.passes(len(piece))
+                    harm = self._count_answer(piece) if self._is_kafka else None
+                    if harm is Harm.LOSE_ANSWER:
+                        self._drop_client()
+                    if harm is None:
+                        await self._send_to_client(piece)
+        except _GONE:
+            pass
+        whole.cancel()
+
+    def _count_answer(self, frame: bytes) -> Harm | None:
+        self._unanswered -= 1
+        self._answered.set()
+        self._answered = trio.Event()
+        return self._harms.pop(answer_header(frame), None)
+
+    async def _send_to_client(self, piece: bytes) -> None:
+        if self._is_client_gone:
+            return
+        try:
+            await self._client.send_all(piece)
+        except _GONE:
+            self._is_client_gone = True
+
+    def _drop_client(self) -> None:
+        self._is_client_gone = True
+        _reset(self._client)
+
+
+@asynccontextmanager
+async def open_links(links: Sequence[Link]) -> AsyncIterator[None]:
+    """The links run in the caller's trio for the length of the block."""
+    async with trio.open_nursery() as nursery:
+        for link in links:
+            nursery.start_soon(link.run)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+class Proxy:
+    """Links that run in a thread of their own, for callers that have no trio or block theirs."""
+
+    def __init__(self, links: Sequence[Link], token: trio.lowlevel.TrioToken) -> None:
+        self.links = links
+        self._token = token
+
+    def do(self, function: Callable[[], T]) -> T:
+        """Call a function of a link in the links' thread, and return what it returns."""
+        done = threading.Event()
+        results: list[T] = []
+
+        def call() -> None:
+            try:
+                results.append(function())
+            finally:
+                done.set()
+
+        self._token.run_sync_soon(call)
+        if not done.wait(_START_TIMEOUT_S) or not results:
+            raise RuntimeError(f"{function} failed in the proxy's thread, or its thread has ended")
+        return results[0]
+
+    def heal(self) -> None:
+        """Every link passes everything."""
+        for link in self.links:
+            self.do(link.heal)
+
+
+@contextmanager
+def proxy_in_thread(make_links: Callable[[], Sequence[Link]]) -> Iterator[Proxy]:
+    """Links in a thread of their own for the length of the block; `make_links` is called there."""
+    started = threading.Event()
+    made: list[Proxy] = []
+    stopping: list[Callable[[], None]] = []
+
+    async def main() -> None:
+        with trio.CancelScope() as scope:
+            stopping.append(scope.cancel)
+            links = make_links()
+            async with open_links(links):
+                made.append(Proxy(links, trio.lowlevel.current_trio_token()))
+                started.set()
+                await trio.sleep_forever()
+
+    thread = threading.Thread(target=partial(trio.run, main), name="proxy", daemon=True)
+    thread.start()
+    if not started.wait(_START_TIMEOUT_S):
+        raise RuntimeError("the proxy did not start; is its port in use?")
+    proxy = made[0]
+    try:
+        yield proxy
+    finally:
+        proxy.do(stopping[0])
+        thread.join(_START_TIMEOUT_S)
+
+
+def _listen(host: str, port: int) -> trio.SocketListener:
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind((host, port))
+    listening.listen(128)
+    listening.setblocking(False)
+    return trio.SocketListener(trio.socket.from_stdlib_socket(listening))
+
+
+def _reset(stream: trio.SocketStream) -> None:
+    """Close with a reset, not with an end: what was sent and not read yet is gone."""
+    if stream.socket.fileno() >= 0:
+        stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        stream.socket.close()
