@@ -1,0 +1,336 @@
+"""The brokers of one cluster: where they are, who leads what, and connections to them by purpose.
+
+For the host loop. Nothing here gives up for good: brokers that are away are tried again, and when
+all known addresses are silent, the configured ones are asked again.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+import aiokafka.errors as kafka_errors
+from aiokafka.conn import AIOKafkaConnection, CloseReason
+from aiokafka.errors import KafkaError
+from aiokafka.protocol.metadata import MetadataRequest
+
+from hermes_actors.log.base import LogUnavailable
+from hermes_actors.log.kafka.connection import Connection
+
+T = TypeVar("T")
+Address = tuple[str, int]
+
+FAILURES: tuple[type[Exception], ...] = (KafkaError, OSError, NotImplementedError)
+"""What asking a broker can raise; TimeoutError is an OSError."""
+_LOGIN_FAILURES: tuple[type[Exception], ...] = (*FAILURES, AssertionError, ValueError)
+
+_TOPICS_MAX = 20_000
+_POOLED_MAX = 64
+_ABANDONED_MAX = 32
+_HOPELESS = (
+    kafka_errors.TopicAuthorizationFailedError,
+    kafka_errors.GroupAuthorizationFailedError,
+    kafka_errors.ClusterAuthorizationFailedError,
+    kafka_errors.UnsupportedSaslMechanismError,
+    kafka_errors.UnsupportedVersionError,
+    kafka_errors.UnsupportedCodecError,
+    NotImplementedError,
+)
+
+
+class Brokers:
+    """What is known of a cluster's brokers and partitions, learned when it is needed.
+
+    Requests of one purpose to one broker share one connection, in order: a broker answers a
+    connection's requests one after the other, so what may wait long has a purpose of its own.
+    """
+
+    def __init__(self, connection: Connection, rng: random.Random) -> None:
+        self.connection = connection
+        self.settings = connection.settings
+        self._rng = rng
+        self._nodes: dict[int, Address] = {}
+        self._last: Address | None = None
+        self._leaders: dict[str, tuple[float, dict[int, int]]] = {}
+        self._open: dict[tuple[Address, str], AIOKafkaConnection] = {}
+        self._opening: dict[tuple[Address, str], asyncio.Task[AIOKafkaConnection]] = {}
+        self._pool: dict[Address, list[AIOKafkaConnection]] = {}
+        self._lent: dict[AIOKafkaConnection, Address] = {}
+        self._backoff: dict[Address, tuple[int, float]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._abandoned: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    @property
+    def request_timeout_s(self) -> float:
+        """How long one request, with its repetitions, may take."""
+        return self.settings.request_timeout_ms / 1_000
+
+    @property
+    def addresses(self) -> dict[int, Address]:
+        """Where the brokers are that were up when one was last asked."""
+        return dict(self._nodes)
+
+    async def open(self) -> None:
+        """Connect to nothing yet."""
+
+    async def close(self) -> None:
+        """End all connections; what is asked from now on is unavailable."""
+        self._is_closed = True
+        tasks = [*self._opening.values(), *self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        connections = [*self._open.values(), *self._lent]
+        for pooled in self._pool.values():
+            connections += pooled
+        self._open.clear()
+        self._pool.clear()
+        self._lent.clear()
+        ends = [connection.close() for connection in connections]
+        await asyncio.gather(*(end for end in ends if end is not None), return_exceptions=True)
+
+    # Tasks of the readers.
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run it until its end, `abandon` or `close`."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def abandon(self, task: asyncio.Task[None] | None) -> None:
+        """Nobody waits for this fetch any more. It may go on to its answer, and its connection be
+        used again, as long as few do; else both end.
+        """
+        if task is None or task.done():
+            return
+        if len(self._abandoned) >= _ABANDONED_MAX:
+            task.cancel()
+            return
+        self._abandoned.add(task)
+        task.add_done_callback(self._abandoned.discard)
+
+    def delay_s(self, tries: int) -> float:
+        """How long to wait after so many tries in vain."""
+        return self.connection.reconnect_delay_s(tries, self._rng)
+
+    # Asking.
+
+    async def persist(self, what: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Repeat what fails for a passing reason, within the request timeout.
+
+        Raises LogUnavailable, which says what was tried and why it failed.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.request_timeout_s
+        tries = 0
+        last: Exception | None = None
+        while True:
+            tries += 1
+            try:
+                async with asyncio.timeout_at(deadline):
+                    return await attempt()
+            except FAILURES as error:
+                if not isinstance(error, TimeoutError) or last is None:
+                    last = error
+                delay_s = self.delay_s(tries)
+                is_over = self._is_closed or loop.time() + delay_s >= deadline
+                if is_over or isinstance(error, _HOPELESS):
+                    raise self.unavailable(what, last) from error
+            await asyncio.sleep(delay_s)
+
+    def unavailable(self, what: str, error: BaseException) -> LogUnavailable:
+        """The error of the seam for one of aiokafka's."""
+        return LogUnavailable(f"{what}: {self.connection.explain(error)}")
+
+    async def ask(self, request: Any, *, node: int, purpose: str) -> Any:
+        """One request to the broker of that id. Raises FAILURES."""
+        return await self._ask(await self._address_of(node), request, purpose)
+
+    async def ask_any(self, request: Any, *, purpose: str) -> Any:
+        """One request to whichever broker answers, the last one first. Raises FAILURES."""
+        addresses = self._candidates()
+        error: Exception = kafka_errors.NoBrokersAvailable()
+        share_s = max(1.0, self.request_timeout_s / len(addresses))
+        for address in addresses:
+            try:
+                async with asyncio.timeout(share_s):
+                    answer = await self._ask(address, request, purpose)
+            except FAILURES as failure:
+                error = failure
+                continue
+            self._last = address
+            return answer
+        raise error
+
+    async def _ask(self, address: Address, request: Any, purpose: str) -> Any:
+        connection = await self._connected(address, purpose)
+        try:
+            return await connection.send(request)
+        except TimeoutError:
+            # A connection that owes an answer is of no use to who comes next.
+            connection.close(reason=CloseReason.CONNECTION_TIMEOUT)
+            raise
+
+    def _candidates(self) -> list[Address]:
+        known = dict.fromkeys(self._nodes.values())
+        for server in self.connection.bootstrap_servers:
+            host, _, port = server.rpartition(":")
+            known[(host.strip("[]"), int(port))] = None
+        now_s = asyncio.get_running_loop().time()
+        return sorted(
+            known,
+            key=lambda address: (
+                self._backoff.get(address, (0, 0.0))[1] > now_s,
+                address != self._last,
+            ),
+        )
+
+    # What is known of the cluster.
+
+    async def nodes(self) -> list[int]:
+        """The ids of the brokers that are up. Raises FAILURES."""
+        await self.describe([])
+        return sorted(self._nodes)
+
+    async def leaders(self, topic: str, *, fresh: bool = False) -> dict[int, int]:
+        """Partition → its leader's id, -1 while it has none; empty when there is no such topic.
+
+        Known for metadata_max_age_ms, or until `forget`. Raises FAILURES.
+        """
+        now_s = asyncio.get_running_loop().time()
+        known = self._leaders.get(topic)
+        if known is not None and not fresh and known[0] > now_s:
+            return known[1]
+        (described,) = await self.describe([topic])
+        code, _, _, partitions = described
+        self._leaders.pop(topic, None)
+        if code == kafka_errors.UnknownTopicOrPartitionError.errno:
+            return {}
+        if code and code != kafka_errors.LeaderNotAvailableError.errno:
+            raise kafka_errors.for_code(code)(topic)
+        leaders = {number: leader for _, number, leader, *_ in sorted(partitions)}
+        if len(self._leaders) >= _TOPICS_MAX:
+            del self._leaders[next(iter(self._leaders))]
+        self._leaders[topic] = (now_s + self.settings.metadata_max_age_ms / 1_000, leaders)
+        return leaders
+
+    def forget(self, topic: str) -> None:
+        """Ask again who leads this topic's partitions."""
+        self._leaders.pop(topic, None)
+
+    async def describe(
+        self, topics: list[str] | None, *, node: int | None = None
+    ) -> list[tuple[int, str, bool, list[tuple[Any, ...]]]]:
+        """(error, name, is internal, partitions) of each topic, None: of all. Raises FAILURES.
+
+        Learns the brokers' addresses on the way.
+        """
+        request = MetadataRequest(topics, allow_auto_topic_creation=False)
+        if node is not None:
+            answer = await self.ask(request, node=node, purpose="metadata")
+        else:
+            answer = await self.ask_any(request, purpose="metadata")
+        self._learn({broker: (host, port) for broker, host, port, *_ in answer.brokers})
+        found: list[tuple[int, str, bool, list[tuple[Any, ...]]]] = answer.topics
+        return found
+
+    def _learn(self, nodes: dict[int, Address]) -> None:
+        if not nodes:
+            return
+        gone = set(self._nodes.values()) - set(nodes.values())
+        self._nodes = nodes
+        for key in [key for key in self._open if key[0] in gone]:
+            self._open.pop(key).close()
+        for address in sorted(gone):
+            self._backoff.pop(address, None)
+            for pooled in self._pool.pop(address, []):
+                pooled.close()
+
+    async def _address_of(self, node: int) -> Address:
+        if node not in self._nodes:
+            await self.describe([])
+        if node not in self._nodes:
+            raise kafka_errors.BrokerNotAvailableError(f"broker {node} is not up")
+        return self._nodes[node]
+
+    # Connections.
+
+    async def _connected(self, address: Address, purpose: str) -> AIOKafkaConnection:
+        key = (address, purpose)
+        connection = self._open.get(key)
+        if connection is not None and connection.connected():
+            return connection
+        task = self._opening.get(key)
+        if task is None:
+            task = asyncio.ensure_future(self._connect(address, purpose, None))
+            self._opening[key] = task
+            task.add_done_callback(lambda done: self._opened(key, done))
+        # Whoever else waits for the same connection must not be cancelled with this caller.
+        return await asyncio.shield(task)
+
+    def _opened(self, key: tuple[Address, str], task: asyncio.Task[AIOKafkaConnection]) -> None:
+        del self._opening[key]
+        if task.cancelled() or task.exception() is not None:
+            return
+        if self._is_closed:
+            task.result().close()
+        else:
+            self._open[key] = task.result()
+
+    async def _connect(
+        self, address: Address, purpose: str, timeout_ms: int | None
+    ) -> AIOKafkaConnection:
+        loop = asyncio.get_running_loop()
+        failed, retry_at_s = self._backoff.get(address, (0, 0.0))
+        where = f"{address[0]}:{address[1]}"
+        if self._is_closed:
+            raise kafka_errors.KafkaConnectionError("the log is closed")
+        if retry_at_s > loop.time():
+            raise kafka_errors.KafkaConnectionError(f"no connection to {where}")
+        try:
+            async with asyncio.timeout(self.request_timeout_s):
+                connection = await self.connection.connect(
+                    address[0], address[1], purpose, timeout_ms=timeout_ms
+                )
+        except _LOGIN_FAILURES as error:
+            # aiokafka's log-in asserts what it does not expect of a broker.
+            delay_s = self.connection.reconnect_delay_s(failed + 1, self._rng)
+            self._backoff[address] = (failed + 1, loop.time() + delay_s)
+            if isinstance(error, FAILURES):
+                raise
+            raise kafka_errors.AuthenticationFailedError(f"{where}: {error}") from error
+        self._backoff.pop(address, None)
+        return connection
+
+    async def borrow(self, node: int) -> AIOKafkaConnection:
+        """A connection for one fetch at a time, whose requests may wait fetch_wait_ms for data.
+
+        Give it back. Raises FAILURES.
+        """
+        address = await self._address_of(node)
+        pooled = self._pool.get(address, [])
+        while pooled:
+            connection = pooled.pop()
+            if connection.connected():
+                self._lent[connection] = address
+                return connection
+        timeout_ms = self.settings.request_timeout_ms + self.settings.fetch_wait_ms
+        connection = await self._connect(address, "fetch", timeout_ms)
+        if self._is_closed:
+            connection.close()
+            raise kafka_errors.KafkaConnectionError("the log is closed")
+        self._lent[connection] = address
+        return connection
+
+    def give_back(self, connection: AIOKafkaConnection, *, is_usable: bool) -> None:
+        """A borrowed connection; usable when no answer is outstanding on it."""
+        address = self._lent.pop(connection, None)
+        if address is None or not connection.connected():
+            return
+        pooled = self._pool.setdefault(address, [])
+        if is_usable and len(pooled) < _POOLED_MAX and address in self._nodes.values():
+            pooled.append(connection)
+        else:
+            connection.close()

@@ -1,0 +1,157 @@
+"""Commits of any number of groups over a few shared connections; no consumer for any of them.
+
+For the host loop. A commit comes from no member of a group, as kafka-consumer-groups' own does, so
+Kafka's tools see a group's progress and nothing is ever rebalanced.
+"""
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import aiokafka.errors as kafka_errors
+from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka.protocol.coordination import FindCoordinatorRequest
+
+from hermes_actors.log.base import (
+    Commit,
+    LogUnavailable,
+    UnknownTopic,
+    check_commits,
+    no_such_partition,
+)
+from hermes_actors.log.kafka.brokers import FAILURES, Brokers
+
+_GROUP = 0
+_NO_GENERATION = -1
+_NO_MEMBER = ""
+_AS_THE_BROKER_KEEPS = -1
+_LANES = 4
+"""Connections for commits to one broker: it answers one request of a connection at a time, and
+each waits for the replicas."""
+_COORDINATORS_MAX = 20_000
+_NOT_COORDINATOR = (
+    kafka_errors.GroupCoordinatorNotAvailableError.errno,
+    kafka_errors.NotCoordinatorForGroupError.errno,
+)
+_HAS_MEMBERS = (
+    kafka_errors.UnknownMemberIdError.errno,
+    kafka_errors.IllegalGenerationError.errno,
+    kafka_errors.RebalanceInProgressError.errno,
+)
+
+
+class Groups:
+    """Commits, and what was committed."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._coordinators: dict[str, int] = {}
+
+    async def commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
+        """Store a group's progress. Kafka answers for each partition: what it stored only in part
+        is LogUnavailable, which says so.
+
+        Raises ValueError for metadata above 4,000 bytes, UnknownTopic, LogUnavailable.
+        """
+        check_commits(commits)
+        what = f"the commit of {group} in {topic} was not stored"
+        await self._brokers.persist(what, lambda: self._check_partitions(topic, commits))
+        if commits:
+            await self._brokers.persist(what, lambda: self._commit(group, topic, commits))
+
+    async def committed(self, group: str, topic: str) -> dict[int, Commit]:
+        """A group's progress in one topic; partitions without are absent. Raises LogUnavailable."""
+        return await self._brokers.persist(
+            f"the commits of {group} in {topic} cannot be read",
+            lambda: self._committed(group, topic),
+        )
+
+    async def _check_partitions(self, topic: str, commits: Mapping[int, Commit]) -> None:
+        leaders = await self._brokers.leaders(topic)
+        if not leaders or any(number not in leaders for number in commits):
+            leaders = await self._brokers.leaders(topic, fresh=True)
+        if not leaders:
+            raise UnknownTopic(topic)
+        for number in commits:
+            if number not in leaders:
+                raise UnknownTopic(no_such_partition(topic, number, len(leaders)))
+
+    async def _commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
+        partitions = [
+            (number, commit.position, commit.metadata) for number, commit in sorted(commits.items())
+        ]
+        request = OffsetCommitRequest(
+            group, _NO_GENERATION, _NO_MEMBER, _AS_THE_BROKER_KEEPS, [(topic, partitions)]
+        )
+        answer = await self._ask_coordinator(group, request)
+        codes = {number: code for _, answers in answer.topics for number, code in answers}
+        failed = {number: code for number, code in codes.items() if code}
+        if not failed:
+            return
+        number, code = next(iter(failed.items()))
+        if code in _NOT_COORDINATOR:
+            self._coordinators.pop(group, None)
+        if code == kafka_errors.UnknownTopicOrPartitionError.errno:
+            self._brokers.forget(topic)
+            if len(failed) == len(commits):
+                raise UnknownTopic(topic)
+        if code in _HAS_MEMBERS:
+            raise LogUnavailable(
+                f"the commit of {group} in {topic} was not stored: a consumer of its own is a "
+                "member of that group; stop it, or let it use another group"
+            )
+        error = kafka_errors.for_code(code)(f"partition {number}")
+        if len(failed) == len(commits) or getattr(error, "retriable", False):
+            raise error
+        raise LogUnavailable(
+            f"the commit of {group} in {topic} was stored in part: partitions "
+            f"{sorted(set(commits) - set(failed))} have it, {sorted(failed)} have not "
+            f"({error})"
+        )
+
+    async def _committed(self, group: str, topic: str) -> dict[int, Commit]:
+        leaders = await self._brokers.leaders(topic)
+        if not leaders:
+            return {}
+        request = OffsetFetchRequest(group, [(topic, sorted(leaders))])
+        answer = await self._ask_coordinator(group, request)
+        if answer.error_code in _NOT_COORDINATOR:
+            self._coordinators.pop(group, None)
+        if answer.error_code:
+            raise kafka_errors.for_code(answer.error_code)(group)
+        found = {}
+        for _, partitions in answer.topics:
+            for number, position, metadata, code in partitions:
+                if code == kafka_errors.UnknownTopicOrPartitionError.errno:
+                    continue
+                if code:
+                    raise kafka_errors.for_code(code)(f"partition {number}")
+                if position >= 0:
+                    found[number] = Commit(position, metadata or "")
+        return dict(sorted(found.items()))
+
+    async def _ask_coordinator(
+        self, group: str, request: OffsetCommitRequest | OffsetFetchRequest
+    ) -> Any:
+        node = self._coordinators.get(group)
+        if node is None:
+            node = await self._look_up(group)
+        # By a checksum, not a hash of the process's own: equal in every run.
+        purpose = f"commits-{zlib.crc32(group.encode()) % _LANES}"
+        try:
+            return await self._brokers.ask(request, node=node, purpose=purpose)
+        except FAILURES:
+            self._coordinators.pop(group, None)
+            raise
+
+    async def _look_up(self, group: str) -> int:
+        answer = await self._brokers.ask_any(
+            FindCoordinatorRequest(group, _GROUP), purpose="metadata"
+        )
+        if answer.error_code:
+            raise kafka_errors.for_code(answer.error_code)(group)
+        node: int = answer.coordinator_id
+        if len(self._coordinators) >= _COORDINATORS_MAX:
+            del self._coordinators[next(iter(self._coordinators))]
+        self._coordinators[group] = node
+        return node

@@ -1,0 +1,102 @@
+"""Where the partitions of a topic start and end, and where a time lies in them.
+
+For the host loop; all partitions in one round, one request for each leader.
+"""
+
+import asyncio
+
+import aiokafka.errors as kafka_errors
+from aiokafka.protocol.offset import OffsetRequest
+
+from hermes_actors.log.base import UnknownTopic
+from hermes_actors.log.kafka.brokers import FAILURES, Brokers
+
+START = -2
+END = -1
+_REPLICA_ID = -1
+_READ_UNCOMMITTED = 0
+
+
+class Positions:
+    """Positions of topics. Everything raises UnknownTopic and LogUnavailable."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+
+    async def start(self, topic: str) -> dict[int, int]:
+        """For each partition its first offset still held."""
+        return await self._ask(topic, START)
+
+    async def end(self, topic: str) -> dict[int, int]:
+        """For each partition the next offset to be written, as far as readers may see."""
+        return await self._ask(topic, END)
+
+    async def at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
+        """For each partition the first offset with a timestamp ≥ `timestamp_ms`, else its end."""
+        # The end comes first: what is appended between the two questions lies behind it.
+        ends = await self._ask(topic, END)
+        found = await self._ask(topic, max(0, timestamp_ms))
+        return {
+            number: offset if offset >= 0 else ends.get(number, 0)
+            for number, offset in found.items()
+        }
+
+    async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """One partition's start and end."""
+        starts, ends = await asyncio.gather(
+            self._ask(topic, START, partition), self._ask(topic, END, partition)
+        )
+        return starts[partition], ends[partition]
+
+    async def _ask(
+        self, topic: str, timestamp_ms: int, partition: int | None = None
+    ) -> dict[int, int]:
+        return await self._brokers.persist(
+            f"positions of {topic} are not known",
+            lambda: self.ask_once(topic, timestamp_ms, partition),
+        )
+
+    async def ask_once(
+        self, topic: str, timestamp_ms: int | None = None, partition: int | None = None
+    ) -> dict[int, int]:
+        """One attempt at a question, None: the end. Raises FAILURES, UnknownTopic."""
+        leaders = await self._brokers.leaders(topic)
+        if not leaders or (partition is not None and partition not in leaders):
+            leaders = await self._brokers.leaders(topic, fresh=True)
+        if not leaders or (partition is not None and partition not in leaders):
+            raise UnknownTopic(topic)
+        if partition is not None:
+            leaders = {partition: leaders[partition]}
+        by_leader: dict[int, list[int]] = {}
+        for number, leader in leaders.items():
+            by_leader.setdefault(leader, []).append(number)
+        try:
+            answers = await asyncio.gather(
+                *(
+                    self._ask_leader(topic, leader, numbers, timestamp_ms)
+                    for leader, numbers in sorted(by_leader.items())
+                )
+            )
+        except FAILURES:
+            self._brokers.forget(topic)
+            raise
+        found = {number: offset for answer in answers for number, offset in answer.items()}
+        return dict(sorted(found.items()))
+
+    async def _ask_leader(
+        self, topic: str, leader: int, numbers: list[int], timestamp_ms: int | None
+    ) -> dict[int, int]:
+        if leader < 0:
+            raise kafka_errors.LeaderNotAvailableError(f"{topic}/{numbers[0]} has no leader")
+        time_ms = END if timestamp_ms is None else timestamp_ms
+        request = OffsetRequest(
+            _REPLICA_ID, _READ_UNCOMMITTED, [(topic, [(number, time_ms) for number in numbers])]
+        )
+        answer = await self._brokers.ask(request, node=leader, purpose="positions")
+        found = {}
+        for _, partitions in answer.topics:
+            for number, code, _, offset in partitions:
+                if code:
+                    raise kafka_errors.for_code(code)(f"{topic}/{number}")
+                found[number] = offset
+        return found

@@ -1,0 +1,405 @@
+"""Reads partitions of a topic: nothing is skipped, nothing is read that nobody will take soon.
+
+The reader's caller is a trio task; its fetches are asyncio tasks on the host loop, on the same
+thread, so that they share state without locks. A fetch holds one connection of a shared pool for
+as long as the broker keeps it waiting for data: an idle reader costs one connection for each
+broker that leads a partition of it, and one request in `fetch_wait_ms`.
+
+A partition is fetched again when what was fetched of it before has been taken. Where another fetch
+is out already, waiting for quieter partitions of the same broker, a second one is sent beside it,
+which waits only shortly, so that the two soon are one again.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiokafka.errors as kafka_errors
+import trio
+from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.record.memory_records import MemoryRecords
+
+from hermes_actors.log.base import (
+    LogUnavailable,
+    OffsetOutOfRange,
+    UnknownTopic,
+    no_such_partition,
+)
+from hermes_actors.log.cursor import Cursor, Room
+from hermes_actors.log.kafka.brokers import FAILURES, Brokers
+from hermes_actors.log.kafka.positions import Positions
+from hermes_actors.model.record import StoredRecord
+
+_BESIDE_WAIT_MS = 100
+_BESIDE_MAX = 2
+_PARTITION_BYTES_MIN = 65_536
+_BYTES_MIN = 1
+_READ_UNCOMMITTED = 0
+
+
+@asynccontextmanager
+async def open_reader(
+    brokers: Brokers, positions: Positions, topic: str, start: Mapping[int, int]
+) -> AsyncIterator["KafkaReader"]:
+    """A reader of the partitions named in `start`. Asks nothing yet; in trio."""
+    reader = KafkaReader(brokers, positions, topic, start)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+class _Partition:
+    """What of one partition was fetched and not yet taken."""
+
+    __slots__ = (
+        "_records",
+        "failed_since_s",
+        "fetch_from",
+        "flight",
+        "head",
+        "is_held",
+        "number",
+        "tries",
+    )
+
+    def __init__(self, number: int, position: int) -> None:
+        self.number = number
+        self._records: Iterator[StoredRecord] | None = None
+        self.fetch_from = position
+        self.head: StoredRecord | None = None
+        self.flight: _Flight | None = None
+        self.failed_since_s: float | None = None
+        self.tries = 0
+        self.is_held = False
+
+    @property
+    def is_wanted(self) -> bool:
+        """Nothing of it is here, nothing is on its way, and its last failure is a while ago."""
+        return not (self.flight or self._records or self.head or self.is_held)
+
+    def restart(self, position: int) -> None:
+        self._records = self.head = self.flight = None
+        self.fetch_from = position
+
+    def fill(self, data: bytes) -> bool:
+        """What a fetch brought; False for nothing."""
+        records = MemoryRecords(data)
+        if not records.has_next():
+            return False
+        self._records = self._unpack(records)
+        return True
+
+    def take(self) -> StoredRecord | None:
+        """The next record; None when all is taken. Raises KafkaError for damage."""
+        record = self.head
+        if record is not None:
+            self.head = None
+            return record
+        if self._records is None:
+            return None
+        record = next(self._records, None)
+        if record is None:
+            self._records = None
+        return record
+
+    def _unpack(self, records: MemoryRecords) -> Iterator[StoredRecord]:
+        number = self.number
+        while records.has_next():
+            batch = records.next_batch()
+            if not batch.validate_crc():
+                raise kafka_errors.CorruptRecordException(f"partition {number}: wrong checksum")
+            if not batch.is_control_batch:
+                for record in batch:
+                    offset = record.offset
+                    # A batch comes whole, also when the position lies in its middle.
+                    if offset < self.fetch_from:
+                        continue
+                    self.fetch_from = offset + 1
+                    headers = record.headers
+                    yield StoredRecord(
+                        number,
+                        offset,
+                        record.timestamp,
+                        record.key,
+                        record.value or b"",
+                        tuple([(name, value or b"") for name, value in headers]) if headers else (),
+                    )
+            # Offsets have gaps: the marks of transactions, and what compaction took.
+            self.fetch_from = max(self.fetch_from, batch.next_offset)
+
+
+class _Flight:
+    """One fetch that is out, and the partitions that it still is for."""
+
+    __slots__ = ("node", "partitions", "started_s", "task")
+
+    def __init__(self, node: int, partitions: list[_Partition], started_s: float) -> None:
+        self.node = node
+        self.partitions = partitions
+        self.started_s = started_s
+        self.task: asyncio.Task[None] | None = None
+
+    @property
+    def is_live(self) -> bool:
+        return any(partition.flight is self for partition in self.partitions)
+
+
+class KafkaReader:
+    """Satisfies `Reader`; made by `open_reader`, used by one trio task."""
+
+    def __init__(
+        self, brokers: Brokers, positions: Positions, topic: str, start: Mapping[int, int]
+    ) -> None:
+        self._brokers = brokers
+        self._positions = positions
+        self._topic = topic
+        self._cursor = Cursor(topic, start)
+        self._partitions = {number: _Partition(number, at) for number, at in sorted(start.items())}
+        self._leaders: dict[int, int] | None = None
+        self._flights: list[_Flight] = []
+        self._learning: asyncio.Task[None] | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._failure: Exception | None = None
+        self._arrived: trio.Event | None = None
+        self._waiting_since_s = 0.0
+        self._is_closed = False
+
+    def seek(self, partition: int, position: int) -> None:
+        """Read this partition from `position` on; takes effect at the next `next_batch`."""
+        self._cursor.seek(partition, position)
+        self._partitions[partition].restart(position)
+        self._failure = None
+        for flight in [flight for flight in self._flights if not flight.is_live]:
+            self._flights.remove(flight)
+            self._brokers.abandon(flight.task)
+
+    async def next_batch(self, records_max: int, bytes_max: int) -> Sequence[StoredRecord]:
+        """As `Reader.next_batch`. Goes on by itself after LogUnavailable, when called again.
+
+        A broker that falls silent while a fetch waits there is noticed after fetch_wait_ms +
+        request_timeout_ms.
+        """
+        await trio.lowlevel.checkpoint()
+        self._waiting_since_s = asyncio.get_running_loop().time()
+        while True:
+            if self._failure is not None:
+                failure, self._failure = self._failure, None
+                raise failure
+            batch = self._take(Room(records_max, bytes_max))
+            # What is empty now is fetched while the caller is busy with what it gets.
+            if batch:
+                self._cursor.advance(batch)
+                self._fetch()
+                return batch
+            self._arrived = trio.Event()
+            try:
+                self._fetch()
+                await self._arrived.wait()
+            finally:
+                self._arrived = None
+
+    def close(self) -> None:
+        """End all fetches. What was fetched and not taken is dropped."""
+        self._is_closed = True
+        if self._retry is not None:
+            self._retry.cancel()
+        for flight in self._flights:
+            for partition in flight.partitions:
+                partition.flight = None
+            self._brokers.abandon(flight.task)
+        self._flights.clear()
+        if self._learning is not None:
+            self._learning.cancel()
+
+    def _take(self, room: Room) -> list[StoredRecord]:
+        batch: list[StoredRecord] = []
+        for number, position in self._cursor.in_turn():
+            partition = self._partitions[number]
+            try:
+                while (record := partition.take()) is not None:
+                    if not room.take(record.size_bytes):
+                        partition.head = record
+                        return batch
+                    batch.append(record)
+            except FAILURES as error:
+                # What lies before the damage has been taken; the rest is fetched again.
+                taken = [record for record in batch if record.partition == number]
+                partition.restart(taken[-1].offset + 1 if taken else position)
+                if not batch:
+                    raise self._unavailable(error) from error
+                return batch
+        return batch
+
+    # Fetching: all below runs on the host loop, or may.
+
+    def _fetch(self) -> None:
+        """Send for what is wanted."""
+        if self._is_closed or self._learning is not None:
+            return
+        if not any(partition.is_wanted for partition in self._partitions.values()):
+            return
+        if self._leaders is None:
+            self._learning = self._brokers.start(self._learn())
+            return
+        wanted: dict[int, list[_Partition]] = {}
+        for number, _ in self._cursor.in_turn():
+            partition = self._partitions[number]
+            if partition.is_wanted:
+                wanted.setdefault(self._leaders[number], []).append(partition)
+        now_s = asyncio.get_running_loop().time()
+        for node, partitions in wanted.items():
+            beside = sum(flight.node == node for flight in self._flights)
+            if beside < _BESIDE_MAX:
+                wait_ms = _BESIDE_WAIT_MS if beside else self._brokers.settings.fetch_wait_ms
+                flight = _Flight(node, partitions, now_s)
+                for partition in partitions:
+                    partition.flight = flight
+                self._flights.append(flight)
+                flight.task = self._brokers.start(self._fly(flight, wait_ms))
+
+    async def _learn(self) -> None:
+        """Ask who leads the partitions."""
+        try:
+            leaders = await self._brokers.leaders(self._topic)
+            if any(number not in leaders for number in self._partitions):
+                leaders = await self._brokers.leaders(self._topic, fresh=True)
+        except FAILURES as error:
+            self._learning = None
+            self._failed(list(self._partitions.values()), error, None)
+            return
+        self._learning = None
+        missing = [number for number in self._partitions if number not in leaders]
+        if not leaders:
+            self._fail(UnknownTopic(self._topic))
+        elif missing:
+            text = no_such_partition(self._topic, missing[0], len(leaders))
+            self._fail(UnknownTopic(text))
+        else:
+            self._leaders = leaders
+            self._fetch()
+
+    async def _fly(self, flight: _Flight, wait_ms: int) -> None:
+        try:
+            answer = await self._ask(flight, wait_ms)
+        except FAILURES as error:
+            failed = self._land(flight)
+            if failed:
+                is_silent = isinstance(error, TimeoutError)
+                self._failed(failed, error, flight.started_s if is_silent else None)
+            return
+        landed = {partition.number: partition for partition in self._land(flight)}
+        if not landed:
+            return
+        has_come = False
+        failures: dict[int, Exception] = {}
+        for _, answers in answer.topics:
+            for number, code, _, *rest in answers:
+                partition = landed.get(number)
+                if partition is None:
+                    continue
+                if not code:
+                    partition.failed_since_s = None
+                    partition.tries = 0
+                    has_come |= partition.fill(rest[-1])
+                elif code == kafka_errors.OffsetOutOfRangeError.errno:
+                    failures[number] = await self._check_bounds(partition)
+                else:
+                    failures[number] = kafka_errors.for_code(code)(f"{self._topic}/{number}")
+        for failure in failures.values():
+            if isinstance(failure, OffsetOutOfRange | UnknownTopic | LogUnavailable):
+                self._fail(failure)
+                return
+        if failures:
+            failed = [landed[number] for number in failures]
+            self._failed(failed, next(iter(failures.values())), None)
+        if self._arrived is not None:
+            if has_come:
+                self._arrived.set()
+            else:
+                self._fetch()
+
+    async def _ask(self, flight: _Flight, wait_ms: int) -> Any:
+        if flight.node < 0:
+            raise kafka_errors.LeaderNotAvailableError(self._topic)
+        bytes_max = self._brokers.settings.fetch_bytes_max
+        partition_bytes_max = max(_PARTITION_BYTES_MIN, bytes_max // len(flight.partitions))
+        wanted = [
+            (partition.number, partition.fetch_from, partition_bytes_max)
+            for partition in flight.partitions
+        ]
+        request = FetchRequest(
+            wait_ms, _BYTES_MIN, bytes_max, _READ_UNCOMMITTED, [(self._topic, wanted)]
+        )
+        connection = await self._brokers.borrow(flight.node)
+        is_answered = False
+        try:
+            answer = await connection.send(request)
+            is_answered = True
+            return answer
+        finally:
+            self._brokers.give_back(connection, is_usable=is_answered)
+
+    def _land(self, flight: _Flight) -> list[_Partition]:
+        """The partitions that the flight still was for; they may fly again."""
+        if flight in self._flights:
+            self._flights.remove(flight)
+        landed = [partition for partition in flight.partitions if partition.flight is flight]
+        for partition in landed:
+            partition.flight = None
+        return landed
+
+    async def _check_bounds(self, partition: _Partition) -> Exception:
+        """Why a position was refused; Kafka's own error when it is within the bounds (again)."""
+        position = partition.fetch_from
+        try:
+            start, end = await self._positions.bounds(self._topic, partition.number)
+        except (LogUnavailable, UnknownTopic) as error:
+            return error
+        if start <= position <= end:
+            transient: Exception = kafka_errors.OffsetOutOfRangeError(self._topic)
+            return transient
+        return OffsetOutOfRange(self._topic, partition.number, position, start, end)
+
+    # Failing.
+
+    def _failed(
+        self, partitions: list[_Partition], error: Exception, since_s: float | None
+    ) -> None:
+        """Try again soon; after request_timeout_ms without success the waiting caller is told."""
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        self._leaders = None
+        self._brokers.forget(self._topic)
+        oldest_s = now_s
+        for partition in partitions:
+            partition.tries += 1
+            partition.is_held = True
+            if partition.failed_since_s is None:
+                partition.failed_since_s = now_s if since_s is None else since_s
+            oldest_s = min(oldest_s, partition.failed_since_s)
+        silent_s = now_s - max(oldest_s, self._waiting_since_s)
+        if self._arrived is not None and silent_s >= self._brokers.request_timeout_s:
+            for partition in partitions:
+                partition.failed_since_s = None
+            self._fail(self._unavailable(error))
+        if self._retry is None and not self._is_closed:
+            tries = max(partition.tries for partition in partitions)
+            self._retry = loop.call_later(self._brokers.delay_s(tries), self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        for partition in self._partitions.values():
+            partition.is_held = False
+        if self._arrived is not None:
+            self._fetch()
+
+    def _fail(self, error: Exception) -> None:
+        self._leaders = None
+        self._failure = error
+        if self._arrived is not None:
+            self._arrived.set()
+
+    def _unavailable(self, error: Exception) -> LogUnavailable:
+        return self._brokers.unavailable(f"{self._topic} cannot be read", error)

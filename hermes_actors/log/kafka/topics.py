@@ -1,0 +1,268 @@
+"""Topics of a Kafka cluster: once `create`, `alter` or `delete` return, every broker agrees.
+
+For the host loop.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import aiokafka.errors as kafka_errors
+from aiokafka.protocol.admin import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+)
+
+from hermes_actors.log.base import (
+    LogUnavailable,
+    TopicSettings,
+    UnknownTopic,
+    check_alteration,
+    check_settings,
+)
+from hermes_actors.log.kafka.brokers import FAILURES, Brokers
+from hermes_actors.log.kafka.positions import Positions
+from hermes_actors.log.kafka.settings import (
+    SETTING_NAMES,
+    configs_of,
+    incremental_alteration,
+    settings_of,
+)
+
+_TOPIC = 2
+_DESCRIBED_FOR_S = 1.0
+_DESCRIBED_MAX = 20_000
+_SETTLE_S = 0.01
+
+
+class Topics:
+    """Creates, alters, deletes, describes and lists topics, over connections shared by all."""
+
+    def __init__(self, brokers: Brokers, positions: Positions) -> None:
+        self._brokers = brokers
+        self._positions = positions
+        self._described: dict[str, tuple[float, TopicSettings]] = {}
+
+    async def create(self, topic: str, settings: TopicSettings) -> bool:
+        """Create the topic; it can be written to and read when this returns. False: it exists.
+
+        Raises ValueError for settings or a name that Kafka does not take, LogUnavailable.
+        """
+        check_settings(settings)
+        if not await self._brokers.persist(
+            f"topic {topic} was not created", lambda: self._create(topic, settings)
+        ):
+            return False
+        self._forget(topic)
+        await self._settle(topic, lambda: self._is_usable(topic, settings.partitions))
+        return True
+
+    async def alter(self, topic: str, settings: TopicSettings) -> None:
+        """Replace the settings. Raises UnknownTopic, ValueError for fewer partitions,
+        LogUnavailable.
+        """
+        self._forget(topic)
+        old = await self.describe(topic)
+        if old is None:
+            raise UnknownTopic(topic)
+        check_alteration(topic, old, settings)
+        if settings.partitions > old.partitions:
+            await self._brokers.persist(
+                f"topic {topic} got no more partitions",
+                lambda: self._add_partitions(topic, settings.partitions),
+            )
+        if configs_of(settings) != configs_of(old):
+            await self._brokers.persist(
+                f"topic {topic} was not altered", lambda: self._alter_configs(topic, settings)
+            )
+        self._forget(topic)
+        await self._settle(topic, lambda: self._shows(topic, settings))
+        self._forget(topic)
+
+    async def delete(self, topic: str) -> bool:
+        """Delete the topic with its records and commits; False when there is none.
+
+        Raises LogUnavailable.
+        """
+        deleted = await self._brokers.persist(
+            f"topic {topic} was not deleted", lambda: self._delete(topic)
+        )
+        self._forget(topic)
+        if deleted:
+            await self._settle(topic, lambda: self._is_gone(topic))
+            self._forget(topic)
+        return deleted
+
+    async def describe(self, topic: str) -> TopicSettings | None:
+        """The topic's settings, at most one second old; None when there is no such topic.
+
+        Raises LogUnavailable.
+        """
+        now_s = asyncio.get_running_loop().time()
+        known = self._described.get(topic)
+        if known is not None and known[0] > now_s:
+            return known[1]
+        found = await self._brokers.persist(
+            f"topic {topic} cannot be described", lambda: self._describe(topic)
+        )
+        self._described.pop(topic, None)
+        if found is not None:
+            if len(self._described) >= _DESCRIBED_MAX:
+                del self._described[next(iter(self._described))]
+            self._described[topic] = (now_s + _DESCRIBED_FOR_S, found)
+        return found
+
+    async def names(self) -> list[str]:
+        """All topics but Kafka's own, sorted. Raises LogUnavailable."""
+        described = await self._brokers.persist(
+            "topics cannot be listed", lambda: self._brokers.describe(None)
+        )
+        return sorted(name for code, name, is_internal, _ in described if not (code or is_internal))
+
+    # One attempt each.
+
+    async def _create(self, topic: str, settings: TopicSettings) -> bool:
+        kafka = self._brokers.settings
+        configs = configs_of(settings)
+        configs["min.insync.replicas"] = str(kafka.min_insync_replicas)
+        configs["unclean.leader.election.enable"] = "false"
+        wanted: tuple[Any, ...] = (
+            topic,
+            settings.partitions,
+            kafka.replication_factor,
+            [],
+            list(configs.items()),
+        )
+        request = CreateTopicsRequest([wanted], kafka.request_timeout_ms, False)
+        answer = await self._brokers.ask_any(request, purpose="topics")
+        ((_, code, message),) = answer.topic_errors
+        if code == kafka_errors.TopicAlreadyExistsError.errno:
+            return False
+        if code == kafka_errors.InvalidReplicationFactorError.errno:
+            raise LogUnavailable(
+                f"topic {topic} was not created: kafka.replication_factor is "
+                f"{kafka.replication_factor} and Kafka of {self._brokers.connection.dc} says: "
+                f"{message} Start more brokers, or set kafka.replication_factor to at most "
+                "their number"
+            )
+        _raise_for(code, message, topic)
+        return True
+
+    async def _add_partitions(self, topic: str, count: int) -> None:
+        request = CreatePartitionsRequest(
+            [(topic, (count, None))],  # No assignment: Kafka places them.
+            self._brokers.settings.request_timeout_ms,
+            False,
+        )
+        answer = await self._brokers.ask_any(request, purpose="topics")
+        ((_, code, message),) = answer.topic_errors
+        if code == kafka_errors.InvalidPartitionsError.errno:
+            self._forget(topic)
+            if len(await self._brokers.leaders(topic, fresh=True)) == count:
+                return  # An attempt before this one has done it.
+        _raise_for(code, message, topic)
+
+    async def _alter_configs(self, topic: str, settings: TopicSettings) -> None:
+        request = incremental_alteration(topic, configs_of(settings))
+        answer = await self._brokers.ask_any(request, purpose="topics")
+        ((code, message, *_),) = answer.resources
+        _raise_for(code, message, topic)
+
+    async def _delete(self, topic: str) -> bool:
+        request = DeleteTopicsRequest([topic], self._brokers.settings.request_timeout_ms)
+        answer = await self._brokers.ask_any(request, purpose="topics")
+        ((_, code),) = answer.topic_error_codes
+        if code in _NO_SUCH_TOPIC:
+            return False
+        _raise_for(code, "", topic)
+        return True
+
+    async def _describe(self, topic: str, *, node: int | None = None) -> TopicSettings | None:
+        request = DescribeConfigsRequest([(_TOPIC, topic, list(SETTING_NAMES))])
+        (described,) = await self._brokers.describe([topic], node=node)
+        if described[0] in _NO_SUCH_TOPIC:
+            return None
+        if node is None:
+            answer = await self._brokers.ask_any(request, purpose="metadata")
+        else:
+            answer = await self._brokers.ask(request, node=node, purpose="metadata")
+        ((code, message, _, _, entries),) = answer.resources
+        if code in _NO_SUCH_TOPIC:
+            return None
+        _raise_for(code, message, topic)
+        return settings_of(len(described[3]), {name: value for name, value, *_ in entries})
+
+    # When all brokers agree.
+
+    async def _settle(self, topic: str, is_settled: Callable[[], Awaitable[bool]]) -> None:
+        """Wait until what was done shows; what a broker that is away shows cannot be waited for."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._brokers.request_timeout_s
+        while loop.time() < deadline:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    if await is_settled():
+                        return
+            except FAILURES:
+                pass
+            await asyncio.sleep(_SETTLE_S)
+        raise LogUnavailable(
+            f"topic {topic}: Kafka of {self._brokers.connection.dc} has taken the change but does "
+            f"not show it after {self._brokers.settings.request_timeout_ms} ms"
+        )
+
+    async def _is_usable(self, topic: str, partitions: int) -> bool:
+        for node in await self._brokers.nodes():
+            (described,) = await self._brokers.describe([topic], node=node)
+            if described[0] or len(described[3]) != partitions:
+                return False
+            if any(leader < 0 for _, _, leader, *_ in described[3]):
+                return False
+        # A broker names itself leader before it has opened the partition.
+        self._brokers.forget(topic)
+        return len(await self._positions.ask_once(topic, None)) == partitions
+
+    async def _is_gone(self, topic: str) -> bool:
+        for node in await self._brokers.nodes():
+            (described,) = await self._brokers.describe([topic], node=node)
+            if described[0] not in _NO_SUCH_TOPIC:
+                return False
+        return True
+
+    async def _shows(self, topic: str, settings: TopicSettings) -> bool:
+        for node in await self._brokers.nodes():
+            found = await self._describe(topic, node=node)
+            if found is None:
+                raise UnknownTopic(topic)
+            if found != settings:
+                return False
+        return await self._is_usable(topic, settings.partitions)
+
+    def _forget(self, topic: str) -> None:
+        self._described.pop(topic, None)
+        self._brokers.forget(topic)
+
+
+_NO_SUCH_TOPIC = (
+    kafka_errors.UnknownTopicOrPartitionError.errno,
+    kafka_errors.InvalidTopicError.errno,
+)
+_BAD_SETTINGS = (
+    kafka_errors.InvalidTopicError.errno,
+    kafka_errors.InvalidPartitionsError.errno,
+    kafka_errors.InvalidConfigurationError.errno,
+    kafka_errors.InvalidRequestError.errno,
+    kafka_errors.PolicyViolationError.errno,
+)
+
+
+def _raise_for(code: int, message: str | None, topic: str) -> None:
+    if code == kafka_errors.UnknownTopicOrPartitionError.errno:
+        raise UnknownTopic(topic)
+    if code in _BAD_SETTINGS:
+        raise ValueError(f"{topic}: Kafka does not take it: {message}")
+    if code:
+        error: Any = kafka_errors.for_code(code)
+        raise error(message or topic)
