@@ -118,11 +118,14 @@ class Administration:
             raise Unavailable(f"The metadata is not there yet: {self._metadata.health.reason}")
 
     async def health(self) -> dict[str, Any]:
-        """`{"status":"UP"}`. Raises Unavailable while the metadata does not follow its log."""
+        """`{"status":"UP"}`, with `notices` if an operator should know of something. Raises
+        Unavailable while the metadata does not follow its log.
+        """
         health = self._metadata.health
         if not health.is_current:
             raise Unavailable(f"The metadata is not current: {health.reason}")
-        return {"status": "UP"}
+        notices = self._metadata.notices()
+        return {"status": "UP", "notices": notices} if notices else {"status": "UP"}
 
     async def owners_found(self, source: str, search: str) -> list[dict[str, Any]]:
         """Owners that match a search: no source built in can search. Raises Refused."""

@@ -4,6 +4,7 @@
 restarted: the old catalog goes on serving meanwhile, and watchers are told true differences only.
 """
 
+import logging
 from collections.abc import Sequence
 
 import trio
@@ -28,11 +29,15 @@ from hermes_actors.model.topic import Ack
 
 __all__ = ["Health", "Metadata", "OutcomeUnknown", "Refold", "Registry", "metadata_topic"]
 
+_logger = logging.getLogger(__name__)
+
 _SETTINGS = TopicSettings(
     partitions=1, retention_ms=None, record_bytes_max=TOPIC_RECORD_BYTES_MAX, log_append_time=True
 )
 _BATCH_RECORDS_MAX = 1_000
 _BATCH_BYTES_MAX = 4_194_304
+_TROUBLE_INTERVAL_S = 0.5
+"""How soon a log that did not answer is asked again: so long its return may stay unnoticed."""
 
 
 class Refold(Struct, frozen=True):
@@ -47,7 +52,8 @@ class Registry:
     """Reads the log into one Metadata. Make a new one for each start.
 
     Each `verify_interval_s` it checks that the log answers and still holds what was folded last;
-    a log that shrank, was made anew, or contradicts what other writers saw is folded again.
+    a log that shrank, was made anew, or contradicts what other writers saw is folded again, which
+    is logged and counted (`Metadata.refolds`).
     """
 
     def __init__(
@@ -73,7 +79,7 @@ class Registry:
                 nursery.start_soon(self._verify)
                 nursery.start_soon(self._stand_in)
                 async for _ in inbox:
-                    self._refold()
+                    self._refold("it was asked for")
                 nursery.cancel_scope.cancel()
         finally:
             self._metadata.report("fold", "the metadata registry is not running")
@@ -81,9 +87,17 @@ class Registry:
         if self._fatal is not None:
             raise self._fatal
 
-    def _refold(self) -> None:
-        self._must_refold = True
+    def _refold(self, reason: str) -> None:
+        self._begin_again(reason)
         self._tailing.cancel()
+
+    def _begin_again(self, reason: str) -> None:
+        if not self._must_refold:
+            self._must_refold = True
+            self._metadata.report("fold", f"the metadata log is read again: {reason}")
+            if self._state.position:
+                _logger.warning("metadata of %s is read again: %s", self._metadata.dc, reason)
+                self._metadata.note_refold(reason)
 
     async def _follow(self, all_of_it: trio.CancelScope) -> None:
         report = self._metadata.report
@@ -95,8 +109,7 @@ class Registry:
                 try:
                     await self._tail()
                 except (_MustRefold, OffsetOutOfRange, UnknownTopic) as error:
-                    self._must_refold = True
-                    report("fold", f"the metadata log is read again: {error}")
+                    self._begin_again(str(error))
                 except LogUnavailable as error:
                     report("fold", f"the metadata log is unavailable: {error}")
                 except trio.TooSlowError:
@@ -119,8 +132,7 @@ class Registry:
             while True:
                 if max(state.position, start) >= end and not self._is_following:
                     if not state.log_id:
-                        await self._create_log_id()
-                        end += 1
+                        end = await self._create_log_id(end)
                     else:
                         await self._start_following(state)
                 batch = await reader.next_batch(_BATCH_RECORDS_MAX, _BATCH_BYTES_MAX)
@@ -134,16 +146,17 @@ class Registry:
                     )
                     return
 
-    async def _create_log_id(self) -> None:
-        """Several nodes may do this at once: the first record counts."""
+    async def _create_log_id(self, end_before: int) -> int:
+        """The new end of the log. Several nodes may do this at once: the first record counts."""
         metadata = self._metadata
         command = LogCreated(metadata.ids.message_id(), metadata.dc)
         record = encode(command, metadata.clock.now_ms())
         with trio.fail_after(self._answer_timeout_s):
             await self._log.append(self._topic, 0, [record], Ack.ALL)
             end = (await self._log.end_positions(self._topic))[0]
-        if end <= self._state.position:
+        if end <= end_before:
             raise LogUnavailable("its first record could not be written")
+        return end
 
     async def _start_following(self, state: State) -> None:
         if state is not self._metadata.state:
@@ -164,21 +177,26 @@ class Registry:
 
     async def _verify(self) -> None:
         metadata = self._metadata
+        has_answered = True
         while True:
-            await trio.sleep(self._verify_interval_s)
+            interval_s = self._verify_interval_s
+            await trio.sleep(interval_s if has_answered else min(interval_s, _TROUBLE_INTERVAL_S))
+            has_answered = True
             if not self._is_following:
                 continue
             try:
                 with trio.fail_after(self._answer_timeout_s):
                     is_same = await holds_the_same(self._log, self._topic, self._state)
             except trio.TooSlowError:
+                has_answered = False
                 metadata.report("log", "the metadata log does not answer")
             except LogUnavailable as error:
+                has_answered = False
                 metadata.report("log", f"the metadata log is unavailable: {error}")
             else:
                 metadata.report("log", "")
                 if not is_same:
-                    self._refold()
+                    self._refold("it no longer holds what was read last")
 
     async def _stand_in(self) -> None:
         # The own log has a second's start; a healthy one needs far less.

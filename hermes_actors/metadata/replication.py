@@ -5,6 +5,7 @@ far each log was copied, by the log's id, so a restart goes on there and a log m
 from its start. Whatever slips through (a lost log) is found by comparing digests, and sent again.
 """
 
+import math
 import random
 
 import trio
@@ -66,10 +67,25 @@ class Replicator:
         """Copy until asked to stop."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._replicate)
+            nursery.start_soon(self._compare_after_refolds)
             async for _ in inbox:
-                self._compare_at_s = trio.current_time()
-                self._waiting.cancel()
+                self._compare_now()
             nursery.cancel_scope.cancel()
+
+    def _compare_now(self) -> None:
+        self._compare_at_s = trio.current_time()
+        self._waiting.cancel()
+
+    async def _compare_after_refolds(self) -> None:
+        """A log that was read again may have lost copies: they are missed at once, not in a minute.
+
+        Also changes of its own: the other datacentre's replicator does the same there.
+        """
+        own = self._own
+        while True:
+            await own.wait_refolded(own.refolds)
+            await own.wait_current()
+            self._compare_now()
 
     async def _replicate(self) -> None:
         self._compare_at_s = trio.current_time() + self._digest_interval_s
@@ -82,25 +98,35 @@ class Replicator:
                 self.trouble = f"{self._source.dc} to {self._own.dc}: {error}"
             except trio.TooSlowError:
                 self.trouble = f"{self._source.dc} to {self._own.dc}: a log does not answer"
-            except (_SourceChanged, OffsetOutOfRange):
+            except (_SourceChanged, OffsetOutOfRange) as error:
                 self._state = State()
+                # Changes under offsets that were given again look as if they had been copied.
+                self._compare_at_s = trio.current_time()
+                self.trouble = f"{self._source.dc}: its log is read again: {error}"
             await trio.sleep(self._backoff.next_s())
 
     async def _copy_all(self) -> None:
         topic = self._own.topic
         with trio.fail_after(self._answer_timeout_s):
             end = (await self._source.end_positions(topic))[0]
-        async with self._source.reader(topic, {0: self._state.position}) as reader:
+            start = (await self._source.start_positions(topic))[0]
+        if self._state.position > end:
+            raise _SourceChanged(f"it ends at {end}, {self._state.position} was read already")
+        async with self._source.reader(topic, {0: max(self._state.position, start)}) as reader:
             self.trouble = ""
             while True:
                 batch: list[StoredRecord] = []
-                with trio.move_on_at(self._compare_at_s) as self._waiting:
+                # A comparison with less than the source holds would find nothing.
+                at = max(self._state.position, start)
+                is_behind = at < end
+                wait_until_s = math.inf if is_behind else self._compare_at_s
+                with trio.move_on_at(wait_until_s) as self._waiting:
                     # A wait that was cancelled may have read ahead.
-                    reader.seek(0, self._state.position)
+                    reader.seek(0, at)
                     batch = list(await reader.next_batch(_BATCH_RECORDS_MAX, _BATCH_BYTES_MAX))
                 await self._append([copy for each in batch for copy in self._fold(each, end)])
                 self._backoff.reset()
-                if trio.current_time() >= self._compare_at_s:
+                if not is_behind and trio.current_time() >= self._compare_at_s:
                     await self._compare()
                     self._compare_at_s = trio.current_time() + self._digest_interval_s
 
@@ -108,7 +134,7 @@ class Replicator:
         state = self._state
         folded = state.fold(record)
         if folded.contradicts and record.offset >= settled_below:
-            raise _SourceChanged
+            raise _SourceChanged(f"the writer of {record.offset} had read something else")
         register = folded.changed
         if register is None or not folded.is_accepted_here:
             return []
@@ -155,7 +181,7 @@ class Replicator:
         state, own = self._state, self._own
         with trio.fail_after(self._answer_timeout_s):
             if not await holds_the_same(self._source, own.topic, state):
-                raise _SourceChanged
+                raise _SourceChanged("it no longer holds what was read last")
             # Before the own fold has seen all that was copied, every comparison finds something.
             own_end = (await own.log.end_positions(own.topic))[0]
             while own.state.position < own_end:  # noqa: ASYNC110

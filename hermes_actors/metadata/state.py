@@ -67,6 +67,13 @@ class Register(Struct, frozen=True):
         return (self.incarnation, self.stamp, self.dc, self.body is None, self.body or b"")
 
 
+class Skipped(Struct, frozen=True):
+    """A record that had no effect, because this version does not know what it says."""
+
+    offset: int
+    reason: str
+
+
 class Folded(Struct, frozen=True):
     """What one record did.
 
@@ -97,6 +104,7 @@ class State:
         self.registers: dict[str, Register] = {}
         self.copied: dict[tuple[str, str], int] = {}
         self.undecodable = 0
+        self.last_undecodable: Skipped | None = None
         self.repeated = 0
         self._command_ids_max = command_ids_max
         self._outcomes: OrderedDict[str, Outcome] = OrderedDict()
@@ -110,10 +118,9 @@ class State:
         self.position = record.offset + 1
         try:
             command = decode(record.value)
-        except UndecodableCommand:
-            self.undecodable += 1
+        except UndecodableCommand as error:
             self._remember(record.offset, "")
-            return _NOTHING
+            return self._skip(record.offset, str(error))
         contradicts = isinstance(command, Put | Delete) and self._contradicts(command.seen)
         self._remember(record.offset, command.id)
         self.seen = Seen(record.offset, command.id)
@@ -122,8 +129,7 @@ class State:
                 self.log_id, self.dc = command.id, command.dc
             return Folded(command_id=command.id)
         if not self.log_id:
-            self.undecodable += 1
-            return _NOTHING
+            return self._skip(record.offset, "it comes before the log's creation")
         if isinstance(command, Copy):
             return self._copy(command)
         return self._change(command, record.timestamp_ms, contradicts)
@@ -168,6 +174,11 @@ class State:
                 sorted(self._alive_below.items()),
             )
         )
+
+    def _skip(self, offset: int, reason: str) -> Folded:
+        self.undecodable += 1
+        self.last_undecodable = Skipped(offset, reason)
+        return _NOTHING
 
     def _change(self, command: Put | Delete, log_time_ms: int, contradicts: bool) -> Folded:
         first = self._outcomes.get(command.id)

@@ -60,6 +60,9 @@ class Metadata:
         self._is_installed = False
         self._shown: dict[str, Register] = {}
         self._showing = trio.Lock()
+        self.refolds = 0
+        self.last_refold = ""
+        self._refolded = trio.Event()
         self._watches: list[Watch] = []
         self._pending = PendingChanges(log, self.topic, clock, rng, pending_max)
         self._problems: dict[str, str] = {"fold": "the metadata log has not been read yet"}
@@ -91,6 +94,23 @@ class Metadata:
         """The fold behind the catalog: its position, digest, and what was copied."""
         return self._state
 
+    def notices(self) -> list[str]:
+        """What an operator should know of the log though the catalog follows it; often nothing."""
+        notices: list[str] = []
+        last = self._state.last_undecodable
+        if last is not None:
+            notices.append(
+                f"{self._state.undecodable} commands of the metadata log of {self.dc} had no "
+                f"effect, because this version cannot decode them; the last, at {last.offset}: "
+                f"{last.reason}"
+            )
+        if self.refolds:
+            notices.append(
+                f"the metadata log of {self.dc} was read again {self.refolds} times; "
+                f"the last time because {self.last_refold}"
+            )
+        return notices
+
     def register(self, key: str) -> Register | None:
         """What a key holds (perhaps a tombstone), for kinds that the catalog does not know."""
         return self._shown.get(key)
@@ -106,6 +126,12 @@ class Metadata:
         await trio.lowlevel.checkpoint()
         while not self.is_readable:
             await self._changed_health.wait()
+
+    async def wait_refolded(self, refolds: int) -> None:
+        """Wait until the log has been read again more often than so many times."""
+        await trio.lowlevel.checkpoint()
+        while self.refolds <= refolds:
+            await self._refolded.wait()
 
     async def change(
         self, change: Change, *, timeout_s: float = 10.0, command_id: str | None = None
@@ -140,6 +166,13 @@ class Metadata:
         else:
             del self._problems[part]
         self._notify_health()
+
+    def note_refold(self, reason: str) -> None:
+        """What was folded was not what the log holds; it is read from its beginning."""
+        self.refolds += 1
+        self.last_refold = reason
+        self._refolded.set()
+        self._refolded = trio.Event()
 
     def show(self, folded: Folded) -> None:
         """Take over what one record changed, and answer whoever waits for its outcome."""

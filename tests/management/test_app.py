@@ -1,6 +1,11 @@
 """What holds for every route: errors, media types, CORS, the OpenAPI document, status."""
 
 import pytest
+import trio
+import trio.testing
+
+from hermes_actors.model.record import Record
+from hermes_actors.model.topic import Ack
 
 
 @pytest.mark.parametrize(
@@ -123,6 +128,17 @@ async def test_the_openapi_document_describes_every_route_and_needs_nothing_from
 async def test_health_is_up_while_the_metadata_is_current(api):
     answer = await api.get("/status/health")
     assert (answer.status_code, answer.json()) == (200, {"status": "UP"})
+
+
+async def test_health_tells_of_commands_that_could_not_be_decoded(api):
+    garbage = Record(None, b"garbage", (), 0)
+    await api.log.append(api.metadata.topic, 0, [garbage], Ack.ALL)
+    with trio.fail_after(10):
+        while not (answer := await api.get("/status/health")).json().get("notices"):
+            await trio.testing.wait_all_tasks_blocked()
+    assert answer.status_code == 200
+    (notice,) = answer.json()["notices"]
+    assert notice.startswith("1 commands of the metadata log of dc1 had no effect")
 
 
 async def test_prometheus_shows_the_metrics_given(api):

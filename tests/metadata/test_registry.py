@@ -25,6 +25,7 @@ from hermes_actors.metadata.commands import (
 from hermes_actors.metadata.keys import group_key, topic_key, topics_below
 from hermes_actors.metadata.registry import Metadata, OutcomeUnknown, Refold
 from hermes_actors.model.names import TopicName
+from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 
 GROUP = put(group_key("shop"), group_body({"groupName": "shop"}), Absent(group_key("shop")))
@@ -207,7 +208,9 @@ async def test_a_log_made_anew_is_noticed_and_folded_again(autojump_clock, open_
 
 def lose_the_last_record(site):
     """A leader that had not copied the last record took over."""
-    del site.log._topics[site.metadata.topic].partitions[0].records[-1]
+    partition = site.log._topics[site.metadata.topic].partitions[0]
+    del partition.records[-1]
+    partition.replicated = partition.end
 
 
 async def test_a_log_rewritten_below_the_fold_is_noticed_by_its_content(
@@ -319,3 +322,67 @@ def test_a_namespace_is_put_before_the_metadata_topic(clock):
         MemoryLog("dc1", clock), clock=clock, ids=seeded_ids(rng), rng=rng, namespace="test"
     )
     assert metadata.topic == "test__hermes.metadata"
+
+
+async def test_a_refold_is_counted_and_told_with_its_reason(autojump_clock, open_site, caplog):
+    async with open_site() as site:
+        await site.metadata.change(GROUP)
+        assert site.metadata.notices() == []
+        lose_the_last_record(site)
+        await trio.sleep(20)
+        assert site.metadata.is_current
+        assert site.metadata.catalog.groups == {}
+        assert site.metadata.refolds == 1
+        (notice,) = site.metadata.notices()
+        assert "read again 1 times; the last time because" in notice
+    assert "is read again" in caplog.text
+
+
+async def test_what_cannot_be_decoded_is_skipped_counted_and_told_alike_on_every_node(
+    autojump_clock, open_site, clock
+):
+    newer = msgspec.msgpack.decode(encode(Put("9", "note/9", b"", (), NOTHING_SEEN), 0).value)
+    values = [b"garbage", b"", msgspec.msgpack.encode({**newer, "v": 2})]
+    async with open_site() as one, open_site(log=one.log, seed=1) as two:
+        await one.metadata.change(GROUP)
+        records = [Record(None, value, (), clock.now_ms()) for value in values]
+        last = (await one.log.append(one.metadata.topic, 0, records, Ack.ALL))[-1]
+        assert isinstance(await two.metadata.change(put("note/1", b"")), Accepted)
+        await trio.sleep(20)
+        for site in (one, two):
+            assert site.metadata.is_current
+            assert site.metadata.refolds == 0
+            assert site.metadata.state.undecodable == 3
+            (notice,) = site.metadata.notices()
+            assert notice.startswith("3 commands of the metadata log of dc1 had no effect")
+            assert f"the last, at {last.offset}:" in notice
+            assert "`$.v`" in notice
+        assert one.metadata.state.snapshot() == two.metadata.state.snapshot()
+
+
+async def test_a_log_that_answers_again_is_noticed_within_a_second(autojump_clock, open_site):
+    async with open_site() as site:
+        await site.metadata.wait_current()
+        site.log.faults.reads_failing = True
+        await trio.sleep(7)
+        assert not site.metadata.is_current
+        site.log.faults.heal()
+        await trio.sleep(1)
+        assert site.metadata.is_current
+
+
+async def test_a_log_whose_records_were_all_deleted_is_made_anew(autojump_clock, open_site):
+    async with open_site() as site:
+        await site.metadata.change(GROUP)
+        old_id = site.metadata.state.log_id
+        partition = site.log._topics[site.metadata.topic].partitions[0]
+        partition.start = partition.end
+        partition.records.clear()
+        site.log.faults.unavailable_rate = 1.0
+        site.supervisor.crash("registry")
+        await trio.sleep(20)
+        assert not site.metadata.is_current
+        site.log.faults.heal()
+        await site.metadata.wait_current()
+        assert site.metadata.state.log_id not in ("", old_id)
+        assert isinstance(await site.metadata.change(GROUP), Accepted)

@@ -6,8 +6,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 import trio
 
-from hermes_actors.metadata.commands import Accepted, delete, put
+from hermes_actors.metadata.commands import Accepted, Copy, delete, encode, put
 from hermes_actors.metadata.replication import CompareNow, Replicator
+from hermes_actors.model.topic import Ack
 
 
 @pytest.fixture
@@ -114,7 +115,9 @@ async def test_a_lost_log_gets_everything_back_its_own_changes_too(autojump_cloc
         assert two.metadata.register("note/after").body == b"3"
 
 
-async def test_a_comparison_on_request_sends_only_what_is_missing(autojump_clock, open_sites):
+async def test_a_comparison_on_request_sends_only_what_is_missing(
+    autojump_clock, open_sites, clock
+):
     async with open_sites("dc1", "dc2") as (one, two):
         for number in range(10):
             await one.metadata.change(put(f"note/{number}", b""))
@@ -122,16 +125,74 @@ async def test_a_comparison_on_request_sends_only_what_is_missing(autojump_clock
         two.copies["dc1"].tell(CompareNow())
         await trio.sleep(1)
         assert two.replicators["dc1"].resent == 0
-        # A copy that was acknowledged and then lost with its broker.
-        records = two.log._topics[two.metadata.topic].partitions[0].records
-        del records[-1]
-        two.log._topics[two.metadata.topic].partitions[0].replicated = len(records)
+        # What did not originate in dc1 is not copied from there: each copies its own.
+        copy = Copy("log3:0", "note/x", b"", 0, 5, "dc3", "dc3", "log3", 0)
+        await one.log.append(one.metadata.topic, 0, [encode(copy, clock.now_ms())], Ack.ALL)
         await trio.sleep(15)
-        assert two.metadata.register("note/9") is None
+        assert two.metadata.register("note/x") is None
         two.copies["dc1"].tell(CompareNow())
         await trio.sleep(1)
         assert two.replicators["dc1"].resent == 1
         shared_bytes(one, two)
+
+
+def lose_last_record(site):
+    """A leader that had not copied the last record took over."""
+    partition = site.log._topics[site.metadata.topic].partitions[0]
+    del partition.records[-1]
+    partition.replicated = partition.end
+    site.log._topics[site.metadata.topic].readers.unpark_all()
+
+
+async def test_a_copy_that_was_lost_with_its_broker_is_sent_again_in_seconds(
+    autojump_clock, open_sites
+):
+    async with open_sites("dc1", "dc2") as (one, two):
+        await one.metadata.change(put("note/1", b""))
+        await one.metadata.change(put("note/2", b""))
+        await trio.sleep(1)
+        lose_last_record(two)
+        await trio.sleep(10)
+        assert two.metadata.refolds == 1
+        assert two.metadata.register("note/2").is_alive
+        shared_bytes(one, two)
+
+
+async def test_changes_under_offsets_that_were_given_again_are_copied_in_seconds(
+    autojump_clock, open_sites
+):
+    async with open_sites("dc1", "dc2") as (one, two):
+        await one.metadata.change(put("note/1", b""))
+        await one.metadata.change(put("note/lost", b""))
+        await trio.sleep(1)
+        lose_last_record(one)
+        await trio.sleep(0.1)
+        await one.metadata.change(put("note/again", b""))
+        await trio.sleep(15)
+        assert two.metadata.register("note/again").is_alive
+        # dc2 had a copy of what dc1 lost.
+        assert one.metadata.register("note/lost").is_alive
+        shared_bytes(one, two)
+
+
+async def test_a_source_that_lost_its_beginning_is_copied_from_what_it_still_holds(
+    autojump_clock, open_sites
+):
+    async with open_sites("dc1", "dc2") as (one, two):
+        await one.metadata.change(put("note/1", b""))
+        await trio.sleep(1)
+        partition = one.log._topics[one.metadata.topic].partitions[0]
+        # As an operator's deletion of all records does it; both start anew.
+        partition.start = partition.end
+        partition.records.clear()
+        for site in (one, two):
+            site.supervisor.crash("registry")
+        two.supervisor.crash("replicator-dc1")
+        await trio.sleep(20)
+        await one.metadata.change(put("note/2", b""))
+        await trio.sleep(5)
+        assert two.metadata.register("note/2").is_alive
+        assert not two.replicators["dc1"].trouble
 
 
 @pytest.mark.parametrize("seed", range(5))
