@@ -1,14 +1,26 @@
-from collections.abc import AsyncIterator, Awaitable, Callable
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from itertools import count
+from os import getpid
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka.structs import TopicPartition
 
+from hermes_actors.config import KafkaClusterConfig, KafkaConfig
 from hermes_actors.log.base import Log
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
+from hermes_actors.runtime import guest
+from hermes_actors.runtime.clock import SystemClock
+
+# Test modules are imported by their path; a helper beside them is found by its folder's.
+sys.path.insert(0, str(Path(__file__).parent))
+from namespaced import NamespacedLog
 
 
 class SettableClock:
@@ -24,13 +36,20 @@ class SettableClock:
 
 class LogUnderTest:
     """One kind of log: opened, closed and opened again with what it stored; its clock is set by
-    the test, and `expire` does what its retention would do now."""
+    the test, and `expire` does what its retention would do now.
+
+    Kafka stamps by the broker's clock, whatever `clock` says.
+    """
 
     def __init__(self, kind: str, directory: Path) -> None:
         self.kind = kind
         self.clock = SettableClock()
         self._directory = directory
         self._memory = MemoryLog("dc1", self.clock)
+
+    def now_ms(self) -> int:
+        """The time by the log's own clock."""
+        return self.clock.now_ms()
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Log]:
@@ -48,17 +67,80 @@ class LogUnderTest:
             await done
 
 
-KINDS = ["memory", "embedded"]
+_namespaces = count()
+
+
+class KafkaUnderTest:
+    """A namespace of a real broker. Needs guest mode."""
+
+    kind = "kafka"
+
+    def __init__(self, bootstrap_servers: Sequence[str]) -> None:
+        self.clock = SettableClock()
+        self._bootstrap_servers = list(bootstrap_servers)
+        self._prefix = f"contract-{getpid()}-{next(_namespaces)}-"
+
+    def now_ms(self) -> int:
+        return SystemClock().now_ms()
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Log]:
+        from hermes_actors.log.kafka.log import open_kafka_log
+
+        cluster = KafkaClusterConfig(self._bootstrap_servers)
+        # A loaded machine is slow; nothing here waits for a time-out.
+        settings = KafkaConfig(request_timeout_ms=30_000, append_timeout_ms=30_000)
+        async with open_kafka_log("dc1", cluster, settings, SystemClock()) as log:
+            yield NamespacedLog(log, self._prefix)
+
+    async def expire(self, log: NamespacedLog) -> None:
+        """Kafka's retention takes whole segments, when it comes round to it. This moves the start
+        really, to where retention by the test's clock has it, by Kafka's own deletion of records.
+        """
+        starts = {}
+        for topic in await log.topics():
+            settings = await log.describe_topic(topic)
+            if settings is not None and settings.retention_ms is not None:
+                oldest_ms = self.clock.now_ms() - settings.retention_ms
+                for partition, offset in (await log.position_at(topic, oldest_ms)).items():
+                    place = TopicPartition(log.full(topic), partition)
+                    starts[place] = RecordsToDelete(before_offset=offset)
+        await guest.call(self._delete_records, starts)
+
+    async def _delete_records(self, starts: dict[TopicPartition, RecordsToDelete]) -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap_servers)
+        await admin.start()
+        try:
+            await admin.delete_records(starts)
+        finally:
+            await admin.close()
+
+
+KINDS = ["memory", "embedded", pytest.param("kafka", marks=pytest.mark.kafka)]
 
 
 @pytest.fixture(params=KINDS)
-def under_test(request: pytest.FixtureRequest, tmp_path: Path) -> LogUnderTest:
+def under_test(request: pytest.FixtureRequest, tmp_path: Path) -> LogUnderTest | KafkaUnderTest:
+    if request.param == "kafka":
+        return KafkaUnderTest(request.getfixturevalue("kafka_cluster").bootstrap_servers)
+    return LogUnderTest(request.param, tmp_path / "log")
+
+
+@pytest.fixture(params=["memory", "embedded"])
+def under_settable_clock(request: pytest.FixtureRequest, tmp_path: Path) -> LogUnderTest:
+    """Of the kinds whose stamps come from the test's clock: a broker's clock cannot be set."""
     return LogUnderTest(request.param, tmp_path / "log")
 
 
 @pytest.fixture(scope="session")
 def make_log_under_test() -> Callable[[str, Path], LogUnderTest]:
     return LogUnderTest
+
+
+@pytest.fixture(scope="session")
+def make_kafka_under_test(request: pytest.FixtureRequest) -> Callable[[], KafkaUnderTest]:
+    servers = request.getfixturevalue("kafka_cluster").bootstrap_servers
+    return lambda: KafkaUnderTest(servers)
 
 
 @pytest.fixture

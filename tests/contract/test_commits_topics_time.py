@@ -216,7 +216,27 @@ async def test_offsets_are_never_used_again_even_when_a_partition_became_empty(u
             assert [r.value for r in await reader.next_batch(1, 10)] == [b"d"]
 
 
-async def test_log_append_time_never_goes_back_when_the_clock_does(under_test):
+async def test_log_append_time_is_the_logs_clock_and_not_the_records(under_test, write):
+    async with under_test.open() as log:
+        await log.create_topic("t", TopicSettings(log_append_time=True))
+        before_ms = under_test.now_ms()
+        await write(log, "t", [b"a", b"b"], timestamp_ms=7)
+        await write(log, "t", [b"c"], timestamp_ms=before_ms + 1_000_000)
+        after_ms = under_test.now_ms()
+        async with log.reader("t", {0: 0}) as reader:
+            found = []
+            while len(found) < 3:
+                found += [r.timestamp_ms for r in await reader.next_batch(10, 100)]
+        assert found == sorted(found)
+        assert before_ms <= found[0]
+        assert found[2] <= after_ms
+        assert await log.position_at("t", before_ms) == {0: 0}
+        assert await log.position_at("t", after_ms + 1) == {0: 3}
+
+
+# Not on Kafka: nobody can set a broker's clock.
+async def test_log_append_time_never_goes_back_when_the_clock_does(under_settable_clock):
+    under_test = under_settable_clock
     clock = under_test.clock
     async with under_test.open() as log:
         await log.create_topic("t", TopicSettings(log_append_time=True, retention_ms=1_000))

@@ -4,6 +4,7 @@ For the host loop.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -34,6 +35,7 @@ from hermes_actors.log.kafka.settings import (
 _TOPIC = 2
 _DESCRIBED_FOR_S = 1.0
 _DESCRIBED_MAX = 20_000
+_LIMIT_REFRESHED_AFTER_S = 10.0
 _SETTLE_S = 0.01
 
 
@@ -44,6 +46,7 @@ class Topics:
         self._brokers = brokers
         self._positions = positions
         self._described: dict[str, tuple[float, TopicSettings]] = {}
+        self._refreshing: set[str] = set()
 
     async def create(self, topic: str, settings: TopicSettings) -> bool:
         """Create the topic; it can be written to and read when this returns. False: it exists.
@@ -102,7 +105,7 @@ class Topics:
         """
         now_s = asyncio.get_running_loop().time()
         known = self._described.get(topic)
-        if known is not None and known[0] > now_s:
+        if known is not None and now_s - known[0] < _DESCRIBED_FOR_S:
             return known[1]
         found = await self._brokers.persist(
             f"topic {topic} cannot be described", lambda: self._describe(topic)
@@ -111,8 +114,31 @@ class Topics:
         if found is not None:
             if len(self._described) >= _DESCRIBED_MAX:
                 del self._described[next(iter(self._described))]
-            self._described[topic] = (now_s + _DESCRIBED_FOR_S, found)
+            self._described[topic] = (now_s, found)
         return found
+
+    def record_bytes_max(self, topic: str) -> int | None:
+        """The topic's limit without waiting, for each append; None: `describe` it first.
+
+        An alteration by another node is known some 10 s later.
+        """
+        known = self._described.get(topic)
+        if known is None:
+            return None
+        described_s, settings = known
+        age_s = asyncio.get_running_loop().time() - described_s
+        if age_s > _LIMIT_REFRESHED_AFTER_S and topic not in self._refreshing:
+            self._refreshing.add(topic)
+            self._brokers.start(self._refresh(topic))
+        return settings.record_bytes_max
+
+    async def _refresh(self, topic: str) -> None:
+        # What is known is good enough until Kafka answers again.
+        try:
+            with contextlib.suppress(LogUnavailable):
+                await self.describe(topic)
+        finally:
+            self._refreshing.discard(topic)
 
     async def names(self) -> list[str]:
         """All topics but Kafka's own, sorted. Raises LogUnavailable."""

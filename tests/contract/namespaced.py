@@ -1,0 +1,81 @@
+"""A log of which the test sees only its own topics and groups, under plain names."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from hermes_actors.log.base import Commit, Log, OffsetOutOfRange, Outcome, Reader, TopicSettings
+from hermes_actors.model.record import Record, StoredRecord
+from hermes_actors.model.topic import Ack
+
+
+class NamespacedLog:
+    """Satisfies `Log`; puts `prefix` before each name, so that tests share a broker unseen."""
+
+    def __init__(self, log: Log, prefix: str) -> None:
+        self.log = log
+        self._prefix = prefix
+
+    def full(self, name: str) -> str:
+        return self._prefix + name
+
+    @property
+    def dc(self) -> str:
+        return self.log.dc
+
+    async def append(
+        self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
+    ) -> list[Outcome]:
+        return await self.log.append(self.full(topic), partition, batch, ack)
+
+    @asynccontextmanager
+    async def reader(self, topic: str, positions: Mapping[int, int]) -> AsyncIterator[Reader]:
+        async with self.log.reader(self.full(topic), positions) as reader:
+            yield NamespacedReader(reader, topic)
+
+    async def start_positions(self, topic: str) -> dict[int, int]:
+        return await self.log.start_positions(self.full(topic))
+
+    async def end_positions(self, topic: str) -> dict[int, int]:
+        return await self.log.end_positions(self.full(topic))
+
+    async def position_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
+        return await self.log.position_at(self.full(topic), timestamp_ms)
+
+    async def commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
+        await self.log.commit(self.full(group), self.full(topic), commits)
+
+    async def committed(self, group: str, topic: str) -> dict[int, Commit]:
+        return await self.log.committed(self.full(group), self.full(topic))
+
+    async def create_topic(self, topic: str, settings: TopicSettings) -> bool:
+        return await self.log.create_topic(self.full(topic), settings)
+
+    async def alter_topic(self, topic: str, settings: TopicSettings) -> None:
+        await self.log.alter_topic(self.full(topic), settings)
+
+    async def delete_topic(self, topic: str) -> bool:
+        return await self.log.delete_topic(self.full(topic))
+
+    async def describe_topic(self, topic: str) -> TopicSettings | None:
+        return await self.log.describe_topic(self.full(topic))
+
+    async def topics(self) -> list[str]:
+        names = await self.log.topics()
+        return [name.removeprefix(self._prefix) for name in names if name.startswith(self._prefix)]
+
+
+class NamespacedReader:
+    def __init__(self, reader: Reader, topic: str) -> None:
+        self._reader = reader
+        self._topic = topic
+
+    async def next_batch(self, records_max: int, bytes_max: int) -> Sequence[StoredRecord]:
+        try:
+            return await self._reader.next_batch(records_max, bytes_max)
+        except OffsetOutOfRange as error:
+            raise OffsetOutOfRange(
+                self._topic, error.partition, error.position, error.start, error.end
+            ) from error
+
+    def seek(self, partition: int, position: int) -> None:
+        self._reader.seek(partition, position)
