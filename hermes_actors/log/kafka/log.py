@@ -13,8 +13,11 @@ import trio
 
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
 from hermes_actors.log.base import Commit, Outcome, Reader, TopicSettings
+from hermes_actors.log.kafka.brokers import Brokers
 from hermes_actors.log.kafka.connection import Connection
 from hermes_actors.log.kafka.groups import Groups
+from hermes_actors.log.kafka.limits import LimitedAppend
+from hermes_actors.log.kafka.positions import Positions
 from hermes_actors.log.kafka.producers import Producers, ProducerStatistics
 from hermes_actors.log.kafka.reader import open_reader
 from hermes_actors.log.kafka.topics import Topics
@@ -35,17 +38,18 @@ async def open_kafka_log(
     """
     connection = Connection(dc, cluster, settings)
     rng = system_rng()
-    producers = Producers(connection, clock, random.Random(rng.random()))  # noqa: S311 -- jitter
-    topics = Topics(connection, clock)
-    groups = Groups(connection, clock, topics)
-    parts = (producers, topics, groups)
+    brokers = Brokers(connection, random.Random(rng.random()))  # noqa: S311 -- jitter
+    producers = Producers(brokers, clock, random.Random(rng.random()))  # noqa: S311 -- jitter
+    positions = Positions(brokers)
+    topics = Topics(brokers, positions)
+    parts = (producers, brokers)
     try:
         for part in parts:
             await guest.call(part.open)
-        yield KafkaLog(connection, producers, topics, groups)
+        yield KafkaLog(connection, producers, brokers, positions, topics)
     finally:
         with trio.CancelScope(shield=True):
-            for part in parts:
+            for part in reversed(parts):
                 await guest.call(part.close)
 
 
@@ -53,12 +57,20 @@ class KafkaLog:
     """Implements hermes_actors.log.base.Log. Made by `open_kafka_log`."""
 
     def __init__(
-        self, connection: Connection, producers: Producers, topics: Topics, groups: Groups
+        self,
+        connection: Connection,
+        producers: Producers,
+        brokers: Brokers,
+        positions: Positions,
+        topics: Topics,
     ) -> None:
         self._connection = connection
         self._producers = producers
+        self._brokers = brokers
+        self._positions = positions
         self._topics = topics
-        self._groups = groups
+        self._groups = Groups(brokers)
+        self._limited = LimitedAppend(topics, producers.append)
 
     @property
     def dc(self) -> str:
@@ -73,25 +85,25 @@ class KafkaLog:
         self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
     ) -> list[Outcome]:
         """Append in order; see Log. Never raises for an operating error."""
-        return await guest.call(self._producers.append, topic, partition, batch, ack)
+        return await guest.call(self._limited.append, topic, partition, batch, ack)
 
     def reader(
         self, topic: str, positions: Mapping[int, int]
     ) -> AbstractAsyncContextManager[Reader]:
         """A reader of the partitions named in `positions`, starting there."""
-        return open_reader(self._connection, self._topics, topic, positions)
+        return open_reader(self._brokers, self._positions, topic, positions)
 
     async def start_positions(self, topic: str) -> dict[int, int]:
         """For each partition its first offset still held."""
-        return await guest.call(self._topics.start_positions, topic)
+        return await guest.call(self._positions.start, topic)
 
     async def end_positions(self, topic: str) -> dict[int, int]:
         """For each partition the next offset to be written."""
-        return await guest.call(self._topics.end_positions, topic)
+        return await guest.call(self._positions.end, topic)
 
     async def position_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
         """For each partition the first offset with a timestamp ≥ `timestamp_ms`, else its end."""
-        return await guest.call(self._topics.position_at, topic, timestamp_ms)
+        return await guest.call(self._positions.at, topic, timestamp_ms)
 
     async def commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
         """Store a group's progress; see Log for what it raises."""

@@ -1,0 +1,362 @@
+"""Connections for producing to one broker: who waits for a slow partition waits there alone.
+
+A broker answers the requests of one connection one after the other, and one request with several
+partitions only when the slowest is done. So a connection carries one request at a time; a batch
+takes a free connection at once, and what finds none goes out together on the next that is free.
+A partition whose last answer was slow is a suspect: suspects travel with suspects at most, and
+never on more than half of the connections. A connection whose answer is overdue does not count
+against the usual number, so that a few stuck partitions of one broker leave room for the others.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from aiokafka import errors
+from aiokafka.conn import AIOKafkaConnection, CloseReason
+from aiokafka.protocol.produce import ProduceRequest
+
+from hermes_actors.log.kafka.connection import Connection
+from hermes_actors.log.kafka.translate import CLIENT_ERRORS
+from hermes_actors.runtime.clock import Clock
+
+OVERDUE_S = 0.1
+"""An answer that takes longer is slow."""
+_REQUEST_BYTES_MAX = 8 * 1024 * 1024
+_OVERDUE_LANES = 4
+_ANSWER_MARGIN_MS = 500
+
+
+class NotSent(Exception):
+    """The batch has not left this process."""
+
+
+class Lost(Exception):
+    """The batch was sent and its answer will not come."""
+
+
+class Sending:
+    """One partition's batch on its way. `answer` gives (error code, base offset), or raises NotSent
+    or Lost. It may be given up while it waits; after `deadline_s` it is not sent any more.
+    """
+
+    __slots__ = ("answer", "data", "deadline_s", "is_suspect", "partition", "topic", "was_slow")
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        data: bytearray,
+        deadline_s: float,
+        is_suspect: bool,
+        answer: "asyncio.Future[tuple[int, int]]",
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.data = data
+        self.deadline_s = deadline_s
+        self.is_suspect = is_suspect
+        self.was_slow = False
+        self.answer = answer
+
+
+class _Lane:
+    """One connection and what is on its way on it."""
+
+    __slots__ = ("connection", "has_suspects", "is_overdue", "sendings", "started_s")
+
+    def __init__(self, connection: AIOKafkaConnection) -> None:
+        self.connection = connection
+        self.sendings: list[Sending] = []
+        self.started_s = 0.0
+        self.is_overdue = False
+        self.has_suspects = False
+
+
+class Lanes:
+    """The producing connections to one broker for one ack level; at most `size`, and four times
+    as many while answers are overdue. For the host loop; `sweep` must be called now and then.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        clock: Clock,
+        address: tuple[str, int],
+        *,
+        acks: int,
+        timeout_s: float,
+        delay_s: Callable[[int], float],
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self.address = address
+        self.is_retired = False
+        self.lost = 0
+        self._connection = connection
+        self._clock = clock
+        self._acks = acks
+        self._timeout_s = timeout_s
+        # The broker gives up first: its answer tells what happened, and the connection stays.
+        self._broker_timeout_ms = max(int(timeout_s * 1_000) - _ANSWER_MARGIN_MS, 100)
+        self._delay_s = delay_s
+        self._on_failure = on_failure
+        self._size = connection.settings.producers_per_ack
+        self._free: list[_Lane] = []
+        self._busy: dict[_Lane, None] = {}
+        self._fresh: deque[Sending] = deque()
+        self._suspects: deque[Sending] = deque()
+        self._opening: asyncio.Task[None] | None = None
+        self._failures = 0
+        self._retry_at_s = 0.0
+        self._reason = ""
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._free) + len(self._busy)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is on its way and nothing waits."""
+        return not (self._busy or self._fresh or self._suspects or self._opening)
+
+    def send(self, sending: Sending) -> None:
+        """Send it now, or with the next connection that is free."""
+        (self._suspects if sending.is_suspect else self._fresh).append(sending)
+        self._pump()
+
+    def warm(self) -> None:
+        """Have a connection, so that the next batch need not wait for one."""
+        self._free = [lane for lane in self._free if lane.connection.connected()]
+        if not self.connections:
+            self._open()
+
+    def sweep(self, now_s: float) -> None:
+        """Notice what is overdue or past its deadline."""
+        for lane in list(self._busy):
+            age_s = now_s - lane.started_s
+            if age_s >= self._timeout_s:
+                # Its future fails with it, and _answered does the rest.
+                lane.connection.close(reason=CloseReason.CONNECTION_TIMEOUT)
+            elif age_s >= OVERDUE_S and not lane.is_overdue:
+                lane.is_overdue = True
+                for sending in lane.sendings:
+                    sending.was_slow = True
+        for waiting in (self._fresh, self._suspects):
+            late = [sending for sending in waiting if sending.deadline_s <= now_s]
+            for sending in late:
+                waiting.remove(sending)
+                _fail(sending, NotSent(self._reason or "no connection was free in time"))
+        self._pump()
+
+    def retire(self, reason: str) -> None:
+        """Send nothing more; what is on its way may still be answered."""
+        self.is_retired = True
+        self._fail_waiting(reason)
+        for lane in self._free:
+            lane.connection.close()
+        self._free.clear()
+
+    async def close(self) -> None:
+        """End all connections: what is on its way is Lost, what waits is NotSent."""
+        self.retire("the log is closed")
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.gather(self._opening, return_exceptions=True)
+        ends = [lane.connection.close() for lane in list(self._busy)]
+        await asyncio.gather(*(end for end in ends if end is not None))
+
+    # Sending.
+
+    def _pump(self) -> None:
+        while self._fresh or self._suspects:
+            if self.is_retired:
+                self._fail_waiting("the broker has moved")
+                return
+            takes_suspects = not self._fresh
+            if takes_suspects and not self._has_room_for_suspects():
+                return
+            lane = self._take_free()
+            if lane is None:
+                self._open_if_room()
+                return
+            if takes_suspects:
+                self._write(lane, self._take(self._suspects, self._suspects_at_once()))
+            else:
+                self._write(lane, self._take(self._fresh, len(self._fresh)))
+
+    def _has_room_for_suspects(self) -> bool:
+        return self._room_for_suspects() > 0
+
+    def _room_for_suspects(self) -> int:
+        busy = sum(lane.has_suspects for lane in self._busy)
+        in_time = sum(lane.has_suspects and not lane.is_overdue for lane in self._busy)
+        half = max(self._size // 2, 1)
+        return min(half - in_time, half * _OVERDUE_LANES - busy)
+
+    def _suspects_at_once(self) -> int:
+        """Alone when few wait; when everything is slow, in as many parts as there is room for."""
+        return -(-len(self._suspects) // self._room_for_suspects())
+
+    def _take(self, waiting: deque[Sending], count: int) -> list[Sending]:
+        taken: list[Sending] = []
+        seen: set[tuple[str, int]] = set()
+        room = _REQUEST_BYTES_MAX
+        while waiting and len(taken) < count:
+            sending = waiting[0]
+            place = (sending.topic, sending.partition)
+            if sending.answer.done():
+                waiting.popleft()
+                continue
+            if taken and (len(sending.data) > room or place in seen):
+                break
+            waiting.popleft()
+            taken.append(sending)
+            seen.add(place)
+            room -= len(sending.data)
+        return taken
+
+    def _take_free(self) -> _Lane | None:
+        while self._free:
+            lane = self._free.pop()
+            if lane.connection.connected():
+                return lane
+        return None
+
+    def _write(self, lane: _Lane, sendings: list[Sending]) -> None:
+        if not sendings:
+            self._free.append(lane)
+            return
+        by_topic: dict[str, list[tuple[int, Any]]] = {}
+        for sending in sendings:
+            by_topic.setdefault(sending.topic, []).append((sending.partition, sending.data))
+        request = ProduceRequest(None, self._acks, self._broker_timeout_ms, list(by_topic.items()))
+        lane.sendings = sendings
+        lane.started_s = self._clock.monotonic_s()
+        lane.is_overdue = False
+        lane.has_suspects = sendings[0].is_suspect
+        self._busy[lane] = None
+        try:
+            answer = write(lane.connection, request)
+        except (errors.KafkaError, OSError) as error:
+            del self._busy[lane]
+            lane.connection.close(reason=CloseReason.CONNECTION_BROKEN)
+            # A part of it may have been written; a broker does nothing with a torn request.
+            for sending in sendings:
+                _fail(sending, NotSent(str(error)))
+            return
+        answer.add_done_callback(lambda done: self._answered(lane, done))
+
+    def _answered(self, lane: _Lane, answer: "asyncio.Future[Any]") -> None:
+        self._busy.pop(lane, None)
+        sendings, lane.sendings = lane.sendings, []
+        error = None if answer.cancelled() else answer.exception()
+        if answer.cancelled() or error is not None:
+            self.lost += 1
+            lane.connection.close(reason=CloseReason.CONNECTION_BROKEN)
+            reason = f"the connection to {self.address[0]}:{self.address[1]} ended"
+            if self._clock.monotonic_s() - lane.started_s >= self._timeout_s:
+                reason = f"no answer within {self._timeout_s:g} s"
+            for sending in sendings:
+                _fail(sending, Lost(reason))
+            self._on_failure(reason)
+        else:
+            codes = _codes(answer.result())
+            for sending in sendings:
+                code = codes.get((sending.topic, sending.partition))
+                if sending.answer.done():
+                    continue
+                if code is None:
+                    sending.answer.set_exception(Lost("the broker's answer leaves it out"))
+                else:
+                    sending.answer.set_result(code)
+            if self.is_retired:
+                lane.connection.close()
+            else:
+                self._free.append(lane)
+        self._pump()
+
+    # Connections.
+
+    def _open_if_room(self) -> None:
+        overdue = sum(lane.is_overdue for lane in self._busy)
+        in_time = len(self._busy) - overdue
+        if in_time < self._size and len(self._busy) < self._size * _OVERDUE_LANES:
+            self._open()
+
+    def _open(self) -> None:
+        if self._opening is not None or self.is_retired:
+            return
+        if self._clock.monotonic_s() < self._retry_at_s:
+            if not self._busy:
+                self._fail_waiting(self._reason)
+            return
+        self._opening = asyncio.get_running_loop().create_task(self._connect())
+
+    async def _connect(self) -> None:
+        host, port = self.address
+        try:
+            connection = await self._connection.connect(host, port, "produce")
+        except (*CLIENT_ERRORS, AssertionError, ValueError) as error:
+            # aiokafka's log-in asserts what it does not expect of a broker.
+            self._opening = None
+            self._not_connected(self._connection.explain(error, f"{host}:{port}"))
+            return
+        self._opening = None
+        self._failures = 0
+        self._reason = ""
+        self._retry_at_s = 0.0
+        if self.is_retired:
+            connection.close()
+        else:
+            self._free.append(_Lane(connection))
+        self._pump()
+
+    def _not_connected(self, reason: str) -> None:
+        self._failures += 1
+        self._reason = reason
+        self._retry_at_s = self._clock.monotonic_s() + self._delay_s(self._failures)
+        if not self.connections:
+            self._fail_waiting(reason)
+        self._on_failure(reason)
+
+    def _fail_waiting(self, reason: str) -> None:
+        for waiting in (self._fresh, self._suspects):
+            while waiting:
+                _fail(waiting.popleft(), NotSent(reason))
+
+
+def write(connection: AIOKafkaConnection, request: Any) -> "asyncio.Future[Any]":
+    """Send a request; the future of its answer, which fails when the connection ends.
+
+    What AIOKafkaConnection.send does, without the task and the timer that its result needs: a
+    produced batch waits for nothing else, and one sweep is the timer of all.
+    """
+    writer = connection._writer
+    if writer is None:
+        raise errors.KafkaConnectionError("the connection has ended")
+    prepared = request.prepare(connection._versions)
+    correlation_id = connection._next_correlation_id()
+    header = prepared.build_request_header(
+        correlation_id=correlation_id,
+        client_id=connection._client_id,
+    )
+    message = header.encode() + prepared.encode()
+    writer.write(len(message).to_bytes(4, "big") + message)
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    connection._requests.append((correlation_id, prepared, answer))
+    return answer
+
+
+def _codes(response: Any) -> dict[tuple[str, int], tuple[int, int]]:
+    return {
+        (topic, partition): (code, offset)
+        for topic, partitions in response.topics
+        for partition, code, offset, *_ in partitions
+    }
+
+
+def _fail(sending: Sending, error: Exception) -> None:
+    if not sending.answer.done():
+        sending.answer.set_exception(error)

@@ -1,0 +1,137 @@
+"""What an append is made of: the place where it goes, and the Kafka batches it goes in."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from hermes_actors.log.base import (
+    Outcome,
+    RefusedRecord,
+    Stored,
+    UnavailableRecord,
+    UnknownRecord,
+)
+from hermes_actors.log.kafka.batches import Numbering, encode
+from hermes_actors.model.record import Record
+
+
+class Place:
+    """One partition at one ack level: whose turn it is, and its numbers. `is_suspect`: its last
+    answer was slow. `waits_for_replicas`: ack ALL.
+    """
+
+    __slots__ = (
+        "_is_busy",
+        "_waiting",
+        "is_suspect",
+        "numbering",
+        "partition",
+        "topic",
+        "waits_for_replicas",
+    )
+
+    def __init__(self, topic: str, partition: int, waits_for_replicas: bool) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.waits_for_replicas = waits_for_replicas
+        self.is_suspect = False
+        self.numbering = Numbering()
+        self._is_busy = False
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def take_turn(self, timeout_s: float) -> bool:
+        """Wait for one's turn, first come, first served; False when it did not come in time."""
+        if not self._is_busy:
+            self._is_busy = True
+            return True
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await turn
+        except TimeoutError:
+            # It may have come in the very moment.
+            return not turn.cancelled()
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self.pass_turn()
+            raise
+        return True
+
+    def pass_turn(self) -> bool:
+        """Let the next one in, who finds the place busy, so that nobody gets in between. False
+        when nobody waits.
+        """
+        while self._waiting:
+            following = self._waiting.popleft()
+            if not following.done():
+                following.set_result(None)
+                return True
+        self._is_busy = False
+        return False
+
+
+class Part:
+    """Some records of an append as one Kafka batch. `end` comes down to what fits when encoded.
+
+    `is_perhaps_stored`: an earlier attempt may have arrived. `is_out`: it has left, and nobody
+    knows yet what became of it.
+    """
+
+    __slots__ = (
+        "batch",
+        "bytes_max",
+        "data",
+        "end",
+        "is_out",
+        "is_perhaps_stored",
+        "offset",
+        "place",
+        "start",
+    )
+
+    def __init__(self, place: Place, batch: Sequence[Record], start: int, bytes_max: int) -> None:
+        self.place = place
+        self.batch = batch
+        self.start = start
+        self.end = len(batch)
+        self.bytes_max = bytes_max
+        self.data: bytearray | None = None
+        self.is_out = False
+        self.is_perhaps_stored = False
+        self.offset = -1
+
+    @property
+    def count(self) -> int:
+        """How many records."""
+        return self.end - self.start
+
+    @property
+    def size_bytes(self) -> int:
+        """The Kafka batch's size."""
+        return 0 if self.data is None else len(self.data)
+
+    def encoded(self) -> bytearray:
+        """The Kafka batch; the same bytes each time, so that a broker recognises a copy."""
+        if self.data is None:
+            numbering = self.place.numbering
+            self.data, self.end = encode(
+                self.batch, self.start, self.end, self.bytes_max, numbering.identity, numbering.next
+            )
+        return self.data
+
+    def stored(self) -> list[Outcome]:
+        """All of it is stored."""
+        if self.place.waits_for_replicas:
+            self.place.numbering.stored(self.count)
+        return [Stored(offset) for offset in range(self.offset, self.offset + self.count)]
+
+    def refused(self, reason: str) -> list[Outcome]:
+        """None of it is stored nor will be, unless an earlier attempt was."""
+        outcome = UnknownRecord if self.is_perhaps_stored else RefusedRecord
+        return [outcome(reason)] * self.count
+
+    def given_up(self, reason: str) -> list[Outcome]:
+        """Time is up, or nothing more can be found out."""
+        outcome = UnknownRecord if self.is_perhaps_stored else UnavailableRecord
+        return [outcome(reason)] * self.count

@@ -1,0 +1,362 @@
+"""Appends to Kafka: each record's outcome is what is known of it, and never more.
+
+A batch goes out at once, without lingering: what a topic publishes meanwhile is its next batch.
+One batch of a partition is on its way at a time; the partitions of a broker share a few
+connections so that a slow one does not hold up the others (see lanes.py).
+
+With acks "all" a batch carries a producer id and a number, so a broker recognises a copy of it.
+Only such a batch is sent again when its answer is lost; any other one is unknown then.
+"""
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from hermes_actors.log.base import (
+    Outcome,
+    RefusedRecord,
+    Stored,
+    UnavailableRecord,
+    UnknownRecord,
+    no_such_partition,
+)
+from hermes_actors.log.kafka.batches import BatchBounds
+from hermes_actors.log.kafka.brokers import Brokers
+from hermes_actors.log.kafka.identities import Identities
+from hermes_actors.log.kafka.lanes import Lanes, Lost, NotSent, Sending
+from hermes_actors.log.kafka.leaders import Leaders
+from hermes_actors.log.kafka.parts import Part, Place
+from hermes_actors.log.kafka.translate import Fate, Verdict, produce_verdict
+from hermes_actors.model.record import Record
+from hermes_actors.model.topic import Ack
+from hermes_actors.runtime.clock import Clock
+
+_BATCH_BYTES_MAX = 1_000_000
+_RECORD_BYTES_MAX = 90 * 1024 * 1024
+_WAITING_BYTES_MAX = 256 * 1024 * 1024
+_BOUND_EXPIRES_S = 60.0
+_SWEEP_S = 0.05
+# Long enough for an orderly change of leader; a caller that has another log does not wait longer.
+_PATIENCE_S = 1.0
+_LOOKUPS = 3
+_PAUSE_FIRST_S = 0.02
+_PAUSE_MAX_S = 0.25
+
+
+class ProducerStatistics(Struct, frozen=True):
+    """What producing has done since the log was opened. `replaced`: partitions that changed their
+    producer id, by cause; `lost`: requests whose answer never came; `reason`: why it is not
+    connected.
+    """
+
+    is_connected: bool
+    reason: str
+    appends: int
+    records: int
+    bytes: int
+    stored: int
+    refused: int
+    unavailable: int
+    unknown: int
+    in_flight: int
+    connections: int
+    lost: int
+    replaced: dict[str, int]
+
+
+class _Limits(Struct, frozen=True, gc=False):
+    """Until `patience_s` what is not stored is tried again, and what may be stored to `end_s`."""
+
+    patience_s: float
+    end_s: float
+
+
+class Producers:
+    """All of one log's producing. For the host loop; `open` connects in the background."""
+
+    def __init__(self, brokers: Brokers, clock: Clock, rng: random.Random) -> None:
+        settings = brokers.settings
+        self._connection = brokers.connection
+        self._clock = clock
+        self._rng = rng
+        self._append_timeout_s = settings.append_timeout_ms / 1_000
+        self._request_timeout_s = min(settings.request_timeout_ms / 1_000, self._append_timeout_s)
+        self._leaders = Leaders(brokers, clock, rng, self._cluster_changed)
+        self._identities = Identities(brokers)
+        self._lanes: dict[tuple[int, bool], Lanes] = {}
+        self._retired: list[Lanes] = []
+        self._places: dict[tuple[str, int, bool], Place] = {}
+        self._bounds = BatchBounds(_BATCH_BYTES_MAX, _BOUND_EXPIRES_S)
+        self._sweeper: asyncio.Task[None] | None = None
+        self._waiting_bytes = self._in_flight = self._lost = 0
+        self._appends = self._records = self._bytes = 0
+        self._counts: dict[type, int] = dict.fromkeys(
+            (Stored, RefusedRecord, UnavailableRecord, UnknownRecord), 0
+        )
+
+    async def open(self) -> None:
+        """Begin to connect."""
+        self._leaders.start()
+        self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
+
+    async def close(self) -> None:
+        """End all connections; what is on its way is unknown, what waits is unavailable."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.gather(self._sweeper, return_exceptions=True)
+        await self._leaders.close()
+        await self._identities.close()
+        for lanes in [*self._lanes.values(), *self._retired]:
+            await lanes.close()
+
+    def statistics(self) -> ProducerStatistics:
+        """For metrics and readiness."""
+        lanes = [*self._lanes.values(), *self._retired]
+        counts = self._counts
+        return ProducerStatistics(
+            is_connected=self._leaders.is_connected,
+            reason=self._leaders.reason,
+            appends=self._appends,
+            records=self._records,
+            bytes=self._bytes,
+            stored=counts[Stored],
+            refused=counts[RefusedRecord],
+            unavailable=counts[UnavailableRecord],
+            unknown=counts[UnknownRecord],
+            in_flight=self._in_flight,
+            connections=sum(each.connections for each in lanes),
+            lost=self._lost + sum(each.lost for each in lanes),
+            replaced=dict(self._identities.replaced),
+        )
+
+    async def append(
+        self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
+    ) -> list[Outcome]:
+        """One outcome for each record, in the batch's order; see Log.append."""
+        if not batch:
+            return []
+        size_bytes = sum([record.size_bytes for record in batch])
+        count = len(batch)
+        self._appends += 1
+        self._records += count
+        self._bytes += size_bytes
+        self._waiting_bytes += size_bytes
+        self._in_flight += count
+        try:
+            if self._waiting_bytes > max(size_bytes, _WAITING_BYTES_MAX):
+                outcomes: list[Outcome] = [UnavailableRecord("too much waits for Kafka")] * count
+            else:
+                outcomes = await self._append_in_turn(topic, partition, batch, ack is Ack.ALL)
+        finally:
+            self._waiting_bytes -= size_bytes
+            self._in_flight -= count
+        counts = self._counts
+        for outcome in outcomes:
+            counts[type(outcome)] += 1
+        return outcomes
+
+    # One append.
+
+    async def _append_in_turn(
+        self, topic: str, partition: int, batch: Sequence[Record], waits: bool
+    ) -> list[Outcome]:
+        key = (topic, partition, waits)
+        place = self._places.get(key)
+        if place is None:
+            place = self._places[key] = Place(topic, partition, waits)
+        now_s = self._clock.monotonic_s()
+        end_s = now_s + self._append_timeout_s
+        limits = _Limits(min(now_s + _PATIENCE_S, end_s), end_s)
+        if not await place.take_turn(self._append_timeout_s):
+            late = UnavailableRecord("earlier batches of the partition took too long")
+            return [late] * len(batch)
+        try:
+            return await self._append_parts(place, batch, limits)
+        finally:
+            if not place.pass_turn() and self._leaders.partitions(topic) is None:
+                self._identities.lose(place.numbering, "topic gone")
+                self._places.pop(key, None)
+
+    async def _append_parts(
+        self, place: Place, batch: Sequence[Record], limits: _Limits
+    ) -> list[Outcome]:
+        """The batch as few Kafka batches, in order; after a failure no later one is sent.
+
+        A part refused as too large is halved until what is refused is one record alone.
+        """
+        outcomes: list[Outcome] = []
+        bytes_max = known_max = self._bounds.of(place.topic, self._clock.monotonic_s())
+        while len(outcomes) < len(batch):
+            start = len(outcomes)
+            if batch[start].size_bytes > _RECORD_BYTES_MAX:
+                outcomes.append(RefusedRecord("larger than a broker takes in one request"))
+                continue
+            part = Part(place, batch, start, bytes_max)
+            try:
+                found = await self._deliver(part, limits)
+            except asyncio.CancelledError:
+                if part.is_out or part.is_perhaps_stored:
+                    self._identities.lose(place.numbering, "cancelled")
+                raise
+            if found is None:
+                bytes_max = part.size_bytes // 2
+                continue
+            outcomes += found
+            last = type(found[-1])
+            if last is UnknownRecord:
+                self._identities.lose(place.numbering, "unacknowledged")
+            if last is UnknownRecord or last is UnavailableRecord:
+                unsent = UnavailableRecord("not sent, since an earlier record of the batch failed")
+                outcomes += [unsent] * (len(batch) - len(outcomes))
+        if bytes_max != known_max:
+            self._bounds.learn(place.topic, bytes_max, self._clock.monotonic_s())
+        return outcomes
+
+    async def _deliver(self, part: Part, limits: _Limits) -> list[Outcome] | None:
+        """Send one part until its outcome is known or time is up; None: it is to be halved."""
+        place, leaders = part.place, self._leaders
+        lookups = 0
+        pause_s = _PAUSE_FIRST_S
+        while True:
+            limit_s = limits.end_s if part.is_perhaps_stored else limits.patience_s
+            leader = leaders.leader(place.topic, place.partition)
+            if leader is not None and leader >= 0:
+                verdict = await self._attempt(part, leader, limit_s)
+                if verdict.fate is Fate.STORED:
+                    return part.stored()
+                if verdict.fate is Fate.TOO_LARGE and part.count > 1 and not part.is_perhaps_stored:
+                    return None
+                ended = self._ended(part, verdict)
+                if ended is not None:
+                    return ended
+                if part.is_perhaps_stored:
+                    limit_s = limits.end_s
+                is_stale, reason = verdict.metadata_is_stale, verdict.reason
+            elif leader is None and lookups >= _LOOKUPS:
+                return part.refused(_no_such_place(place, leaders.partitions(place.topic)))
+            else:
+                is_stale, reason = True, f"{place.topic}/{place.partition} has no leader"
+                lookups += leader is None and leaders.is_connected
+            left_s = limit_s - self._clock.monotonic_s()
+            is_cut_off = leaders.has_tried and not leaders.is_connected
+            if left_s <= 0 or (is_cut_off and not part.is_perhaps_stored):
+                return part.given_up(leaders.reason or reason)
+            if is_stale:
+                await self._refresh(place.topic, left_s)
+                if leaders.leader(place.topic, place.partition) not in (None, -1, leader):
+                    continue
+            await asyncio.sleep(min(pause_s * self._rng.uniform(0.5, 1.0), max(left_s, 0.001)))
+            pause_s = min(pause_s * 2, _PAUSE_MAX_S)
+
+    def _ended(self, part: Part, verdict: Verdict) -> list[Outcome] | None:
+        """What the verdict settles for good, if anything."""
+        place = part.place
+        match verdict.fate:
+            case Fate.REFUSED | Fate.TOO_LARGE:
+                return part.refused(verdict.reason)
+            case Fate.PERHAPS_STORED:
+                part.is_perhaps_stored = True
+                if not place.waits_for_replicas:
+                    return part.given_up(verdict.reason)
+            case Fate.DUPLICATE:
+                part.is_perhaps_stored = True
+                return part.given_up(verdict.reason)
+            case Fate.OUT_OF_SEQUENCE:
+                self._identities.lose(place.numbering, verdict.reason)
+                if part.is_perhaps_stored:
+                    return part.given_up(verdict.reason)
+        return None
+
+    async def _refresh(self, topic: str, left_s: float) -> None:
+        try:
+            async with asyncio.timeout(left_s):
+                await self._leaders.refresh(topic)
+        except TimeoutError:
+            return
+
+    async def _attempt(self, part: Part, leader: int, limit_s: float) -> Verdict:
+        """Send the part once."""
+        place = part.place
+        lanes = self._lanes_of(leader, place.waits_for_replicas)
+        if lanes is None:
+            return Verdict(Fate.NOT_STORED, f"the leader, broker {leader}, is not up", True)
+        if place.waits_for_replicas and place.numbering.needs_identity(part.count):
+            self._identities.lose(place.numbering, "numbers used up")
+            identity = await self._identities.take(limit_s - self._clock.monotonic_s())
+            if identity is None:
+                return Verdict(Fate.NOT_STORED, self._identities.reason or "no producer id")
+            place.numbering.begin(identity)
+            part.data = None
+        answer: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
+        sending = Sending(
+            place.topic, place.partition, part.encoded(), limit_s, place.is_suspect, answer
+        )
+        part.is_out = True
+        try:
+            lanes.send(sending)
+            code, part.offset = await answer
+        except NotSent as error:
+            part.is_out = False
+            return Verdict(Fate.NOT_STORED, str(error), True)
+        except Lost as error:
+            part.is_out = False
+            place.is_suspect = True
+            return Verdict(Fate.PERHAPS_STORED, str(error), True)
+        part.is_out = False
+        place.is_suspect = sending.was_slow
+        return produce_verdict(code, waits_for_replicas=place.waits_for_replicas)
+
+    # Brokers.
+
+    def _lanes_of(self, node: int, waits_for_replicas: bool) -> Lanes | None:
+        lanes = self._lanes.get((node, waits_for_replicas))
+        if lanes is not None:
+            return lanes
+        address = self._leaders.addresses.get(node)
+        if address is None:
+            return None
+        lanes = Lanes(
+            self._connection,
+            self._clock,
+            address,
+            acks=-1 if waits_for_replicas else 1,
+            timeout_s=self._request_timeout_s,
+            delay_s=lambda attempt: self._connection.reconnect_delay_s(attempt, self._rng),
+            on_failure=lambda _: self._leaders.look_soon(),
+        )
+        self._lanes[node, waits_for_replicas] = lanes
+        return lanes
+
+    def _cluster_changed(self) -> None:
+        """Keep a connection for each broker and ack level; leave those that have moved."""
+        addresses = self._leaders.addresses
+        for key, lanes in list(self._lanes.items()):
+            if addresses.get(key[0]) != lanes.address:
+                lanes.retire("the broker has moved")
+                self._retired.append(lanes)
+                del self._lanes[key]
+        if not self._leaders.is_connected:
+            return
+        for node in sorted(addresses):
+            for waits_for_replicas in (False, True):
+                lanes = self._lanes_of(node, waits_for_replicas)  # type: ignore[assignment]
+                lanes.warm()
+        self._identities.prepare()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            now_s = self._clock.monotonic_s()
+            for lanes in [*self._lanes.values(), *self._retired]:
+                lanes.sweep(now_s)
+            for lanes in [each for each in self._retired if each.is_idle]:
+                self._lost += lanes.lost
+                self._retired.remove(lanes)
+
+
+def _no_such_place(place: Place, partitions: int | None) -> str:
+    if partitions is None:
+        return f"there is no topic {place.topic}"
+    return no_such_partition(place.topic, place.partition, partitions)
