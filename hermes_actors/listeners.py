@@ -1,7 +1,7 @@
 """A node with its sockets: listeners open, drain at the stop, close; and what pushes messages."""
 
 import logging
-from collections.abc import AsyncIterator, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -16,16 +16,19 @@ from hermes_actors.consumer.sender import Sender
 from hermes_actors.management.answers import AsgiApp
 from hermes_actors.management.app import build_app
 from hermes_actors.metadata.catalog import LiveSubscription
-from hermes_actors.metadata.registry import Metadata
 from hermes_actors.node import Node, NodeEnvironment, SenderOf, open_node
-from hermes_actors.publisher.edges.asgi import Receive, Send
+from hermes_actors.publisher.drain import Drain
+from hermes_actors.publisher.edges.asgi import PagesEdge, Receive, Send
 from hermes_actors.publisher.edges.hypercorn import HypercornServer
-from hermes_actors.publisher.edges.server import make_server
+from hermes_actors.publisher.edges.server import Server, make_server
+from hermes_actors.publisher.publication import Tally
+from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.bridge import open_bridge
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.telemetry.metrics import render_in_turns
 
-_MANAGEMENT_HEADERS_MAX = 100
+_HEADERS_MAX = 100
 _PATIENCE_S = 2.0
 _SAID_EACH_S = 60.0
 _logger = logging.getLogger(__name__)
@@ -38,6 +41,7 @@ class Addresses(Struct, frozen=True, omit_defaults=True):
     publish: str = ""
     publish_tls: str = ""
     management: str = ""
+    status: str = ""
 
 
 async def serve_node(
@@ -49,32 +53,79 @@ async def serve_node(
 ) -> None:
     """Run a node with its listeners until `stop` is set, then drain it.
 
-    `task_status` is told the addresses once publishing would be answered, or when `stop` is set
-    before that. Raises StartupError when a port is taken, RestartIntensityExceeded when the node
-    stays broken.
+    `task_status` is told the addresses once the node does its work, or when `stop` is set before
+    that. A node that cannot work yet (its log is away, say) listens all the same after two
+    seconds: its health and readiness say that it does not. Raises StartupError when a port is
+    taken, RestartIntensityExceeded when the node stays broken.
     """
     async with open_node(config, environment) as node, AsyncExitStack() as listeners:
         # The sockets are bound first, so that a port in use is known at once.
-        server = None if node.frontend is None else make_server(node.frontend, config.frontend)
-        publish, publish_tls = "", ""
-        if server is not None:
-            publish = _url("http", config.frontend.host, server.port)
-            if server.tls_port is not None:
-                publish_tls = _url("https", config.frontend.host, server.tls_port)
+        front = _Front(node, environment.clock)
+        listeners.push_async_callback(front.close)
         management = await listeners.enter_async_context(_open_management(node, environment.clock))
-        is_readable = await _wait_readable(node.metadata, stop)
-        if is_readable and server is not None and node.frontend is not None:
-            await guest.call(server.start)
-            node.frontend.drain.open()
-        task_status.started(Addresses(config.dc, publish, publish_tls, management))
+        if await _wait_prepared(node, stop, front.listen):
+            await front.open()
+        task_status.started(
+            Addresses(config.dc, front.publish, front.publish_tls, management, front.status)
+        )
         await stop.wait()
-        if server is not None and node.frontend is not None:
-            await node.frontend.drain.run()
-            await guest.call(server.stop)
+        await front.drain.run()
 
 
-async def _wait_readable(metadata: Metadata, stop: trio.Event) -> bool:
-    """True once the metadata can be read; False when asked to stop before that."""
+class _Front:
+    """What a node shows the world beside management: publishing, or else its status pages alone."""
+
+    def __init__(self, node: Node, clock: Clock) -> None:
+        config = node.config
+        self.publish = self.publish_tls = self.status = ""
+        self._is_listening = False
+        self._server: Server
+        if node.frontend is not None:
+            self.drain = node.frontend.drain
+            self._server = make_server(node.frontend, config.frontend)
+            self.publish = _url("http", config.frontend.host, self._server.port)
+            if self._server.tls_port is not None:
+                self.publish_tls = _url("https", config.frontend.host, self._server.tls_port)
+            return
+        self.drain = Drain(Tally(), initial_wait_ms=0, drain_ms=0, trouble=lambda: node.trouble)
+        self._server = HypercornServer(
+            PagesEdge(Pages(self.drain, lambda: render_in_turns(node.metrics))),
+            FrontendConfig(
+                host=config.status.host, port=config.status.port, headers_max=_HEADERS_MAX
+            ),
+            clock,
+            field="status.port",
+        )
+        self.status = _url("http", config.status.host, self._server.port)
+
+    async def listen(self) -> None:
+        """Answer requests; publishes are refused until `open`."""
+        if not self._is_listening:
+            self._is_listening = True
+            await guest.call(self._server.start)
+
+    async def open(self) -> None:
+        """Do what the node is there for."""
+        if self.publish:
+            # Whoever finds the port open finds it answering publishes.
+            self.drain.open()
+            await self.listen()
+        else:
+            await self.listen()
+            self.drain.open()
+
+    async def close(self) -> None:
+        """Stop listening, also when the node is cancelled."""
+        if self._is_listening:
+            with trio.CancelScope(shield=True):
+                await guest.call(self._server.stop)
+
+
+async def _wait_prepared(
+    node: Node, stop: trio.Event, on_patience_over: Callable[[], Awaitable[None]]
+) -> bool:
+    """True once the node can do its work; False when asked to stop before that."""
+    is_prepared = False
     async with trio.open_nursery() as waiting:
 
         async def give_up() -> None:
@@ -83,16 +134,17 @@ async def _wait_readable(metadata: Metadata, stop: trio.Event) -> bool:
 
         async def say_why() -> None:
             await trio.sleep(_PATIENCE_S)
+            await on_patience_over()
             while True:
-                reason = metadata.health.reason
-                _logger.warning("%s: not ready, waits for its metadata: %s", metadata.dc, reason)
+                _logger.warning("%s: not ready, waits for its %s", node.config.dc, node.trouble)
                 await trio.sleep(_SAID_EACH_S)
 
         waiting.start_soon(give_up)
         waiting.start_soon(say_why)
-        await metadata.wait_readable()
+        await node.wait_prepared()
+        is_prepared = True
         waiting.cancel_scope.cancel()
-    return metadata.is_readable
+    return is_prepared
 
 
 @asynccontextmanager
@@ -107,7 +159,7 @@ async def _open_management(node: Node, clock: Clock) -> AsyncIterator[str]:
         server = HypercornServer(
             _AppEdge(app),
             # Its own listener of the same kind: plain HTTP, Hermes' limits do not apply to it.
-            FrontendConfig(host=config.host, port=config.port, headers_max=_MANAGEMENT_HEADERS_MAX),
+            FrontendConfig(host=config.host, port=config.port, headers_max=_HEADERS_MAX),
             clock,
             field="management.port",
         )

@@ -42,6 +42,7 @@ from hermes_actors.telemetry.metrics import Metrics, render_in_turns
 _logger = logging.getLogger(__name__)
 
 _STOP_GRACE_S = 20.0
+_ROUTING_POLL_S = 0.005
 _COMMIT_GRACE_S = 5.0
 
 SenderOf = Callable[[LiveSubscription], Sender]
@@ -63,6 +64,7 @@ class NodeEnvironment:
     open_senders: Callable[[], AbstractAsyncContextManager[SenderOf]]
     consumer_nodes: Sequence[str]
     metrics: Sequence[Metrics] = ()
+    log_trouble: Callable[[], str] = str
 
     def split_rng(self) -> random.Random:
         """A generator of its own for one part, so that one part's draws do not shift another's."""
@@ -75,12 +77,30 @@ class Node:
 
     config: Config
     metadata: Metadata
+    log_trouble: Callable[[], str]
     control: Supervisor
     frontend: Frontend | None = None
     producers: Supervisor | None = None
     agent: Agent | None = None
     administration: Administration | None = None
     metrics: list[Metrics] = field(default_factory=list)
+
+    @property
+    def trouble(self) -> str:
+        """What keeps the node from its work, in words; "" when nothing does."""
+        if not self.metadata.is_readable:
+            return f"metadata: {self.metadata.health.reason}"
+        trouble = self.log_trouble()
+        return f"log: {trouble}" if trouble else ""
+
+    async def wait_prepared(self) -> None:
+        """Wait until the metadata can be read and every topic in it can be published to."""
+        await self.metadata.wait_readable()
+        if self.frontend is not None:
+            # The router is told of the topics in the same turn; it needs some turns to take them.
+            routes = self.frontend.routes.by_name
+            while any(name not in routes for name in list(self.metadata.catalog.topics)):  # noqa: ASYNC110
+                await trio.sleep(_ROUTING_POLL_S)
 
 
 @asynccontextmanager
@@ -94,7 +114,11 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
     async with open_supervisor(environment.split_rng(), _log_crash) as control:
         metadata = _start_metadata(config, environment, control)
         node = Node(
-            config, metadata, control, metrics=[*environment.metrics, _metadata_metrics(metadata)]
+            config,
+            metadata,
+            environment.log_trouble,
+            control,
+            metrics=[*environment.metrics, _metadata_metrics(metadata)],
         )
         async with AsyncExitStack() as parts:
             if "management" in config.roles:
@@ -173,7 +197,7 @@ async def _open_frontend(node: Node, environment: NodeEnvironment) -> AsyncItera
             environment.clock,
             environment.ids,
             envelope=node.config.log.envelope,
-            is_ready=lambda: node.metadata.is_readable,
+            trouble=lambda: node.trouble,
             render_all=lambda: render_in_turns(node.metrics),
         )
         node.producers = producers

@@ -1,37 +1,29 @@
 """`hermes dev`: a whole cluster in one process, a node and an embedded log for each datacentre."""
 
-import gc
 import json
 import os
 import shutil
 import sys
 import tempfile
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-import trio
 import typer
 
 from hermes_actors import config as configuration
-from hermes_actors.actors.supervisor import RestartIntensityExceeded
-from hermes_actors.cli.failures import CommandFailed, UsageWrong
-from hermes_actors.cli.logs import log_to, named_dc
+from hermes_actors.cli.failures import UsageWrong
+from hermes_actors.cli.logs import log_to
 from hermes_actors.cli.options import examples
 from hermes_actors.cli.plain import PlainCommand
+from hermes_actors.cli.serving import embedded_log_metrics, run_nodes, serve_nodes
 from hermes_actors.config import Config
-from hermes_actors.errors import HermesError
-from hermes_actors.listeners import Addresses, open_senders, serve_node
+from hermes_actors.listeners import Addresses, open_senders
 from hermes_actors.log.embedded import EmbeddedLog, open_embedded_log
 from hermes_actors.model.names import is_name_part
 from hermes_actors.node import NodeEnvironment
-from hermes_actors.publisher.edges.sockets import PortUnusable
-from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import IdSource, SystemClock, system_rng
-from hermes_actors.runtime.signals import stop_on_signal
-from hermes_actors.telemetry.metrics import Metrics
 
 DEV_DEFAULTS: dict[str, dict[str, Any]] = {
     "frontend": {
@@ -115,11 +107,7 @@ def run_dev(
     """
     plan = plan_nodes(dcs, publish_port, management_port, data=data, file=config, server=server)
     log_to(sys.stderr, is_verbose=verbose)
-    try:
-        guest.run(_run, msgspec.structs.replace(plan, prints_json=prints_json))
-    except BaseExceptionGroup as group:
-        # A node fails inside a nursery, so its error comes wrapped.
-        raise _only_error(group) from group
+    run_nodes(_run, msgspec.structs.replace(plan, prints_json=prints_json), options=_PORT_OPTIONS)
 
 
 def plan_nodes(
@@ -188,50 +176,22 @@ async def _run(plan: DevPlan) -> None:
                     tempfile.TemporaryDirectory(prefix="hermes-", ignore_cleanup_errors=True)
                 )
             )
-        clock = SystemClock()
-        logs: dict[str, EmbeddedLog] = {}
-        for node in plan.nodes:
-            logs[node.dc] = await stack.enter_async_context(
+        logs = {
+            node.dc: await stack.enter_async_context(
                 open_embedded_log(
                     data / node.dc,
                     node.dc,
-                    clock,
+                    SystemClock(),
                     retention_check_interval_ms=node.log.retention_check_interval_ms,
                 )
             )
-        stop = trio.Event()
-        async with trio.open_nursery() as signals:
-            await signals.start(
-                partial(
-                    stop_on_signal,
-                    stop.set,
-                    before_exit=lambda: (
-                        None if plan.data else shutil.rmtree(data, ignore_errors=True)
-                    ),
-                )
-            )
-            async with trio.open_nursery() as nodes:
-                addresses = [
-                    await nodes.start(_serve, node, _environment(node, logs), stop)
-                    for node in plan.nodes
-                ]
-                # What start-up made lives as long as the process: the collector need not see it.
-                gc.collect()
-                gc.freeze()
-                if not stop.is_set():
-                    _announce(plan, addresses, data)
-            signals.cancel_scope.cancel()
-
-
-async def _serve(
-    node: Config,
-    environment: NodeEnvironment,
-    stop: trio.Event,
-    *,
-    task_status: trio.TaskStatus[Addresses],
-) -> None:
-    with named_dc(node.dc):
-        await serve_node(node, environment, stop, task_status=task_status)
+            for node in plan.nodes
+        }
+        await serve_nodes(
+            [(node, _environment(node, logs)) for node in plan.nodes],
+            lambda addresses: _announce(plan, addresses, data),
+            before_exit=lambda: None if plan.data else shutil.rmtree(data, ignore_errors=True),
+        )
 
 
 def _environment(node: Config, logs: dict[str, EmbeddedLog]) -> NodeEnvironment:
@@ -243,18 +203,8 @@ def _environment(node: Config, logs: dict[str, EmbeddedLog]) -> NodeEnvironment:
         remote_logs={dc: log for dc, log in logs.items() if dc != node.dc},
         open_senders=lambda: open_senders(node.consumers),
         consumer_nodes=(node.node,),
-        metrics=(_log_metrics(logs[node.dc]),),
+        metrics=(embedded_log_metrics(logs[node.dc]),),
     )
-
-
-def _log_metrics(log: EmbeddedLog) -> Metrics:
-    metrics = Metrics("hermes_log")
-    # A commit is one fsync for all that waited, of every topic.
-    metrics.gauge("commits", lambda: log.statistics().commits)
-    metrics.gauge("commits_failed", lambda: log.statistics().failed_commits)
-    metrics.gauge("records", lambda: log.statistics().records)
-    metrics.gauge("bytes", lambda: log.statistics().bytes)
-    return metrics
 
 
 def _announce(plan: DevPlan, addresses: list[Addresses], data: Path) -> None:
@@ -266,17 +216,3 @@ def _announce(plan: DevPlan, addresses: list[Addresses], data: Path) -> None:
         print(f"{each.dc}: publish {each.publish or '-'}, management {each.management or '-'}")
     kept = "kept" if plan.data is not None else "temporary: gone when this ends"
     print(f"data: {data} ({kept})", flush=True)
-
-
-def _only_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one error that people should read, or the group when it holds something unexpected."""
-    first: BaseException = group
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    if isinstance(first, PortUnusable) and first.field in _PORT_OPTIONS:
-        return CommandFailed(f"{first.message} with {_PORT_OPTIONS[first.field]}")
-    if isinstance(first, RestartIntensityExceeded):
-        return CommandFailed(f"the node cannot go on: {first}")
-    if isinstance(first, HermesError | KeyboardInterrupt):
-        return first
-    return group

@@ -17,6 +17,7 @@ from hermes_actors.errors import HermesError
 _PACKAGE = "hermes_actors.cli"
 _COMMANDS = (
     LazyCommand("dev", f"{_PACKAGE}.dev:dev", "Run a whole cluster on this machine, two DCs."),
+    LazyCommand("node", f"{_PACKAGE}.node:node", "Run one node of a cluster, on Kafka or alone."),
     LazyCommand("publish", f"{_PACKAGE}.publish:app", "Publish one message, or many."),
     LazyCommand("tail", f"{_PACKAGE}.tail:app", "Print what lies in a topic, and what comes."),
     LazyCommand("sink", f"{_PACKAGE}.sink:app", "Be a subscriber: take pushes, print, count."),

@@ -21,7 +21,8 @@ class Phase(Enum):
 
 
 class Drain:
-    """The phase of one frontend. `is_ready` is asked while it serves (metadata read, admin's say).
+    """The phase of one frontend. `trouble` says, while it serves, what keeps
+    it from being ready (its log is away, say), or "".
 
     The flags are plain attributes because each request reads one.
     """
@@ -32,12 +33,12 @@ class Drain:
         *,
         initial_wait_ms: int,
         drain_ms: int,
-        is_ready: Callable[[], bool] = lambda: True,
+        trouble: Callable[[], str] = str,
     ) -> None:
         self._tally = tally
         self._initial_wait_s = initial_wait_ms / 1_000
         self._drain_s = drain_ms / 1_000
-        self._is_ready = is_ready
+        self._trouble = trouble
         self.phase = Phase.STARTING
         self.is_refusing = True
 
@@ -49,7 +50,15 @@ class Drain:
     @property
     def is_ready(self) -> bool:
         """What readiness says."""
-        return self.is_up and self._is_ready()
+        return self.is_up and not self._trouble()
+
+    @property
+    def trouble(self) -> str:
+        """Why it is not ready, in words; "" when it is."""
+        if self.phase in (Phase.STARTING, Phase.SERVING):
+            trouble = self._trouble()
+            return trouble or ("" if self.is_up else "it is starting")
+        return "it is shutting down"
 
     def open(self) -> None:
         """Start-up has finished: serve."""

@@ -36,7 +36,7 @@ class Frontend:
         ids: IdSource,
         *,
         envelope: Envelope = Envelope.NATIVE,
-        is_ready: Callable[[], bool] = lambda: True,
+        trouble: Callable[[], str] = str,
         render_all: Callable[[], Awaitable[bytes]] | None = None,
     ) -> None:
         self.config = config
@@ -58,7 +58,7 @@ class Frontend:
             self.tally,
             initial_wait_ms=config.graceful_shutdown_initial_wait_ms,
             drain_ms=config.graceful_shutdown_drain_ms,
-            is_ready=is_ready,
+            trouble=trouble,
         )
         self.gateway = Gateway(
             config, self.routes.by_name, self.drain, self.tally, measures, clock, ids

@@ -2,7 +2,9 @@
 
 from collections.abc import Awaitable, Callable
 
-from hermes_actors.publisher.answers import NOT_FOUND, Answer
+import msgspec
+
+from hermes_actors.publisher.answers import JSON, NOT_FOUND, Answer
 from hermes_actors.publisher.drain import Drain
 
 TOPICS = "/topics/"
@@ -49,6 +51,8 @@ class Pages:
             page = _UP if self._drain.is_up else _SHUTDOWN
         elif path == "/status/ready":
             page = _READY if self._drain.is_ready else _NOT_READY
+        elif path == "/status/details":
+            page = Answer(200, body=self._details(), content_type=JSON)
         elif path == "/status/prometheus":
             if method == "GET":
                 return Answer(200, body=await self._render(), content_type=_PROMETHEUS)
@@ -58,3 +62,10 @@ class Pages:
         else:
             return NOT_FOUND
         return page if method == "GET" else _ONLY_GET
+
+    def _details(self) -> bytes:
+        """What a probe's bare word leaves out: where the node stands, and why it is not ready."""
+        drain = self._drain
+        return msgspec.json.encode(
+            {"phase": drain.phase.name, "isReady": drain.is_ready, "reason": drain.trouble}
+        )

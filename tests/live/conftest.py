@@ -8,9 +8,10 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http.client import HTTPConnection
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -45,17 +46,27 @@ def _is_free(port: int) -> bool:
 class Process:
     """A child process of the test that prints one JSON line when it is ready."""
 
-    def __init__(self, arguments: list[str]) -> None:
+    def __init__(
+        self, arguments: list[str], variables: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         # Its warnings go to a file-like pipe that is read at the end: they are few.
         self.popen = subprocess.Popen(
-            [*HERMES, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*HERMES, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **variables},
         )
+        self.ready: dict[str, Any] = {}
+
+    def wait_ready(self) -> None:
+        """Wait for its line."""
         assert self.popen.stdout is not None
         line = self.popen.stdout.readline()
         if not line.startswith("{"):
             _, errors = self.popen.communicate(timeout=10)
             raise AssertionError(f"not ready: {line}{errors}")
-        self.ready: dict[str, Any] = json.loads(line)
+        self.ready = json.loads(line)
 
     def kill(self) -> None:
         self.popen.send_signal(signal.SIGKILL)
@@ -76,12 +87,14 @@ class Process:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., Process]]:
-    """Start `hermes …`; every process is ended with the test."""
+    """Start `hermes …` with HERMES_… variables; every process is ended with the test."""
     processes: list[Process] = []
 
-    def start(*arguments: str) -> Process:
-        process = Process(list(arguments))
+    def start(*arguments: str, waits: bool = True, **variables: str) -> Process:
+        process = Process(list(arguments), variables)
         processes.append(process)
+        if waits:
+            process.wait_ready()
         return process
 
     yield start

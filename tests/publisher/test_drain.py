@@ -60,7 +60,7 @@ async def test_a_frontend_that_never_served_ends_without_the_wait(
 
 
 async def test_readiness_is_what_the_node_says_while_it_serves(world, autojump_clock) -> None:
-    world.frontend.drain._is_ready = lambda: False
+    world.frontend.drain._trouble = lambda: "its log is away"
     ready = await world.client.get("/status/ready")
     assert (ready.status_code, ready.text) == (503, "NOT_READY")
     assert (await world.client.get("/status/health")).text == "UP"

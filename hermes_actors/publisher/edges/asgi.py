@@ -24,6 +24,39 @@ _NO_LENGTH = (b"content-length", b"0")
 _EMPTY_BODY: Event = {"type": "http.response.body", "body": b""}
 
 
+async def send_answer(scope: Scope, send: Send, answer: Answer, extra: Headers) -> None:
+    """Send a whole answer, with `extra` headers."""
+    headers = [(b"content-length", b"%d" % len(answer.body)), *extra]
+    if answer.content_type:
+        headers.append((b"content-type", answer.content_type.encode()))
+    if answer.message_id:
+        headers.append((b"hermes-message-id", answer.message_id.encode()))
+    if answer.allow:
+        headers.append((b"allow", answer.allow.encode()))
+    if answer.closes and scope["http_version"] < "2":
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+class PagesEdge:
+    """The pages alone, for a listener that publishes nothing."""
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+
+    async def serve(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        close_silently: Callable[[], None] | None,
+    ) -> None:
+        """Serve one request."""
+        answer = await self._pages.answer(scope["method"], scope["path"])
+        await send_answer(scope, send, answer, [])
+
+
 class AsgiEdge:
     """The app, over one gateway."""
 
@@ -64,11 +97,11 @@ class AsgiEdge:
             path = origin_form(path)
         topic = topic_in(scope["method"], path)
         if len(scope["headers"]) > self._headers_max:
-            await self._answer(scope, send, BAD_REQUEST, [])
+            await send_answer(scope, send, BAD_REQUEST, [])
             return
         if topic is None:
             answer = await self._pages.answer(scope["method"], path)
-            await self._answer(scope, send, answer, [])
+            await send_answer(scope, send, answer, [])
             return
         length = encoding = key = None
         for name, value in scope["headers"]:
@@ -82,7 +115,7 @@ class AsgiEdge:
         admitted = self._gateway.admit(topic, length, encoding, key, cell)
         extra = self._keep_alive if scope["http_version"] < "2" else []
         if isinstance(admitted, Answer):
-            await self._answer(scope, send, admitted, extra)
+            await send_answer(scope, send, admitted, extra)
             return
         body, has_begun = b"", True
         if admitted.expected_bytes:
@@ -98,7 +131,7 @@ class AsgiEdge:
         elif not isinstance(admitted.outcome, Abandoned):
             answer = self._gateway.answer(admitted)
             if has_begun or admitted.has_body or close_silently is None:
-                await self._answer(scope, send, answer, extra)
+                await send_answer(scope, send, answer, extra)
             else:
                 await _leave(receive, close_silently)
 
@@ -121,19 +154,6 @@ class AsgiEdge:
             if not message.get("more_body"):
                 break
         return (parts[0] if len(parts) == 1 else b"".join(parts)), bool(parts)
-
-    async def _answer(self, scope: Scope, send: Send, answer: Answer, extra: Headers) -> None:
-        headers = [(b"content-length", b"%d" % len(answer.body)), *extra]
-        if answer.content_type:
-            headers.append((b"content-type", answer.content_type.encode()))
-        if answer.message_id:
-            headers.append((b"hermes-message-id", answer.message_id.encode()))
-        if answer.allow:
-            headers.append((b"allow", answer.allow.encode()))
-        if answer.closes and scope["http_version"] < "2":
-            headers.append((b"connection", b"close"))
-        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-        await send({"type": "http.response.body", "body": answer.body})
 
 
 async def _leave(receive: Receive, close_silently: Callable[[], None]) -> None:

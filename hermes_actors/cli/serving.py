@@ -1,0 +1,124 @@
+"""What `hermes dev` and `hermes node` share: nodes that run in this process until a signal."""
+
+import gc
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+import trio
+
+from hermes_actors.actors.supervisor import RestartIntensityExceeded
+from hermes_actors.cli.failures import CommandFailed
+from hermes_actors.cli.logs import named_dc
+from hermes_actors.config import Config
+from hermes_actors.errors import HermesError
+from hermes_actors.listeners import Addresses, serve_node
+from hermes_actors.log.embedded import EmbeddedLog
+from hermes_actors.log.kafka.log import KafkaLog
+from hermes_actors.node import NodeEnvironment
+from hermes_actors.publisher.edges.sockets import PortUnusable
+from hermes_actors.runtime import guest
+from hermes_actors.runtime.signals import stop_on_signal
+from hermes_actors.telemetry.metrics import Metrics
+
+_Plan = TypeVar("_Plan")
+
+
+def run_nodes(
+    main: Callable[[_Plan], Awaitable[None]], plan: _Plan, *, options: Mapping[str, str]
+) -> None:
+    """Run a trio main that serves nodes; what ends it is raised as one readable error.
+
+    `options` names the command's option for a field whose port is taken.
+    """
+    try:
+        guest.run(main, plan)
+    except BaseExceptionGroup as group:
+        # A node fails inside a nursery, so its error comes wrapped.
+        raise _only_error(group, options) from group
+
+
+async def serve_nodes(
+    nodes: Sequence[tuple[Config, NodeEnvironment]],
+    announce: Callable[[list[Addresses]], None],
+    *,
+    before_exit: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve the nodes until SIGTERM or SIGINT, then drain them; a second signal exits at once.
+
+    `announce` is told the addresses when all do their work; `before_exit` is called before the
+    exit of a second signal.
+    """
+    stop = trio.Event()
+    async with trio.open_nursery() as signals:
+        await signals.start(partial(stop_on_signal, stop.set, before_exit=before_exit))
+        async with trio.open_nursery() as serving:
+            addresses = [
+                await serving.start(_serve, config, environment, stop)
+                for config, environment in nodes
+            ]
+            # What start-up made lives as long as the process: the collector need not see it.
+            gc.collect()
+            gc.freeze()
+            if not stop.is_set():
+                announce(addresses)
+        signals.cancel_scope.cancel()
+
+
+def embedded_log_metrics(log: EmbeddedLog) -> Metrics:
+    """What an embedded log shows of itself."""
+    metrics = Metrics("hermes_log")
+    # A commit is one fsync for all that waited, of every topic.
+    metrics.gauge("commits", lambda: log.statistics().commits)
+    metrics.gauge("commits_failed", lambda: log.statistics().failed_commits)
+    metrics.gauge("records", lambda: log.statistics().records)
+    metrics.gauge("bytes", lambda: log.statistics().bytes)
+    return metrics
+
+
+def kafka_log_metrics(log: KafkaLog) -> Metrics:
+    """What a Kafka log shows of itself: producing, and whether the cluster is reached."""
+    metrics = Metrics("hermes_log")
+    metrics.gauge("is_connected", lambda: float(log.statistics().is_connected))
+    for name in (
+        "appends",
+        "records",
+        "bytes",
+        "stored",
+        "refused",
+        "unavailable",
+        "unknown",
+        "lost",
+        "in_flight",
+        "connections",
+    ):
+        metrics.gauge(name, lambda name=name: float(getattr(log.statistics(), name)))  # type: ignore[misc]
+    metrics.gauge("producer_ids_replaced", lambda: sum(log.statistics().replaced.values()))
+    return metrics
+
+
+async def _serve(
+    config: Config,
+    environment: NodeEnvironment,
+    stop: trio.Event,
+    *,
+    task_status: trio.TaskStatus[Addresses],
+) -> None:
+    with named_dc(config.dc):
+        await serve_node(config, environment, stop, task_status=task_status)
+
+
+def _only_error(
+    group: BaseExceptionGroup[BaseException], options: Mapping[str, str]
+) -> BaseException:
+    """The one error that people should read, or the group when it holds something unexpected."""
+    first: BaseException = group
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    if isinstance(first, PortUnusable) and first.field in options:
+        return CommandFailed(f"{first.message} with {options[first.field]}")
+    if isinstance(first, RestartIntensityExceeded):
+        return CommandFailed(f"the node cannot go on: {first}")
+    if isinstance(first, HermesError | KeyboardInterrupt):
+        return first
+    return group
