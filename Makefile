@@ -25,7 +25,7 @@ endef
 
 .PHONY: help
 help: ## What each target does
-	@grep -E '^[a-z.]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z.]+):.*## /\1\t/' | while IFS=$$'\t' read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+	@grep -E '^[a-z.-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z.-]+):.*## /\1\t/' | while IFS=$$'\t' read -r name text; do printf '  make %-11s %s\n' "$$name" "$$text"; done
 
 .PHONY: .venv
 .venv: $(STAMP) ## The environment, from requirements.lock with checked hashes
@@ -39,6 +39,10 @@ $(STAMP): requirements.lock pyproject.toml
 .PHONY: demo
 demo: $(STAMP) ## The flights demo; ARGS="…" is passed on
 	@$(BIN)/python examples/flights/demo.py $(ARGS)
+
+.PHONY: demo-kafka
+demo-kafka: $(STAMP) ## The same on two Kafka clusters and ten node processes
+	@$(BIN)/python examples/flights/demo.py --compose deploy/compose.yaml $(ARGS)
 
 .PHONY: check
 check: $(STAMP) ## Format, lint, types, layers and the fast tests
@@ -65,6 +69,13 @@ lock: ## Resolve the dependencies anew into requirements.lock
 	@if [ ! -x $(BIN)/uv ]; then $(BIN)/python -m pip install --quiet --disable-pip-version-check uv; fi
 	@$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
 	    --no-emit-index-url --no-header --no-annotate --extra dev --extra fast --extra local --output-file requirements.lock
+	@# The image's two parts of it: what runs, and what builds the wheel.
+	@pins="$$(mktemp)"; trap 'rm -f "$$pins"' EXIT; \
+	sed -n 's/^\([a-zA-Z0-9._-]*==[^ ;]*\).*/\1/p' requirements.lock > "$$pins"; \
+	compile="$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	    --no-emit-index-url --no-header --no-annotate --constraint $$pins"; \
+	$$compile pyproject.toml --extra fast --output-file deploy/requirements.lock; \
+	echo hatchling | $$compile - --output-file deploy/build.lock
 
 .PHONY: clean
 clean: ## Remove the environment and everything that was generated

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ENDS_WITHIN_S = 15.0
+# Above what draining and ending twelve processes takes.
+ENDS_WITHIN_S = 90.0
+TOPOLOGY_READY_WITHIN_S = 240.0
 POLL_S = 0.05
 
 
@@ -98,9 +100,18 @@ def start_sinks(directory: Path) -> Child:
 
 
 def start_cluster(dev: tuple[str, ...], directory: Path, server: str | None) -> Child:
-    """Two datacentres on free ports."""
+    """Two datacentres on free ports, in one process."""
     command = [*dev, "--json"]
     command += ["--publish-port", "0", "--management-port", "0", "--data", str(directory / "data")]
     if server is not None:
         command += ["--server", server]
     return Child.start("hermes dev", command, directory / "dev", 30.0)
+
+
+def start_topology(file: Path, network: str, directory: Path, server: str | None) -> Child:
+    """The two datacentres of a compose file, on Kafka, each service a process."""
+    command = [sys.executable, str(Path(__file__).with_name("topology.py")), str(file)]
+    command += ["--data", str(directory / "data"), "--network", network]
+    if server is not None:
+        command += ["--server", server]
+    return Child.start("the topology", command, directory / "topology", TOPOLOGY_READY_WITHIN_S)

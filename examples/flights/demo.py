@@ -17,9 +17,21 @@ HERE = Path(__file__).resolve().parent
 # So that it runs as a script and as a module alike.
 sys.path.insert(0, str(HERE.parents[1]))
 
-from examples.flights.cluster import DEV, Child, DidNotStart, start_cluster, start_sinks  # noqa: E402
+from examples.flights.cluster import (  # noqa: E402
+    DEV,
+    Child,
+    DidNotStart,
+    start_cluster,
+    start_sinks,
+    start_topology,
+)
 from examples.flights.deliveries import DeliveryFile  # noqa: E402
-from examples.flights.publishing import progress, publish_all  # noqa: E402
+from examples.flights.publishing import (  # noqa: E402
+    Datacentre,
+    datacentres_of,
+    progress,
+    publish_all,
+)
 from examples.flights.tables import show  # noqa: E402
 from examples.flights.verify import rows  # noqa: E402
 from hermes_actors.cli.publisher import Unreachable  # noqa: E402
@@ -28,9 +40,10 @@ from hermes_actors.runtime.clock import SystemClock  # noqa: E402
 FLIGHTS = HERE / "flights-2013-01.ndjson.gz"
 GROUP, TOPIC = "flights", "flights.departures"
 RATE = 10_000
-SHOWN_WITHIN_S = 15.0
-SETTLED_WITHIN_S = 40.0
+SHOWN_WITHIN_S = 30.0
+SETTLED_WITHIN_S = 180.0
 SILENCE_MAX_S = 15.0
+NETWORK_DEFAULT = "127.0.3.0/24"
 
 console = Console()
 
@@ -71,6 +84,18 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keep", action="store_true", help="stay up afterwards, with URLs to try")
     parser.add_argument("--server", choices=("hypercorn", "granian"), help="the HTTP server")
+    parser.add_argument(
+        "--compose",
+        type=Path,
+        metavar="FILE",
+        help="run the services of this compose file as processes, on Kafka; else: hermes dev",
+    )
+    parser.add_argument(
+        "--network",
+        default=NETWORK_DEFAULT,
+        metavar="CIDR",
+        help="with --compose: one address of it for each service (%(default)s)",
+    )
     parser.add_argument("--limit", type=int, metavar="N", help="publish only the first N rows")
     options = parser.parse_args()
     if options.limit is not None and options.limit < 1:
@@ -92,12 +117,16 @@ def demonstrate(
     """Set up, publish, wait, show, verify. `dev` is the command that runs the datacentres."""
     sinks = start_sinks(directory)
     children.append(sinks)
-    cluster = start_cluster(dev, directory, options.server)
+    if options.compose is None:
+        cluster = start_cluster(dev, directory, options.server)
+    else:
+        console.print(f"starting the services of {options.compose}: two Kafkas and all nodes …")
+        cluster = start_topology(options.compose, options.network, directory, options.server)
     children.append(cluster)
     files = [DeliveryFile(each["name"], Path(each["file"])) for each in sinks.ready["sinks"]]
-    dcs: list[dict[str, str]] = cluster.ready["dcs"]
+    dcs = datacentres_of(cluster.ready)
     if len(dcs) < 2:
-        raise DemoFailed(f"expected two datacentres, hermes dev runs {len(dcs)}")
+        raise DemoFailed(f"expected two datacentres, {cluster.name} runs {len(dcs)}")
     create_everything(dcs, sinks.ready["sinks"])
 
     flights = list(rows(FLIGHTS, options.limit))
@@ -107,7 +136,7 @@ def demonstrate(
         raise DemoFailed(f"cannot publish: {error}\n{cluster.last_words()}") from error
     accepted = [each for each in outcomes if each.is_accepted]
     wait_until_settled(files, {each.message_id for each in accepted}, cluster)
-    stored = {dc["dc"]: count_stored(dc["management"]) for dc in dcs}
+    stored = {dc.name: count_stored(dc.management) for dc in dcs}
     show(console, outcomes, seconds, stored, files)
     refused = [each for each in outcomes if not each.is_accepted]
     if refused:
@@ -122,11 +151,11 @@ def demonstrate(
     return verify(options.limit, files)
 
 
-def create_everything(dcs: list[dict[str, str]], sinks: list[dict[str, str]]) -> None:
+def create_everything(dcs: list[Datacentre], sinks: list[dict[str, str]]) -> None:
     """Group, topic and subscriptions at the first DC; wait until the second shows them active."""
     owner = {"source": "Plaintext", "id": "flights-demo"}
-    first, second = dcs[0]["management"], dcs[1]["management"]
-    with httpx.Client(timeout=10.0, trust_env=False) as client:
+    first, second = dcs[0].management, dcs[1].management
+    with httpx.Client(timeout=30.0, trust_env=False) as client:
         post(client, f"{first}/groups", {"groupName": GROUP})
         topic = {
             "name": TOPIC,
@@ -202,7 +231,7 @@ def wait_until_settled(files: list[DeliveryFile], expected: set[str], cluster: C
             if all(expected <= each.first_accepted_ms.keys() for each in files):
                 return
             if cluster.process.poll() is not None:
-                raise DemoFailed(f"hermes dev ended:\n{cluster.last_words()}")
+                raise DemoFailed(f"{cluster.name} ended:\n{cluster.last_words()}")
             if now_s - moved_s > SILENCE_MAX_S or now_s - began_s > SETTLED_WITHIN_S:
                 console.print("not settled in time; what is missing is shown below")
                 return
@@ -232,13 +261,13 @@ def verify(limit: int | None, files: list[DeliveryFile]) -> int:
     return subprocess.run(command, check=False).returncode
 
 
-def keep(dcs: list[dict[str, str]], sinks: list[dict[str, str]]) -> None:
+def keep(dcs: list[Datacentre], sinks: list[dict[str, str]]) -> None:
     """Print what to try, then wait for Ctrl-C."""
     for dc in dcs:
-        print(f"{dc['dc']}: publish {dc['publish']}  management {dc['management']}")
+        print(f"{dc.name}: publish {' '.join(dc.frontends)}  management {dc.management}")
     for sink in sinks:
         print(f"subscriber {sink['name']}: {sink['url']}  writes {sink['file']}")
-    publish, management = dcs[0]["publish"], dcs[0]["management"]
+    publish, management = dcs[0].frontends[0], dcs[0].management
     print(
         "try:\n"
         f'  curl -i -d \'{{"origin":"EWR"}}\' {publish}/topics/{TOPIC}\n'

@@ -2,10 +2,19 @@
 
 import json
 from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import trio
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from hermes_actors.cli.publisher import BulkPublisher, Message, Outcome, PublishPlan, Unreachable
 from hermes_actors.runtime.clock import SystemClock, system_rng
@@ -36,32 +45,61 @@ def shares_of(flights: list[tuple[int, bytes]]) -> tuple[list[Message], list[Mes
     return newark, others
 
 
+@dataclass(frozen=True)
+class Datacentre:
+    """Where one datacentre is reached: its frontends' and its management's base URLs."""
+
+    name: str
+    frontends: list[str]
+    management: str
+
+
+class Share(NamedTuple):
+    """What one frontend is sent, over so many connections."""
+
+    messages: list[Message]
+    connections: int
+
+
+def datacentres_of(ready: dict[str, Any]) -> list[Datacentre]:
+    """Those of a ready line; one without `frontends` has the one that `publish` names."""
+    return [
+        Datacentre(dc["dc"], dc.get("frontends") or [dc["publish"]], dc["management"])
+        for dc in ready["dcs"]
+    ]
+
+
 async def publish_all(
-    flights: list[tuple[int, bytes]], dcs: list[dict[str, str]], topic: str, console: Console
+    flights: list[tuple[int, bytes]], dcs: list[Datacentre], topic: str, console: Console
 ) -> tuple[list[Outcome], float]:
-    """Publish every row; the outcomes and the seconds. Raises Unreachable."""
+    """Publish every row, dealt out to its datacentre's frontends; the outcomes and the seconds.
+
+    Raises Unreachable.
+    """
     clock = SystemClock()
     outcomes: list[Outcome] = []
     unreachable: list[Unreachable] = []
 
-    async def publish_share(bars: Progress, dc: dict[str, str], share: list[Message]) -> None:
-        bar = bars.add_task(f"publish {dc['dc']}", total=len(share))
-
+    async def publish_share(bars: Progress, bar: TaskID, url: str, share: Share) -> None:
         def done(outcome: Outcome) -> None:
             outcomes.append(outcome)
             bars.advance(bar)
 
-        plan = PublishPlan(dc["publish"], topic, CONNECTIONS_EACH, RETRIES)
+        plan = PublishPlan(url, topic, share.connections, RETRIES)
         try:
-            await BulkPublisher(plan, done, clock, system_rng()).run(stream(share))
+            await BulkPublisher(plan, done, clock, system_rng()).run(stream(share.messages))
         except Unreachable as error:
             unreachable.append(error)
 
     began_s = clock.monotonic_s()
     with progress(console) as bars:
         async with trio.open_nursery() as nursery:
-            for dc, share in zip(dcs, shares_of(flights), strict=False):
-                nursery.start_soon(publish_share, bars, dc, share)
+            for dc, messages in zip(dcs, shares_of(flights), strict=False):
+                bar = bars.add_task(f"publish {dc.name}", total=len(messages))
+                count = len(dc.frontends)
+                for number, url in enumerate(dc.frontends):
+                    share = Share(messages[number::count], CONNECTIONS_EACH // count)
+                    nursery.start_soon(publish_share, bars, bar, url, share)
     if unreachable:
         raise unreachable[0]
     return outcomes, clock.monotonic_s() - began_s

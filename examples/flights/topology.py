@@ -1,0 +1,91 @@
+"""Runs a compose file's services as local processes and says so as `hermes dev --json` does.
+
+    python topology.py COMPOSE_FILE --data DIR [--network CIDR] [--server NAME]
+
+Prints one JSON line when all are healthy, with the URLs of each datacentre; ends them at SIGTERM.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from hermes_actors.errors import HermesError
+from hermes_local import composefile
+from hermes_local.compose import Topology
+from hermes_local.rewriting import NETWORK_DEFAULT
+
+PUBLISH_PORT, MANAGEMENT_PORT = 8080, 8090
+
+
+def datacentres(topology: Topology) -> list[dict[str, object]]:
+    """Name, management and frontends of each datacentre, by the names of its services."""
+    found: list[dict[str, object]] = []
+    for name, service in topology.services.items():
+        role, _, dc = name.partition("-")
+        if role != "management":
+            continue
+        frontends = [
+            each.url(PUBLISH_PORT)
+            for other, each in topology.services.items()
+            if other.startswith(f"frontend-{dc}-")
+        ]
+        management = service.url(MANAGEMENT_PORT)
+        found.append(
+            {"dc": dc, "publish": frontends[0], "frontends": frontends, "management": management}
+        )
+    return found
+
+
+def main() -> int:
+    """Start, say so, wait for SIGTERM, end. Whatever was started is ended in all cases."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--network", default=NETWORK_DEFAULT)
+    parser.add_argument("--server")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with open_topology(options) as topology:
+            dcs = datacentres(topology)
+            print(json.dumps({"ready": True, "dcs": dcs, "data": str(options.data)}), flush=True)
+            signal.pause()
+    except KeyboardInterrupt:
+        return 0
+    except HermesError as failure:
+        print(failure.message, file=sys.stderr)
+        return 1
+    return 0
+
+
+def open_topology(options: argparse.Namespace) -> Topology:
+    """The whole file, with another HTTP server where one is asked for."""
+    overrides = {}
+    if options.server is not None:
+        names = composefile.read(options.file, os.environ).services
+        server = {"HERMES_FRONTEND_SERVER": options.server}
+        overrides = {name: server for name in names if name.startswith("frontend-")}
+    return Topology(
+        options.file,
+        data=options.data,
+        network=options.network,
+        overrides=overrides,
+        say=_say_to_stderr,
+    )
+
+
+def _interrupt(*_: object) -> None:
+    # A second one must not keep what was started from being ended.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _say_to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
