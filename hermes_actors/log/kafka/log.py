@@ -42,7 +42,7 @@ async def open_kafka_log(
     producers = Producers(brokers, clock, random.Random(rng.random()))  # noqa: S311 -- jitter
     positions = Positions(brokers)
     topics = Topics(brokers, positions)
-    parts = (producers, brokers)
+    parts = (brokers, producers)
     try:
         for part in parts:
             await guest.call(part.open)
