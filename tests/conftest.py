@@ -1,13 +1,19 @@
-"""Tests marked `kafka` run in guest mode: the Kafka client lives on an asyncio host loop."""
+"""Tests marked `kafka`: they run in guest mode, and share one real broker that starts when needed.
+
+Guest mode, because the Kafka client lives on an asyncio host loop.
+"""
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any
 
 import pytest
 
 from hermes_actors.runtime import guest
+from hermes_local.kafka import Cluster
+
+HEAP_MB = 384
 
 
 def run_as_guest(
@@ -48,3 +54,33 @@ def _wrap_examples(handle: Any) -> None:
     # Hides that the test is a coroutine function, from pytest-trio too.
     del run_example.__wrapped__
     handle.inner_test = run_example
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One broker for all tests, which keep apart by the names of topics and groups.
+
+    It stays up: a test that breaks, stops or fills a broker makes its own cluster.
+    """
+    with Cluster(tmp_path_factory.mktemp("kafka"), heap_mb=HEAP_MB) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def make_kafka_cluster(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[..., Cluster]]:
+    """`make_kafka_cluster(brokers=3, …)`: a started cluster of the test's own, ended with it."""
+    clusters: list[Cluster] = []
+
+    def make(**options: Any) -> Cluster:
+        folder = options.pop("folder", None) or tmp_path_factory.mktemp("kafka-own")
+        cluster = Cluster(folder, **{"heap_mb": HEAP_MB, **options})
+        clusters.append(cluster)
+        cluster.start()
+        return cluster
+
+    yield make
+    for cluster in clusters:
+        # Killed at once: nobody reads this data any more, and paused brokers do not end otherwise.
+        cluster.kill()

@@ -3,9 +3,7 @@
 import contextlib
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -17,30 +15,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from hermes_local.ports import free_ports
+
 HERMES = [sys.executable, "-m", "hermes_actors.cli"]
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports in a row that nobody uses now, and that no client is given later.
-
-    They lie below the range from which the kernel takes the ports of outgoing connections: a
-    port of that range, free while a killed node is down, may be some client's when it restarts.
-    """
-    for _ in range(1_000):
-        first = random.randrange(12_000, 32_000 - count)
-        if all(map(_is_free, range(first, first + count))):
-            return list(range(first, first + count))
-    raise AssertionError("no free ports in a row")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
 
 
 class Process:

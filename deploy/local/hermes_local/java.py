@@ -1,0 +1,73 @@
+"""Java and Maven as this machine has them, or one sentence that says what is missing."""
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from hermes_local.failures import LaunchFailed
+
+JAVA_VERSION_MIN = 17
+_INSTALL = "install a JDK 17 or newer (Debian: apt-get install openjdk-17-jdk-headless)"
+
+
+def java_command(environment: Mapping[str, str] = os.environ) -> str:
+    """The path of a `java` that is new enough: that of JAVA_HOME, else the first on the PATH.
+
+    Raises LaunchFailed when there is none.
+    """
+    home = environment.get("JAVA_HOME")
+    if home:
+        java = Path(home) / "bin" / "java"
+        if not os.access(java, os.X_OK):
+            raise LaunchFailed(
+                f"JAVA_HOME is {home}, but there is no bin/java in it; correct or unset JAVA_HOME"
+            )
+        found = str(java)
+    else:
+        on_path = shutil.which("java", path=environment.get("PATH", ""))
+        if on_path is None:
+            raise LaunchFailed(f"Kafka needs Java, and there is no java on the PATH; {_INSTALL}")
+        found = on_path
+    version = _version_of(found)
+    if version < JAVA_VERSION_MIN:
+        raise LaunchFailed(
+            f"Kafka needs Java {JAVA_VERSION_MIN}, and {found} is Java {version}; {_INSTALL}, "
+            "or let JAVA_HOME name a newer one"
+        )
+    return found
+
+
+def maven_command(environment: Mapping[str, str] = os.environ) -> str:
+    """The path of `mvn`. Raises LaunchFailed when there is none."""
+    found = shutil.which("mvn", path=environment.get("PATH", ""))
+    if found is None:
+        raise LaunchFailed(
+            "Kafka's jars are fetched by Maven, and there is no mvn on the PATH; install Maven "
+            "(Debian: apt-get install maven), or let HERMES_KAFKA_JARS name a folder that has "
+            "Kafka's jars, such as libs of a Kafka distribution"
+        )
+    return found
+
+
+def feature_version(text: str) -> int | None:
+    """The feature release (8, 17, 21) in what `java -version` prints; None if it has none."""
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(match.group(1)) if match else None
+
+
+@functools.cache
+def _version_of(java: str) -> int:
+    try:
+        answer = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LaunchFailed(f"{java} cannot be run: {error}; {_INSTALL}") from error
+    version = feature_version(answer.stderr + answer.stdout)
+    if version is None:
+        raise LaunchFailed(f"{java} -version does not tell a version; {_INSTALL}")
+    return version

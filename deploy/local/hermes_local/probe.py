@@ -1,0 +1,49 @@
+"""One small question to a broker: which brokers does it know to be alive? No client library."""
+
+import socket
+import struct
+
+_METADATA, _VERSION, _CORRELATION = 3, 1, 1
+_ANSWER_BYTES_MAX = 1_048_576
+
+
+def live_brokers(host: str, port: int, *, timeout_s: float = 2.0) -> list[int] | None:
+    """The ids of the brokers that it says serve clients; None while it does not answer.
+
+    Asks with Kafka's Metadata request, version 1, for no topics. The port must be plain text.
+    """
+    request = struct.pack(">hhihi", _METADATA, _VERSION, _CORRELATION, -1, 0)
+    try:
+        with socket.create_connection((host, port), timeout=timeout_s) as connection:
+            connection.settimeout(timeout_s)
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            (size,) = struct.unpack(">i", _read(connection, 4))
+            if not 0 < size <= _ANSWER_BYTES_MAX:
+                return None
+            return brokers_of(_read(connection, size))
+    except (OSError, struct.error, EOFError):
+        return None
+
+
+def brokers_of(answer: bytes) -> list[int]:
+    """The sorted ids in an answer's body. Raises struct.error if it is cut."""
+    _, count = struct.unpack_from(">ii", answer)
+    at = 8
+    ids = []
+    for _ in range(count):
+        node_id, host_size = struct.unpack_from(">ih", answer, at)
+        at += 6 + host_size + 4
+        (rack_size,) = struct.unpack_from(">h", answer, at)
+        at += 2 + max(0, rack_size)
+        ids.append(node_id)
+    return sorted(ids)
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = connection.recv(size - len(data))
+        if not piece:
+            raise EOFError
+        data += piece
+    return data
