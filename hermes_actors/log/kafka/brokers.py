@@ -24,6 +24,7 @@ FAILURES: tuple[type[Exception], ...] = (KafkaError, OSError, NotImplementedErro
 """What asking a broker can raise; TimeoutError is an OSError."""
 _LOGIN_FAILURES: tuple[type[Exception], ...] = (*FAILURES, AssertionError, ValueError)
 
+_SILENT_S = 0.9
 _TOPICS_MAX = 20_000
 _POOLED_MAX = 64
 _ABANDONED_MAX = 32
@@ -166,11 +167,14 @@ class Brokers:
 
     async def _ask(self, address: Address, request: Any, purpose: str) -> Any:
         connection = await self._connected(address, purpose)
+        loop = asyncio.get_running_loop()
+        sent_s = loop.time()
         try:
             return await connection.send(request)
-        except TimeoutError:
-            # A connection that owes an answer is of no use to who comes next.
-            connection.close(reason=CloseReason.CONNECTION_TIMEOUT)
+        except (TimeoutError, asyncio.CancelledError):
+            # A connection that owes an answer for long is of no use to who comes next.
+            if loop.time() - sent_s > _SILENT_S:
+                connection.close(reason=CloseReason.CONNECTION_TIMEOUT)
             raise
 
     def _candidates(self) -> list[Address]:

@@ -25,9 +25,9 @@ _GROUP = 0
 _NO_GENERATION = -1
 _NO_MEMBER = ""
 _AS_THE_BROKER_KEEPS = -1
-_LANES = 4
+_LANES = 16
 """Connections for commits to one broker: it answers one request of a connection at a time, and
-each waits for the replicas."""
+gathers commits for 5 ms (group.coordinator.append.linger.ms) before it writes them together."""
 _COORDINATORS_MAX = 20_000
 _NOT_COORDINATOR = (
     kafka_errors.GroupCoordinatorNotAvailableError.errno,

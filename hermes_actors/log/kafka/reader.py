@@ -11,14 +11,13 @@ which waits only shortly, so that the two soon are one again.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import aiokafka.errors as kafka_errors
 import trio
 from aiokafka.protocol.fetch import FetchRequest
-from aiokafka.record.memory_records import MemoryRecords
 
 from hermes_actors.log.base import (
     LogUnavailable,
@@ -28,6 +27,7 @@ from hermes_actors.log.base import (
 )
 from hermes_actors.log.cursor import Cursor, Room
 from hermes_actors.log.kafka.brokers import FAILURES, Brokers
+from hermes_actors.log.kafka.fetched import Fetched
 from hermes_actors.log.kafka.positions import Positions
 from hermes_actors.model.record import StoredRecord
 
@@ -50,92 +50,12 @@ async def open_reader(
         reader.close()
 
 
-class _Partition:
-    """What of one partition was fetched and not yet taken."""
-
-    __slots__ = (
-        "_records",
-        "failed_since_s",
-        "fetch_from",
-        "flight",
-        "head",
-        "is_held",
-        "number",
-        "tries",
-    )
-
-    def __init__(self, number: int, position: int) -> None:
-        self.number = number
-        self._records: Iterator[StoredRecord] | None = None
-        self.fetch_from = position
-        self.head: StoredRecord | None = None
-        self.flight: _Flight | None = None
-        self.failed_since_s: float | None = None
-        self.tries = 0
-        self.is_held = False
-
-    @property
-    def is_wanted(self) -> bool:
-        """Nothing of it is here, nothing is on its way, and its last failure is a while ago."""
-        return not (self.flight or self._records or self.head or self.is_held)
-
-    def restart(self, position: int) -> None:
-        self._records = self.head = self.flight = None
-        self.fetch_from = position
-
-    def fill(self, data: bytes) -> bool:
-        """What a fetch brought; False for nothing."""
-        records = MemoryRecords(data)
-        if not records.has_next():
-            return False
-        self._records = self._unpack(records)
-        return True
-
-    def take(self) -> StoredRecord | None:
-        """The next record; None when all is taken. Raises KafkaError for damage."""
-        record = self.head
-        if record is not None:
-            self.head = None
-            return record
-        if self._records is None:
-            return None
-        record = next(self._records, None)
-        if record is None:
-            self._records = None
-        return record
-
-    def _unpack(self, records: MemoryRecords) -> Iterator[StoredRecord]:
-        number = self.number
-        while records.has_next():
-            batch = records.next_batch()
-            if not batch.validate_crc():
-                raise kafka_errors.CorruptRecordException(f"partition {number}: wrong checksum")
-            if not batch.is_control_batch:
-                for record in batch:
-                    offset = record.offset
-                    # A batch comes whole, also when the position lies in its middle.
-                    if offset < self.fetch_from:
-                        continue
-                    self.fetch_from = offset + 1
-                    headers = record.headers
-                    yield StoredRecord(
-                        number,
-                        offset,
-                        record.timestamp,
-                        record.key,
-                        record.value or b"",
-                        tuple([(name, value or b"") for name, value in headers]) if headers else (),
-                    )
-            # Offsets have gaps: the marks of transactions, and what compaction took.
-            self.fetch_from = max(self.fetch_from, batch.next_offset)
-
-
 class _Flight:
     """One fetch that is out, and the partitions that it still is for."""
 
     __slots__ = ("node", "partitions", "started_s", "task")
 
-    def __init__(self, node: int, partitions: list[_Partition], started_s: float) -> None:
+    def __init__(self, node: int, partitions: list[Fetched], started_s: float) -> None:
         self.node = node
         self.partitions = partitions
         self.started_s = started_s
@@ -156,7 +76,7 @@ class KafkaReader:
         self._positions = positions
         self._topic = topic
         self._cursor = Cursor(topic, start)
-        self._partitions = {number: _Partition(number, at) for number, at in sorted(start.items())}
+        self._partitions = {number: Fetched(number, at) for number, at in sorted(start.items())}
         self._leaders: dict[int, int] | None = None
         self._flights: list[_Flight] = []
         self._learning: asyncio.Task[None] | None = None
@@ -243,7 +163,7 @@ class KafkaReader:
         if self._leaders is None:
             self._learning = self._brokers.start(self._learn())
             return
-        wanted: dict[int, list[_Partition]] = {}
+        wanted: dict[int, list[Fetched]] = {}
         for number, _ in self._cursor.in_turn():
             partition = self._partitions[number]
             if partition.is_wanted:
@@ -341,7 +261,7 @@ class KafkaReader:
         finally:
             self._brokers.give_back(connection, is_usable=is_answered)
 
-    def _land(self, flight: _Flight) -> list[_Partition]:
+    def _land(self, flight: _Flight) -> list[Fetched]:
         """The partitions that the flight still was for; they may fly again."""
         if flight in self._flights:
             self._flights.remove(flight)
@@ -350,7 +270,7 @@ class KafkaReader:
             partition.flight = None
         return landed
 
-    async def _check_bounds(self, partition: _Partition) -> Exception:
+    async def _check_bounds(self, partition: Fetched) -> Exception:
         """Why a position was refused; Kafka's own error when it is within the bounds (again)."""
         position = partition.fetch_from
         try:
@@ -364,9 +284,7 @@ class KafkaReader:
 
     # Failing.
 
-    def _failed(
-        self, partitions: list[_Partition], error: Exception, since_s: float | None
-    ) -> None:
+    def _failed(self, partitions: list[Fetched], error: Exception, since_s: float | None) -> None:
         """Try again soon; after request_timeout_ms without success the waiting caller is told."""
         loop = asyncio.get_running_loop()
         now_s = loop.time()

@@ -5,7 +5,7 @@ For the host loop.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import aiokafka.errors as kafka_errors
@@ -36,7 +36,11 @@ _TOPIC = 2
 _DESCRIBED_FOR_S = 1.0
 _DESCRIBED_MAX = 20_000
 _LIMIT_REFRESHED_AFTER_S = 10.0
-_SETTLE_S = 0.01
+_CHANGES_MAX = 8
+"""Changes on their way at a time: each takes a controller some 20 ms, and a thousand topics may be
+wished for at once."""
+_SETTLE_FIRST_S = 0.01
+_SETTLE_MAX_S = 0.2
 
 
 class Topics:
@@ -47,6 +51,8 @@ class Topics:
         self._positions = positions
         self._described: dict[str, tuple[float, TopicSettings]] = {}
         self._refreshing: set[str] = set()
+        self._changes = asyncio.Semaphore(_CHANGES_MAX)
+        self._failure: tuple[float, LogUnavailable] | None = None
 
     async def create(self, topic: str, settings: TopicSettings) -> bool:
         """Create the topic; it can be written to and read when this returns. False: it exists.
@@ -54,49 +60,52 @@ class Topics:
         Raises ValueError for settings or a name that Kafka does not take, LogUnavailable.
         """
         check_settings(settings)
-        if not await self._brokers.persist(
-            f"topic {topic} was not created", lambda: self._create(topic, settings)
-        ):
-            return False
-        self._forget(topic)
-        await self._settle(topic, lambda: self._is_usable(topic, settings.partitions))
-        return True
+        async with self._change():
+            if not await self._brokers.persist(
+                f"topic {topic} was not created", lambda: self._create(topic, settings)
+            ):
+                return False
+            self._forget(topic)
+            await self._settle(topic, lambda: self._is_usable(topic, settings.partitions))
+            return True
 
     async def alter(self, topic: str, settings: TopicSettings) -> None:
         """Replace the settings. Raises UnknownTopic, ValueError for fewer partitions,
         LogUnavailable.
         """
-        self._forget(topic)
-        old = await self.describe(topic)
-        if old is None:
-            raise UnknownTopic(topic)
-        check_alteration(topic, old, settings)
-        if settings.partitions > old.partitions:
-            await self._brokers.persist(
-                f"topic {topic} got no more partitions",
-                lambda: self._add_partitions(topic, settings.partitions),
-            )
-        if configs_of(settings) != configs_of(old):
-            await self._brokers.persist(
-                f"topic {topic} was not altered", lambda: self._alter_configs(topic, settings)
-            )
-        self._forget(topic)
-        await self._settle(topic, lambda: self._shows(topic, settings))
-        self._forget(topic)
+        async with self._change():
+            self._forget(topic)
+            old = await self.describe(topic)
+            if old is None:
+                raise UnknownTopic(topic)
+            check_alteration(topic, old, settings)
+            if settings.partitions > old.partitions:
+                await self._brokers.persist(
+                    f"topic {topic} got no more partitions",
+                    lambda: self._add_partitions(topic, settings.partitions),
+                )
+            if configs_of(settings) != configs_of(old):
+                await self._brokers.persist(
+                    f"topic {topic} was not altered", lambda: self._alter_configs(topic, settings)
+                )
+            self._forget(topic)
+            await self._settle(topic, lambda: self._shows(topic, settings))
+            self._forget(topic)
 
     async def delete(self, topic: str) -> bool:
         """Delete the topic with its records and commits; False when there is none.
 
         Raises LogUnavailable.
         """
-        deleted = await self._brokers.persist(
-            f"topic {topic} was not deleted", lambda: self._delete(topic)
-        )
-        self._forget(topic)
-        if deleted:
-            await self._settle(topic, lambda: self._is_gone(topic))
+        async with self._change():
+            deleted = await self._brokers.persist(
+                f"topic {topic} was not deleted", lambda: self._delete(topic)
+            )
             self._forget(topic)
-        return deleted
+            if deleted:
+                await self._settle(topic, lambda: self._is_gone(topic))
+                self._forget(topic)
+            return deleted
 
     async def describe(self, topic: str) -> TopicSettings | None:
         """The topic's settings, at most one second old; None when there is no such topic.
@@ -146,6 +155,19 @@ class Topics:
             "topics cannot be listed", lambda: self._brokers.describe(None)
         )
         return sorted(name for code, name, is_internal, _ in described if not (code or is_internal))
+
+    @contextlib.asynccontextmanager
+    async def _change(self) -> AsyncIterator[None]:
+        """Wait for a turn; who waited while another change failed for want of Kafka fails too."""
+        asked_s = asyncio.get_running_loop().time()
+        async with self._changes:
+            if self._failure is not None and self._failure[0] >= asked_s:
+                raise LogUnavailable(str(self._failure[1]))
+            try:
+                yield
+            except LogUnavailable as failure:
+                self._failure = (asyncio.get_running_loop().time(), failure)
+                raise
 
     # One attempt each.
 
@@ -226,6 +248,7 @@ class Topics:
         """Wait until what was done shows; what a broker that is away shows cannot be waited for."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._brokers.request_timeout_s
+        delay_s = _SETTLE_FIRST_S
         while loop.time() < deadline:
             try:
                 async with asyncio.timeout_at(deadline):
@@ -233,7 +256,8 @@ class Topics:
                         return
             except FAILURES:
                 pass
-            await asyncio.sleep(_SETTLE_S)
+            await asyncio.sleep(delay_s)
+            delay_s = min(delay_s * 1.5, _SETTLE_MAX_S)
         raise LogUnavailable(
             f"topic {topic}: Kafka of {self._brokers.connection.dc} has taken the change but does "
             f"not show it after {self._brokers.settings.request_timeout_ms} ms"

@@ -1,0 +1,96 @@
+"""One partition's part of a fetch: whole batches come in, single records go out. Pure.
+
+Records are unpacked when they are taken, so that a megabyte never holds the loop.
+"""
+
+from collections.abc import Iterator
+
+import aiokafka.errors as kafka_errors
+from aiokafka.record.memory_records import MemoryRecords
+
+from hermes_actors.model.record import StoredRecord
+
+
+class Fetched:
+    """What of one partition was fetched and not yet taken, and how its fetches fare.
+
+    `flight`: the fetch that is out for it, if any; `is_held`: not to be fetched just now, since
+    the last fetch failed.
+    """
+
+    __slots__ = (
+        "_records",
+        "failed_since_s",
+        "fetch_from",
+        "flight",
+        "head",
+        "is_held",
+        "number",
+        "tries",
+    )
+
+    def __init__(self, number: int, position: int) -> None:
+        self.number = number
+        self._records: Iterator[StoredRecord] | None = None
+        self.fetch_from = position
+        self.head: StoredRecord | None = None
+        self.flight: object = None
+        self.failed_since_s: float | None = None
+        self.tries = 0
+        self.is_held = False
+
+    @property
+    def is_wanted(self) -> bool:
+        """Nothing of it is here, nothing is on its way, and its last failure is a while ago."""
+        return not (self.flight or self._records or self.head or self.is_held)
+
+    def restart(self, position: int) -> None:
+        """Drop what was fetched, also what is still on its way, and go on from there."""
+        self._records = self.head = self.flight = None
+        self.fetch_from = position
+
+    def fill(self, data: bytes) -> bool:
+        """What a fetch brought; False for nothing."""
+        records = MemoryRecords(data)
+        if not records.has_next():
+            return False
+        self._records = self._unpack(records)
+        return True
+
+    def take(self) -> StoredRecord | None:
+        """The next record; None when all is taken. Raises KafkaError for damage."""
+        record = self.head
+        if record is not None:
+            self.head = None
+            return record
+        if self._records is None:
+            return None
+        record = next(self._records, None)
+        if record is None:
+            self._records = None
+        return record
+
+    def _unpack(self, records: MemoryRecords) -> Iterator[StoredRecord]:
+        number = self.number
+        while records.has_next():
+            batch = records.next_batch()
+            if not batch.validate_crc():
+                raise kafka_errors.CorruptRecordException(f"partition {number}: wrong checksum")
+            if not batch.is_control_batch:
+                for record in batch:
+                    offset = record.offset
+                    # A batch comes whole, also when the position lies in its middle.
+                    if offset < self.fetch_from:
+                        continue
+                    self.fetch_from = offset + 1
+                    headers = record.headers
+                    yield StoredRecord(
+                        number,
+                        offset,
+                        record.timestamp,
+                        record.key,
+                        record.value or b"",
+                        tuple([(name, value or b"") for name, value in headers]) if headers else (),
+                    )
+            # Offsets have gaps: the marks of transactions, and what compaction took.
+            self.fetch_from = max(self.fetch_from, batch.next_offset)
