@@ -1,0 +1,214 @@
+"""Collects a node's next status record from its parts, a few entries at a time. Pure.
+
+It lives as long as the process, so that sequence, rates and counters go on when the reporter is
+restarted.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from hermes_actors.status.lag import Ends
+from hermes_actors.status.rates import Rates
+from hermes_actors.status.record import (
+    REASONS_MAX,
+    Flow,
+    Header,
+    Page,
+    Published,
+    SubscriptionStatus,
+    TopicStatus,
+    clip,
+)
+
+ENTRIES_MAX = 1_000
+"""The most that one record holds; a node with more needs several seconds for a round."""
+
+
+class NodeIdentity(Struct, frozen=True):
+    """Who reports. `boot_id` is new at each start of the process."""
+
+    dc: str
+    node: str
+    boot_id: str
+    roles: tuple[str, ...]
+    version: str
+    started_at_ms: int
+
+
+class SubscriptionFigures(Struct, frozen=True):
+    """What a node knows of a subscription that is its own. `counts` are since the node's start.
+
+    `why`: what keeps it from being delivered, "" when nothing does. `positions`: for each partition
+    of `log_topic` that is consumed here the lowest unsettled offset.
+    """
+
+    why: str
+    counts: Flow = Flow()
+    inflight: int = 0
+    waiting_retries: int = 0
+    last_failure: str = ""
+    last_failure_at_ms: int = 0
+    log_topic: str = ""
+    positions: Mapping[int, int] = {}
+
+
+def _none() -> Sequence[str]:
+    return ()
+
+
+def _nothing(_name: str) -> None:
+    return None
+
+
+class Sources(Struct, frozen=True, kw_only=True):
+    """Where the figures come from. None of these waits, and none is slow.
+
+    `reasons`: why the node is not ready, none when it is. `topics` and `subscriptions` name what
+    there are figures of; `published` and `consumed` give them, None for what is gone meanwhile.
+    """
+
+    reasons: Callable[[], Sequence[str]] = _none
+    topics: Callable[[], Iterable[str]] = _none
+    published: Callable[[str], Published | None] = _nothing
+    subscriptions: Callable[[], Iterable[str]] = _none
+    consumed: Callable[[str], SubscriptionFigures | None] = _nothing
+
+
+class Collector:
+    """Makes one node's records: `begin`, `add_some` until it says False, `encode`, then `took`."""
+
+    def __init__(
+        self, identity: NodeIdentity, sources: Sources, *, entries_max: int = ENTRIES_MAX
+    ) -> None:
+        self.identity = identity
+        self.ends = Ends()
+        self.missed = 0
+        self._sources = sources
+        self._entries_max = entries_max
+        self._sequence = 0
+        self._round = 0
+        # This round's entries: topics first, then subscriptions; `_at` is the next one.
+        self._topics: list[str] = []
+        self._subscriptions: list[str] = []
+        self._at = 0
+        self._begun_at = 0
+        self._left_out = 0
+        self._published = Rates()
+        self._consumed = Rates()
+        self._stopped: set[str] = set()
+        self._log_topics: set[str] = set()
+        self._page: Page | None = None
+
+    def begin(self, now_ms: int, bytes_max: int) -> None:
+        """Begin a record; it goes on where the last one ended."""
+        if self._at >= self._size:
+            self._begin_round()
+        self._begun_at = self._at
+        self._sequence += 1
+        identity = self.identity
+        header = Header(
+            node=identity.node,
+            dc=identity.dc,
+            boot_id=identity.boot_id,
+            sequence=self._sequence,
+            roles=identity.roles,
+            version=identity.version,
+            started_at_ms=identity.started_at_ms,
+            written_at_ms=now_ms,
+            reasons=tuple(clip(each) for each in self._sources.reasons() if each)[:REASONS_MAX],
+            missed=self.missed,
+            round=self._round,
+            topics=len(self._topics),
+            subscriptions=len(self._subscriptions),
+        )
+        # What `encode` fills in makes it longer by a few bytes for each number.
+        self._page = Page(header, bytes_max - 64)
+
+    def add_some(self, now_s: float, entries_max: int) -> bool:
+        """Add up to that many entries; False when the record is full or the round is done."""
+        page = self._page
+        assert page is not None, "begin comes first"
+        for _ in range(entries_max):
+            if self._at >= self._size or page.entries >= self._entries_max:
+                return False
+            entry = self._entry(self._at, now_s)
+            if entry is not None and not page.add(entry):
+                if page.entries:
+                    return False
+                # It does not fit into a record of its own.
+                self._left_out += 1
+            self._at += 1
+        return True
+
+    def encode(self, *, loop_lag_ms: float = 0.0, is_leaving: bool = False) -> bytes:
+        """The record."""
+        assert self._page is not None, "begin comes first"
+        return self._page.encode(
+            loop_lag_ms=round(loop_lag_ms, 1),
+            is_leaving=is_leaving,
+            left_out=self._left_out,
+            stopped_subscriptions=len(self._stopped),
+            published_rate=self._published.total,
+            delivered_rate=self._consumed.total,
+        )
+
+    def took(self, *, is_stored: bool) -> None:
+        """The log took the record, or not: then the next one begins with the same entries."""
+        if not is_stored:
+            self.missed += 1
+            self._at = self._begun_at
+
+    @property
+    def _size(self) -> int:
+        return len(self._topics) + len(self._subscriptions)
+
+    def _begin_round(self) -> None:
+        self._round += 1
+        self._at = 0
+        self._left_out = 0
+        self._topics = sorted(self._sources.topics())
+        self._subscriptions = sorted(self._sources.subscriptions())
+        self._published.keep_only(set(self._topics))
+        names = set(self._subscriptions)
+        self._consumed.keep_only(names)
+        self._stopped &= names
+        self.ends.follow(sorted(self._log_topics))
+        self._log_topics = set()
+
+    def _entry(self, at: int, now_s: float) -> TopicStatus | SubscriptionStatus | None:
+        if at < len(self._topics):
+            return self._topic(self._topics[at], now_s)
+        return self._subscription(self._subscriptions[at - len(self._topics)], now_s)
+
+    def _topic(self, name: str, now_s: float) -> TopicStatus | None:
+        counts = self._sources.published(name)
+        if counts is None:
+            return None
+        rates = self._published.update(name, msgspec.structs.astuple(counts), now_s)
+        return TopicStatus(name, counts, Published(*rates))
+
+    def _subscription(self, name: str, now_s: float) -> SubscriptionStatus | None:
+        figures = self._sources.consumed(name)
+        if figures is None:
+            self._stopped.discard(name)
+            return None
+        if figures.why:
+            self._stopped.add(name)
+        else:
+            self._stopped.discard(name)
+        if figures.log_topic:
+            self._log_topics.add(figures.log_topic)
+        rates = self._consumed.update(name, msgspec.structs.astuple(figures.counts), now_s)
+        return SubscriptionStatus(
+            name,
+            clip(figures.why),
+            figures.counts,
+            Flow(*rates),
+            self.ends.lag(figures.log_topic, figures.positions, now_s),
+            figures.inflight,
+            figures.waiting_retries,
+            clip(figures.last_failure),
+            figures.last_failure_at_ms,
+        )

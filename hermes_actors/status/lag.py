@@ -1,0 +1,51 @@
+"""How far consumers are behind the end of their topics, asked of the log in turn. Pure."""
+
+from collections.abc import Collection, Mapping
+
+INTERVAL_S = 10.0
+"""How often a topic's end is asked for."""
+
+VALID_S = 60.0
+"""How long an answer counts; after that the lag is not known."""
+
+UNKNOWN = -1
+
+
+class Ends:
+    """The ends of the topics that are consumed here, none of them asked for too often."""
+
+    def __init__(self) -> None:
+        # In the order in which they were asked for: who was asked first is due first.
+        self._asked_s: dict[str, float] = {}
+        self._ends: dict[str, tuple[float, Mapping[int, int]]] = {}
+
+    def follow(self, topics: Collection[str]) -> None:
+        """From now on these are the topics that are consumed."""
+        for topic in [topic for topic in self._asked_s if topic not in topics]:
+            del self._asked_s[topic]
+            self._ends.pop(topic, None)
+        new = {topic: float("-inf") for topic in topics if topic not in self._asked_s}
+        if new:
+            self._asked_s = {**new, **self._asked_s}
+
+    def due(self, now_s: float) -> str | None:
+        """The topic to ask for now; it counts as asked. None: none is due."""
+        for topic, asked_s in self._asked_s.items():
+            if now_s - asked_s < INTERVAL_S:
+                return None
+            del self._asked_s[topic]
+            self._asked_s[topic] = now_s
+            return topic
+        return None
+
+    def note(self, topic: str, ends: Mapping[int, int], now_s: float) -> None:
+        """The topic's partitions end there."""
+        if topic in self._asked_s:
+            self._ends[topic] = (now_s, ends)
+
+    def lag(self, topic: str, positions: Mapping[int, int], now_s: float) -> int:
+        """How many messages lie at or above these positions; -1 when that is not known."""
+        noted_s, ends = self._ends.get(topic, (float("-inf"), {}))
+        if not positions or now_s - noted_s > VALID_S:
+            return UNKNOWN
+        return sum(max(0, ends.get(each, 0) - at) for each, at in positions.items())

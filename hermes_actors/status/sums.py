@@ -1,0 +1,133 @@
+"""What the nodes of all datacentres say together of one topic or subscription. Pure."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from hermes_actors.status.fold import NodeView, StatusFold
+from hermes_actors.status.lag import UNKNOWN
+from hermes_actors.status.record import Flow, Published, SubscriptionStatus
+
+_FAILING_SHARE = 0.1
+"""The endpoint takes nothing if it takes at most this share: a rate falls slowly."""
+
+_RECENT_MS = 60_000
+"""A failure that is older explains nothing any more."""
+
+
+class TopicSum(Struct, frozen=True):
+    """A topic over all nodes. `counts` since the nodes' starts, `rates` in thousandths a second.
+
+    `is_known` is False while no datacentre's status can be read.
+    """
+
+    is_known: bool
+    counts: Published
+    rates: Published
+    delivered_rate: int
+
+
+class SubscriptionSum(Struct, frozen=True):
+    """A subscription over all nodes; `nodes` how many of those that are there consume it.
+
+    `lag` -1: not known for one of them, or nobody consumes it.
+    """
+
+    is_known: bool
+    counts: Flow
+    rates: Flow
+    lag: int
+    nodes: int
+
+
+class Place(Struct, frozen=True):
+    """How a subscription fares on one node."""
+
+    view: NodeView
+    status: SubscriptionStatus
+    state: str
+    """DELIVERING, IDLE, FAILING, STOPPED or UNKNOWN."""
+    reason: str
+    """A sentence for people."""
+
+    @property
+    def is_delivering(self) -> bool:
+        """True when nothing keeps it from being delivered there."""
+        return self.state in ("DELIVERING", "IDLE")
+
+
+def topic_sum(fold: StatusFold, topic: str, subscriptions: Iterable[str], now_s: float) -> TopicSum:
+    """A topic's sum; `subscriptions` are the full names of its subscriptions."""
+    entries = list(fold.topic(topic, now_s))
+    delivered_rate = sum(
+        entry.rates.delivered
+        for name in subscriptions
+        for view, entry in fold.subscription(name, now_s)
+        if view.is_there
+    )
+    return TopicSum(
+        is_known=_is_known(fold),
+        counts=_published([entry.counts for _, entry in entries]),
+        rates=_published([entry.rates for view, entry in entries if view.is_there]),
+        delivered_rate=delivered_rate,
+    )
+
+
+def subscription_sum(fold: StatusFold, name: str, now_s: float) -> SubscriptionSum:
+    """A subscription's sum, by its full name (`group.topic$name`)."""
+    entries = list(fold.subscription(name, now_s))
+    there = [entry for view, entry in entries if view.is_there]
+    lags = [entry.lag for entry in there]
+    return SubscriptionSum(
+        is_known=_is_known(fold),
+        counts=_flow([entry.counts for _, entry in entries]),
+        rates=_flow([entry.rates for entry in there]),
+        lag=UNKNOWN if not lags or UNKNOWN in lags else sum(lags),
+        nodes=len(there),
+    )
+
+
+def places(fold: StatusFold, name: str, now_s: float) -> list[Place]:
+    """Where a subscription is consumed, and how it fares there; gone nodes are left out."""
+    return [
+        Place(view, entry, *_state(view, entry))
+        for view, entry in fold.subscription(name, now_s)
+        if not view.is_gone and not view.header.is_leaving
+    ]
+
+
+def _state(view: NodeView, entry: SubscriptionStatus) -> tuple[str, str]:
+    rates = entry.rates
+    is_recent = view.header.written_at_ms - entry.last_failure_at_ms < _RECENT_MS
+    failure = entry.last_failure if is_recent else ""
+    if view.is_unknown:
+        return "UNKNOWN", f"its status of {view.age_s:.0f} s ago is the last that is known"
+    if entry.why:
+        return "STOPPED", entry.why
+    if rates.attempts and rates.codes_2xx <= _FAILING_SHARE * rates.attempts:
+        return "FAILING", f"the endpoint takes nothing: {failure or 'every attempt fails'}"
+    if rates.delivered:
+        failing = rates.attempts - rates.codes_2xx
+        also = f", and {_per_second(failing)} attempts a second fail: {failure}" if failing else ""
+        return "DELIVERING", f"{_per_second(rates.delivered)} messages a second{also}"
+    if entry.waiting_retries or entry.inflight:
+        waits = f"{entry.waiting_retries} wait for their time, {entry.inflight} are in flight"
+        return ("FAILING", f"{waits}; {failure}") if failure else ("DELIVERING", waits)
+    return "IDLE", "there is nothing to deliver" if entry.lag == 0 else "nothing is under way"
+
+
+def _per_second(thousandths: int) -> str:
+    return f"{thousandths / 1_000:.1f}"
+
+
+def _is_known(fold: StatusFold) -> bool:
+    return any(not reading.trouble for reading in fold.readings.values())
+
+
+def _published(parts: Sequence[Published]) -> Published:
+    return Published(*map(sum, zip(*map(msgspec.structs.astuple, parts), strict=True)))
+
+
+def _flow(parts: Sequence[Flow]) -> Flow:
+    return Flow(*map(sum, zip(*map(msgspec.structs.astuple, parts), strict=True)))

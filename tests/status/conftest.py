@@ -1,0 +1,73 @@
+"""Status records made by hand, and a clock that follows trio's."""
+
+import pytest
+import trio
+
+from hermes_actors.status.collector import NodeIdentity
+from hermes_actors.status.record import Header, StatusRecord, SubscriptionStatus, TopicStatus
+
+EPOCH_MS = 1_700_000_000_000
+
+
+class TrioClock:
+    """Wall and monotonic clock that follow trio's; `skew_ms` is how wrong the wall clock is."""
+
+    def __init__(self, skew_ms=0):
+        self.skew_ms = skew_ms
+
+    def now_ms(self):
+        return EPOCH_MS + int(trio.current_time() * 1_000) + self.skew_ms
+
+    def monotonic_s(self):
+        return trio.current_time()
+
+
+def make_identity(node="n1", dc="dc1", boot="b1"):
+    return NodeIdentity(dc, node, boot, ("frontend", "consumers"), "0.1.0", EPOCH_MS)
+
+
+def make_record(
+    node="n1",
+    *,
+    boot="b1",
+    sequence=1,
+    in_round=None,
+    topics=(),
+    subscriptions=(),
+    **header,
+):
+    return StatusRecord(
+        Header(
+            node=node,
+            dc="dc1",
+            boot_id=boot,
+            sequence=sequence,
+            round=sequence if in_round is None else in_round,
+            **header,
+        ),
+        tuple(each if isinstance(each, TopicStatus) else TopicStatus(each) for each in topics),
+        tuple(
+            each if isinstance(each, SubscriptionStatus) else SubscriptionStatus(each)
+            for each in subscriptions
+        ),
+    )
+
+
+@pytest.fixture
+def clock():
+    return TrioClock()
+
+
+@pytest.fixture
+def skewed_clock():
+    return TrioClock
+
+
+@pytest.fixture
+def identity():
+    return make_identity
+
+
+@pytest.fixture
+def record():
+    return make_record

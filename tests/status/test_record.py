@@ -1,0 +1,119 @@
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_actors.status.record import (
+    SETTINGS,
+    TEXT_BYTES_MAX,
+    Flow,
+    Header,
+    Page,
+    Published,
+    SubscriptionStatus,
+    TopicStatus,
+    UndecodableStatus,
+    clip,
+    decode,
+    status_topic,
+)
+
+counts = st.integers(0, 2**63 - 1)
+flows = st.builds(Flow, *[counts] * len(msgspec.structs.fields(Flow)))
+publications = st.builds(Published, *[counts] * len(msgspec.structs.fields(Published)))
+topics = st.builds(TopicStatus, st.text(max_size=40), publications, publications)
+subscriptions = st.builds(
+    SubscriptionStatus,
+    st.text(max_size=40),
+    st.text(max_size=40),
+    flows,
+    flows,
+    st.integers(-1, 2**62),
+)
+
+
+def header(**fields):
+    return Header(node="n1", dc="dc1", boot_id="b", sequence=1, **fields)
+
+
+@given(
+    st.lists(st.one_of(topics, subscriptions), max_size=30),
+    st.integers(300, 4_000),
+    st.lists(st.text(max_size=50), max_size=3),
+)
+def test_a_page_never_grows_above_its_bytes_and_reads_as_it_was_written(
+    entries, bytes_max, reasons
+):
+    page = Page(header(reasons=tuple(reasons)), bytes_max + 200 * len(reasons))
+    added = [entry for entry in entries if page.add(entry)]
+    encoded = page.encode()
+    assert len(encoded) <= bytes_max + 200 * len(reasons)
+    read = decode(encoded)
+    assert read.header == page.header
+    assert read.topics == tuple(each for each in added if isinstance(each, TopicStatus))
+    assert read.subscriptions == tuple(
+        each for each in added if isinstance(each, SubscriptionStatus)
+    )
+
+
+def test_what_a_newer_version_says_more_is_left_out():
+    record = msgspec.msgpack.decode(_encoded())
+    record["weather"] = {"is": "fine"}
+    record["header"]["mood"] = 7
+    record["topics"][0] += ["more", 1]
+    record["topics"][0][1] += [99]
+    record["subscriptions"][0] += [{"more": 1}]
+    read = decode(msgspec.msgpack.encode(record))
+    assert read == decode(_encoded())
+
+
+def test_what_an_older_version_does_not_say_has_its_default():
+    record = msgspec.msgpack.decode(_encoded())
+    del record["subscriptions"]
+    record["header"] = {"node": "n1", "dc": "dc1", "boot_id": "b", "sequence": 1}
+    record["topics"][0] = ["a.b", [3]]
+    read = decode(msgspec.msgpack.encode(record))
+    assert read.header == header()
+    assert read.topics == (TopicStatus("a.b", Published(3)),)
+    assert read.subscriptions == ()
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"\xc1", b"hello", b"\x93\x01\x02\x03", msgspec.msgpack.encode({"header": {}})]
+)
+def test_what_is_no_status_record_is_undecodable(value):
+    with pytest.raises(UndecodableStatus):
+        decode(value)
+
+
+@given(st.binary(max_size=60))
+def test_no_bytes_make_decoding_fail_otherwise(value):
+    try:
+        decode(value)
+    except UndecodableStatus:
+        return
+
+
+@given(st.text(max_size=200), st.integers(3, 300))
+def test_a_clipped_text_fits_and_begins_like_the_whole(text, bytes_max):
+    clipped = clip(text, bytes_max)
+    assert len(clipped.encode()) <= bytes_max
+    assert clipped == text or (clipped.endswith("…") and text.startswith(clipped[:-1]))
+
+
+def test_a_text_that_fits_is_not_clipped():
+    assert clip("x" * TEXT_BYTES_MAX) == "x" * TEXT_BYTES_MAX
+    assert clip("x" * (TEXT_BYTES_MAX + 1)).endswith("x…")
+
+
+def test_the_topic_has_one_partition_stamped_by_the_log_and_a_namespace_where_there_is_one():
+    assert (SETTINGS.partitions, SETTINGS.log_append_time) == (1, True)
+    assert status_topic() == "_hermes.status"
+    assert status_topic("eu") == "eu__hermes.status"
+
+
+def _encoded():
+    page = Page(header(reasons=("because",)), 2_000)
+    page.add(TopicStatus("a.b", Published(3)))
+    page.add(SubscriptionStatus("a.b$c", "why", Flow(1)))
+    return page.encode()

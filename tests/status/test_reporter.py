@@ -1,0 +1,195 @@
+import random
+
+import pytest
+import trio
+
+from hermes_actors.actors.supervisor import open_supervisor
+from hermes_actors.log.base import TopicSettings
+from hermes_actors.log.memory import MemoryLog
+from hermes_actors.model.record import Record
+from hermes_actors.model.topic import Ack
+from hermes_actors.status.collector import Collector, Sources, SubscriptionFigures
+from hermes_actors.status.record import SETTINGS, STATUS_TOPIC, Published, decode
+from hermes_actors.status.reporter import StatusReporter
+
+
+class World:
+    def __init__(self, clock, identity, supervisor):
+        self.log = MemoryLog("dc1", clock, append_timeout_s=60)
+        self.topics = {}
+        self.subscriptions = {}
+        self.supervisor = supervisor
+        self.reporters = []
+        self.collector = Collector(
+            identity,
+            Sources(
+                topics=lambda: list(self.topics),
+                published=self.topics.get,
+                subscriptions=lambda: list(self.subscriptions),
+                consumed=self.subscriptions.get,
+            ),
+        )
+        self._clock = clock
+
+    def start(self):
+        def make():
+            self.reporters.append(StatusReporter(self.log, self.collector, clock=self._clock))
+            return self.reporters[-1]
+
+        self.supervisor.start("reporter", make)
+
+    async def records(self):
+        end = (await self.log.end_positions(STATUS_TOPIC))[0]
+        read = []
+        async with self.log.reader(STATUS_TOPIC, {0: 0}) as reader:
+            while len(read) < end:
+                read += await reader.next_batch(1_000, 10_000_000)
+        return read
+
+    async def statuses(self):
+        return [decode(each.value) for each in await self.records()]
+
+
+@pytest.fixture
+async def world(clock, identity):
+    async with open_supervisor(random.Random(1)) as supervisor:
+        yield World(clock, identity(), supervisor)
+
+
+async def test_a_record_a_second_goes_into_a_topic_that_it_makes(autojump_clock, world):
+    world.start()
+    await trio.sleep(9.5)
+    assert await world.log.describe_topic(STATUS_TOPIC) == SETTINGS
+    records = await world.records()
+    assert {each.key for each in records} == {b"n1"}
+    assert [decode(each.value).header.sequence for each in records] == list(range(1, 11))
+
+
+async def test_figures_follow_what_happens(autojump_clock, world):
+    world.start()
+    world.topics["a.b"] = Published(0)
+    await trio.sleep(0.5)
+    world.topics["a.b"] = Published(7)
+    await trio.sleep(1)
+    (topic,) = (await world.statuses())[-1].topics
+    assert topic.counts.messages == 7
+    assert topic.rates.messages > 0
+
+
+async def test_the_lag_is_asked_of_the_log(autojump_clock, world):
+    await world.log.create_topic("a.b", TopicSettings())
+    batch = [Record(None, b"x", (), 1)] * 5
+    await world.log.append("a.b", 0, batch, Ack.LEADER)
+    world.subscriptions["a.b$c"] = SubscriptionFigures("", log_topic="a.b", positions={0: 3})
+    world.subscriptions["a.gone$c"] = SubscriptionFigures("", log_topic="no", positions={0: 3})
+    world.start()
+    await trio.sleep(5)
+    statuses = await world.statuses()
+    assert [each.lag for each in statuses[0].subscriptions] == [-1, -1]
+    assert [each.lag for each in statuses[-1].subscriptions] == [2, -1]
+
+
+async def test_asked_to_stop_it_says_so_in_a_last_record(autojump_clock, world):
+    world.start()
+    await trio.sleep(2.5)
+    await world.supervisor.stop("reporter")
+    assert [each.header.is_leaving for each in await world.statuses()] == [False] * 3 + [True]
+
+
+async def test_a_log_that_is_away_is_skipped_and_nothing_is_queued(autojump_clock, world):
+    world.start()
+    await trio.sleep(2.5)
+    world.log.faults.cut()
+    await trio.sleep(100)
+    assert world.reporters[0].trouble == "the log of dc1 has no leader"
+    world.log.faults.heal()
+    await trio.sleep(2.5)
+    statuses = await world.statuses()
+    assert world.reporters[0].trouble == ""
+    assert len(statuses) in (5, 6)
+    assert statuses[-1].header.missed == pytest.approx(100, abs=2)
+    assert len(world.reporters) == 1
+
+
+async def test_a_log_that_is_away_at_the_start_delays_no_stop(autojump_clock, world):
+    world.log.faults.cut()
+    world.start()
+    await trio.sleep(30)
+    began_s = trio.current_time()
+    await world.supervisor.stop("reporter")
+    assert trio.current_time() - began_s <= 1
+    world.log.faults.heal()
+    assert await world.log.describe_topic(STATUS_TOPIC) is None
+
+
+async def test_a_log_that_does_not_answer_holds_one_record_for_a_bounded_time(
+    autojump_clock, world
+):
+    world.start()
+    await trio.sleep(1.5)
+    world.log.faults.late_store = False
+    world.log.faults.silent = True
+    await trio.sleep(20)
+    assert world.reporters[0].trouble == "the log does not answer"
+    world.log.faults.heal()
+    await trio.sleep(4)
+    statuses = await world.statuses()
+    sequences = [each.header.sequence for each in statuses]
+    assert sequences == sorted(set(sequences))
+    assert 5 <= statuses[-1].header.missed <= 8
+    assert world.reporters[0].trouble == ""
+
+
+async def test_a_record_whose_fate_is_unknown_is_followed_by_one_with_another_sequence(
+    autojump_clock, world
+):
+    world.start()
+    await trio.sleep(1.5)
+    world.log.faults.acknowledgement_lost_rate = 1.0
+    await trio.sleep(3)
+    world.log.faults.heal()
+    await trio.sleep(3)
+    sequences = [each.header.sequence for each in await world.statuses()]
+    assert sequences == sorted(set(sequences))
+
+
+async def test_a_topic_that_is_deleted_is_made_again(autojump_clock, world):
+    world.start()
+    await trio.sleep(1.5)
+    await world.log.delete_topic(STATUS_TOPIC)
+    await trio.sleep(3)
+    assert len(await world.records()) >= 2
+
+
+async def test_a_topic_that_takes_less_gets_smaller_records(autojump_clock, world):
+    await world.log.create_topic(STATUS_TOPIC, TopicSettings(record_bytes_max=3_000))
+    world.topics.update({f"group.topic{n}": Published(n) for n in range(500)})
+    world.start()
+    await trio.sleep(30)
+    statuses = await world.statuses()
+    first_round = [name.name for each in statuses if each.header.round == 1 for name in each.topics]
+    assert first_round == sorted(world.topics)
+    assert all(each.size_bytes <= 3_000 for each in await world.records())
+    await world.log.alter_topic(STATUS_TOPIC, TopicSettings(record_bytes_max=1_000))
+    await trio.sleep(5)
+    assert (await world.records())[-1].size_bytes <= 1_000
+
+
+async def test_a_reporter_that_is_restarted_goes_on_with_the_sequence(autojump_clock, world):
+    world.start()
+    await trio.sleep(2.5)
+    world.supervisor.crash("reporter")
+    await trio.sleep(5)
+    sequences = [each.header.sequence for each in await world.statuses()]
+    assert len(world.reporters) == 2
+    assert sequences == list(range(1, len(sequences) + 1))
+
+
+async def test_the_loops_lag_is_told(autojump_clock, world):
+    world.start()
+    await trio.sleep(0.9)
+    # Nobody runs from 0.9 until 1.3, so the record due at 1.0 is late.
+    autojump_clock.jump(0.4)
+    await trio.sleep(0.5)
+    lags_ms = [each.header.loop_lag_ms for each in await world.statuses()]
+    assert lags_ms == [0.0, pytest.approx(300, abs=1)]
