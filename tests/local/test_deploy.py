@@ -1,0 +1,461 @@
+"""What is deployed refers only to what exists: files, services, metrics, users."""
+
+import importlib.util
+import json
+import random
+import re
+import tomllib
+from contextlib import asynccontextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+import trio
+import yaml
+
+from hermes_actors import config
+from hermes_actors.consumer.sender import SendOutcome
+from hermes_actors.log.memory import MemoryLog
+from hermes_actors.node import NodeEnvironment, open_node
+from hermes_actors.publisher.publication import Publication
+from hermes_actors.runtime.clock import seeded_ids
+from hermes_actors.telemetry.metrics import render
+from hermes_local import dockerfile
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+SERVICES = COMPOSE["services"]
+NODES = {name: each for name, each in SERVICES.items() if "HERMES_NODE" in str(each)}
+PORTS = {"frontend": 8080, "consumers": 8070, "management": 8090}
+
+
+def stages():
+    return dockerfile.read(DEPLOY / "Dockerfile")
+
+
+def locked(path):
+    return set(re.findall(r"^([a-z0-9._-]+==\S+)", path.read_text(), re.MULTILINE))
+
+
+# The image
+
+
+def test_every_file_that_the_image_copies_exists_and_is_let_into_the_build():
+    let_in = [
+        line[1:]
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    ]
+    copied = [source for stage in stages() for source in stage.copied.values()]
+    assert len(copied) >= 8
+    for source in copied:
+        assert (ROOT / source).exists(), source
+        assert source.split("/")[0] in let_in, f".dockerignore keeps {source} out"
+
+
+def test_the_image_runs_a_node_as_nobody_in_particular():
+    image = stages()[-1]
+    uid, _, gid = image.last("USER").partition(":")
+    assert int(uid) >= 10_000
+    assert uid == gid
+    assert f"--uid {uid}" in " ".join(text for name, text in image.instructions if name == "RUN")
+    assert image.words("ENTRYPOINT") == ("hermes",)
+    assert image.words("CMD") == ("node", "--config", "/etc/hermes/node.toml")
+    assert image.last("STOPSIGNAL") == "SIGTERM"
+    assert [name for name, _ in image.instructions].index("USER") > 0
+
+
+def test_nothing_after_the_user_is_set_needs_root():
+    names = [name for name, _ in stages()[-1].instructions]
+    assert not {"RUN", "COPY", "ADD"} & set(names[names.index("USER") :])
+
+
+def test_the_image_says_how_its_health_is_asked_and_holds_what_that_needs():
+    image = stages()[-1]
+    check = image.last("HEALTHCHECK")
+    command = json.loads(check.partition("CMD")[2])
+    assert command[0] == "python"
+    assert image.copied[command[1]] == "deploy/healthcheck.py"
+    assert "curl" not in (DEPLOY / "Dockerfile").read_text()
+
+
+def test_both_stages_are_of_one_base_so_that_the_environment_fits():
+    bases = {stage.base for stage in stages()}
+    assert len(bases) == 1
+    assert bases.pop().endswith("-slim")
+
+
+def test_images_are_named_without_a_registry_and_with_a_version():
+    images = {service["image"] for service in SERVICES.values()}
+    assert len(images) == 5
+    for image in images:
+        name, _, version = image.partition(":")
+        assert re.fullmatch(r"[a-z0-9-]+(?:/[a-z0-9-]+)?", name), image
+        assert re.search(r"\d", version), image
+
+
+def test_everything_in_the_image_is_locked_with_a_hash_as_in_the_whole_lock():
+    whole = locked(ROOT / "requirements.lock")
+    runtime, build = locked(DEPLOY / "requirements.lock"), locked(DEPLOY / "build.lock")
+    assert runtime <= whole
+    assert build <= whole
+    assert any(each.startswith("granian==") for each in runtime)
+    assert any(each.startswith("hatchling==") for each in build)
+    assert not any(each.startswith(("pytest==", "mypy==")) for each in runtime)
+    for name in ("requirements.lock", "build.lock"):
+        text = (DEPLOY / name).read_text()
+        assert "://" not in text
+        requirements = re.split(r"\n(?=\S)", text.strip())
+        assert [each for each in requirements if "--hash=sha256:" not in each] == []
+
+
+def test_each_direct_dependency_of_the_product_is_in_the_image():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = {
+        re.match(r"[A-Za-z0-9._-]+", each)[0]
+        for each in [*project["dependencies"], *project["optional-dependencies"]["fast"]]
+    }
+    names = {each.partition("==")[0] for each in locked(DEPLOY / "requirements.lock")}
+    assert wanted <= names
+
+
+def test_the_label_tells_the_version_of_the_project():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f'image.version="{version}"' in stages()[-1].last("LABEL")
+    assert all(f":-{version}}}" in node["image"] for node in NODES.values())
+
+
+# The health check
+
+
+@pytest.fixture
+def healthcheck():
+    spec = importlib.util.spec_from_file_location("healthcheck", DEPLOY / "healthcheck.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def page():
+    """A page that answers with the status in its path: its URL."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(int(self.path[1:]))
+            self.send_header("Content-Length", "4")
+            self.end_headers()
+            self.wfile.write(b"DOWN")
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Page)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_node_is_healthy_when_each_page_that_was_named_answers_200(healthcheck, page, capsys):
+    assert healthcheck.main([f"{page}/200"]) == 0
+    assert healthcheck.main([f"{page}/200", f"{page}/503"]) == 1
+    assert "503 DOWN" in capsys.readouterr().out
+
+
+def test_a_page_that_nobody_serves_is_not_healthy(healthcheck, capsys):
+    assert healthcheck.main(["http://127.0.0.1:1/"]) == 1
+    assert "refused" in capsys.readouterr().out
+
+
+def test_without_names_the_pages_that_are_served_decide(healthcheck, page, monkeypatch, capsys):
+    nobody = "http://127.0.0.1:1/"
+    monkeypatch.setattr(healthcheck, "DEFAULTS", (nobody, f"{page}/200"))
+    assert healthcheck.main([]) == 0
+    monkeypatch.setattr(healthcheck, "DEFAULTS", (f"{page}/200", f"{page}/503"))
+    assert healthcheck.main([]) == 1
+    monkeypatch.setattr(healthcheck, "DEFAULTS", (nobody,))
+    assert healthcheck.main([]) == 1
+    assert "no status page" in capsys.readouterr().out
+
+
+def test_the_default_pages_are_those_of_the_default_ports(healthcheck):
+    default = config.Config()
+    ports = [default.frontend.port, default.management.port, default.status.port]
+    assert [int(re.search(r":(\d+)/", url)[1]) for url in healthcheck.DEFAULTS] == ports
+
+
+# The nodes
+
+
+def config_of(name):
+    """The configuration that a service's container would run with."""
+    service = NODES[name]
+    (mount,) = service["volumes"]
+    source, target, _ = mount.split(":")
+    assert target == "/etc/hermes/node.toml"
+    return config.load(DEPLOY / source, service["environment"])
+
+
+def test_there_are_two_of_each_but_one_management_in_each_datacentre():
+    roles = [(config_of(name).dc, *config_of(name).roles) for name in NODES]
+    expected = [("frontend", 2), ("consumers", 2), ("management", 1)]
+    assert sorted(roles) == sorted(
+        (dc, role) for dc in ("dc1", "dc2") for role, count in expected for _ in range(count)
+    )
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_a_nodes_configuration_is_valid_and_fits_its_service(name):
+    node = config_of(name)
+    (role,) = node.roles
+    assert node.node == name
+    assert f"-{node.dc}" in name
+    assert node.frontend.server == "granian"
+    for section in (node.frontend, node.management, node.status):
+        assert section.host == "0.0.0.0"
+    ports = {"frontend": node.frontend.port, "management": node.management.port}
+    assert ports.get(role, node.status.port) == PORTS[role]
+    assert f":{PORTS[role]}/" in NODES[name]["healthcheck"]["test"][-1]
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_a_node_knows_both_clusters_and_the_nodes_it_shares_work_with(name):
+    node = config_of(name)
+    for dc, cluster in node.kafka.clusters.items():
+        (server,) = cluster.bootstrap_servers
+        service, _, port = server.partition(":")
+        advertised = SERVICES[service]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+        assert advertised == f"PLAINTEXT://{service}:{port}"
+        assert dc in service
+        assert set(SERVICES[service]["networks"]) & set(NODES[name]["networks"])
+    assert set(node.kafka.clusters) == {"dc1", "dc2"}
+    consuming = [n for n in NODES if f"consumers-{node.dc}" in n]
+    assert node.consumers.nodes == sorted(consuming)
+    assert node.metadata.replicator == f"management-{node.dc}"
+    assert node.metadata.replicator in NODES
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_a_node_has_more_time_to_end_than_its_drain_takes(name):
+    node = config_of(name)
+    frontend_s = (
+        node.frontend.graceful_shutdown_initial_wait_ms + node.frontend.graceful_shutdown_drain_ms
+    ) / 1_000
+    # What waits for the log then has 20 s, the consumers' last commits 10 s, side by side.
+    assert int(NODES[name]["stop_grace_period"].rstrip("s")) > frontend_s + 20
+    assert node.consumers.stop_grace_ms / 1_000 + 10 < 45
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_a_node_gets_no_more_than_it_needs(name):
+    node = NODES[name]
+    assert node["read_only"] is True
+    assert node["cap_drop"] == ["ALL"]
+    assert node["security_opt"] == ["no-new-privileges:true"]
+    assert node["deploy"]["resources"]["limits"]["memory"]
+    assert node["restart"] == "unless-stopped"
+
+
+def test_ports_are_published_to_this_machine_alone_and_none_twice():
+    ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
+    assert len(ports) >= 6
+    defaults = [re.fullmatch(r"127\.0\.0\.1:\$\{\w+:-(\d+)\}:\d+", port)[1] for port in ports]
+    assert len(set(defaults)) == len(ports)
+
+
+def test_every_mounted_file_is_there():
+    for service in SERVICES.values():
+        for mount in service.get("volumes", []):
+            source = mount.split(":")[0]
+            if source.startswith("."):
+                assert (DEPLOY / source).exists(), source
+            else:
+                assert source in COMPOSE["volumes"]
+
+
+def test_kafka_is_the_version_that_the_tests_run():
+    pom = (DEPLOY / "local" / "hermes_local" / "pom.xml").read_text()
+    version = re.search(r"<kafka.version>([\d.]+)</kafka.version>", pom)[1]
+    assert {SERVICES[name]["image"] for name in ("kafka-dc1", "kafka-dc2")} == {
+        f"apache/kafka:{version}"
+    }
+    ids = [SERVICES[name]["environment"]["CLUSTER_ID"] for name in ("kafka-dc1", "kafka-dc2")]
+    assert len(set(ids)) == 2
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{22}", each) for each in ids)
+
+
+# What looks at them
+
+
+def scraped():
+    tree = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
+    return {job["job_name"]: job for job in tree["scrape_configs"]}
+
+
+def test_prometheus_asks_every_node_where_it_answers():
+    job = scraped()["hermes"]
+    assert job["metrics_path"] == "/status/prometheus"
+    found = {}
+    for group in job["static_configs"]:
+        for target in group["targets"]:
+            found[target] = group["labels"]
+    assert found == {
+        f"{name}:{PORTS[node.roles[0]]}": {"dc": node.dc, "role": node.roles[0]}
+        for name, node in ((name, config_of(name)) for name in NODES)
+    }
+    watching = set(SERVICES["prometheus"]["networks"])
+    assert all(watching & set(NODES[target.split(":")[0]]["networks"]) for target in found)
+
+
+def test_prometheus_asks_the_collector_where_it_answers():
+    collector = yaml.safe_load((DEPLOY / "otel" / "collector.yaml").read_text())
+    reader = collector["service"]["telemetry"]["metrics"]["readers"][0]
+    own = reader["pull"]["exporter"]["prometheus"]["port"]
+    passed_on = collector["exporters"]["prometheus"]["endpoint"].rpartition(":")[2]
+    (group,) = scraped()["otel-collector"]["static_configs"]
+    assert group["targets"] == [f"otel-collector:{own}", f"otel-collector:{passed_on}"]
+    for pipeline in collector["service"]["pipelines"].values():
+        for kind, names in pipeline.items():
+            assert set(names) <= set(collector[kind])
+
+
+def test_grafana_finds_prometheus_and_the_dashboard():
+    provisioning = DEPLOY / "grafana" / "provisioning"
+    (source,) = yaml.safe_load((provisioning / "datasources" / "prometheus.yaml").read_text())[
+        "datasources"
+    ]
+    assert source["url"] == "http://prometheus:9090"
+    (provider,) = yaml.safe_load((provisioning / "dashboards" / "hermes.yaml").read_text())[
+        "providers"
+    ]
+    mounts = dict(each.split(":")[:2] for each in SERVICES["grafana"]["volumes"])
+    assert mounts["./grafana/dashboards"] == provider["options"]["path"]
+    home = SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert home == f"{provider['options']['path']}/hermes.json"
+    assert {panel["datasource"]["uid"] for panel in panels()} == {source["uid"]}
+
+
+def dashboard():
+    return json.loads((DEPLOY / "grafana" / "dashboards" / "hermes.json").read_text())
+
+
+def panels():
+    return [panel for panel in dashboard()["panels"] if panel["type"] != "row"]
+
+
+def queries():
+    asked = [target["expr"] for panel in panels() for target in panel["targets"]]
+    return asked + [each["definition"] for each in dashboard()["templating"]["list"]]
+
+
+class SteppedClock:
+    def now_ms(self):
+        return 1_700_000_000_000
+
+    def monotonic_s(self):
+        return trio.current_time()
+
+
+async def test_every_metric_and_label_of_the_dashboard_is_one_that_a_node_shows(autojump_clock):
+    """A whole node on a log in memory: what was published is delivered, once after a failure."""
+    shown = await metrics_of_a_busy_node()
+    names = {name for query in queries() for name in re.findall(r"\bhermes_\w+", query)}
+    assert len(names) > 15
+    assert sorted(names - shown.keys()) == []
+    for query in queries():
+        for name, matchers in re.findall(r"\b(hermes_\w+)\{([^}]*)\}", query):
+            # The datacentre is a label of the target, not of the node.
+            asked = set(re.findall(r"(\w+)[!=]=?", matchers)) - {"dc"}
+            assert asked <= shown[name], f"{name} has no such labels: {query}"
+        for by in re.findall(r"\bby \(([^)]*)\)", query):
+            known = set().union(*(shown[n] for n in re.findall(r"\bhermes_\w+", query)))
+            assert set(by.split(", ")) <= known | {"dc"}, query
+
+
+async def metrics_of_a_busy_node():
+    """Name → labels of every sample that it renders."""
+    clock = SteppedClock()
+    log = MemoryLog("dc1", clock)
+    delivered = trio.Event()
+    async with trio.open_nursery() as nursery:
+
+        class FailsOnce:
+            attempts = 0
+
+            def send(self, push, done):
+                async def answer():
+                    self.attempts += 1
+                    done(SendOutcome(500 if self.attempts == 1 else 200))
+                    if self.attempts == 3:
+                        delivered.set()
+
+                nursery.start_soon(answer)
+
+        @asynccontextmanager
+        async def senders():
+            sender = FailsOnce()
+            yield lambda _: sender
+
+        environment = NodeEnvironment(
+            clock=clock,
+            ids=seeded_ids(random.Random(1)),
+            rng=random.Random(2),
+            log=log,
+            remote_logs={},
+            open_senders=senders,
+            consumer_nodes=("node1",),
+        )
+        async with open_node(config.Config(), environment) as node:
+            await node.metadata.wait_readable()
+            node.frontend.drain.open()
+            await create_shop(node.administration)
+            with trio.fail_after(60):
+                for topic in ("shop.orders", "shop.bills"):
+                    while topic not in node.frontend.routes.by_name:  # noqa: ASYNC110
+                        await trio.sleep(0.01)
+                    assert await publish(node.frontend.gateway, topic) == 201
+                await delivered.wait()
+            await trio.sleep(1)
+            text = render(node.metrics).decode()
+    shown = {}
+    for name, labels in re.findall(r"^(\w+)(?:\{(.*)\})? \S+$", text, re.MULTILINE):
+        shown.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))
+    return shown
+
+
+async def create_shop(administration):
+    caller = await administration.security.identify({})
+    owner = {"source": "Plaintext", "id": "test"}
+    await administration.groups.create(caller, {"groupName": "shop"})
+    for name, ack in (("shop.orders", "leader"), ("shop.bills", "all")):
+        topic = {
+            "name": name,
+            "description": "",
+            "owner": owner,
+            "contentType": "JSON",
+            "ack": ack.upper(),
+            "retentionTime": {"duration": 1},
+        }
+        await administration.topics.create(caller, topic)
+        subscription = {
+            "topicName": name,
+            "name": "sink",
+            "endpoint": "http://sink.example.com/",
+            "description": "",
+            "owner": owner,
+        }
+        await administration.subscriptions.create(caller, name, subscription)
+
+
+async def publish(gateway, topic):
+    answered = trio.Event()
+    publication = gateway.admit(topic, "2", None, None, lambda _: answered.set())
+    assert isinstance(publication, Publication)
+    gateway.hand_over(publication, b"{}")
+    await answered.wait()
+    return gateway.answer(publication).status
