@@ -92,7 +92,7 @@ class Connection:
         certificate = _certificate_error(error)
         if certificate is not None:
             return (
-                f"{where}: its certificate is not accepted ({certificate.verify_message}); "
+                f"{where}: its certificate is not accepted ({_tls_reason(certificate)}); "
                 f"see {field}.ca_file and the names in {field}.bootstrap_servers"
             )
         if isinstance(error, errors.UnsupportedSaslMechanismError | errors.IllegalSaslStateError):
@@ -108,7 +108,7 @@ class Connection:
             )
         if isinstance(error, ssl.SSLError):
             return (
-                f"{where}: no TLS connection ({error.reason or error}); see "
+                f"{where}: no TLS connection ({_tls_reason(error)}); see "
                 f"{field}.security_protocol, {field}.certificate_file and {field}.key_file"
             )
         if isinstance(error, TimeoutError | errors.RequestTimedOutError):
@@ -218,6 +218,12 @@ def _certificate_error(error: BaseException) -> ssl.SSLCertVerificationError | N
             return seen
         seen = seen.__cause__
     return None
+
+
+def _tls_reason(error: ssl.SSLError) -> str:
+    # OpenSSL sets these; an error that Python itself raises has neither.
+    detail = getattr(error, "verify_message", None) or getattr(error, "reason", None)
+    return str(detail or _first_line(error))
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,0 +1,143 @@
+import random
+import ssl
+
+import pytest
+import trustme
+from aiokafka import errors
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_actors.config import KafkaClusterConfig, KafkaConfig
+from hermes_actors.errors import StartupError
+from hermes_actors.log.kafka.connection import RECONNECT_BACKOFF_MAX_S, Connection
+
+SERVERS = ["kafka1.example.com:9092", "[::1]:9093"]
+
+
+@pytest.fixture
+def files(tmp_path):
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    certificate = authority.issue_cert("hermes")
+    certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
+    certificate.cert_chain_pems[0].write_to_path(tmp_path / "certificate.pem")
+    (tmp_path / "password").write_text("s3cret\n")
+    return tmp_path
+
+
+def secured(files, **changes):
+    fields = {
+        "bootstrap_servers": SERVERS,
+        "security_protocol": "SASL_SSL",
+        "ca_file": str(files / "ca.pem"),
+        "certificate_file": str(files / "certificate.pem"),
+        "key_file": str(files / "key.pem"),
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_username": "alice",
+        "sasl_password_file": str(files / "password"),
+    }
+    return Connection("dc1", KafkaClusterConfig(**{**fields, **changes}), KafkaConfig())
+
+
+def test_a_plain_cluster_needs_its_addresses_only():
+    arguments = Connection("dc1", KafkaClusterConfig(SERVERS), KafkaConfig()).client_arguments("x")
+    assert arguments["bootstrap_servers"] == SERVERS
+    assert arguments["security_protocol"] == "PLAINTEXT"
+    assert arguments["client_id"] == "hermes-x"
+    assert arguments["request_timeout_ms"] == 5_000
+    assert "sasl_mechanism" not in arguments
+    assert "ssl_context" not in arguments
+
+
+def test_tls_and_a_login_are_read_from_files(files):
+    arguments = secured(files).client_arguments("x")
+    assert arguments["sasl_mechanism"] == "SCRAM-SHA-512"
+    assert arguments["sasl_plain_username"] == "alice"
+    assert arguments["sasl_plain_password"] == "s3cret"
+    context = arguments["ssl_context"]
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
+    assert len(context.get_ca_certs()) == 1
+
+
+def test_a_renewed_password_is_used_by_the_next_client(files):
+    connection = secured(files)
+    (files / "password").write_text("renewed")
+    assert connection.client_arguments("x")["sasl_plain_password"] == "renewed"
+
+
+def test_while_a_file_is_away_what_it_held_last_is_used(files):
+    connection = secured(files)
+    (files / "password").unlink()
+    assert connection.client_arguments("x")["sasl_plain_password"] == "s3cret"
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"bootstrap_servers": []}, "bootstrap_servers"),
+        ({"bootstrap_servers": ["kafka1"]}, "bootstrap_servers"),
+        ({"bootstrap_servers": ["kafka1:port"]}, "bootstrap_servers"),
+        ({"bootstrap_servers": ["kafka1:70000"]}, "bootstrap_servers"),
+        ({"ca_file": "/nowhere/ca.pem"}, "ca_file"),
+        ({"ca_file": "{files}/password"}, "ca_file"),
+        ({"certificate_file": "/nowhere/c.pem"}, "certificate_file"),
+        ({"certificate_file": ""}, "key_file"),
+        ({"key_file": "{files}/ca.pem"}, "certificate_file"),
+        ({"sasl_username": ""}, "sasl_username"),
+        ({"sasl_password_file": ""}, "sasl_password_file"),
+        ({"sasl_password_file": "/nowhere/password"}, "sasl_password_file"),
+    ],
+)
+def test_what_cannot_work_is_said_at_the_start_by_its_field(files, changes, field):
+    changes = {
+        name: value.replace("{files}", str(files)) if isinstance(value, str) else value
+        for name, value in changes.items()
+    }
+    with pytest.raises(StartupError, match=rf"kafka\.clusters\.dc1\.{field}: "):
+        secured(files, **changes)
+
+
+def test_an_empty_password_file_is_refused(files):
+    (files / "password").write_text("\n")
+    with pytest.raises(StartupError, match=r"sasl_password_file: .* is empty"):
+        secured(files)
+
+
+REFUSED = errors.kafka_errors[58]("Authentication failed")
+
+
+@pytest.mark.parametrize(
+    ("error", "shows"),
+    [
+        (REFUSED, ["'alice'", "SCRAM-SHA-512", "dc1.sasl_password_file"]),
+        (errors.UnsupportedSaslMechanismError("PLAIN only"), ["dc1.sasl_mechanism"]),
+        (ssl.SSLCertVerificationError("self-signed"), ["dc1.ca_file"]),
+        (ssl.SSLError("wrong version"), ["dc1.security_protocol"]),
+        (TimeoutError(), ["no answer within 5000 ms"]),
+        (ConnectionRefusedError(111, "no"), ["refused"]),
+        (errors.KafkaConnectionError("closed"), ["closed"]),
+    ],
+)
+def test_failures_name_the_datacentre_and_the_field_and_never_the_password(files, error, shows):
+    connection = secured(files)
+    line = connection.explain(error, "kafka1:9092")
+    assert line.startswith("Kafka of dc1 at kafka1:9092: ")
+    assert "\n" not in line
+    for text in shows:
+        assert text in line
+    assert "s3cret" not in line + repr(connection)
+
+
+def test_a_certificate_is_found_behind_the_error_that_aiokafka_raises(files):
+    error = errors.KafkaConnectionError("closed")
+    error.__cause__ = ssl.SSLCertVerificationError("expired")
+    assert "dc1.ca_file" in secured(files).explain(error)
+
+
+@given(st.integers(1, 10_000), st.integers(1, 10_000), st.integers())
+def test_the_wait_before_an_attempt_is_jittered_and_bounded(attempt, first_ms, seed):
+    settings = KafkaConfig(reconnect_backoff_ms=first_ms)
+    connection = Connection("dc1", KafkaClusterConfig(SERVERS), settings)
+    delay_s = connection.reconnect_delay_s(attempt, random.Random(seed))
+    assert first_ms / 2_000 <= delay_s <= max(RECONNECT_BACKOFF_MAX_S, first_ms / 1_000)
