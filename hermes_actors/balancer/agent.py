@@ -12,6 +12,7 @@ from typing import Protocol
 
 import trio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes_actors.actors.mailbox import Inbox, MailboxClosed, MailboxFull, Ref
 from hermes_actors.actors.restart import TENANT
@@ -29,6 +30,7 @@ from hermes_actors.metadata.commands import Alive, put
 from hermes_actors.metadata.keys import activation_key, subscription_key
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import SubscriptionState
+from hermes_actors.status.collector import SubscriptionFigures
 
 _logger = logging.getLogger(__name__)
 
@@ -41,6 +43,9 @@ class Consumer(Protocol):
     @property
     def why(self) -> str:
         """What keeps it from delivering; "" when nothing does."""
+
+    def figures(self) -> SubscriptionFigures:
+        """What it has done and is doing, for the node's status."""
 
     async def run(self, inbox: Inbox[LiveSubscription]) -> None:
         """Consume until asked to stop, then drain and commit."""
@@ -113,6 +118,10 @@ class Agent:
         self._resting: dict[str, LiveSubscription] = {}
         self._consumers: dict[str, Consumer] = {}
         self._refusals: dict[str, str] = {}
+        # Those of other nodes: no figures of them are ours.
+        self._elsewhere: set[str] = set()
+        # The last figures of each subscription of ours: they outlive its consumers.
+        self._figures: dict[str, SubscriptionFigures] = {}
         self._crashes: dict[str, str] = {}
         self._moving: set[str] = set()
         # Waiting activations, newest plan of each subscription: bounded by their number.
@@ -147,6 +156,27 @@ class Agent:
     def status(self) -> dict[str, str]:
         """For each known subscription, sorted, why it is not delivered here; "" when it is."""
         return {name: self.why(name) for name in sorted({*self._running, *self._refusals})}
+
+    def subscriptions(self) -> list[str]:
+        """The full names of the subscriptions that are this node's, delivered or not, sorted."""
+        return sorted({*self._running, *self._refusals} - self._elsewhere)
+
+    def figures(self, subscription: str) -> SubscriptionFigures | None:
+        """What the node's status record says of one that is its own; None for any other."""
+        if subscription in self._elsewhere or (
+            subscription not in self._running and subscription not in self._refusals
+        ):
+            self._figures.pop(subscription, None)
+            return None
+        consumer = self._consumers.get(subscription)
+        why = self.why(subscription)
+        if consumer is not None:
+            figures = replace(consumer.figures(), why=why)
+        else:
+            last = self._figures.get(subscription, SubscriptionFigures(why))
+            figures = replace(last, why=why, inflight=0, waiting_retries=0)
+        self._figures[subscription] = figures
+        return figures
 
     def consumer(self, subscription: str) -> Consumer | None:
         """The consumer that runs here, to ask it for more."""
@@ -189,6 +219,7 @@ class Agent:
     def _wanted(self, name: str) -> _Plan | None:
         """What should run here; if nothing, the reason is in `_refusals`."""
         self._refusals.pop(name, None)
+        self._elsewhere.discard(name)
         catalog = self._metadata.catalog
         live = catalog.subscriptions.get(name)
         topic = None if live is None else catalog.topics.get(str(live.name.topic))
@@ -197,6 +228,7 @@ class Agent:
         owner = owner_of(name, self._nodes)
         if owner != self._node:
             self._refusals[name] = f"runs on node {owner}"
+            self._elsewhere.add(name)
         elif live.subscription.state is SubscriptionState.SUSPENDED:
             self._refusals[name] = "suspended"
         elif refusal := self._factory.refusal(live, topic):
@@ -255,6 +287,7 @@ class Agent:
         """Tell of what ran here and exists no more."""
         if name in self._metadata.catalog.subscriptions:
             return
+        self._figures.pop(name, None)
         live = self._resting.pop(name, None)
         if live is not None:
             self._on_gone(live)

@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from hermes_actors.consumer.sender import SendOutcome
 from hermes_actors.model.names import SubscriptionName
+from hermes_actors.status.record import Flow
 from hermes_actors.telemetry.metrics import Counter, Metrics
 
 
@@ -56,6 +57,25 @@ class SubscriptionMeasures:
         self.failures.value += 1
         if outcome.failure is not None:
             (self.timeouts if outcome.failure.is_timeout else self.other_errors).value += 1
+
+    def flow(self) -> Flow:
+        """All of it as one value."""
+        by_class = [0] * 10
+        for status, counter in self._statuses.items():
+            by_class[min(status // 100, 9)] += counter.value
+        return Flow(
+            delivered=self.delivered.value,
+            size_bytes=self.throughput_bytes.value,
+            discarded=self.discarded.value,
+            expired=self.expired.value,
+            retries=self.retries.value,
+            timeouts=self.timeouts.value,
+            other_errors=self.other_errors.value,
+            codes_2xx=by_class[2],
+            codes_3xx=by_class[3],
+            codes_4xx=by_class[4],
+            codes_5xx=by_class[5],
+        )
 
     def gauge(self, name: str, read: "Gauge") -> None:
         """A number of this subscription that is read when scraped."""

@@ -38,6 +38,7 @@ from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.message import UndecodableRecord, from_record
 from hermes_actors.model.subscription import SerialPolicy
 from hermes_actors.runtime.clock import Clock, IdSource
+from hermes_actors.status.collector import SubscriptionFigures
 from hermes_actors.telemetry.metrics import Metrics
 
 _logger = logging.getLogger(__name__)
@@ -130,6 +131,8 @@ class SerialConsumer:
         self._error: Exception | None = None
         self._is_stopping = False
         self._last_undelivered: Undelivered | None = None
+        self._last_failure: SendOutcome | None = None
+        self._last_failure_ms = 0
         self._version = 0
         self._adopt(live)
         # A restart, or a suspension that is taken back at once, must not double a second's rate.
@@ -174,6 +177,20 @@ class SerialConsumer:
             positions={p: o.position for p, o in self._progress.partitions.items()},
             last_undelivered=self._last_undelivered,
             dropped_headers=self._head.dropped,
+        )
+
+    def figures(self) -> SubscriptionFigures:
+        """What the node's status record says of it."""
+        failure = self._last_failure
+        return SubscriptionFigures(
+            why=self.why,
+            counts=self._measures.flow(),
+            inflight=self._lanes.inflight,
+            waiting_retries=self._lanes.waiting,
+            last_failure="" if failure is None else failure.reason(),
+            last_failure_at_ms=self._last_failure_ms,
+            log_topic=self._log_topic,
+            positions={p: o.position for p, o in self._progress.partitions.items()},
         )
 
     def _adopt(self, live: LiveSubscription) -> None:
@@ -360,12 +377,14 @@ class SerialConsumer:
 
     def _on_failure(self, delivery: Delivery, outcome: SendOutcome, now_s: float) -> None:
         delivery.attempts += 1
+        now_ms = self._clock.now_ms()
+        self._last_failure, self._last_failure_ms = outcome, now_ms
         decision = decide(
             outcome,
             policy=self._retry_policy,
             previous_backoff_ms=delivery.backoff_ms,
             age_ms=(now_s - delivery.taken_up_s) * 1_000,
-            now_ms=self._clock.now_ms(),
+            now_ms=now_ms,
             rng=self._parts.rng,
         )
         if isinstance(decision, Again):

@@ -14,6 +14,7 @@ from hermes_actors.publisher.publication import Tally
 from hermes_actors.publisher.router import Routes
 from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime.clock import Clock, IdSource
+from hermes_actors.status.record import Published
 from hermes_actors.telemetry.metrics import Metrics, render_in_turns
 
 
@@ -64,3 +65,16 @@ class Frontend:
             config, self.routes.by_name, self.drain, self.tally, measures, clock, ids
         )
         self.pages = Pages(self.drain, render_all or (lambda: render_in_turns([metrics])))
+
+    def topics(self) -> list[str]:
+        """The topics, `group.topic`, that somebody has published to here."""
+        return [
+            name
+            for name, route in self.routes.by_name.items()
+            if route.measures.requests.value or route.measures.published() != Published()
+        ]
+
+    def published(self, topic: str) -> Published | None:
+        """What was published to a topic here since the node's start; None when it is gone."""
+        route = self.routes.by_name.get(topic)
+        return None if route is None else route.measures.published()

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Ack
+from hermes_actors.status.record import Published
 from hermes_actors.telemetry.metrics import Counter, Metrics, Timer
 
 
@@ -19,6 +20,10 @@ class _Both:
     def add(self, count: int) -> None:
         self._one.value += count
         self._all.value += count
+
+    @property
+    def of_topic(self) -> int:
+        return self._one.value
 
 
 class FrontendMeasures:
@@ -104,6 +109,18 @@ class TopicMeasures:
             self._latency.observe(each)
             self._global_latency.observe(each)
         self.answered(201, len(latencies_s))
+
+    def published(self) -> Published:
+        """What was published to the topic here, and what of it was answered otherwise."""
+        by_class = [0] * 10
+        for status, both in self._status.items():
+            by_class[status // 100] += both.of_topic
+        return Published(
+            messages=self._published.value,
+            size_bytes=self._throughput.value,
+            rejected=by_class[4],
+            failed=by_class[5],
+        )
 
     def forget(self) -> None:
         """The topic is gone: its series are dropped, the node-wide sums stay."""

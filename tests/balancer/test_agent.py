@@ -17,6 +17,8 @@ from hermes_actors.metadata.watch import Watch
 from hermes_actors.model.names import SubscriptionName, TopicName
 from hermes_actors.model.subscription import Subscription, SubscriptionState
 from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
+from hermes_actors.status.collector import SubscriptionFigures
+from hermes_actors.status.record import Flow
 
 OWNER = Owner("test", "me")
 
@@ -60,6 +62,9 @@ class RecordingConsumer:
         self.factory = factory
         self.live = live
         self.on_started = on_started
+
+    def figures(self):
+        return SubscriptionFigures("from the consumer", Flow(delivered=3), 2, 1)
 
     async def run(self, inbox):
         name = str(self.live.name)
@@ -330,6 +335,43 @@ async def test_a_consumer_that_fails_is_started_again_for_ever_with_the_latest_v
         await trio.sleep(400)
         assert agent.why(PUSH) == ""
         assert ("start", PUSH, "http://b") in world.factory.events
+
+
+async def test_figures_are_the_consumers_own_with_the_agents_reason(world, autojump_clock):
+    world.put()
+    world.put("stuck", endpoint="jms://a")
+    async with world.running() as agent:
+        assert agent.subscriptions() == [PUSH, "shop.orders$stuck"]
+        assert agent.figures(PUSH) == SubscriptionFigures("", Flow(delivered=3), 2, 1)
+        assert agent.figures("shop.orders$stuck") == SubscriptionFigures("not this one")
+        assert agent.figures("shop.orders$unknown") is None
+
+
+async def test_figures_outlive_the_consumer_but_not_the_subscription(world, autojump_clock):
+    world.put()
+    async with world.running() as agent:
+        agent.figures(PUSH)
+        world.put(state=SubscriptionState.SUSPENDED)
+        await trio.sleep(0.1)
+        assert agent.figures(PUSH) == SubscriptionFigures("suspended", Flow(delivered=3))
+        world.delete(incarnation=1)
+        await trio.sleep(0.1)
+        assert agent.subscriptions() == []
+        assert agent.figures(PUSH) is None
+        world.put(incarnation=1, state=SubscriptionState.SUSPENDED)
+        await trio.sleep(0.1)
+        assert agent.figures(PUSH) == SubscriptionFigures("suspended")
+
+
+async def test_figures_of_a_subscription_of_another_node_are_not_given(world, autojump_clock):
+    names = [f"shop.orders$push{n}" for n in range(20)]
+    for n in range(20):
+        world.put(f"push{n}")
+    nodes = ("n1", "n2")
+    async with world.running("n1", nodes) as agent:
+        mine = [name for name in names if owner_of(name, nodes) == "n1"]
+        assert agent.subscriptions() == sorted(mine)
+        assert [name for name in names if agent.figures(name) is not None] == mine
 
 
 async def test_all_consumers_are_stopped_together(world, autojump_clock):

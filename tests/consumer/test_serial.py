@@ -8,6 +8,7 @@ from hermes_actors.consumer.offsets import decode
 from hermes_actors.consumer.sender import Failure, SendOutcome
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
+from hermes_actors.status.record import Flow
 
 OK = SendOutcome(200)
 BUSY = SendOutcome(503)
@@ -312,3 +313,25 @@ async def test_a_body_that_cannot_be_read_never_stops_a_templated_subscription(
     assert world.count("discarded") == 2
     assert world.crashes == []
     assert (await world.committed()).position == 3
+
+
+async def test_figures_tell_what_was_done_what_is_under_way_and_the_last_failure(
+    world, autojump_clock
+):
+    answers = iter([SendOutcome(200), SendOutcome(503), SendOutcome(404)])
+    timed_out = SendOutcome(0, "", Failure.TIMEOUT, "after 1 s")
+    world.sender.script = lambda _push: (0.01, next(answers, timed_out))
+    await world.publish(b"a", b"bc", b"def", b"g")
+    async with world.consuming(
+        world.live(policy={"inflight_size": 1, "message_backoff": 60_000})
+    ) as c:
+        await trio.sleep(1)
+        figures = c.made[-1].figures()
+    assert figures.why == ""
+    assert figures.counts == Flow(
+        delivered=1, size_bytes=1, discarded=1, timeouts=1, codes_2xx=1, codes_4xx=1, codes_5xx=1
+    )
+    assert (figures.inflight, figures.waiting_retries) == (0, 2)
+    assert figures.last_failure == "timeout: after 1 s"
+    assert 0 < figures.last_failure_at_ms - 1_700_000_000_000 < 1_000
+    assert (figures.log_topic, figures.positions) == ("shop.orders", {0: 1})

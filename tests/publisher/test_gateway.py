@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from hermes_actors.model.topic import Ack, ContentType
+from hermes_actors.status.record import Published
 
 UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
@@ -326,3 +327,18 @@ async def test_a_chunked_body_whose_last_piece_goes_beyond_the_bound_is_refused(
         await world.app(scope, receive, send)
         assert sent[0]["status"] == 400
         assert not world.stored
+
+
+async def test_what_was_published_is_told_by_topic_for_the_nodes_status(
+    world, autojump_clock
+) -> None:
+    await world.add_topic("shop.quiet")
+    await world.publish(body=b"1234")
+    await world.publish(body=b"12")
+    await world.publish("shop.nothing")
+    world.log.faults.unavailable_rate = 1.0
+    await world.publish(body=b"1")
+    assert world.frontend.topics() == ["shop.orders"]
+    assert world.frontend.published("shop.orders") == Published(2, 7, failed=1)
+    assert world.frontend.published("shop.quiet") == Published()
+    assert world.frontend.published("shop.nothing") is None
