@@ -14,6 +14,11 @@ from hermes_actors.runtime import guest
 from hermes_local.kafka import Cluster
 
 HEAP_MB = 384
+RETENTION_RESTS = {
+    "log.initial.task.delay.ms": "86400000",
+    "log.retention.check.interval.ms": "86400000",
+}
+"""Tests write records of long ago and move the start themselves, so that it moves when they say."""
 
 
 def run_as_guest(
@@ -62,7 +67,8 @@ def kafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]
 
     It stays up: a test that breaks, stops or fills a broker makes its own cluster.
     """
-    with Cluster(tmp_path_factory.mktemp("kafka"), heap_mb=HEAP_MB) as cluster:
+    folder = tmp_path_factory.mktemp("kafka")
+    with Cluster(folder, heap_mb=HEAP_MB, settings=RETENTION_RESTS) as cluster:
         yield cluster
 
 

@@ -1,16 +1,24 @@
-"""Random operations on a memory log and an embedded log give the same observable results."""
+"""Random operations on memory, embedded and Kafka logs give the same observable results."""
 
 import tempfile
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_actors.log.base import Commit, OffsetOutOfRange, TopicSettings, UnknownTopic
-from hermes_actors.model.record import Record
+from hermes_actors.log.base import (
+    Commit,
+    OffsetOutOfRange,
+    RefusedRecord,
+    TopicSettings,
+    UnknownTopic,
+)
+from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
+from hermes_actors.runtime import guest
 
 names = st.sampled_from(["a", "b"])
 partitions = st.integers(0, 3)
@@ -142,3 +150,65 @@ def test_memory_and_embedded_cannot_be_told_apart(make_log_under_test, script):
             for kind in ("memory", "embedded")
         }
     assert seen["memory"] == seen["embedded"]
+
+
+# A broker stamps by its own clock, so no topic here has it stamp; and a change of a topic takes it
+# some 50 ms, so the scripts are shorter and fewer.
+kafka_scripts = st.lists(
+    operations.map(lambda operation: tuple(without_log_append_time(part) for part in operation)),
+    min_size=5,
+    max_size=25,
+).map(lambda script: [("create", "a", TopicSettings(2, 500, 1_000)), *script])
+
+
+def without_log_append_time(part):
+    if isinstance(part, TopicSettings):
+        return TopicSettings(part.partitions, part.retention_ms, part.record_bytes_max)
+    return part
+
+
+def plain(script, seen):
+    """What a caller may rely on: in Kafka the batches of several partitions mix as they come in,
+    each partition in its order; a reader of several may be told first of any that it cannot read;
+    and the words of a refusal are each log's own.
+    """
+    operations = [*script, ("reopen",)]
+    results = []
+    for operation, result in zip(operations, seen, strict=True):
+        is_error = isinstance(result, type | tuple)
+        if operation[0] == "read" and len(operation[2]) > 1 and is_error:
+            result = "cannot be read"
+        results.append(unmixed(result))
+    return results
+
+
+def unmixed(result):
+    if isinstance(result, RefusedRecord):
+        return RefusedRecord
+    if not isinstance(result, list | tuple):
+        return result
+    if result and all(isinstance(batch, list) and is_batch(batch) for batch in result):
+        records = sorted(
+            (record for batch in result for record in batch), key=lambda r: r.partition
+        )
+        return [(record.partition, record) for record in records]
+    return [unmixed(part) for part in result]
+
+
+def is_batch(batch):
+    return bool(batch) and all(isinstance(record, StoredRecord) for record in batch)
+
+
+@pytest.mark.kafka
+@settings(max_examples=10, deadline=None)
+@given(script=kafka_scripts)
+def test_kafka_cannot_be_told_apart_from_the_others(
+    make_log_under_test, make_kafka_under_test, script
+):
+    with tempfile.TemporaryDirectory() as directory:
+        memory, embedded = (
+            trio.run(play, make_log_under_test(kind, Path(directory) / kind), script)
+            for kind in ("memory", "embedded")
+        )
+    kafka = guest.run(play, make_kafka_under_test(), script)
+    assert plain(script, kafka) == plain(script, memory) == plain(script, embedded)
