@@ -1,1 +1,1 @@
-"""Launchers for a developer's machine: Kafka, and the services of a compose file, without Docker."""
+"""Launchers for one machine, without Docker: Kafka, and the services of a compose file."""

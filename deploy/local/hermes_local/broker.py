@@ -8,9 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hermes_local import archive, jars
 from hermes_local.failures import LaunchFailed
-from hermes_local.java import java_command
+from hermes_local.jvm import FAST_START, java_arguments
 from hermes_local.ports import is_free
 from hermes_local.probe import live_brokers
 from hermes_local.processes import ProcessId
@@ -97,10 +96,10 @@ class Broker:
         if self.is_formatted:
             return
         command = [
-            *self._java("kafka.tools.StorageTool", []),
+            *self._java("kafka.tools.StorageTool", FAST_START),
             "format",
             f"--cluster-id={cluster_id}",
-            f"--config={self._properties}",
+            f"--config={self.properties}",
         ]
         if scram_user is not None:
             command.append(f"--add-scram={scram_user}")
@@ -134,7 +133,7 @@ class Broker:
                     f"broker {self.node_id}: port {port} of {self.host} is taken by another "
                     "process; end that one, or choose another port"
                 )
-        command = [*self._java("kafka.Kafka", self._jvm_options), str(self._properties)]
+        command = [*self._java("kafka.Kafka", self._jvm_options), str(self.properties)]
         with (self.folder / "console.log").open("wb") as console:
             self._child = subprocess.Popen(
                 command,
@@ -212,24 +211,13 @@ class Broker:
         return self.folder / "pid"
 
     @property
-    def _properties(self) -> Path:
+    def properties(self) -> Path:
+        """Its settings, as Kafka reads them."""
         return self.folder / "server.properties"
 
     def _java(self, main: str, options: Sequence[str]) -> list[str]:
-        java, classpath = java_command(), jars.classpath()
-        return [
-            java,
-            f"-Xmx{self._heap_mb}m",
-            "-XX:+ExitOnOutOfMemoryError",
-            "-XX:-UsePerfData",
-            *archive.options(java, classpath),
-            *(options or archive.FAST_START),
-            f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
-            "-Djava.awt.headless=true",
-            "-cp",
-            classpath,
-            main,
-        ]
+        logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}"
+        return java_arguments(main, self._heap_mb, [*options, logging])
 
     def _send(self, signal_number: int) -> None:
         process = self.process

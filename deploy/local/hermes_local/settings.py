@@ -79,7 +79,7 @@ def broker_settings(
     protocols = {CLIENTS: security.protocol if security else "PLAINTEXT", CONTROLLER: "PLAINTEXT"}
     listeners = {CLIENTS: place.port, CONTROLLER: place.controller_port}
     told = {CLIENTS: advertised or f"{place.host}:{place.port}"}
-    if has_internal_listener(security, advertised):
+    if has_internal_listener(security, advertised is not None):
         protocols[BROKERS] = "PLAINTEXT"
         listeners[BROKERS] = place.internal_port
         told[BROKERS] = f"{place.host}:{place.internal_port}"
@@ -105,9 +105,9 @@ def broker_settings(
     return {**defaults(len(places)), **settings, **secured, **structure}
 
 
-def has_internal_listener(security: Security | None, advertised: str | None) -> bool:
+def has_internal_listener(security: Security | None, is_advertised: bool) -> bool:
     """Whether brokers need a way to each other that clients do not take."""
-    return advertised is not None or (security is not None and security.protocol != "PLAINTEXT")
+    return is_advertised or (security is not None and security.protocol != "PLAINTEXT")
 
 
 def rendered(settings: Mapping[str, str]) -> str:
