@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from hermes_local.compose import Topology
 from hermes_local.ports import free_ports
 
 HERMES = [sys.executable, "-m", "hermes_actors.cli"]
@@ -136,3 +137,15 @@ def shop(http: Callable[..., tuple[int, Any]]) -> Callable[[str, str], None]:
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
+
+
+@pytest.fixture(scope="module")
+def topology(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topology]:
+    """All services of deploy/compose.yaml as processes, healthy: two Kafkas and ten nodes.
+
+    Tests of one module share it: one that breaks a service mends it again. The network is not the
+    default, so that a developer's own topology does not stand in the way.
+    """
+    data = tmp_path_factory.mktemp("topology")
+    with Topology(data=data, network="127.0.4.0/24", variables={}) as topology:
+        yield topology

@@ -36,9 +36,10 @@ class Cluster:
 
     `ports`: one for each broker, then, if given, one for each controller; what is not given is what
     the folder had last time, else free ports. `settings` are Kafka's, over those of
-    `settings.defaults`. `advertised` are the addresses (host:port, one for each broker) that
-    clients are told, for brokers behind a proxy. With `is_tethered` (the default) the brokers die
-    with this process, however it ends. As a context manager it starts and stops.
+    `settings.defaults`. `cluster_id` is for a new folder (none: a new one). `advertised` are the
+    addresses (host:port, one for each broker) that clients are told, for brokers behind a proxy.
+    With `is_tethered` (the default) the brokers die with this process, however it ends. As a
+    context manager it starts and stops.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Cluster:
         advertised: Sequence[str] = (),
         jvm_options: Sequence[str] = FAST_START,
         is_tethered: bool = True,
+        cluster_id: str = "",
     ) -> None:
         if brokers < 1:
             raise LaunchFailed(f"brokers: {brokers}: a cluster has one or more")
@@ -68,8 +70,13 @@ class Cluster:
         self._is_tethered = is_tethered
         self._tether: Tether | None = None
         known = State.read(self.folder)
+        if known and cluster_id not in ("", known.cluster_id):
+            raise LaunchFailed(
+                f"{self.folder}: it holds the cluster {known.cluster_id}, not {cluster_id}; "
+                "use another folder"
+            )
         self._state = State(
-            known.cluster_id if known else new_cluster_id(),
+            known.cluster_id if known else cluster_id or new_cluster_id(),
             places_of(known, brokers, host, ports, self.folder),
             self._checked_user(known),
         )

@@ -151,6 +151,7 @@ class KafkaProcess(Service):
             ports=[self.plan.port, self.plan.controller_port],
             settings=self.plan.settings,
             heap_mb=self.plan.heap_mb,
+            cluster_id=self.plan.cluster_id,
             # The topology holds on to all that it starts.
             is_tethered=False,
         )
