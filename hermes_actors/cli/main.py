@@ -26,8 +26,9 @@ _COMMANDS = (
     LazyCommand(
         "subscription",
         f"{_PACKAGE}.subscriptions:app",
-        "Create, list, show, update, suspend, activate, delete subscriptions.",
+        "Create, list, show, update, suspend, activate, explain, delete subscriptions.",
     ),
+    LazyCommand("status", f"{_PACKAGE}.status:app", "Show all nodes, and how they fare."),
     LazyCommand("config", f"{_PACKAGE}.configuration:app", "Check and show a configuration."),
 )
 

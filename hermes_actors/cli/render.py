@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -41,6 +42,34 @@ def show_object(content: bytes, output: Output) -> None:
     for key, value in flattened(_parsed(content)):
         table.add_row(key, Text(printable(_with_time(key, value))))
     _print(table)
+
+
+def show_rows(columns: Sequence[str], rows: Sequence[Sequence[str]], nothing: str) -> None:
+    """A table with one line of titles; `nothing` in its place when it has no rows."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for at, title in enumerate(columns):
+        is_last = at == len(columns) - 1
+        table.add_column(title, no_wrap=not is_last, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    _print(table if rows else nothing)
+
+
+def parsed_object(content: bytes) -> dict[str, Any]:
+    """The JSON object that the server answered with. Raises CommandFailed."""
+    found = _parsed(content)
+    if not isinstance(found, dict):
+        raise CommandFailed("the server's answer is not what was asked for: expected an object")
+    return found
+
+
+def fields_of(found: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """The objects in a list of the answer, none where it is not there."""
+    listed = found.get(name, [])
+    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
 
 
 def _parsed(content: bytes) -> Any:

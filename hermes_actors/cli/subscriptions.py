@@ -23,7 +23,16 @@ from hermes_actors.cli.options import (
 )
 from hermes_actors.cli.outcome import show_changed, show_updated
 from hermes_actors.cli.plain import PlainCommand, PlainGroup
-from hermes_actors.cli.render import say, show_names, show_object
+from hermes_actors.cli.render import (
+    fields_of,
+    parsed_object,
+    printable,
+    say,
+    show_names,
+    show_object,
+    show_rows,
+    write_json,
+)
 from hermes_actors.cli.topics import OWNER_DEFAULT
 from hermes_actors.model.subscription import DeliveryType
 
@@ -211,6 +220,47 @@ def delete(
         client.delete(_path(topic, subscription))
     line = f"deleted subscription {subscription} of {topic}"
     say(json.dumps({"deleted": subscription}) if output is Output.JSON else line)
+
+
+@app.command(cls=PlainCommand, epilog=examples("hermes subscription why shop.orders billing"))
+def why(
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Say for each datacentre and node why a subscription is not delivered, or that it is."""
+    with ManagementClient(management) as client:
+        content = client.get(f"{_path(topic, subscription)}/why")
+    if output is Output.JSON:
+        write_json(content)
+        return
+    found = parsed_object(content)
+    say(f"subscription {printable(subscription)} of {printable(topic)} is {found.get('state')}")
+    rows = [row for each in fields_of(found, "datacenters") for row in _why_rows(each)]
+    show_rows(_WHY_COLUMNS, rows, "the node that was asked follows no node's status")
+
+
+_WHY_COLUMNS = ("DC", "Node", "State", "Deliv./s", "Lag", "Reason")
+
+
+def _why_rows(datacenter: dict[str, Any]) -> list[list[str]]:
+    """A row for each node; one with the datacentre's reason where none tells of it."""
+    dc = str(datacenter.get("datacenter", ""))
+    rows = [
+        [
+            dc,
+            str(node.get("node", "")),
+            str(node.get("state", "")),
+            f"{node.get('rate', 0):.1f}",
+            "?" if node.get("lag", -1) < 0 else str(node["lag"]),
+            str(node.get("reason", "")),
+        ]
+        for node in fields_of(datacenter, "nodes")
+    ]
+    if not rows or not datacenter.get("isKnown"):
+        rows.insert(0, [dc, "", "", "", "", str(datacenter.get("reason", ""))])
+    return rows
 
 
 def _set_state(topic: str, name: str, state: str, management: str, output: Output) -> None:

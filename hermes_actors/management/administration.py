@@ -15,6 +15,7 @@ from hermes_actors.management.roles import (
     roles_of,
 )
 from hermes_actors.management.rules_topics import OWNER_SOURCES
+from hermes_actors.management.statuses import Statuses
 from hermes_actors.management.subscriptions import Subscriptions
 from hermes_actors.management.tail import Tail, open_tail
 from hermes_actors.management.topics import Topics
@@ -22,13 +23,15 @@ from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import Subscription, TrackingMode
 from hermes_actors.model.topic import Ack, ContentType, Topic
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.status.fold import StatusFold
 
 
 class Administration:
     """Administers one datacentre's groups, topics and subscriptions.
 
     `metadata` and `log` are that datacentre's. `security` tells who calls; without one everybody
-    is administrator. Everything is a trio coroutine; those that change or read on a caller's
+    is administrator. `status` is what readers of the nodes' status records fold into; without it
+    there are no metrics. Everything is a trio coroutine; those that change or read on a caller's
     behalf take the caller first. Each raises Refused (mend the request) and Unavailable (try
     again).
     """
@@ -40,6 +43,7 @@ class Administration:
         config: Config,
         clock: Clock,
         security: SecurityProvider | None = None,
+        status: StatusFold | None = None,
     ) -> None:
         self._metadata = metadata
         self._log = log
@@ -48,6 +52,7 @@ class Administration:
         self.groups = Groups(metadata, changes, config.management)
         self.topics = Topics(metadata, log, changes, config, clock)
         self.subscriptions = Subscriptions(metadata, changes, config.management, clock)
+        self.statuses = Statuses(metadata, self.subscriptions, status, clock)
 
     async def roles(
         self, caller: Caller, topic: str | None = None, subscription: str | None = None

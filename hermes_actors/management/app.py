@@ -32,6 +32,7 @@ from hermes_actors.management.routes import (
     group_routes,
     other_routes,
     subscription_routes,
+    subscription_status_routes,
     topic_routes,
 )
 from hermes_actors.management.tail import Tail
@@ -66,6 +67,7 @@ def build_app(
         *group_routes(gate, administration),
         *topic_routes(gate, administration),
         *subscription_routes(gate, administration),
+        *subscription_status_routes(gate, administration),
         *other_routes(gate, administration),
         *_status_routes(gate, administration, metrics),
         _messages_route(gate, administration),
@@ -115,7 +117,12 @@ def _status_routes(
     async def prometheus() -> Response[bytes]:
         return Response(await render_in_turns(metrics), media_type=_PROMETHEUS)
 
-    return [health, prometheus]
+    @get("/status/nodes", summary="All nodes of all datacentres, and how they fare")
+    async def nodes() -> Response[bytes]:
+        # Answered also while the metadata cannot be read: that is when it is wanted most.
+        return json_answer(await gate.look(administration.statuses.nodes))
+
+    return [health, prometheus, nodes]
 
 
 def _messages_route(gate: Gate, administration: Administration) -> HTTPRouteHandler:

@@ -28,6 +28,10 @@ class Gate:
         self._require_readable()
         return await self._bridge.call(async_fn, *args)
 
+    async def look(self, async_fn: Callable[[Unpack[A]], Awaitable[T]], *args: *A) -> T:
+        """Await `async_fn(*args)` in trio, for what does not need the metadata."""
+        return await self._bridge.call(async_fn, *args)
+
     async def act(
         self,
         request: AnyRequest,

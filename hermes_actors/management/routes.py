@@ -101,6 +101,10 @@ def topic_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHa
             ErrorCode.IMPLEMENTATION_ABSENT,
         )
 
+    @get("/topics/{topic:str}/metrics", summary="What is published to a topic, and how fast")
+    async def topic_metrics(topic: Name) -> Answer:
+        return json_answer(await gate.read(administration.statuses.topic_metrics, topic))
+
     return [
         list_topics,
         get_topic,
@@ -110,6 +114,7 @@ def topic_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHa
         topics_of_owner,
         topic_clients,
         offline_clients,
+        topic_metrics,
     ]
 
 
@@ -168,6 +173,31 @@ def subscription_routes(gate: Gate, administration: Administration) -> list[HTTP
         set_state,
         subscriptions_of_owner,
     ]
+
+
+def subscription_status_routes(
+    gate: Gate, administration: Administration
+) -> list[HTTPRouteHandler]:
+    """How a subscription fares."""
+    statuses = administration.statuses
+
+    @get(_SUBSCRIPTION + "/metrics", summary="What was delivered, how fast, and what failed")
+    async def metrics(topic: Name, name: Name) -> Answer:
+        return json_answer(await gate.read(statuses.subscription_metrics, topic, name))
+
+    @get(_SUBSCRIPTION + "/metrics/persistent", summary="A subscription's counters")
+    async def counters(topic: Name, name: Name) -> Answer:
+        return json_answer(await gate.read(statuses.subscription_counters, topic, name))
+
+    @get(_SUBSCRIPTION + "/health", summary="HEALTHY, UNHEALTHY with problems, or NO_DATA")
+    async def health(topic: Name, name: Name) -> Answer:
+        return json_answer(await gate.read(statuses.health, topic, name))
+
+    @get(_SUBSCRIPTION + "/why", summary="For each node why it does not deliver, or that it does")
+    async def why(topic: Name, name: Name) -> Answer:
+        return json_answer(await gate.read(statuses.why, topic, name))
+
+    return [metrics, counters, health, why]
 
 
 def other_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHandler]:

@@ -76,7 +76,17 @@ def test_the_version_is_the_packages(hermes):
 def test_help_lists_every_command_and_the_exit_codes(hermes, plugins):
     result = hermes("--help")
     assert result.exit_code == 0
-    for name in ("dev", "publish", "tail", "sink", "group", "topic", "subscription", "config"):
+    for name in (
+        "dev",
+        "publish",
+        "tail",
+        "sink",
+        "group",
+        "topic",
+        "subscription",
+        "status",
+        "config",
+    ):
         assert f" {name} " in result.stdout
     assert "Exit codes" in result.stdout
 

@@ -1,0 +1,287 @@
+"""How nodes, topics and subscriptions fare, from the nodes' status records; changes nothing."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from hermes_actors.management.subscriptions import Subscriptions
+from hermes_actors.metadata.registry import Metadata
+from hermes_actors.model.subscription import SerialPolicy, Subscription, SubscriptionState
+from hermes_actors.runtime.clock import Clock
+from hermes_actors.status.fold import NodeView, StatusFold
+from hermes_actors.status.sums import (
+    Place,
+    SubscriptionSum,
+    TopicSum,
+    places,
+    subscription_sum,
+    topic_sum,
+)
+
+UNAVAILABLE = "unavailable"
+"""What a rate is while no datacentre's status can be read."""
+
+_LAG_MAX_S = 600
+_RATE_MIN = 2_000
+"""In thousandths a second: below this a share of failures says nothing."""
+
+
+class Statuses:
+    """What the status records say. All methods are trio coroutines.
+
+    Without `fold` (a node that follows no status) nothing is known and everything is empty.
+    """
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        subscriptions: Subscriptions,
+        fold: StatusFold | None,
+        clock: Clock,
+    ) -> None:
+        self._metadata = metadata
+        self._subscriptions = subscriptions
+        self._fold = fold or StatusFold()
+        self._clock = clock
+
+    async def nodes(self) -> dict[str, Any]:
+        """All nodes of all datacentres, and whether each datacentre's status is known."""
+        now_s = self._clock.monotonic_s()
+        return {
+            "datacenters": [self._datacenter(dc) for dc in self._fold.readings],
+            "nodes": [self._node(view) for view in self._fold.nodes(now_s)],
+        }
+
+    async def topic_metrics(self, topic: str) -> dict[str, Any]:
+        """A topic's metrics as Hermes shows them; zeros for one that does not exist."""
+        found = self._topic_sum(topic)
+        live = self._metadata.catalog.topics.get(topic)
+        subscriptions = [] if live is None else self._metadata.catalog.subscriptions_of(live.name)
+        rates = found.rates
+        return {
+            "published": found.counts.messages,
+            "volume": found.counts.size_bytes,
+            "rate": _rate(rates.messages, found.is_known),
+            "deliveryRate": _rate(found.delivered_rate, found.is_known),
+            "throughput": _rate(rates.size_bytes, found.is_known),
+            "subscriptions": len(subscriptions),
+        }
+
+    async def subscription_metrics(self, topic: str, name: str) -> dict[str, Any]:
+        """A subscription's metrics as Hermes shows them. Raises Refused."""
+        found = self._subscription_sum(topic, name)
+        counts, rates, is_known = found.counts, found.rates, found.is_known
+        return {
+            "delivered": counts.delivered,
+            "discarded": counts.discarded,
+            "volume": counts.size_bytes,
+            "timeouts": _rate(rates.timeouts, is_known),
+            "otherErrors": _rate(rates.other_errors, is_known),
+            "codes2xx": _rate(rates.codes_2xx, is_known),
+            "codes4xx": _rate(rates.codes_4xx, is_known),
+            "codes5xx": _rate(rates.codes_5xx, is_known),
+            "retries": _rate(rates.retries, is_known),
+            "lag": str(found.lag),
+            "rate": _rate(rates.delivered, is_known),
+            "throughput": _rate(rates.size_bytes, is_known),
+            "batchRate": _rate(0, is_known),
+        }
+
+    async def subscription_counters(self, topic: str, name: str) -> dict[str, Any]:
+        """A subscription's counters only. Raises Refused."""
+        counts = self._subscription_sum(topic, name).counts
+        return {
+            "delivered": counts.delivered,
+            "discarded": counts.discarded,
+            "volume": counts.size_bytes,
+        }
+
+    async def health(self, topic: str, name: str) -> dict[str, Any]:
+        """HEALTHY, UNHEALTHY with its problems, or NO_DATA. Raises Refused."""
+        live = self._subscriptions.live(topic, name)
+        found = self._subscription_sum(topic, name)
+        if live.subscription.state is SubscriptionState.SUSPENDED:
+            return {"status": "HEALTHY", "problems": []}
+        if not found.is_known or not found.nodes:
+            return {"status": "NO_DATA", "problems": []}
+        problems = _problems(found, self._topic_sum(topic), live.subscription)
+        return {"status": "UNHEALTHY" if problems else "HEALTHY", "problems": problems}
+
+    async def why(self, topic: str, name: str) -> dict[str, Any]:
+        """For each datacentre and node why the subscription is not delivered, or that it is.
+
+        Raises Refused.
+        """
+        live = self._subscriptions.live(topic, name)
+        now_s = self._clock.monotonic_s()
+        found: dict[str, list[Place]] = {dc: [] for dc in self._fold.readings}
+        for place in places(self._fold, str(live.name), now_s):
+            found.setdefault(place.view.header.dc, []).append(place)
+        return {
+            "topic": topic,
+            "subscription": name,
+            "state": live.state.value,
+            "datacenters": [
+                {
+                    **self._datacenter(dc),
+                    "isDelivering": any(place.is_delivering for place in found[dc]),
+                    "reason": self._reason(dc, found[dc], now_s),
+                    "nodes": [_place(place) for place in found[dc]],
+                }
+                for dc in sorted(found)
+            ],
+        }
+
+    def _topic_sum(self, topic: str) -> TopicSum:
+        live = self._metadata.catalog.topics.get(topic)
+        subscriptions = [] if live is None else self._metadata.catalog.subscriptions_of(live.name)
+        names = [str(each.name) for each in subscriptions]
+        return topic_sum(self._fold, topic, names, self._clock.monotonic_s())
+
+    def _subscription_sum(self, topic: str, name: str) -> SubscriptionSum:
+        live = self._subscriptions.live(topic, name)
+        return subscription_sum(self._fold, str(live.name), self._clock.monotonic_s())
+
+    def _datacenter(self, dc: str) -> dict[str, Any]:
+        reading = self._fold.readings.get(dc)
+        shown: dict[str, Any] = {"datacenter": dc, "isKnown": bool(reading and not reading.trouble)}
+        if reading is not None and reading.trouble:
+            since = _iso(reading.since_ms)
+            shown["reason"] = f"status unknown since {since}: {reading.trouble}"
+        return shown
+
+    def _node(self, view: NodeView) -> dict[str, Any]:
+        header = view.header
+        return {
+            "datacenter": header.dc,
+            "node": header.node,
+            "state": _state(view),
+            "reasons": self._node_reasons(view),
+            "ageMs": round(1_000 * view.age_s),
+            "roles": header.roles,
+            "version": header.version,
+            "bootId": header.boot_id,
+            "startedAt": header.started_at_ms / 1_000,
+            "topics": header.topics,
+            "publishedRate": header.published_rate / 1_000,
+            "subscriptions": header.subscriptions,
+            "stoppedSubscriptions": header.stopped_subscriptions,
+            "deliveredRate": header.delivered_rate / 1_000,
+            "loopLagMs": header.loop_lag_ms,
+            "missedRecords": header.missed,
+        }
+
+    def _node_reasons(self, view: NodeView) -> list[str]:
+        header = view.header
+        reasons = list(header.reasons)
+        if view.is_unknown:
+            reasons.append(self._datacenter(header.dc).get("reason", "its status is not followed"))
+        elif view.is_gone and not header.is_leaving:
+            reasons.append(f"not heard of for {view.age_s:.0f} s")
+        if view.has_rival:
+            reasons.append(f"another process reports as {header.node} too; give each its own name")
+        if header.left_out:
+            reasons.append(f"{header.left_out} entries do not fit into its status records")
+        return reasons
+
+    def _reason(self, dc: str, found: list[Place], now_s: float) -> str:
+        """One sentence for a datacentre."""
+        trouble = self._datacenter(dc).get("reason")
+        if trouble:
+            return str(trouble)
+        if found:
+            return "; ".join(f"{each.view.header.node}: {each.reason}" for each in found)
+        consuming = [
+            view
+            for view in self._fold.nodes(now_s)
+            if view.header.dc == dc and view.is_there and "consumers" in view.header.roles
+        ]
+        return (
+            f"no consuming node of {dc} tells of it; it may be about to start"
+            if consuming
+            else f"no node of {dc} with the role consumers is there"
+        )
+
+
+def _state(view: NodeView) -> str:
+    if view.header.is_leaving:
+        return "LEFT"
+    if view.is_unknown:
+        return "UNKNOWN"
+    if view.is_gone:
+        return "GONE"
+    return "NOT_READY" if view.header.reasons else "READY"
+
+
+def _place(place: Place) -> dict[str, Any]:
+    status = place.status
+    shown = {
+        "node": place.view.header.node,
+        "state": place.state,
+        "isDelivering": place.is_delivering,
+        "reason": place.reason,
+        "rate": status.rates.delivered / 1_000,
+        "lag": status.lag,
+        "inflight": status.inflight,
+        "waitingRetries": status.waiting_retries,
+        "delivered": status.counts.delivered,
+        "retries": status.counts.retries,
+        "discarded": status.counts.discarded,
+        "expired": status.counts.expired,
+        "timeouts": status.counts.timeouts,
+        "otherErrors": status.counts.other_errors,
+        "codes4xx": status.counts.codes_4xx,
+        "codes5xx": status.counts.codes_5xx,
+    }
+    if status.last_failure:
+        shown["lastFailure"] = status.last_failure
+        shown["lastFailureAt"] = status.last_failure_at_ms / 1_000
+    return shown
+
+
+def _problems(
+    found: SubscriptionSum, topic: TopicSum, subscription: Subscription
+) -> list[dict[str, Any]]:
+    """Hermes' indicators with its limits; shares are of the attempts, not of the successes."""
+    rates, attempts = found.rates, found.rates.attempts
+    problems = []
+
+    def add(code: str, description: str) -> None:
+        problems.append({"code": code, "description": description})
+
+    topic_rate = max(topic.rates.messages, _RATE_MIN)
+    if found.lag * 1_000 > _LAG_MAX_S * topic_rate:
+        add(
+            "LAGGING",
+            f"{found.lag} messages wait, more than {_LAG_MAX_S} s of the topic's "
+            f"{topic_rate / 1_000:.1f} messages a second",
+        )
+    if attempts < _RATE_MIN:
+        return problems
+    policy = subscription.subscription_policy
+    retries_client_errors = isinstance(policy, SerialPolicy) and policy.retry_client_errors
+    for code, rate, share_max, what in (
+        ("UNREACHABLE", rates.other_errors, 0.5, "get no answer"),
+        ("TIMING_OUT", rates.timeouts, 0.1, "time out"),
+        ("MALFUNCTIONING", rates.codes_5xx, 0.1, "are answered with 5xx"),
+        (
+            "RECEIVING_MALFORMED_MESSAGES",
+            rates.codes_4xx if retries_client_errors else 0,
+            0.1,
+            "are answered with 4xx",
+        ),
+    ):
+        if rate > share_max * attempts:
+            add(
+                code,
+                f"{rate / 1_000:.1f} of {attempts / 1_000:.1f} attempts a second {what}",
+            )
+    return problems
+
+
+def _rate(thousandths: int, is_known: bool) -> str:
+    return str(thousandths / 1_000) if is_known else UNAVAILABLE
+
+
+def _iso(epoch_ms: int) -> str:
+    moment = datetime.fromtimestamp(epoch_ms / 1_000, UTC)
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
