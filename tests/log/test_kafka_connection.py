@@ -116,7 +116,8 @@ REFUSED = errors.kafka_errors[58]("Authentication failed")
         (ssl.SSLError("wrong version"), ["dc1.security_protocol"]),
         (TimeoutError(), ["no answer within 5000 ms"]),
         (ConnectionRefusedError(111, "no"), ["refused"]),
-        (errors.KafkaConnectionError("closed"), ["closed"]),
+        (errors.KafkaConnectionError("closed"), ["dc1.security_protocol"]),
+        (errors.KafkaConnectionError("no way"), ["no way"]),
     ],
 )
 def test_failures_name_the_datacentre_and_the_field_and_never_the_password(files, error, shows):

@@ -4,13 +4,14 @@ What cannot work is said when the node starts, by the name of its field; what go
 explained in one line that names the datacentre and the field. Secrets are in neither.
 """
 
+import asyncio
 import random
 import ssl
 from pathlib import Path
 from typing import Any
 
 from aiokafka import errors
-from aiokafka.conn import AIOKafkaConnection, create_conn
+from aiokafka.conn import AIOKafkaConnection
 
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
 from hermes_actors.errors import StartupError
@@ -18,6 +19,7 @@ from hermes_actors.errors import StartupError
 CONNECTIONS_IDLE_MS = 540_000
 """Idle connections end after this; a broker ends them after ten minutes, perhaps in mid-request."""
 RECONNECT_BACKOFF_MAX_S = 1.5
+_GOODBYE_S = 1.0
 _EXAMPLE = "for example kafka1.example.com:9092"
 
 
@@ -36,6 +38,7 @@ class Connection:
         self._field = f"kafka.clusters.{dc}"
         _check(self._field, cluster)
         self._security = self._read_security()
+        self._ends: dict[asyncio.Future[None], asyncio.Transport] = {}
 
     def __repr__(self) -> str:
         return f"<Connection {self.dc} {','.join(self._cluster.bootstrap_servers)}>"
@@ -68,7 +71,7 @@ class Connection:
 
         Raises what `explain` explains: OSError, asyncio.TimeoutError or KafkaError.
         """
-        return await create_conn(
+        connection = AIOKafkaConnection(
             host,
             port,
             client_id=client_id(purpose),
@@ -76,6 +79,32 @@ class Connection:
             max_idle_ms=CONNECTIONS_IDLE_MS,
             **self._current_security(),
         )
+        try:
+            await connection.connect()
+        finally:
+            self._follow(connection)
+        return connection
+
+    async def close(self) -> None:
+        """Wait until the connections that were closed have ended, and for no more than a second.
+
+        A TLS connection says goodbye first, which a loop that is closed at once would complain of.
+        """
+        if self._ends:
+            await asyncio.wait(set(self._ends), timeout=_GOODBYE_S)
+        for transport in list(self._ends.values()):
+            transport.abort()
+        if self._ends:
+            await asyncio.wait(set(self._ends), timeout=_GOODBYE_S)
+
+    def _follow(self, connection: AIOKafkaConnection) -> None:
+        protocol = connection._protocol
+        transport = None if protocol is None else protocol._transport
+        if transport is None:
+            return
+        ended = connection._closed_fut
+        self._ends[ended] = transport
+        ended.add_done_callback(lambda done: self._ends.pop(done, None))
 
     def reconnect_delay_s(self, attempt: int, rng: random.Random) -> float:
         """How long to wait before attempt `attempt` (from 1 on): doubling, jittered, bounded."""
@@ -115,6 +144,11 @@ class Connection:
             return f"{where}: no answer within {self.settings.request_timeout_ms} ms"
         if isinstance(error, ConnectionRefusedError):
             return f"{where}: the connection was refused"
+        if isinstance(error, errors.KafkaConnectionError) and str(error).endswith("closed"):
+            hint = f"{field}.security_protocol"
+            if cluster.security_protocol.endswith("SSL") and not cluster.certificate_file:
+                hint += f" and {field}.certificate_file"
+            return f"{where}: ended the connection; if it does so each time, see {hint}"
         return f"{where}: {_first_line(error)}"
 
     def _current_security(self) -> dict[str, Any]:

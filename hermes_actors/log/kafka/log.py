@@ -42,14 +42,13 @@ async def open_kafka_log(
     producers = Producers(brokers, clock, random.Random(rng.random()))  # noqa: S311 -- jitter
     positions = Positions(brokers)
     topics = Topics(brokers, positions)
-    parts = (brokers, producers)
     try:
-        for part in parts:
-            await guest.call(part.open)
+        await guest.call(brokers.open)
+        await guest.call(producers.open)
         yield KafkaLog(connection, producers, brokers, positions, topics)
     finally:
         with trio.CancelScope(shield=True):
-            for part in reversed(parts):
+            for part in (producers, brokers, connection):
                 await guest.call(part.close)
 
 

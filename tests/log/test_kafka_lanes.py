@@ -1,0 +1,313 @@
+"""Who waits for whom on the way to one broker, with connections that answer when the test says."""
+
+import asyncio  # noqa: TID251 -- the lanes live on the host loop
+from collections import deque
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hermes_actors.log.kafka.lanes import OVERDUE_S, Lanes, Lost, NotSent, Sending
+
+SIZE = 4
+TIMEOUT_S = 5.0
+
+
+class Wire:
+    """What lanes use of an AIOKafkaConnection."""
+
+    def __init__(self):
+        self._writer = self
+        self._versions = {0: (3, 8)}
+        self._client_id = "test"
+        self._requests = deque()
+        self._correlation_id = 0
+
+    def write(self, data):
+        assert not self._requests, "a request before the last one's answer"
+
+    def _next_correlation_id(self):
+        self._correlation_id += 1
+        return self._correlation_id
+
+    def connected(self):
+        return self._writer is not None
+
+    def close(self, reason=None):
+        self._writer = None
+        while self._requests:
+            _, _, answer = self._requests.popleft()
+            if not answer.done():
+                answer.set_exception(ConnectionError("closed"))
+
+    @property
+    def places(self):
+        """The partitions of the request under way."""
+        if not self._requests:
+            return []
+        (_, request, _) = self._requests[0]
+        return [(topic, partition) for topic, parts in request.topics for partition, _ in parts]
+
+
+class Broker:
+    """Makes wires, and lets the test answer them."""
+
+    def __init__(self):
+        self.wires = []
+        self.refuses = False
+        self.now_s = 100.0
+        self.settings = SimpleNamespace(producers_per_ack=SIZE)
+
+    def monotonic_s(self):
+        return self.now_s
+
+    async def connect(self, host, port, purpose):
+        await asyncio.sleep(0)
+        if self.refuses:
+            raise ConnectionRefusedError
+        wire = Wire()
+        self.wires.append(wire)
+        return wire
+
+    def explain(self, error, address=""):
+        return f"{address}: refused"
+
+    @property
+    def busy(self):
+        return [wire for wire in self.wires if wire._requests]
+
+    def answer(self, wire, code=0):
+        places = wire.places
+        _, _, answer = wire._requests.popleft()
+        topics = {}
+        for topic, partition in places:
+            topics.setdefault(topic, []).append((partition, code, 100 + partition))
+        answer.set_result(SimpleNamespace(topics=list(topics.items())))
+
+
+class Fixture:
+    def __init__(self):
+        self.broker = Broker()
+        self.failures = []
+        self.lanes = Lanes(
+            self.broker,
+            self.broker,
+            ("kafka", 9092),
+            acks=1,
+            timeout_s=TIMEOUT_S,
+            delay_s=lambda attempt: 0.1 * attempt,
+            on_failure=self.failures.append,
+        )
+
+    def send(self, partition, *, is_suspect=False, size=10, deadline_s=1e9):
+        answer = asyncio.get_running_loop().create_future()
+        sending = Sending("t", partition, bytearray(size), deadline_s, is_suspect, answer)
+        self.lanes.send(sending)
+        return sending
+
+    async def settle(self):
+        for _ in range(6):
+            await asyncio.sleep(0)
+
+    async def pass_time(self, seconds):
+        self.broker.now_s += seconds
+        self.lanes.sweep(self.broker.now_s)
+        await self.settle()
+
+
+def on_host(test):
+    """Run a coroutine test, which gets a fixture, on an asyncio loop."""
+
+    def run():
+        async def main():
+            await test(Fixture())
+
+        asyncio.run(main())
+
+    run.__name__ = test.__name__
+    return run
+
+
+@on_host
+async def test_a_batch_goes_out_at_once_when_a_connection_is_free(at):
+    at.lanes.warm()
+    await at.settle()
+    sending = at.send(3)
+    (wire,) = at.broker.busy
+    assert wire.places == [("t", 3)]
+    at.broker.answer(wire)
+    await at.settle()
+    assert sending.answer.result() == (0, 103)
+
+
+@on_host
+async def test_what_finds_no_free_connection_goes_out_together_on_the_next(at):
+    for partition in range(SIZE):
+        at.send(partition)
+        await at.settle()
+    waiting = [at.send(partition) for partition in range(10, 15)]
+    await at.settle()
+    assert len(at.broker.wires) == SIZE
+    first = at.broker.busy[0]
+    at.broker.answer(first)
+    await at.settle()
+    assert first.places == [("t", each.partition) for each in waiting]
+
+
+@on_host
+async def test_overdue_answers_leave_room_for_other_partitions(at):
+    for partition in range(SIZE):
+        at.send(partition)
+        await at.settle()
+    other = at.send(50)
+    await at.settle()
+    assert len(at.broker.busy) == SIZE
+    await at.pass_time(OVERDUE_S + 0.01)
+    (wire,) = [each for each in at.broker.busy if ("t", 50) in each.places]
+    assert wire.places == [("t", 50)]
+    at.broker.answer(wire)
+    await at.settle()
+    assert other.answer.result() == (0, 150)
+    assert not other.was_slow
+
+
+@on_host
+async def test_suspects_hold_half_of_the_connections_at_most_and_nobody_else(at):
+    for partition in range(20):
+        at.send(partition, is_suspect=True)
+        await at.settle()
+    assert len(at.broker.busy) == SIZE // 2
+    other = at.send(50)
+    await at.settle()
+    assert [("t", 50)] in [wire.places for wire in at.broker.busy]
+    assert not other.answer.done()
+
+
+@on_host
+async def test_when_everything_is_slow_suspects_travel_together(at):
+    sendings = [at.send(partition, is_suspect=True) for partition in range(20)]
+    for _ in range(20):
+        await at.settle()
+        for wire in at.broker.busy:
+            at.broker.answer(wire)
+    await at.settle()
+    assert all(sending.answer.result()[0] == 0 for sending in sendings)
+    assert sum(wire._correlation_id for wire in at.broker.wires) < 15
+
+
+@on_host
+async def test_without_an_answer_the_connection_is_given_up_and_the_batch_lost(at):
+    sending = at.send(0)
+    await at.settle()
+    await at.pass_time(TIMEOUT_S + 0.01)
+    with pytest.raises(Lost, match="no answer within 5 s"):
+        sending.answer.result()
+    assert at.lanes.lost == 1
+    assert at.failures
+    assert not at.broker.wires[0].connected()
+
+
+@on_host
+async def test_a_broker_that_refuses_connections_is_left_alone_for_a_while(at):
+    at.broker.refuses = True
+    first = at.send(0)
+    await at.settle()
+    assert isinstance(first.answer.exception(), NotSent)
+    at.broker.refuses = False
+    second = at.send(0)
+    await at.settle()
+    assert str(second.answer.exception()) == "kafka:9092: refused"
+    assert not at.broker.wires
+    await at.pass_time(0.2)
+    third = at.send(0)
+    await at.settle()
+    at.broker.answer(at.broker.busy[0])
+    await at.settle()
+    assert third.answer.result() == (0, 100)
+
+
+@on_host
+async def test_what_waits_past_its_deadline_is_not_sent(at):
+    for partition in range(SIZE):
+        at.send(partition)
+        await at.settle()
+    late = at.send(50, deadline_s=at.broker.now_s + 0.05)
+    await at.pass_time(0.06)
+    assert isinstance(late.answer.exception(), NotSent)
+    assert all(("t", 50) not in wire.places for wire in at.broker.busy)
+
+
+@on_host
+async def test_a_batch_that_was_given_up_while_it_waited_is_not_sent(at):
+    for partition in range(SIZE):
+        at.send(partition)
+        await at.settle()
+    given_up, kept = at.send(50), at.send(51)
+    given_up.answer.cancel()
+    at.broker.answer(at.broker.busy[0])
+    await at.settle()
+    assert at.broker.wires[0].places == [("t", 51)]
+    assert not kept.answer.done()
+
+
+@on_host
+async def test_lanes_to_an_address_that_was_left_finish_what_is_under_way(at):
+    under_way = at.send(0)
+    await at.settle()
+    for partition in range(1, SIZE):
+        at.send(partition)
+        await at.settle()
+    waiting = at.send(50)
+    at.lanes.retire("the broker has moved")
+    assert str(waiting.answer.exception()) == "the broker has moved"
+    (wire,) = [each for each in at.broker.busy if each.places == [("t", 0)]]
+    at.broker.answer(wire)
+    await at.settle()
+    assert under_way.answer.result() == (0, 100)
+    assert not wire.connected()
+
+
+ACTIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("send"), st.integers(0, 30), st.booleans()),
+        st.tuples(st.just("answer"), st.integers(0, 15), st.just(False)),
+        st.tuples(st.just("break"), st.integers(0, 15), st.just(False)),
+        st.tuples(st.just("wait"), st.integers(1, 60), st.just(False)),
+    ),
+    max_size=80,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ACTIONS)
+def test_each_batch_is_settled_once_and_the_bounds_hold(actions):
+    async def main():
+        at = Fixture()
+        sendings = []
+        open_places = {}
+        for action, number, flag in actions:
+            busy = at.broker.busy
+            if action == "send":
+                before = open_places.get(number)
+                if before is None or before.answer.done():
+                    open_places[number] = at.send(number, is_suspect=flag)
+                    sendings.append(open_places[number])
+            elif action == "answer" and busy:
+                at.broker.answer(busy[number % len(busy)])
+            elif action == "break" and busy:
+                busy[number % len(busy)].close()
+            elif action == "wait":
+                await at.pass_time(number / 20)
+            await at.settle()
+            places = [place for wire in at.broker.busy for place in wire.places]
+            assert len(places) == len(set(places))
+            assert len([wire for wire in at.broker.wires if wire.connected()]) <= SIZE * 4
+        await at.lanes.close()
+        await at.settle()
+        for sending in sendings:
+            assert sending.answer.done()
+            error = sending.answer.exception()
+            assert error is None or isinstance(error, NotSent | Lost)
+
+    asyncio.run(main())
