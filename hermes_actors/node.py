@@ -7,6 +7,8 @@ sockets. Lifetimes are indentation: what is opened first is closed last.
     ├─ registry <dc>          folds each datacentre's metadata log
     ├─ replicator <dc>        copies that datacentre's changes into the own log
     ├─ reconciler             log topics follow the metadata
+    ├─ status reporter        tells the other nodes how this one fares
+    ├─ status reader <dc>     folds what the nodes of a datacentre tell (management)
     ├─ router                 keeps one producer for each topic
     ├─ agent                  keeps one consumer for each subscription of this node
     │   └─ <subscription>     tenants: back off up to 5 minutes, never give up
@@ -22,6 +24,7 @@ from dataclasses import dataclass, field
 
 import trio
 
+from hermes_actors import __version__
 from hermes_actors.actors.supervisor import Crash, Supervisor, open_supervisor
 from hermes_actors.balancer.agent import Agent
 from hermes_actors.config import Config
@@ -37,6 +40,11 @@ from hermes_actors.metadata.replication import Replicator
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.router import Router
 from hermes_actors.runtime.clock import Clock, IdSource
+from hermes_actors.status.collector import Collector, NodeIdentity, Sources, SubscriptionFigures
+from hermes_actors.status.fold import StatusFold
+from hermes_actors.status.reader import StatusReader
+from hermes_actors.status.record import Published
+from hermes_actors.status.reporter import StatusReporter
 from hermes_actors.telemetry.metrics import Metrics, render_in_turns
 
 _logger = logging.getLogger(__name__)
@@ -123,8 +131,13 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
         async with AsyncExitStack() as parts:
             if "management" in config.roles:
                 node.administration = Administration(
-                    metadata, environment.log, config, environment.clock
+                    metadata,
+                    environment.log,
+                    config,
+                    environment.clock,
+                    status=_follow_status(environment, control),
                 )
+            await parts.enter_async_context(_open_reporter(node, environment))
             if "frontend" in config.roles:
                 await parts.enter_async_context(_open_frontend(node, environment))
             if "consumers" in config.roles:
@@ -158,6 +171,69 @@ def _start_metadata(config: Config, environment: NodeEnvironment, control: Super
             ),
         )
     return own
+
+
+def _follow_status(environment: NodeEnvironment, control: Supervisor) -> StatusFold:
+    """Fold what all nodes of all datacentres tell of themselves."""
+    fold = StatusFold()
+
+    def follow(log: Log) -> None:
+        control.start(
+            f"status reader {log.dc}",
+            lambda: StatusReader(log, fold, clock=environment.clock, rng=environment.split_rng()),
+        )
+
+    for log in (environment.log, *environment.remote_logs.values()):
+        follow(log)
+    return fold
+
+
+@asynccontextmanager
+async def _open_reporter(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
+    """Report the node's status for the length of the block; the last record says that it leaves."""
+    config = node.config
+    identity = NodeIdentity(
+        dc=config.dc,
+        node=config.node,
+        boot_id=environment.ids.message_id(),
+        roles=tuple(config.roles),
+        version=__version__,
+        started_at_ms=environment.clock.now_ms(),
+    )
+    collector = Collector(identity, _sources(node))
+    node.control.start(
+        "status reporter",
+        lambda: StatusReporter(environment.log, collector, clock=environment.clock),
+    )
+    yield
+    await node.control.stop("status reporter")
+
+
+def _sources(node: Node) -> Sources:
+    """Where the node's figures come from; its parts come and go."""
+
+    def reasons() -> list[str]:
+        return [node.trouble] if node.trouble else []
+
+    def topics() -> list[str]:
+        return [] if node.frontend is None else node.frontend.topics()
+
+    def published(topic: str) -> Published | None:
+        return None if node.frontend is None else node.frontend.published(topic)
+
+    def subscriptions() -> list[str]:
+        return [] if node.agent is None else node.agent.subscriptions()
+
+    def consumed(name: str) -> SubscriptionFigures | None:
+        return None if node.agent is None else node.agent.figures(name)
+
+    return Sources(
+        reasons=reasons,
+        topics=topics,
+        published=published,
+        subscriptions=subscriptions,
+        consumed=consumed,
+    )
 
 
 def _metadata_metrics(metadata: Metadata) -> Metrics:
