@@ -65,8 +65,9 @@ def _nothing(_name: str) -> None:
 class Sources(Struct, frozen=True, kw_only=True):
     """Where the figures come from. None of these waits, and none is slow.
 
-    `reasons`: why the node is not ready, none when it is. `topics` and `subscriptions` name what
-    there are figures of; `published` and `consumed` give them, None for what is gone meanwhile.
+    `reasons`: why the node is not ready, none when it is. `topics` names what has been published
+    to, `subscriptions` what is the node's own; `published` and `consumed` give the figures, None
+    for what is gone meanwhile.
     """
 
     reasons: Callable[[], Sequence[str]] = _none
@@ -99,12 +100,15 @@ class Collector:
         self._consumed = Rates()
         self._stopped: set[str] = set()
         self._log_topics: set[str] = set()
+        # When this round and the one before began; None while there is none.
+        self._began_s: float | None = None
+        self._began_before_s: float | None = None
         self._page: Page | None = None
 
-    def begin(self, now_ms: int, bytes_max: int) -> None:
+    def begin(self, now_ms: int, now_s: float, bytes_max: int) -> None:
         """Begin a record; it goes on where the last one ended."""
         if self._at >= self._size:
-            self._begin_round()
+            self._begin_round(now_s)
         self._begun_at = self._at
         self._sequence += 1
         identity = self.identity
@@ -164,8 +168,9 @@ class Collector:
     def _size(self) -> int:
         return len(self._topics) + len(self._subscriptions)
 
-    def _begin_round(self) -> None:
+    def _begin_round(self, now_s: float) -> None:
         self._round += 1
+        self._began_before_s, self._began_s = self._began_s, now_s
         self._at = 0
         self._left_out = 0
         self._topics = sorted(self._sources.topics())
@@ -186,7 +191,10 @@ class Collector:
         counts = self._sources.published(name)
         if counts is None:
             return None
-        rates = self._published.update(name, msgspec.structs.astuple(counts), now_s)
+        # A topic is named once something was published: before this round nothing had been.
+        rates = self._published.update(
+            name, msgspec.structs.astuple(counts), now_s, self._began_before_s
+        )
         return TopicStatus(name, counts, Published(*rates))
 
     def _subscription(self, name: str, now_s: float) -> SubscriptionStatus | None:

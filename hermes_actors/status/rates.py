@@ -16,13 +16,17 @@ class Rates:
         self.total = 0
         """The sum of the first counter's rates over all keys."""
 
-    def update(self, key: str, counts: Sequence[int], now_s: float) -> list[int]:
-        """The rates of a key whose counters are these now. The first look gives no rates.
+    def update(
+        self, key: str, counts: Sequence[int], now_s: float, zero_s: float | None = None
+    ) -> list[int]:
+        """The rates of a key whose counters are these now. A counter that went down began at 0.
 
-        A counter that went down started again at 0.
+        The first look gives no rates, unless the counters are known to have been 0 at `zero_s`.
         """
         meter = self._meters.get(key)
-        if meter is None:
+        if meter is None and zero_s is not None:
+            meter = self._meters[key] = _Meter([0] * len(counts), zero_s)
+        elif meter is None:
             meter = self._meters[key] = _Meter(counts, now_s)
             return [0] * len(counts)
         before = meter.first_rate

@@ -91,7 +91,7 @@ class StatusReporter:
         """Append one record; why it was not stored, "" when it was. Raises LogUnavailable."""
         clock, collector = self._clock, self._collector
         bytes_max = min(await self._limit(), RECORD_BYTES_MAX)
-        collector.begin(clock.now_ms(), bytes_max)
+        collector.begin(clock.now_ms(), clock.monotonic_s(), bytes_max)
         while collector.add_some(clock.monotonic_s(), _ENTRIES_A_TURN):
             await trio.lowlevel.checkpoint()
         value = collector.encode(loop_lag_ms=loop_lag_ms, is_leaving=is_leaving)

@@ -25,7 +25,7 @@ class Node:
 
 
 def collect(collector, now_s, bytes_max=100_000, *, is_stored=True):
-    collector.begin(int(now_s * 1_000), bytes_max)
+    collector.begin(int(now_s * 1_000), now_s, bytes_max)
     while collector.add_some(now_s, 3):
         pass
     encoded = collector.encode()
@@ -60,6 +60,17 @@ def test_a_record_says_who_reports_what_was_published_and_what_is_consumed(ident
     assert (subscription.counts.delivered, subscription.rates.delivered) == (8, 4_000)
     assert (subscription.lag, subscription.inflight, subscription.waiting_retries) == (12, 2, 1)
     assert (subscription.last_failure, subscription.last_failure_at_ms) == ("HTTP 500", 77)
+
+
+def test_what_is_first_published_between_two_records_has_a_rate_at_once(identity):
+    node = Node()
+    node.topics["a.old"] = Published(1_000)
+    collector = Collector(identity(), node.sources())
+    assert collect(collector, 0.0).header.published_rate == 0
+    node.topics["a.new"] = Published(30)
+    old, new = sorted(collect(collector, 2.0).topics, key=lambda each: each.rates.messages)
+    assert (old.name, old.rates.messages) == ("a.old", 0)
+    assert (new.name, new.rates.messages) == ("a.new", 15_000)
 
 
 def test_2000_subscriptions_are_all_told_within_a_few_records(identity):

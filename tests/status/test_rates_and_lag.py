@@ -13,6 +13,12 @@ def test_the_first_look_gives_no_rate_and_the_second_the_true_one():
     assert rates.total == 10_000
 
 
+def test_counters_that_are_known_to_have_been_zero_have_a_rate_at_the_first_look():
+    rates = Rates()
+    assert rates.update("a", (20, 0), 4.0, zero_s=2.0) == [10_000, 0]
+    assert rates.total == 10_000
+
+
 def test_a_rate_that_stops_falls_to_nothing():
     rates = Rates()
     rates.update("a", (0,), 0.0)
