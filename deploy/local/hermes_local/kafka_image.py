@@ -177,10 +177,9 @@ class KafkaProcess(Service):
             # In a thread, so that several Kafkas are formatted at the same time.
             self._first = threading.Thread(target=self._start_cluster, daemon=True)
             self._first.start()
-            while self._first.is_alive() and self.process is None:
-                self._first.join(_POLL_S)
+            self._wait_begun()
         else:
-            self._first.join()
+            self._wait_first()
             self.broker.start()
         process = self.process
         if process is not None:
@@ -195,17 +194,36 @@ class KafkaProcess(Service):
         alive = live_brokers(self.address, self.plan.port)
         return "" if alive and self.broker.node_id in alive else "it does not answer"
 
+    def begin_stop(self) -> None:
+        """Ask it to end, also when it is being started."""
+        self._wait_begun()
+        super().begin_stop()
+
     def finish_stop(self) -> bool:
         """Wait for its grace period; kill it then. True when it ended by itself."""
-        return self.broker.finish_stop(self.spec.stop_grace_s)
+        in_time = self.broker.finish_stop(self.spec.stop_grace_s)
+        self._wait_first()
+        return in_time
 
     def kill(self) -> None:
         """SIGKILL; returns when it is gone."""
+        self._wait_begun()
         self.broker.kill()
+        self._wait_first()
 
     def last_words(self) -> str:
         """Why it did not start, and the end of its log."""
         return f"{self._fault}\n{super().last_words()}".strip()
+
+    def _wait_begun(self) -> None:
+        """Until a first start under way has made its process, which could not be ended before."""
+        while self._first is not None and self._first.is_alive() and self.process is None:
+            self._first.join(_POLL_S)
+
+    def _wait_first(self) -> None:
+        """Until the first start is over: it ends with the broker, or with its own time-out."""
+        if self._first is not None:
+            self._first.join()
 
     def _start_cluster(self) -> None:
         try:
