@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,10 +16,8 @@ from hermes_local import composefile
 from hermes_local.compose import COMPOSE_FILE, Topology
 from hermes_local.composefile import Mount, Port
 from hermes_local.dockerfile import instructions
-from hermes_local.interpolation import ComposeWrong, interpolate
+from hermes_local.interpolation import ComposeWrong
 from hermes_local.kafka_image import plan_of, setting_of
-from hermes_local.processes import ProcessId, Tether
-from hermes_local.rewriting import Rewriting, addresses
 
 NODES = 10
 HERE = Path("/project/deploy/compose.yaml")
@@ -307,65 +304,6 @@ def test_a_file_that_is_not_there_or_not_yaml_is_one_sentence(tmp_path):
         composefile.read(wrong, {})
 
 
-# Interpolation
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("a $A b", "a 1 b"),
-        ("${A}${A}", "11"),
-        ("${A:-2}", "1"),
-        ("${NONE:-2}", "2"),
-        ("${NONE-2}", "2"),
-        ("${EMPTY:-2}", "2"),
-        ("${EMPTY-2}", ""),
-        ("${A:+2}", "2"),
-        ("${EMPTY:+2}", ""),
-        ("${EMPTY+2}", "2"),
-        ("${NONE+2}", ""),
-        ("${A:?needed}", "1"),
-        ("${NONE:-${A:-3}}", "1"),
-        ("${NONE:-x${NONE:-y}z}", "xyz"),
-        ("${A:-${NONE}}", "1"),
-        ("$$A $${A}", "$A ${A}"),
-        ("a}b", "a}b"),
-    ],
-)
-def test_variables_are_put_in_as_compose_does(text, expected):
-    assert interpolate(text, {"A": "1", "EMPTY": ""}, "here") == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("$NONE", "here: the variable NONE is not set"),
-        ("${NONE}", "here: the variable NONE is not set"),
-        ("${NONE:?set it to x}", "NONE is needed: set it to x"),
-        ("${EMPTY:?}", "EMPTY is needed"),
-        ("${A", "not understood|closing"),
-        ("${A:-b", "no closing brace"),
-        ("${A!b}", "not understood"),
-        ("${}", "names no variable"),
-        ("5 $", "lone"),
-    ],
-)
-def test_a_variable_that_is_not_there_is_an_error_that_names_it(text, message):
-    with pytest.raises(ComposeWrong, match=message):
-        interpolate(text, {"A": "1", "EMPTY": ""}, "here")
-
-
-@given(st.text())
-def test_any_text_goes_through_when_its_dollars_are_doubled(text):
-    assert interpolate(text.replace("$", "$$"), {}, "here") == text
-
-
-def test_variables_are_put_into_values_at_any_depth():
-    tree = {"services": {"a": {"image": "${I}", "ports": ["${P:-1}:2"]}}}
-    spec = composefile.parse(tree, HERE, {"I": "x"}).services["a"]
-    assert (spec.image, spec.ports) == ("x", (Port(2, 1),))
-
-
 # Order
 
 
@@ -395,67 +333,6 @@ def test_each_service_comes_once_after_all_it_depends_on(data):
     assert set(wanted) <= set(result)
     for name in result:
         assert all(result.index(other) < result.index(name) for other in dependencies[name])
-
-
-# Addresses and rewriting
-
-
-def test_addresses_are_stable_by_order():
-    assert addresses("127.0.1.0/24", ["a", "b"]) == {"a": "127.0.1.1", "b": "127.0.1.2"}
-    assert addresses("127.9.0.16/30", ["a", "b"]) == {"a": "127.9.0.17", "b": "127.9.0.18"}
-
-
-@pytest.mark.parametrize(
-    ("network", "message"),
-    [
-        ("10.0.0.0/24", "not a part of 127"),
-        ("127.0.0.0/24", "holds 127.0.0.1"),
-        ("127.0.1.0/31", "too small"),
-        ("127.0.1.7/24", "host bits"),
-        ("x", "--network"),
-    ],
-)
-def test_a_network_that_cannot_be_used_is_refused(network, message):
-    with pytest.raises(ComposeWrong, match=message):
-        addresses(network, ["a", "b"])
-
-
-@pytest.fixture
-def rewriting():
-    known = {"kafka": "127.0.1.1", "kafka-dc1": "127.0.1.2", "node": "127.0.1.3"}
-    return Rewriting(known, "127.0.1.3", {"/etc/n.toml": Path("/d/n.toml"), "/data": Path("/d/v")})
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("kafka:9092,kafka-dc1:9092", "127.0.1.1:9092,127.0.1.2:9092"),
-        ("http://node:8080/kafka:x", "http://127.0.1.3:8080/kafka:x"),
-        ("PLAINTEXT://kafka-dc1:9092", "PLAINTEXT://127.0.1.2:9092"),
-        ("my-kafka:9092 kafka.example.com:9092", "my-kafka:9092 kafka.example.com:9092"),
-        ("node = 'kafka-dc1'", "node = 'kafka-dc1'"),
-        ("host = '0.0.0.0'", "host = '127.0.1.3'"),
-        ("http://localhost:1/ http://127.0.0.1:1/", "http://127.0.1.3:1/ http://127.0.1.3:1/"),
-        ("127.0.0.11 10.127.0.0.1 localhost.localdomain", None),
-        ("--config /etc/n.toml", "--config /d/n.toml"),
-        ("/data/x /data", "/d/v/x /d/v"),
-        ("/database /other/data /etc/n.toml.bak", None),
-    ],
-)
-def test_names_addresses_and_paths_are_rewritten_and_nothing_else(rewriting, text, expected):
-    assert rewriting.text(text) == (text if expected is None else expected)
-
-
-def test_folders_are_copied_rewritten_and_bytes_as_they_are(rewriting, tmp_path):
-    source = tmp_path / "in" / "deeper"
-    source.mkdir(parents=True)
-    (source / "a.txt").write_text("kafka:1")
-    (source.parent / "b.bin").write_bytes(b"\xff kafka:1")
-    rewriting.copy(tmp_path / "in", tmp_path / "out")
-    assert (tmp_path / "out/deeper/a.txt").read_text() == "127.0.1.1:1"
-    assert (tmp_path / "out/b.bin").read_bytes() == b"\xff kafka:1"
-    with pytest.raises(ComposeWrong, match="cannot be read"):
-        rewriting.copy(tmp_path / "none", tmp_path / "out")
 
 
 # Dockerfiles
@@ -514,45 +391,3 @@ def test_a_setting_is_named_as_the_image_names_it():
 def test_a_kafka_that_the_launcher_cannot_run_is_refused_by_the_variable(name, value):
     with pytest.raises(ComposeWrong, match=name):
         plan_of(kafka_spec(**{name: value}))
-
-
-# Processes
-
-
-SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
-
-
-@pytest.fixture
-def sleeper():
-    with subprocess.Popen(SLEEPER, stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        yield process
-        process.kill()
-
-
-@pytest.mark.live
-def test_a_process_is_known_until_it_ends_and_not_mistaken_for_another(sleeper):
-    process = ProcessId.of(sleeper.pid)
-    assert process.is_running
-    stranger = ProcessId(process.pid, process.began + 1)
-    assert not stranger.is_running
-    stranger.send(signal.SIGKILL)
-    assert process.is_running
-    process.send(signal.SIGKILL)
-    assert process.wait_ended(30)
-    assert not process.is_running
-
-
-@pytest.mark.live
-def test_what_is_tethered_dies_with_the_tether_unless_it_was_let_go(sleeper):
-    with subprocess.Popen(SLEEPER, stdout=subprocess.PIPE) as other:
-        other.stdout.readline()
-        kept, lost = Tether(), Tether()
-        kept.hold(ProcessId.of(sleeper.pid))
-        lost.hold(ProcessId.of(other.pid))
-        kept.let_go()
-        # As when this process died: the pipe ends without a word.
-        lost._process.stdin.close()
-        assert lost._process.wait(30) == 0
-        assert other.wait(30) == -signal.SIGKILL
-        assert sleeper.poll() is None
