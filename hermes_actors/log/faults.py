@@ -3,6 +3,12 @@
 Each fault names what it models; a nemesis sets attributes and calls `heal`. Rates are 0 (never)
 to 1 (always), drawn from the generator passed in, and only while they are above 0, so that one
 seed is one history.
+
+Each fault names the live test that saw a real Kafka do it. Two things that Kafka does need no dial:
+timestamps that go back (they are the records' own:
+`tests/live/test_kafka_faults.py::test_create_times_may_go_back_and_a_time_leads_to_the_first_record_at_or_above_it`)
+and a producer that is poisoned by a refusal, which our client replaces before anybody sees it
+(`tests/live/test_kafka_faults.py::test_a_refusal_poisons_an_idempotent_producer_of_a_client_library_and_not_ours`).
 """
 
 import random
@@ -26,34 +32,48 @@ class Faults:
     def _reset_plain(self) -> None:
         self.delay_s: tuple[float, float] | None = None
         """Appends take a uniform time between these bounds: a loaded or far broker. One that takes
-        longer than the log's `append_timeout_s` is Unknown to its caller."""
+        longer than the log's `append_timeout_s` is Unknown to its caller. Seen by
+        `tests/live/test_kafka_faults.py::test_a_slow_broker_makes_appends_slow_and_beyond_the_time_out_unknown`."""
         self.read_delay_s: tuple[float, float] | None = None
-        """Reads, look-ups and commits take a uniform time between these bounds."""
+        """Reads, look-ups and commits take a uniform time between these bounds. Seen by
+        `tests/live/test_kafka_faults.py::test_a_slow_broker_makes_reads_and_commits_slow`."""
         self.unavailable_rate = 0.0
         """Appends and changes of topics fail before anything is stored: no leader, connection
-        refused, not enough in-sync replicas."""
+        refused, not enough in-sync replicas. Seen by
+        `tests/live/test_three_brokers.py::test_too_few_replicas_in_sync_are_unavailable_and_nothing_is_stored`."""
         self.acknowledgement_lost_rate = 0.0
         """An append is stored, but its acknowledgement never comes: the connection broke between
-        the two. The caller has an Unknown at once."""
+        the two. The caller has an Unknown at once. Seen by
+        `tests/live/test_kafka_faults.py::test_an_acknowledgement_lost_after_storing_is_unknown_at_ack_leader`."""
         self.partial_rate = 0.0
         """Of a batch of several records only a prefix is stored, the rest is Unavailable: the
-        batch went as several requests and the broker left between two."""
+        batch went as several requests and the broker left between two. (In Kafka the request that
+        was on its way may also be Unknown.) Seen by
+        `tests/live/test_kafka_faults.py::test_of_a_batch_of_several_requests_only_a_prefix_is_stored`."""
         self.late_store = True
         """A request whose caller gave up (time-out, cancelled) is stored all the same when the
-        broker gets to it: it lay in a socket buffer. False: it is dropped."""
+        broker gets to it: it lay in a socket buffer. Seen by
+        `tests/live/test_kafka_faults.py::test_a_request_whose_caller_has_given_up_is_stored_late`.
+        False: it is dropped. Seen by
+        `tests/live/test_kafka_faults.py::test_a_request_that_a_dead_connection_swallowed_is_unknown_and_never_stored`."""
         self.reads_failing = False
-        """Reads and look-ups raise LogUnavailable: no leader to fetch from."""
+        """Reads and look-ups raise LogUnavailable: no leader to fetch from. Seen by
+        `tests/live/test_kafka_faults.py::test_a_cluster_that_is_cut_off_refuses_appends_reads_and_commits_and_stores_nothing`."""
         self.commits_failing = False
-        """Commits raise LogUnavailable and are not stored: no group coordinator."""
+        """Commits raise LogUnavailable and are not stored: no group coordinator. Seen by
+        `tests/live/test_kafka_faults.py::test_a_cluster_that_is_cut_off_refuses_appends_reads_and_commits_and_stores_nothing`."""
         self.stale_commits = False
         """Look-ups of commits show the last but one of each partition: a former owner's lower
-        commit came last, or the coordinator moved and lost the last one."""
+        commit came last, or the coordinator moved and lost the last one. Seen by
+        `tests/live/test_kafka_faults.py::test_a_former_owners_lower_commit_overwrites_the_owners`."""
 
     @property
     def silent(self) -> bool:
         """Appends do not answer until healed: a stopped process or a black hole in the network.
 
         The callers' time-outs make them Unknown; see `late_store` for what then becomes of them.
+        Seen by
+        `tests/live/test_kafka_faults.py::test_a_stopped_broker_makes_appends_unknown_and_stores_them_when_it_goes_on`.
         """
         return self._silent
 
@@ -64,7 +84,10 @@ class Faults:
 
     @property
     def reads_silent(self) -> bool:
-        """Reads, look-ups and commits do not answer until healed."""
+        """Reads, look-ups and commits do not answer until healed. Over Kafka they end with
+        LogUnavailable at the request's time-out. Seen by
+        `tests/live/test_kafka_faults.py::test_a_stopped_broker_makes_reads_and_commits_wait_for_the_time_out`.
+        """
         return self._reads_silent
 
     @reads_silent.setter
@@ -77,7 +100,8 @@ class Faults:
         """Followers do not fetch: what is appended now is on the leader only.
 
         Readers do not see it (it is above the high watermark), ack LEADER acknowledges it, ack ALL
-        waits; a leader change drops it.
+        waits; a leader change drops it. Seen by
+        `tests/live/test_three_brokers.py::test_ack_leader_loses_what_the_followers_had_not_copied_when_the_leader_is_killed`.
         """
         return self._replication_stopped
 
@@ -87,7 +111,10 @@ class Faults:
         self._wake_if_healed(value)
 
     def cut(self) -> None:
-        """The datacentre is gone at once and says so: appends, reads and commits are refused."""
+        """The datacentre is gone at once and says so: appends, reads and commits are refused. Seen
+        by
+        `tests/live/test_kafka_faults.py::test_a_cluster_that_is_cut_off_refuses_appends_reads_and_commits_and_stores_nothing`.
+        """
         self.unavailable_rate = 1.0
         self.reads_failing = True
         self.commits_failing = True

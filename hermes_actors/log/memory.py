@@ -183,7 +183,8 @@ class MemoryLog:
     def expire(self, now_ms: int) -> None:
         """Retention: each partition loses its oldest records up to the first that is young enough.
 
-        Offsets are never used again.
+        Offsets are never used again. Seen by
+        `tests/live/test_kafka_faults.py::test_retention_that_passes_a_position_is_out_of_range_until_the_reader_seeks`.
         """
         for name, topic in self._topics.items():
             retention_ms = topic.settings.retention_ms
@@ -203,7 +204,8 @@ class MemoryLog:
         """A follower takes over (for one topic or all): what it had not copied is gone.
 
         Only records appended while `faults.replication_stopped` are lost, those acknowledged at
-        LEADER among them; their offsets are given again, as in Kafka.
+        LEADER among them; their offsets are given again, as in Kafka. Seen by
+        `tests/live/test_three_brokers.py::test_ack_leader_loses_what_the_followers_had_not_copied_when_the_leader_is_killed`.
         """
         for name in list(self._topics) if topic is None else [topic]:
             for number, partition in enumerate(self._topics[name].partitions):

@@ -108,7 +108,9 @@ class Registry:
             with trio.CancelScope() as self._tailing:
                 try:
                     await self._tail()
-                except (_MustRefold, OffsetOutOfRange, UnknownTopic) as error:
+                except UnknownTopic:
+                    self._begin_again(f"there is no topic {self._topic}")
+                except (_MustRefold, OffsetOutOfRange) as error:
                     self._begin_again(str(error))
                 except LogUnavailable as error:
                     report("fold", f"the metadata log is unavailable: {error}")
