@@ -79,6 +79,17 @@ class Broker:
         return self.process is not None
 
     @property
+    def state(self) -> str:
+        """running, paused, or down."""
+        process = self.process
+        if process is None:
+            return "down"
+        with contextlib.suppress(OSError):
+            stat = Path(f"/proc/{process.pid}/stat").read_text()
+            return "paused" if stat.rpartition(")")[2].split()[0] == "T" else "running"
+        return "down"
+
+    @property
     def is_formatted(self) -> bool:
         """Whether its data folder belongs to a cluster already."""
         return (self.folder / "data" / "meta.properties").is_file()
@@ -118,13 +129,14 @@ class Broker:
                 f"broker {self.node_id}: not formatted within {READY_TIMEOUT_S:.0f} s"
             ) from error
         if answer.returncode != 0:
-            lines = (answer.stderr + answer.stdout).strip().splitlines() or ["it said nothing"]
+            lines = (answer.stderr + answer.stdout).strip().splitlines() or ["no word"]
+            lines[0] = lines[0].removeprefix('Exception in thread "main" ')
             raise LaunchFailed(
                 f"broker {self.node_id}: {self.folder} was not formatted: {lines[0]}"
             )
 
-    def start(self) -> None:
-        """Start its process, or leave the one that runs; `wait_ready` waits until it serves."""
+    def check_ports(self) -> None:
+        """Raises LaunchFailed if it does not run and another process listens on its ports."""
         if self.is_running:
             return
         for port in sorted({self.port, self.place.controller_port, self._probe_port}):
@@ -133,6 +145,12 @@ class Broker:
                     f"broker {self.node_id}: port {port} of {self.host} is taken by another "
                     "process; end that one, or choose another port"
                 )
+
+    def start(self) -> None:
+        """Start its process, or leave the one that runs; `wait_ready` waits until it serves."""
+        if self.is_running:
+            return
+        self.check_ports()
         command = [*self._java("kafka.Kafka", self._jvm_options), str(self.properties)]
         with (self.folder / "console.log").open("wb") as console:
             self._child = subprocess.Popen(
@@ -201,6 +219,9 @@ class Broker:
     def pause(self) -> None:
         """SIGSTOP: its connections stay, and nothing answers."""
         self._send(signal.SIGSTOP)
+        deadline_s = time.monotonic() + STOP_TIMEOUT_S
+        while self.state == "running" and time.monotonic() < deadline_s:
+            time.sleep(_POLL_S / 10)
 
     def resume(self) -> None:
         """SIGCONT: it goes on."""

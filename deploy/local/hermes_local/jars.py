@@ -13,7 +13,7 @@ from pathlib import Path
 from hermes_local.failures import LaunchFailed
 from hermes_local.java import maven_command
 
-JARS_VARIABLE = "HERMES_KAFKA_JARS"
+JARS_VARIABLE = "LOCAL_KAFKA_JARS"
 POM = Path(__file__).with_name("pom.xml")
 FETCH_TIMEOUT_S = 600
 
@@ -21,13 +21,18 @@ FETCH_TIMEOUT_S = 600
 def classpath(environment: Mapping[str, str] = os.environ) -> str:
     """The jars of a broker, joined for `java -cp`. The first call on a machine fetches them.
 
-    HERMES_KAFKA_JARS may name a folder that has them; then Maven is not asked. Raises
+    LOCAL_KAFKA_JARS may name a folder that has them; then Maven is not asked. Raises
     LaunchFailed when they cannot be had.
     """
     return os.pathsep.join(map(str, _jars_in(jars_folder(environment))))
 
 
-def jars_folder(environment: Mapping[str, str] = os.environ) -> Path:
+def are_here(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether nothing has to be fetched."""
+    return bool(environment.get(JARS_VARIABLE)) or cache_folder(environment).is_dir()
+
+
+def jars_folder(environment: Mapping[str, str] = os.environ, pom: Path = POM) -> Path:
     """The folder that holds the jars, filled if need be. Raises LaunchFailed."""
     given = environment.get(JARS_VARIABLE)
     if given:
@@ -38,7 +43,7 @@ def jars_folder(environment: Mapping[str, str] = os.environ) -> Path:
                 "with Kafka's jars, or unset it, so that Maven fetches them"
             )
         return folder
-    return _fetched(cache_folder(environment), environment)
+    return _fetched(cache_folder(environment, pom), pom, environment)
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ, pom: Path = POM) -> Path:
@@ -55,7 +60,7 @@ def _jars_in(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.jar"))
 
 
-def _fetched(folder: Path, environment: Mapping[str, str]) -> Path:
+def _fetched(folder: Path, pom: Path, environment: Mapping[str, str]) -> Path:
     # The folder gets its name when it is complete, so its being there is enough.
     if folder.is_dir():
         return folder
@@ -63,7 +68,7 @@ def _fetched(folder: Path, environment: Mapping[str, str]) -> Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with locked(folder.with_suffix(".lock")):
             if not folder.is_dir():
-                _fetch(folder, environment)
+                _fetch(folder, pom, environment)
     except OSError as error:
         raise LaunchFailed(
             f"Kafka's jars cannot be kept in {folder.parent}: {error.strerror or error}; free some "
@@ -72,7 +77,7 @@ def _fetched(folder: Path, environment: Mapping[str, str]) -> Path:
     return folder
 
 
-def _fetch(folder: Path, environment: Mapping[str, str]) -> None:
+def _fetch(folder: Path, pom: Path, environment: Mapping[str, str]) -> None:
     partial = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
     try:
         # No proxies' or mirrors' names here: Maven's own settings know them.
@@ -80,7 +85,7 @@ def _fetch(folder: Path, environment: Mapping[str, str]) -> None:
             maven_command(environment),
             "--batch-mode",
             "--quiet",
-            f"--file={POM}",
+            f"--file={pom}",
             "prepare-package",
             f"-Djars.folder={partial}",
         ]

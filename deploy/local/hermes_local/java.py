@@ -47,7 +47,7 @@ def maven_command(environment: Mapping[str, str] = os.environ) -> str:
     if found is None:
         raise LaunchFailed(
             "Kafka's jars are fetched by Maven, and there is no mvn on the PATH; install Maven "
-            "(Debian: apt-get install maven), or let HERMES_KAFKA_JARS name a folder that has "
+            "(Debian: apt-get install maven), or let LOCAL_KAFKA_JARS name a folder that has "
             "Kafka's jars, such as libs of a Kafka distribution"
         )
     return found

@@ -36,7 +36,7 @@ def java_arguments(main: str, heap_mb: int, options: Sequence[str]) -> list[str]
 def archive_path() -> Path | None:
     """Where the archive of Kafka's classes for this Java lies or will lie, beside our jars.
 
-    None for jars that were given by HERMES_KAFKA_JARS: nothing is written there.
+    None for jars that were given by LOCAL_KAFKA_JARS: nothing is written there.
     """
     if os.environ.get(jars.JARS_VARIABLE):
         return None

@@ -129,6 +129,8 @@ class Cluster:
         Raises LaunchFailed; what this call started is ended then.
         """
         running = [broker for broker in self.brokers if broker.is_running]
+        for broker in self.brokers:
+            broker.check_ports()
         prepare()
         self.format()
         try:
@@ -139,6 +141,8 @@ class Cluster:
             for broker in self.brokers:
                 if broker not in running:
                     broker.kill()
+            if not running:
+                self._let_go()
             raise
 
     def format(self) -> None:

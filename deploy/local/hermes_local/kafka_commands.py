@@ -1,0 +1,297 @@
+"""`hermes kafka …`: named Kafka clusters of this machine, started, looked at and ended."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hermes_actors.cli.failures import CommandFailed, UsageWrong
+from hermes_actors.cli.options import Output, OutputOption, examples
+from hermes_actors.cli.plain import PlainCommand, PlainGroup
+from hermes_local import jars
+from hermes_local.jars import locked
+from hermes_local.kafka import FULL_SPEED, Cluster
+from hermes_local.state import make_folder
+
+NAME_DEFAULT = "dc1"
+PORT_DEFAULT = 9092
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+
+kafka = typer.Typer(
+    cls=PlainGroup,
+    no_args_is_help=True,
+    help="Run Kafka clusters on this machine, without Docker.",
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+NameOption = Annotated[str, typer.Option("--name", metavar="NAME", help="Which cluster.")]
+DataOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="The folder of all clusters, one subfolder for each; "
+        "else hermes_actors/kafka in the user's data folder.",
+    ),
+]
+
+
+@kafka.command(
+    cls=PlainCommand,
+    epilog=examples("hermes kafka up", "hermes kafka up --name dc2 --port 9192 --brokers 3"),
+)
+def up(
+    brokers: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, max=9, help="1 for a new cluster, else as it was."),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            min=1,
+            max=65_535,
+            help="The first broker's; the others count up. 9092 for a new cluster, else as it was.",
+        ),
+    ] = None,
+    name: NameOption = NAME_DEFAULT,
+    data: DataOption = None,
+    heap_mb: Annotated[
+        int, typer.Option("--heap-mb", metavar="MB", min=128, help="Java heap of each broker.")
+    ] = 512,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A Kafka broker setting; repeatable."),
+    ] = None,
+    prints_json: Annotated[
+        bool, typer.Option("--json", help="When ready, print one JSON line.")
+    ] = False,
+) -> None:
+    """Start a cluster, or go on with its data, and return when it is ready.
+
+    It goes on running; `hermes kafka down` ends it.
+    """
+    folder = _folder(data, name)
+    settings = dict(_setting(each) for each in changes or [])
+    make_folder(folder.parent)
+    with _alone(folder):
+        known = Cluster.found(folder)
+        was_running = known is not None and all(each.is_running for each in known.brokers)
+        cluster = known
+        if known is not None and known.is_running:
+            _refuse_changes(known, f"hermes kafka down{_options(data, name)}", brokers, port)
+        if known is None or not was_running:
+            cluster = Cluster(
+                folder,
+                brokers=brokers or (len(known.brokers) if known else 1),
+                ports=_ports(known, brokers, port),
+                settings=settings,
+                heap_mb=heap_mb,
+                jvm_options=FULL_SPEED,
+                is_tethered=False,
+            )
+            if not jars.are_here():
+                print("fetching Kafka's jars, once for this version …", file=sys.stderr, flush=True)
+            cluster.start()
+    assert cluster is not None, "either found or made"
+    if prints_json:
+        print(json.dumps({**_report(name, cluster), "alreadyRunning": was_running}))
+        return
+    servers = ",".join(cluster.bootstrap_servers)
+    print(f"Kafka {name} {'already runs' if was_running else 'runs'} at {servers}")
+    print(f"data:  {folder}")
+    print("use:   " + _use(name, servers))
+    print(f"end:   hermes kafka down{_options(data, name)}")
+
+
+@kafka.command(
+    cls=PlainCommand,
+    epilog=examples("hermes kafka down", "hermes kafka down --name dc2 --delete-data"),
+)
+def down(
+    name: NameOption = NAME_DEFAULT,
+    data: DataOption = None,
+    deletes_data: Annotated[
+        bool, typer.Option("--delete-data", help="Delete all its messages, too.")
+    ] = False,
+) -> None:
+    """End a cluster; its data stays for the next `hermes kafka up`."""
+    folder = _folder(data, name)
+    cluster = _found(folder, name)
+    with _alone(folder):
+        was_running = cluster.is_running
+        cluster.stop()
+        if deletes_data:
+            _delete(folder, cluster)
+    if deletes_data:
+        folder.with_name(f"{folder.name}.lock").unlink(missing_ok=True)
+    ended = "ended" if was_running else "did not run"
+    left = "its data is deleted" if deletes_data else f"its data stays in {folder}"
+    print(f"Kafka {name} {ended}; {left}")
+
+
+@kafka.command(
+    cls=PlainCommand,
+    epilog=examples("hermes kafka status", "hermes kafka status --name dc2 -o json"),
+)
+def status(
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="This cluster only.")
+    ] = None,
+    data: DataOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show each cluster's brokers: whether they run, where, their memory and data on disk."""
+    base = _base(data)
+    if name is not None:
+        found = {name: _found(_folder(data, name), name)}
+    else:
+        folders = sorted(base.iterdir()) if base.is_dir() else []
+        all_found = {each.name: Cluster.found(each) for each in folders if each.is_dir()}
+        found = {each: cluster for each, cluster in all_found.items() if cluster is not None}
+    reports = [_report(each, cluster) for each, cluster in found.items()]
+    if output is Output.JSON:
+        print(json.dumps(reports))
+        return
+    if not reports:
+        print(f"no clusters in {base}; `hermes kafka up` starts one")
+        return
+    rows = [
+        (
+            report["name"],
+            each["address"],
+            each["state"],
+            str(each["pid"] or ""),
+            f"{each['memoryMib']:.0f} MiB" if each["pid"] else "",
+            f"{each['diskMib']:.1f} MiB",
+            each["folder"],
+        )
+        for report in reports
+        for each in report["brokers"]
+    ]
+    heads = ("cluster", "broker", "state", "pid", "memory", "disk", "folder")
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    for row in (heads, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print("  ".join(cells).rstrip())
+
+
+def _base(data: Path | None) -> Path:
+    if data is not None:
+        return data.resolve()
+    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(home) / "hermes_actors" / "kafka"
+
+
+def _folder(data: Path | None, name: str) -> Path:
+    if not _NAME.fullmatch(name):
+        raise UsageWrong(f"--name '{name}': use letters, digits, _ and -")
+    return _base(data) / name
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or not name.strip():
+        raise UsageWrong(f"--set '{text}': write NAME=VALUE, for example log.retention.hours=1")
+    return name.strip(), value.strip()
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One `up` or `down` of a cluster at a time."""
+    with locked(folder.with_name(f"{folder.name}.lock")):
+        yield
+
+
+def _found(folder: Path, name: str) -> Cluster:
+    cluster = Cluster.found(folder)
+    if cluster is None:
+        raise CommandFailed(
+            f"there is no cluster {name} in {folder.parent}; `hermes kafka status` lists those "
+            "there, and --data names another folder"
+        )
+    return cluster
+
+
+def _refuse_changes(cluster: Cluster, way_out: str, brokers: int | None, port: int | None) -> None:
+    """A running cluster keeps its shape."""
+    different = []
+    if brokers not in (None, len(cluster.brokers)):
+        different.append(f"{len(cluster.brokers)} brokers")
+    if port not in (None, cluster.brokers[0].port):
+        different.append(f"port {cluster.brokers[0].port}")
+    if different:
+        raise CommandFailed(
+            f"it already runs, with {' and '.join(different)}; end it first: {way_out}"
+        )
+
+
+def _ports(known: Cluster | None, brokers: int | None, port: int | None) -> list[int] | None:
+    """Those of the brokers; None where the folder knows them."""
+    if port is None and known is not None:
+        return None
+    first = port or PORT_DEFAULT
+    count = brokers or (len(known.brokers) if known else 1)
+    if first + count - 1 > 65_535:
+        raise UsageWrong(f"--port {first}: there are no {count} ports from there on")
+    return list(range(first, first + count))
+
+
+def _report(name: str, cluster: Cluster) -> dict[str, Any]:
+    return {
+        "name": name,
+        "running": cluster.is_running,
+        "bootstrapServers": cluster.bootstrap_servers,
+        "folder": str(cluster.folder),
+        "brokers": [
+            {
+                "id": each.node_id,
+                "address": each.address,
+                "state": each.state,
+                "pid": each.pid,
+                "memoryMib": round(each.rss_mb, 1),
+                "diskMib": round(_disk_bytes(each.folder) / 1_048_576, 1),
+                "folder": str(each.folder),
+            }
+            for each in cluster.brokers
+        ],
+    }
+
+
+def _disk_bytes(folder: Path) -> int:
+    """What the files take: Kafka reserves much more than it has written."""
+    total = 0
+    for path in folder.rglob("*"):
+        # Kafka deletes old files at any time.
+        with contextlib.suppress(FileNotFoundError):
+            total += path.lstat().st_blocks * 512
+    return total
+
+
+def _use(name: str, servers: str) -> str:
+    """How a node is told of it; the cluster's name is taken for that of the datacentre."""
+    variable = f"HERMES_KAFKA_CLUSTERS_{name.upper()}_BOOTSTRAP_SERVERS"
+    dc = "" if name == "dc1" else f"HERMES_DC={name} "
+    return f"{dc}{variable}={servers} hermes node"
+
+
+def _options(data: Path | None, name: str) -> str:
+    named = "" if name == NAME_DEFAULT else f" --name {name}"
+    return named + ("" if data is None else f" --data {data}")
+
+
+def _delete(folder: Path, cluster: Cluster) -> None:
+    """What `up` has made, and nothing that someone else has put there."""
+    for each in cluster.brokers:
+        shutil.rmtree(each.folder)
+    (folder / "cluster.json").unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()

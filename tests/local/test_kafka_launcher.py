@@ -1,0 +1,311 @@
+"""Real brokers: started, stopped, killed, paused, several, secured, and by the command line."""
+
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trustme
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaConnectionError
+
+from hermes_actors.runtime import guest
+from hermes_local.failures import LaunchFailed
+from hermes_local.kafka import Cluster, Security
+from hermes_local.ports import free_ports
+from hermes_local.probe import live_brokers
+from hermes_local.processes import ProcessId
+
+pytestmark = pytest.mark.kafka
+LONG_S = 60.0
+
+
+async def create(servers: list[str], topic: str, replicas: int) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=servers)
+    await admin.start()
+    try:
+        configs = {"min.insync.replicas": "2" if replicas > 1 else "1"}
+        made = await admin.create_topics([NewTopic(topic, 1, replicas, topic_configs=configs)])
+        assert [error[1] for error in made.topic_errors] == [0]
+    finally:
+        await admin.close()
+
+
+async def leader_of(servers: list[str], topic: str) -> int:
+    admin = AIOKafkaAdminClient(bootstrap_servers=servers)
+    await admin.start()
+    try:
+        (found,) = await admin.describe_topics([topic])
+        return int(found["partitions"][0]["leader"])
+    finally:
+        await admin.close()
+
+
+async def produce(servers: list[str], topic: str, value: bytes, **how: object) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=servers, acks="all", **how)
+    try:
+        await producer.start()
+        await producer.send_and_wait(topic, value)
+    finally:
+        await producer.stop()
+
+
+async def values(servers: list[str], topic: str, count: int) -> list[bytes]:
+    consumer = AIOKafkaConsumer(topic, bootstrap_servers=servers, auto_offset_reset="earliest")
+    await consumer.start()
+    try:
+        return [(await consumer.getone()).value for _ in range(count)]
+    finally:
+        await consumer.stop()
+
+
+def wait_until_ended(process: ProcessId) -> None:
+    assert process.wait_ended(LONG_S), f"{process} still runs"
+
+
+async def test_data_outlives_a_stop_and_a_kill(make_kafka_cluster):
+    cluster = make_kafka_cluster()
+    (broker,) = cluster.brokers
+    servers = cluster.bootstrap_servers
+    # Ready means: the first request of all is not refused.
+    await guest.call(create, servers, "kept", 1)
+    await guest.call(produce, servers, "kept", b"before the stop")
+    cluster.stop()
+    assert (broker.is_running, broker.pid, broker.state) == (False, None, "down")
+    assert live_brokers(broker.host, broker.port) is None
+
+    cluster.start()
+    assert cluster.bootstrap_servers == servers
+    await guest.call(produce, servers, "kept", b"before the kill")
+    broker.kill()
+    assert not broker.is_running
+    broker.start()
+    broker.wait_ready()
+    assert await guest.call(values, servers, "kept", 2) == [b"before the stop", b"before the kill"]
+
+
+def test_a_paused_broker_answers_nobody_until_it_goes_on_and_still_stops(make_kafka_cluster):
+    (broker,) = make_kafka_cluster().brokers
+    assert live_brokers(broker.host, broker.port) == [broker.node_id]
+    broker.pause()
+    assert (broker.state, broker.is_running) == ("paused", True)
+    assert live_brokers(broker.host, broker.port, timeout_s=0.3) is None
+    broker.resume()
+    assert live_brokers(broker.host, broker.port, timeout_s=LONG_S) == [broker.node_id]
+    assert broker.state == "running"
+    broker.pause()
+    assert broker.stop(LONG_S), "ended in an orderly way"
+
+
+@pytest.mark.slow
+async def test_three_brokers_lose_one_and_nothing_else(make_kafka_cluster):
+    cluster = make_kafka_cluster(brokers=3, heap_mb=256)
+    servers = cluster.bootstrap_servers
+    await guest.call(create, servers, "kept", 3)
+    await guest.call(produce, servers, "kept", b"by three")
+    leader = await guest.call(leader_of, servers, "kept")
+    lost = cluster.brokers[leader - 1]
+    lost.kill()
+    left = [broker.address for broker in cluster.brokers if broker is not lost]
+    await guest.call(produce, left, "kept", b"by two")
+    assert await guest.call(values, left, "kept", 2) == [b"by three", b"by two"]
+    cluster.wait_ready()
+
+    lost.start()
+    cluster.wait_ready()
+    assert live_brokers(lost.host, lost.port) == [1, 2, 3]
+    await guest.call(produce, servers, "kept", b"by three again")
+
+
+def test_brokers_die_with_the_process_that_started_them(tmp_path):
+    program = (
+        "import sys, time; from pathlib import Path; from hermes_local.kafka import Cluster\n"
+        "cluster = Cluster(Path(sys.argv[1]), heap_mb=256); cluster.start()\n"
+        "print(cluster.brokers[0].pid, flush=True); time.sleep(600)"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout is not None
+        process = ProcessId.of(int(starter.stdout.readline()))
+        assert process.is_running
+        starter.send_signal(signal.SIGKILL)
+    wait_until_ended(process)
+
+
+def test_a_taken_port_is_named_before_anything_is_written(tmp_path):
+    (port,) = free_ports(1)
+    with (
+        socket.create_server(("127.0.0.1", port)),
+        pytest.raises(LaunchFailed, match=f"port {port} of 127.0.0.1 is taken"),
+    ):
+        Cluster(tmp_path / "new", ports=[port]).start()
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_broker_that_ends_while_it_starts_tells_why(tmp_path):
+    cluster = Cluster(tmp_path, heap_mb=256)
+    cluster.format()
+    of_another = cluster.brokers[0].folder / "data" / "meta.properties"
+    of_another.write_text("version=1\nnode.id=7\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
+    with pytest.raises(LaunchFailed, match=r"broker 1 ended while it started: .*Stored node id 7"):
+        cluster.start()
+    assert not cluster.is_running
+
+
+def test_a_setting_that_kafka_does_not_take_is_named(tmp_path):
+    with pytest.raises(LaunchFailed, match=r"not formatted: .*min\.insync\.replicas"):
+        Cluster(tmp_path, settings={"min.insync.replicas": "two"}).start()
+
+
+@pytest.mark.parametrize(("mechanism", "tls"), [("SCRAM-SHA-512", True), ("PLAIN", False)])
+async def test_who_cannot_prove_himself_is_not_let_in(mechanism, tls, tmp_path, make_kafka_cluster):
+    authority = trustme.CA()
+    own = authority.issue_cert("127.0.0.1")
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    own.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+    chain = b"".join(each.bytes() for each in own.cert_chain_pems)
+    (tmp_path / "certificate.pem").write_bytes(chain)
+    known, stranger = ssl.create_default_context(), ssl.create_default_context()
+    for context in (known, stranger):
+        authority.configure_trust(context)
+    authority.issue_cert("client@example.org").configure_cert(known)
+
+    security = Security(tmp_path, mechanism, "alice", "pass:w0rd#!", tls=tls, client_auth=tls)
+    servers = make_kafka_cluster(security=security).bootstrap_servers
+    right = {
+        "security_protocol": security.protocol,
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": "pass:w0rd#!",
+        "ssl_context": known if tls else None,
+    }
+    # The broker reaches itself another way: topics can be made, which needs its controller.
+    await guest.call(create_secured, servers, right)
+    await guest.call(produce_secured, servers, right)
+    wrong = [{"sasl_plain_password": "guess"}, {"security_protocol": "PLAINTEXT"}]
+    if tls:
+        wrong.append({"ssl_context": stranger})
+    for change in wrong:
+        with pytest.raises(KafkaConnectionError):
+            await guest.call(produce_secured, servers, {**right, **change})
+
+
+async def create_secured(servers: list[str], how: dict[str, object]) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=servers, **how)
+    await admin.start()
+    try:
+        await admin.create_topics([NewTopic("kept", 1, 1)])
+    finally:
+        await admin.close()
+
+
+async def produce_secured(servers: list[str], how: dict[str, object]) -> None:
+    await produce(servers, "kept", b"x", **how)
+
+
+class Shell:
+    """`hermes kafka …` as a user runs it, with the clusters in a folder of the test's own."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._environment = {**os.environ, "XDG_DATA_HOME": str(home)}
+
+    def __call__(self, *arguments: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "hermes_actors.cli", "kafka", *arguments],
+            capture_output=True,
+            text=True,
+            env=self._environment,
+            timeout=100,
+            check=False,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def shell(tmp_path):
+    yield Shell(tmp_path)
+    for folder in (tmp_path / "hermes_actors" / "kafka").glob("*/"):
+        if (cluster := Cluster.found(folder)) is not None:
+            cluster.kill()
+
+
+async def test_the_command_starts_shows_and_ends_a_cluster_that_outlives_it(shell):
+    port = str(free_ports(1)[0])
+    code, output, errors = shell("up", "--port", port, "--heap-mb", "256")
+    assert code == 0, errors
+    assert f"Kafka dc1 runs at 127.0.0.1:{port}" in output
+    assert f"HERMES_KAFKA_CLUSTERS_DC1_BOOTSTRAP_SERVERS=127.0.0.1:{port} hermes node" in output
+    servers = [f"127.0.0.1:{port}"]
+    await guest.call(create, servers, "kept", 1)
+    await guest.call(produce, servers, "kept", b"here")
+
+    code, output, _ = shell("up", "--json")
+    again = json.loads(output)
+    assert (code, again["alreadyRunning"], again["bootstrapServers"]) == (0, True, servers)
+    code, output, errors = shell("up", "--port", "1", "--brokers", "3")
+    assert (code, output) == (1, "")
+    assert errors == (
+        f"hermes: it already runs, with 1 brokers and port {port}; end it first: "
+        "hermes kafka down\n"
+    )
+
+    code, output, _ = shell("status", "-o", "json")
+    (report,) = json.loads(output)
+    (broker,) = report["brokers"]
+    assert (code, report["name"], broker["state"]) == (0, "dc1", "running")
+    assert broker["address"] == servers[0]
+    assert 50 < broker["memoryMib"] < 2_000
+    assert Path(broker["folder"]).is_relative_to(shell.home)
+    process = ProcessId.of(broker["pid"])
+    assert f" {process.pid} " in shell("status")[1]
+
+    assert shell("down")[0] == 0
+    assert not process.is_running
+    code, output, _ = shell("down")
+    assert (code, "did not run" in output) == (0, True)
+    assert " down " in shell("status", "--name", "dc1")[1]
+
+    assert shell("up", "--heap-mb", "256")[0] == 0
+    assert await guest.call(values, servers, "kept", 1) == [b"here"]
+    code, output, _ = shell("down", "--delete-data")
+    assert (code, "its data is deleted" in output) == (0, True)
+    assert list((shell.home / "hermes_actors" / "kafka").iterdir()) == []
+
+
+def test_the_command_refuses_in_one_line(shell, tmp_path):
+    base = shell.home / "hermes_actors" / "kafka"
+    assert shell("down", "--name", "dc7") == (
+        1,
+        "",
+        (
+            f"hermes: there is no cluster dc7 in {base}; `hermes kafka status` lists those "
+            "there, and --data names another folder\n"
+        ),
+    )
+    assert shell("up", "--name", "../x") == (
+        2,
+        "",
+        "hermes: --name '../x': use letters, digits, _ and -\n",
+    )
+    assert shell("up", "--set", "retention")[::2] == (
+        2,
+        "hermes: --set 'retention': write NAME=VALUE, for example log.retention.hours=1\n",
+    )
+    assert shell("status")[1] == f"no clusters in {base}; `hermes kafka up` starts one\n"
+    (port,) = free_ports(1)
+    with socket.create_server(("127.0.0.1", port)):
+        code, _, errors = shell("up", "--port", str(port))
+    assert (code, errors) == (
+        1,
+        (
+            f"hermes: broker 1: port {port} of 127.0.0.1 is taken by another process; end that "
+            "one, or choose another port\n"
+        ),
+    )

@@ -1,0 +1,193 @@
+"""What a broker is told: settings, keys, places. No process is started."""
+
+import struct
+
+import pytest
+import trustme
+from cryptography.hazmat.primitives import serialization
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_local import settings as files
+from hermes_local.failures import LaunchFailed
+from hermes_local.kafka import Cluster, Security
+from hermes_local.pem import pkcs8
+from hermes_local.probe import brokers_of
+from hermes_local.settings import Place
+from hermes_local.state import State
+
+PLACES = [Place(node, "127.0.0.1", 100 + node, 200 + node, 300 + node) for node in (1, 2, 3)]
+
+
+def parsed(text: str) -> dict[str, str]:
+    """As java.util.Properties reads it."""
+    found = {}
+    for line in text.splitlines():
+        parts = [""]
+        at = 0
+        while at < len(line):
+            if line[at] == "\\":
+                at += 1
+                if line[at] == "u":
+                    parts[-1] += chr(int(line[at + 1 : at + 5], 16))
+                    at += 4
+                else:
+                    parts[-1] += {"n": "\n", "r": "\r", "t": "\t"}.get(line[at], line[at])
+            elif line[at] == "=" and len(parts) == 1:
+                parts.append("")
+            else:
+                parts[-1] += line[at]
+            at += 1
+        key, value = (part.encode("utf-16", "surrogatepass").decode("utf-16") for part in parts)
+        found[key] = value
+    return found
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]) | st.sampled_from("\n\t"))
+
+
+@given(st.dictionaries(TEXT, TEXT))
+def test_any_setting_survives_the_file(settings):
+    text = files.rendered(settings)
+    assert text.isascii()
+    assert parsed(text) == settings
+
+
+def test_one_broker_has_one_copy_of_all_and_three_have_three(tmp_path):
+    one = files.broker_settings(PLACES[0], PLACES[:1], tmp_path, settings={})
+    three = files.broker_settings(PLACES[1], PLACES, tmp_path, settings={})
+    for name in (
+        "default.replication.factor",
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+    ):
+        assert (one[name], three[name]) == ("1", "3")
+    assert (one["min.insync.replicas"], three["min.insync.replicas"]) == ("1", "2")
+    assert three["node.id"] == "2"
+    assert three["controller.quorum.voters"] == ("1@127.0.0.1:201,2@127.0.0.1:202,3@127.0.0.1:203")
+
+
+def test_given_settings_win_but_not_over_the_structure(tmp_path):
+    made = files.broker_settings(
+        PLACES[0], PLACES[:1], tmp_path, settings={"broker.session.timeout.ms": "9000"}
+    )
+    assert made["broker.session.timeout.ms"] == "9000"
+    with pytest.raises(LaunchFailed, match=r"settings\.log\.dirs: the launcher sets it itself"):
+        files.broker_settings(PLACES[0], PLACES[:1], tmp_path, settings={"log.dirs": "/x"})
+
+
+def test_clients_are_told_the_proxy_and_brokers_keep_a_way_past_it(tmp_path):
+    made = files.broker_settings(
+        PLACES[0], PLACES[:1], tmp_path, settings={}, advertised="127.0.0.1:9999"
+    )
+    assert "CLIENTS://127.0.0.1:9999" in made["advertised.listeners"].split(",")
+    assert made["inter.broker.listener.name"] == "BROKERS"
+    assert "BROKERS://127.0.0.1:301" in made["advertised.listeners"].split(",")
+
+
+def test_a_password_is_not_in_the_repr_and_is_in_the_settings():
+    security = Security(None, "PLAIN", "bob", "s3cret")
+    assert "s3cret" not in repr(security)
+    assert 'user_bob="s3cret"' in " ".join(security.settings("CLIENTS").values())
+
+
+@pytest.mark.parametrize(
+    ("security", "message"),
+    [
+        (Security(tls=True), r"Security\.directory"),
+        (Security(client_auth=True), r"Security\.client_auth"),
+        (Security(mechanism="PLAIN", username="a b", password="p"), r"Security\.username"),
+        (Security(mechanism="PLAIN", username="a", password='p"q'), r"Security\.password"),
+        (Security(mechanism="SCRAM-SHA-256", username="a"), r"Security\.password"),
+    ],
+)
+def test_security_that_a_broker_could_not_start_with_is_refused(security, message, tmp_path):
+    with pytest.raises(LaunchFailed, match=message):
+        Cluster(tmp_path, security=security)
+
+
+def test_a_missing_certificate_is_named(tmp_path):
+    security = Security(tmp_path, tls=True)
+    with pytest.raises(LaunchFailed, match=r"key\.pem cannot be read"):
+        security.settings("CLIENTS")
+
+
+@pytest.mark.parametrize("kind", [trustme.KeyType.ECDSA, trustme.KeyType.RSA])
+def test_keys_of_both_kinds_become_pkcs8_and_stay_the_same_key(kind):
+    pem = trustme.CA(key_type=kind).issue_cert("localhost", key_type=kind).private_key_pem.bytes()
+    assert b"BEGIN PRIVATE KEY" not in pem
+    made = pkcs8(pem.decode())
+    before = serialization.load_pem_private_key(pem, None)
+    after = serialization.load_pem_private_key(made.encode(), None)
+    assert after.private_numbers() == before.private_numbers()
+    assert pkcs8(made) == made
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----",
+        "-----BEGIN EC PRIVATE KEY-----\nMAA=\n-----END EC PRIVATE KEY-----",
+        "-----BEGIN EC PRIVATE KEY-----\nMAU=\n-----END EC PRIVATE KEY-----",
+    ],
+)
+def test_what_is_no_plain_key_is_refused(text):
+    with pytest.raises(LaunchFailed, match=r"key\.pem"):
+        pkcs8(text)
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), st.booleans()), unique_by=lambda pair: pair[0]))
+def test_the_ids_of_any_metadata_answer_are_found(brokers):
+    host, rack = b"127.0.0.1", b"a"
+    answer = struct.pack(">ii", 1, len(brokers))
+    for node, has_rack in brokers:
+        answer += struct.pack(">ih", node, len(host)) + host + struct.pack(">i", 9092)
+        answer += struct.pack(">h", len(rack)) + rack if has_rack else struct.pack(">h", -1)
+    assert brokers_of(answer) == sorted(node for node, _ in brokers)
+
+
+def test_a_folder_remembers_its_ports(tmp_path):
+    cluster = Cluster(tmp_path, brokers=3)
+    State("id", [broker.place for broker in cluster.brokers], "").write(tmp_path)
+    again = Cluster(tmp_path, brokers=3)
+    assert [broker.place for broker in again.brokers] == [b.place for b in cluster.brokers]
+    moved = Cluster(tmp_path, brokers=3, ports=[1, 2, 3])
+    assert moved.bootstrap_servers == ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]
+    assert moved.brokers[0].place.controller_port == cluster.brokers[0].place.controller_port
+
+
+def test_controllers_can_be_given_ports_too(tmp_path):
+    places = [broker.place for broker in Cluster(tmp_path, brokers=2, ports=[1, 2, 3, 4]).brokers]
+    assert [(place.port, place.controller_port) for place in places] == [(1, 3), (2, 4)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"brokers": 0}, "brokers: 0"),
+        ({"heap_mb": 1}, "heap_mb: 1"),
+        ({"brokers": 3, "ports": [1, 2]}, "ports: 2 for 3 brokers"),
+        ({"brokers": 2, "ports": [1, 1]}, "ports: one is there twice"),
+        ({"brokers": 2, "advertised": ["a:1"]}, "advertised: 1 addresses for 2 brokers"),
+    ],
+)
+def test_a_cluster_that_cannot_be_is_refused(options, message, tmp_path):
+    with pytest.raises(LaunchFailed, match=message):
+        Cluster(tmp_path, **options)
+
+
+def test_a_folder_of_another_size_or_another_user_is_refused(tmp_path):
+    State("id", PLACES, "").write(tmp_path)
+    with pytest.raises(LaunchFailed, match="holds a cluster of 3 brokers, not 1"):
+        Cluster(tmp_path)
+    security = Security(None, "SCRAM-SHA-256", "alice", "secret")
+    with pytest.raises(LaunchFailed, match="made without the user SCRAM-SHA-256 alice"):
+        Cluster(tmp_path, brokers=3, security=security)
+
+
+def test_a_damaged_memory_of_a_folder_is_named(tmp_path):
+    (tmp_path / "cluster.json").write_text("{")
+    with pytest.raises(LaunchFailed, match=r"cluster\.json cannot be read"):
+        Cluster.found(tmp_path)
+    assert Cluster.found(tmp_path / "elsewhere") is None
