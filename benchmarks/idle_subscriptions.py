@@ -18,7 +18,7 @@ from pathlib import Path
 
 import uvloop
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from hermes_local.kafka import Cluster
+from hermes_local.kafka import FULL_SPEED, Cluster
 from publish_kafka import PARTITIONS, Node
 
 from hermes_local.ports import free_ports
@@ -84,7 +84,7 @@ def main() -> None:
     count = asked.subscriptions
     with (
         tempfile.TemporaryDirectory(prefix="hermes-bench-") as directory,
-        Cluster(Path(directory)) as cluster,
+        Cluster(Path(directory), jvm_options=FULL_SPEED) as cluster,
     ):
         servers = ",".join(cluster.bootstrap_servers)
         with Node(servers, "granian", free_ports(2)) as node:

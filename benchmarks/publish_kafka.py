@@ -25,7 +25,7 @@ from typing import Any, Self
 import confluent_kafka
 import uvloop
 from aiokafka import AIOKafkaProducer
-from hermes_local.kafka import Cluster
+from hermes_local.kafka import FULL_SPEED, Cluster
 from publish import TOPIC, run_load
 
 from hermes_local.ports import free_ports
@@ -266,7 +266,7 @@ def main() -> None:
     asked = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="hermes-bench-") as directory,
-        Cluster(Path(directory)) as cluster,
+        Cluster(Path(directory), jvm_options=FULL_SPEED) as cluster,
     ):
         results = measure(",".join(cluster.bootstrap_servers), asked)
     if asked.json:
