@@ -6,6 +6,7 @@ dc1 is the session's broker and is never harmed; dc2 is a broker of this module'
 import logging
 import random
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -14,7 +15,7 @@ import pytest
 import trio
 
 from hermes_actors.actors.supervisor import open_supervisor
-from hermes_actors.log.base import LogUnavailable, Stored
+from hermes_actors.log.base import Stored
 from hermes_actors.metadata.commands import NOTHING_SEEN, Accepted, Put, delete, encode, put
 from hermes_actors.metadata.registry import Metadata, Registry
 from hermes_actors.metadata.replication import Replicator
@@ -290,20 +291,53 @@ def test_what_does_not_decode_is_skipped_counted_and_told_alike_on_every_node(
     on_kafka(main, *[kafka_cluster.bootstrap_servers] * 2)
 
 
-def test_metadata_that_starts_while_kafka_is_down_follows_once_it_is_up(second, namespace):
-    async def main(log):
-        await trio.to_thread.run_sync(second.kill)
-        async with open_supervisor(system_rng()) as supervisor:
-            site = Site(_Named(log, "dc2"), namespace, supervisor)
-            with pytest.raises(LogUnavailable):
-                await log.end_positions(site.metadata.topic)
-            await until(lambda: "unavailable" in site.metadata.health.reason)
-            await trio.to_thread.run_sync(second.start)
-            up_s = await seconds_until(lambda: site.metadata.is_current)
-            _logger.info(f"current {up_s:.2f} s after Kafka was up")
-            await site.change("note/1", b"1")
+@pytest.mark.slow
+def test_a_management_request_during_the_loss_of_the_other_datacentre_is_answered_and_comes_there(
+    start, http, ports, second, tmp_path_factory
+):
+    """Over HTTP, with a node process in each datacentre; both have clusters of their own."""
+    pause = threading.Event()
 
-    on_kafka(main, second.bootstrap_servers)
+    def waited_for(holds) -> float:
+        started_s = CLOCK.monotonic_s()
+        while not holds():
+            assert CLOCK.monotonic_s() - started_s < 60
+            pause.wait(0.05)
+        return CLOCK.monotonic_s() - started_s
+
+    def node(dc: str, own: list[int]):
+        clusters = {"DC1": first.bootstrap_servers, "DC2": second.bootstrap_servers}
+        servers = {
+            f"HERMES_KAFKA_CLUSTERS_{name}_BOOTSTRAP_SERVERS": ",".join(addresses)
+            for name, addresses in clusters.items()
+        }
+        return start(
+            "node",
+            "--json",
+            HERMES_DC=dc,
+            HERMES_ROLES="management",
+            HERMES_MANAGEMENT_PORT=str(own[0]),
+            HERMES_STATUS_PORT=str(own[1]),
+            **servers,
+        ).ready["management"]
+
+    first = Cluster(tmp_path_factory.mktemp("dc1"), heap_mb=256)
+    with first:
+        one, two = node("dc1", ports(2)), node("dc2", ports(2))
+        assert http("POST", f"{one}/groups", {"groupName": "before"})[0] == 201
+        waited_for(lambda: "before" in http("GET", f"{two}/groups")[1])
+        second.kill()
+        waited_for(lambda: http("GET", f"{two}/status/health")[0] == 503)
+        started_s = CLOCK.monotonic_s()
+        assert http("POST", f"{one}/groups", {"groupName": "during"})[0] == 201
+        answered_s = CLOCK.monotonic_s() - started_s
+        assert "during" not in http("GET", f"{two}/groups")[1]
+        second.start()
+        healed_s = waited_for(lambda: "during" in http("GET", f"{two}/groups")[1])
+        _logger.info(f"answered in {answered_s * 1e3:.1f} ms, there {healed_s:.2f} s after heal")
+        assert answered_s < 1
+        assert healed_s < 5
+        waited_for(lambda: http("GET", f"{two}/status/health")[0] == 200)
 
 
 class _Named:
