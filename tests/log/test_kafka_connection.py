@@ -1,3 +1,4 @@
+import logging
 import random
 import ssl
 
@@ -134,6 +135,27 @@ def test_a_certificate_is_found_behind_the_error_that_aiokafka_raises(files):
     error = errors.KafkaConnectionError("closed")
     error.__cause__ = ssl.SSLCertVerificationError("expired")
     assert "dc1.ca_file" in secured(files).explain(error)
+
+
+def test_a_password_in_the_clear_is_warned_of_once(files, caplog):
+    secured(files, security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN")
+    (line,) = caplog.messages
+    assert "kafka.clusters.dc1.security_protocol" in line
+    assert "s3cret" not in line
+
+
+def test_a_level_that_somebody_set_for_the_clients_own_messages_stays(files):
+    logger = logging.getLogger("aiokafka")
+    before = logger.level
+    try:
+        logger.setLevel(logging.NOTSET)
+        secured(files)
+        assert logger.level == logging.CRITICAL
+        logger.setLevel(logging.INFO)
+        secured(files)
+        assert logger.level == logging.INFO
+    finally:
+        logger.setLevel(before)
 
 
 @given(st.integers(1, 10_000), st.integers(1, 10_000), st.integers())

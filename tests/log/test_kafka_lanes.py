@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_actors.log.kafka.lanes import OVERDUE_S, Lanes, Lost, NotSent, Sending
+from hermes_actors.log.kafka.lanes import OVERDUE_S, SPREAD_S, Lanes, Lost, NotSent, Sending
 
 SIZE = 4
 TIMEOUT_S = 5.0
@@ -110,6 +110,15 @@ class Fixture:
         for _ in range(6):
             await asyncio.sleep(0)
 
+    async def fill(self, partitions, *, is_suspect=False):
+        """Send to each, so that no one waits for another's answer."""
+        sendings = []
+        for partition in partitions:
+            sendings.append(self.send(partition, is_suspect=is_suspect))
+            await self.settle()
+            await self.pass_time(SPREAD_S * 1.01)
+        return sendings
+
     async def pass_time(self, seconds):
         self.broker.now_s += seconds
         self.lanes.sweep(self.broker.now_s)
@@ -142,10 +151,30 @@ async def test_a_batch_goes_out_at_once_when_a_connection_is_free(at):
 
 
 @on_host
+async def test_what_comes_while_an_answer_is_due_soon_waits_for_it(at):
+    at.send(0)
+    await at.settle()
+    waiting = [at.send(partition) for partition in (1, 2)]
+    await at.settle()
+    (wire,) = at.broker.busy
+    at.broker.answer(wire)
+    await at.settle()
+    assert len(at.broker.wires) == 1
+    assert wire.places == [("t", each.partition) for each in waiting]
+
+
+@on_host
+async def test_nobody_waits_long_for_the_answer_of_others(at):
+    at.send(0)
+    await at.settle()
+    at.send(1)
+    await at.pass_time(SPREAD_S * 1.01)
+    assert [wire.places for wire in at.broker.busy] == [[("t", 0)], [("t", 1)]]
+
+
+@on_host
 async def test_what_finds_no_free_connection_goes_out_together_on_the_next(at):
-    for partition in range(SIZE):
-        at.send(partition)
-        await at.settle()
+    await at.fill(range(SIZE))
     waiting = [at.send(partition) for partition in range(10, 15)]
     await at.settle()
     assert len(at.broker.wires) == SIZE
@@ -157,9 +186,7 @@ async def test_what_finds_no_free_connection_goes_out_together_on_the_next(at):
 
 @on_host
 async def test_overdue_answers_leave_room_for_other_partitions(at):
-    for partition in range(SIZE):
-        at.send(partition)
-        await at.settle()
+    await at.fill(range(SIZE))
     other = at.send(50)
     await at.settle()
     assert len(at.broker.busy) == SIZE
@@ -174,9 +201,7 @@ async def test_overdue_answers_leave_room_for_other_partitions(at):
 
 @on_host
 async def test_suspects_hold_half_of_the_connections_at_most_and_nobody_else(at):
-    for partition in range(20):
-        at.send(partition, is_suspect=True)
-        await at.settle()
+    await at.fill(range(20), is_suspect=True)
     assert len(at.broker.busy) == SIZE // 2
     other = at.send(50)
     await at.settle()
@@ -229,9 +254,7 @@ async def test_a_broker_that_refuses_connections_is_left_alone_for_a_while(at):
 
 @on_host
 async def test_what_waits_past_its_deadline_is_not_sent(at):
-    for partition in range(SIZE):
-        at.send(partition)
-        await at.settle()
+    await at.fill(range(SIZE))
     late = at.send(50, deadline_s=at.broker.now_s + 0.05)
     await at.pass_time(0.06)
     assert isinstance(late.answer.exception(), NotSent)
@@ -240,9 +263,7 @@ async def test_what_waits_past_its_deadline_is_not_sent(at):
 
 @on_host
 async def test_a_batch_that_was_given_up_while_it_waited_is_not_sent(at):
-    for partition in range(SIZE):
-        at.send(partition)
-        await at.settle()
+    await at.fill(range(SIZE))
     given_up, kept = at.send(50), at.send(51)
     given_up.answer.cancel()
     at.broker.answer(at.broker.busy[0])
@@ -255,9 +276,7 @@ async def test_a_batch_that_was_given_up_while_it_waited_is_not_sent(at):
 async def test_lanes_to_an_address_that_was_left_finish_what_is_under_way(at):
     under_way = at.send(0)
     await at.settle()
-    for partition in range(1, SIZE):
-        at.send(partition)
-        await at.settle()
+    await at.fill(range(1, SIZE))
     waiting = at.send(50)
     at.lanes.retire("the broker has moved")
     assert str(waiting.answer.exception()) == "the broker has moved"

@@ -5,6 +5,7 @@ explained in one line that names the datacentre and the field. Secrets are in ne
 """
 
 import asyncio
+import logging
 import random
 import ssl
 from pathlib import Path
@@ -15,6 +16,8 @@ from aiokafka.conn import AIOKafkaConnection
 
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
 from hermes_actors.errors import StartupError
+
+_logger = logging.getLogger(__name__)
 
 CONNECTIONS_IDLE_MS = 540_000
 """Idle connections end after this; a broker ends them after ten minutes, perhaps in mid-request."""
@@ -38,6 +41,12 @@ class Connection:
         self._field = f"kafka.clusters.{dc}"
         _check(self._field, cluster)
         self._security = self._read_security()
+        _quieten()
+        if cluster.security_protocol == "SASL_PLAINTEXT" and cluster.sasl_mechanism == "PLAIN":
+            _logger.warning(
+                "%s.security_protocol: SASL_PLAINTEXT with PLAIN sends the password in the clear",
+                self._field,
+            )
         self._ends: dict[asyncio.Future[None], asyncio.Transport] = {}
 
     def __repr__(self) -> str:
@@ -203,6 +212,14 @@ class Connection:
 def client_id(purpose: str) -> str:
     """The client id that brokers see."""
     return f"hermes-{purpose}"
+
+
+def _quieten() -> None:
+    # aiokafka says each failed attempt, some with a traceback; the reason is told once, by us. A
+    # level that somebody has set is left alone.
+    logger = logging.getLogger("aiokafka")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.CRITICAL)
 
 
 def _check(field: str, cluster: KafkaClusterConfig) -> None:

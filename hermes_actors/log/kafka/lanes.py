@@ -1,8 +1,9 @@
 """Connections for producing to one broker: who waits for a slow partition waits there alone.
 
 A broker answers the requests of one connection one after the other, and one request with several
-partitions only when the slowest is done. So a connection carries one request at a time; a batch
-takes a free connection at once, and what finds none goes out together on the next that is free.
+partitions only when the slowest is done. So a connection carries one request at a time, and what
+comes meanwhile goes out together in the next: that is what costs a busy broker least. But nobody
+waits longer than a few milliseconds for others' answers: then another connection is used.
 A partition whose last answer was slow is a suspect: suspects travel with suspects at most, and
 never on more than half of the connections. A connection whose answer is overdue does not count
 against the usual number, so that a few stuck partitions of one broker leave room for the others.
@@ -23,6 +24,8 @@ from hermes_actors.runtime.clock import Clock
 
 OVERDUE_S = 0.1
 """An answer that takes longer is slow."""
+SPREAD_S = 0.003
+"""How long a batch waits for an answer before it goes out on another connection."""
 _REQUEST_BYTES_MAX = 8 * 1024 * 1024
 _OVERDUE_LANES = 4
 _ANSWER_MARGIN_MS = 500
@@ -110,6 +113,7 @@ class Lanes:
         self._failures = 0
         self._retry_at_s = 0.0
         self._reason = ""
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def connections(self) -> int:
@@ -164,6 +168,8 @@ class Lanes:
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.gather(self._opening, return_exceptions=True)
+        if self._timer is not None:
+            self._timer.cancel()
         for lane in list(self._busy):
             lane.connection.close()
         # Their answers fail in this turn of the loop, and are dealt with before the next one.
@@ -176,6 +182,8 @@ class Lanes:
             if self.is_retired:
                 self._fail_waiting("the broker has moved")
                 return
+            if self._busy and not self._may_spread():
+                return
             takes_suspects = not self._fresh
             if takes_suspects and not self._has_room_for_suspects():
                 return
@@ -187,6 +195,20 @@ class Lanes:
                 self._write(lane, self._take(self._suspects, self._suspects_at_once()))
             else:
                 self._write(lane, self._take(self._fresh, len(self._fresh)))
+
+    def _may_spread(self) -> bool:
+        """False while an answer may come soon; what waits is looked at again if it does not."""
+        youngest_s = max(lane.started_s for lane in self._busy)
+        wait_s = youngest_s + SPREAD_S - self._clock.monotonic_s()
+        if wait_s <= 0:
+            return True
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._look_again)
+        return False
+
+    def _look_again(self) -> None:
+        self._timer = None
+        self._pump()
 
     def _has_room_for_suspects(self) -> bool:
         return self._room_for_suspects() > 0
