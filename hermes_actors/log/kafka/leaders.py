@@ -74,6 +74,11 @@ class Leaders:
         partitions = self._topics.get(topic)
         return None if partitions is None else len(partitions)
 
+    def forget(self, topic: str) -> None:
+        """The topic was deleted; it is not known until somebody asks for it again."""
+        self._topics.pop(topic, None)
+        self._stale.pop(topic, None)
+
     async def refresh(self, topic: str) -> None:
         """Wait for the next answer about this topic, or until that fails. Cheap to call often."""
         waiting = self._asked.get(topic)

@@ -122,7 +122,10 @@ class KafkaLog:
 
     async def delete_topic(self, topic: str) -> bool:
         """Delete the topic, its records and its commits; False when there is none."""
-        return await guest.call(self._topics.delete, topic)
+        try:
+            return await guest.call(self._topics.delete, topic)
+        finally:
+            self._producers.forget(topic)
 
     async def describe_topic(self, topic: str) -> TopicSettings | None:
         """The topic's settings, or None when there is no such topic."""

@@ -111,6 +111,10 @@ class Producers:
         for lanes in [*self._lanes.values(), *self._retired]:
             await lanes.close()
 
+    def forget(self, topic: str) -> None:
+        """The topic was deleted: what is appended now is refused, not sent to who led it."""
+        self._leaders.forget(topic)
+
     def statistics(self) -> ProducerStatistics:
         """For metrics and readiness."""
         lanes = [*self._lanes.values(), *self._retired]

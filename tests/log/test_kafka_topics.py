@@ -1,0 +1,107 @@
+"""Topics of a real Kafka, as an operator would find them."""
+
+import pytest
+import trio
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+
+from hermes_actors.log.base import Commit, LogUnavailable, TopicSettings
+from hermes_actors.runtime import guest
+
+pytestmark = pytest.mark.kafka
+
+
+async def configs_of(servers, topic):
+    """What Kafka itself says of a topic's configuration."""
+
+    async def ask():
+        admin = AIOKafkaAdminClient(bootstrap_servers=servers)
+        await admin.start()
+        try:
+            (answer,) = await admin.describe_configs(
+                [ConfigResource(ConfigResourceType.TOPIC, topic)]
+            )
+        finally:
+            await admin.close()
+        return {name: value for name, value, *_ in answer.resources[0][4]}
+
+    return await guest.call(ask)
+
+
+async def test_a_topic_has_the_safe_settings_and_keeps_what_an_operator_set(
+    kafka_cluster, open_log, fresh
+):
+    topic, servers = fresh("t"), kafka_cluster.bootstrap_servers
+    async with open_log(servers) as log:
+        await log.create_topic(topic, TopicSettings(2, 60_000, 5_000, True))
+        found = await configs_of(servers, topic)
+        assert found["unclean.leader.election.enable"] == "false"
+        assert found["min.insync.replicas"] == "1"
+        assert found["retention.ms"] == "60000"
+        assert found["message.timestamp.type"] == "LogAppendTime"
+        assert 5_000 < int(found["max.message.bytes"]) < 10_000
+        await log.alter_topic(topic, TopicSettings(2, None, 7_000))
+        found = await configs_of(servers, topic)
+        assert found["unclean.leader.election.enable"] == "false"
+        assert found["retention.ms"] == "-1"
+        assert found["message.timestamp.type"] == "CreateTime"
+
+
+async def test_more_replicas_than_brokers_are_refused_with_the_way_out(
+    kafka_cluster, open_log, fresh
+):
+    async with open_log(kafka_cluster.bootstrap_servers, replication_factor=3) as log:
+        with pytest.raises(LogUnavailable, match=r"kafka\.replication_factor is 3 .* at most"):
+            await log.create_topic(fresh("t"), TopicSettings())
+
+
+async def test_a_name_that_kafka_does_not_take_is_refused(kafka_cluster, open_log):
+    async with open_log(kafka_cluster.bootstrap_servers) as log:
+        with pytest.raises(ValueError, match="Kafka does not take it"):
+            await log.create_topic("no spaces", TopicSettings())
+        assert await log.describe_topic("no spaces") is None
+        assert not await log.delete_topic("no spaces")
+
+
+async def test_kafkas_own_topics_are_not_listed(kafka_cluster, open_log, fresh):
+    topic = fresh("t")
+    async with open_log(kafka_cluster.bootstrap_servers) as log:
+        await log.create_topic(topic, TopicSettings())
+        await log.commit(fresh("g"), topic, {0: Commit(1)})
+        names = await log.topics()
+        assert topic in names
+        assert "__consumer_offsets" not in names
+
+
+async def test_many_topics_created_at_once_are_all_usable(kafka_cluster, open_log, fresh):
+    names = [fresh(f"t{n}") for n in range(40)]
+    async with open_log(kafka_cluster.bootstrap_servers) as log:
+        async with trio.open_nursery() as nursery:
+            for name in names:
+                nursery.start_soon(log.create_topic, name, TopicSettings())
+        for name in names:
+            assert await log.end_positions(name) == {0: 0}
+        async with trio.open_nursery() as nursery:
+            for name in names:
+                nursery.start_soon(log.delete_topic, name)
+        assert not set(names) & set(await log.topics())
+
+
+async def test_changes_by_another_node_are_seen_within_a_second(kafka_cluster, open_log, fresh):
+    topic, servers = fresh("t"), kafka_cluster.bootstrap_servers
+    async with open_log(servers) as log, open_log(servers) as other:
+        assert await log.create_topic(topic, TopicSettings())
+        assert not await other.create_topic(topic, TopicSettings(partitions=5))
+        assert await log.describe_topic(topic) == TopicSettings()
+        await other.alter_topic(topic, TopicSettings(partitions=2))
+        await until_described(log, topic, TopicSettings(partitions=2))
+        await other.delete_topic(topic)
+        await until_described(log, topic, None)
+
+
+async def until_described(log, topic, settings):
+    with trio.fail_after(10):
+        while True:
+            if await log.describe_topic(topic) == settings:
+                return
+            await trio.sleep(0.05)
