@@ -216,7 +216,7 @@ def is_batch(batch):
 
 # Not shrunk: on a real broker that takes minutes, and a script is short as it is.
 @pytest.mark.kafka
-@settings(max_examples=10, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=20, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(script=kafka_scripts)
 def test_kafka_cannot_be_told_apart_from_the_others(
     make_log_under_test, make_kafka_under_test, script
