@@ -25,10 +25,10 @@ from typing import Any, Self
 import confluent_kafka
 import uvloop
 from aiokafka import AIOKafkaProducer
-from hermes_local.kafka import FULL_SPEED, Cluster
-from publish import TOPIC, run_load
 
+from hermes_local.kafka import FULL_SPEED, Cluster
 from hermes_local.ports import free_ports
+from publish import TOPIC, run_load
 
 PARTITIONS = 10
 FLOOR_BATCH = 500
