@@ -240,6 +240,7 @@ def _metadata_metrics(metadata: Metadata) -> Metrics:
     metrics = Metrics("hermes_metadata")
     metrics.gauge("is_current", lambda: float(metadata.is_current))
     metrics.gauge("position", lambda: metadata.state.position)
+    metrics.gauge("refolds", lambda: metadata.refolds)
     metrics.gauge("undecodable_commands", lambda: metadata.state.undecodable)
     metrics.gauge("undecodable_bodies", lambda: len(metadata.catalog.undecodable))
     return metrics
