@@ -1,0 +1,238 @@
+"""Load on real nodes over HTTP, and the account of it: every 201 is owed to every subscriber."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import trio
+
+from hermes_actors.cli.http_client import CannotConnect, Connection, ConnectionLost, Origin
+from hermes_actors.cli.http_server import HttpServer, Request, answer
+
+_ANSWER_TIMEOUT_S = 15.0
+_REFUSED_PAUSE_S = 0.1
+_BODY = b'{"number":%d,"padding":"%s"}'
+_PADDING = b"x" * 200
+_TAKEN = answer(200)
+NO_ANSWER = "no answer"
+NO_CONNECTION = "no connection"
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """A message that was answered with 201. `at_s`: when, as trio counts."""
+
+    number: int
+    topic: str
+    frontend: str
+    at_s: float
+
+
+@dataclass(slots=True)
+class Phase:
+    """A part of the run: what publishers were answered and subscribers got in it.
+
+    `retried`: those of the duplicates that were pushed again because a push seemed to fail; the
+    others were read again.
+    """
+
+    name: str
+    acknowledged: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    deliveries: int = 0
+    duplicates: int = 0
+    retried: int = 0
+    latencies_ms: list[float] = field(default_factory=list)
+
+
+class Account:
+    """What was published and what was delivered, to the message.
+
+    `subscribers` are each topic's; every message of it is owed to each of them.
+    """
+
+    def __init__(self, subscribers: Mapping[str, Sequence[str]]) -> None:
+        self.subscribers = subscribers
+        self.acknowledged: dict[str, Acknowledged] = {}
+        self.taken: dict[str, Counter[str]] = {
+            name: Counter() for names in subscribers.values() for name in names
+        }
+        self.owed: dict[tuple[str, str], Acknowledged] = {}
+        """By (subscriber, id): acknowledged and not delivered."""
+        self.bodies: dict[str, bytes] = {}
+        self.altered: list[str] = []
+        self.phases: list[Phase] = []
+        self.latest_s: dict[tuple[str, str], float] = {}
+        self.numbers = 0
+
+    def begin(self, phase: str) -> None:
+        """From now on everything counts into this phase."""
+        self.phases.append(Phase(phase))
+
+    def next_body(self) -> tuple[int, bytes]:
+        """A body that no other message has."""
+        self.numbers += 1
+        return self.numbers, _BODY % (self.numbers, _PADDING)
+
+    def acknowledge(self, message_id: str, entry: Acknowledged, latency_s: float) -> None:
+        """A publisher was answered with 201: from now on the message is owed."""
+        assert message_id not in self.acknowledged, f"two messages were given the id {message_id}"
+        self.acknowledged[message_id] = entry
+        for subscriber in self.subscribers[entry.topic]:
+            # It may have been delivered before its publisher was answered.
+            if message_id not in self.taken[subscriber]:
+                self.owed[subscriber, message_id] = entry
+        self.latest_s[entry.frontend, entry.topic] = entry.at_s
+        self.phases[-1].acknowledged += 1
+        self.phases[-1].latencies_ms.append(latency_s * 1_000)
+
+    def refuse(self, why: str) -> None:
+        """A publisher was answered otherwise, or not at all."""
+        self.phases[-1].refused[why] += 1
+
+    def deliver(
+        self, subscriber: str, message_id: str, body: bytes, *, is_retry: bool = False
+    ) -> None:
+        """A subscriber took a message."""
+        phase, taken = self.phases[-1], self.taken[subscriber]
+        phase.deliveries += 1
+        if message_id in taken:
+            phase.duplicates += 1
+            phase.retried += is_retry
+        taken[message_id] += 1
+        self.owed.pop((subscriber, message_id), None)
+        if self.bodies.setdefault(message_id, body) != body:
+            self.altered.append(message_id)
+
+    def wrong(self) -> list[str]:
+        """The ids of messages that were delivered with another body than they were sent with."""
+        sent = {
+            message_id: _BODY % (entry.number, _PADDING)
+            for message_id, entry in self.acknowledged.items()
+        }
+        return self.altered + [
+            message_id
+            for message_id, body in self.bodies.items()
+            if sent.get(message_id, body) != body
+        ]
+
+    @property
+    def unconfirmed(self) -> int:
+        """Messages that were delivered though their publisher was not told that they are stored."""
+        return len(self.bodies.keys() - self.acknowledged.keys())
+
+    @property
+    def deliveries(self) -> int:
+        """All of them, duplicates too."""
+        return sum(phase.deliveries for phase in self.phases)
+
+    @property
+    def duplicates(self) -> int:
+        """Deliveries of a message to a subscriber that had taken it before, by its id."""
+        return sum(phase.duplicates for phase in self.phases)
+
+    @property
+    def refused(self) -> Counter[str]:
+        """How often publishers got no 201, by what they got."""
+        return sum((phase.refused for phase in self.phases), Counter[str]())
+
+
+class Subscribers:
+    """Takes every push and enters it into the account; the path names the subscriber."""
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self.url = ""
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Listen on a free port of the loopback; `url` + a subscriber's name is its endpoint."""
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        self.url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/"
+        async with trio.open_nursery() as nursery:
+            await nursery.start(HttpServer(self._take).serve, listeners)
+            yield
+            nursery.cancel_scope.cancel()
+
+    async def _take(self, request: Request) -> bytes:
+        headers = request.headers
+        self._account.deliver(
+            request.path.removeprefix("/"),
+            headers[b"hermes-message-id"].decode(),
+            request.body,
+            is_retry=headers.get(b"hermes-retry-count", b"0") != b"0",
+        )
+        return _TAKEN
+
+
+@asynccontextmanager
+async def publishing(
+    account: Account,
+    frontends: Sequence[str],
+    *,
+    rate_per_s: float,
+    connections_each: int = 2,
+) -> AsyncIterator[None]:
+    """Publish for the length of the block; at its end requests under way are still answered.
+
+    Each connection sends a message when the one before was answered, to one topic at one frontend,
+    and no message twice: what was not acknowledged is not owed.
+    """
+    is_over = trio.Event()
+    targets = [(url, topic) for url in frontends for topic in account.subscribers]
+    interval_s = len(targets) * connections_each / rate_per_s
+    async with trio.open_nursery() as nursery:
+        for count in range(connections_each):
+            for number, (url, topic) in enumerate(targets):
+                shift = (count * len(targets) + number) / (len(targets) * connections_each)
+                nursery.start_soon(
+                    _publish_on, account, url, topic, interval_s, shift * interval_s, is_over
+                )
+        try:
+            yield
+        finally:
+            is_over.set()
+
+
+async def _publish_on(
+    account: Account,
+    url: str,
+    topic: str,
+    interval_s: float,
+    first_after_s: float,
+    is_over: trio.Event,
+) -> None:
+    connection = Connection(Origin.parse(url))
+    at_s = trio.current_time() + first_after_s
+    try:
+        while not is_over.is_set():
+            # Who was kept waiting does not make up for it in a burst.
+            at_s = max(at_s + interval_s, trio.current_time())
+            await trio.sleep_until(at_s)
+            why = await _publish(account, connection, url, topic)
+            if why:
+                account.refuse(why)
+                await trio.sleep(_REFUSED_PAUSE_S)
+    finally:
+        await connection.aclose()
+
+
+async def _publish(account: Account, connection: Connection, url: str, topic: str) -> str:
+    """What came instead of a 201; the empty string when the message was acknowledged."""
+    number, body = account.next_body()
+    began_s = trio.current_time()
+    try:
+        answered = await connection.post(
+            f"/topics/{topic}", (("Content-Type", "application/json"),), body, _ANSWER_TIMEOUT_S
+        )
+    except CannotConnect:
+        return NO_CONNECTION
+    except (ConnectionLost, trio.TooSlowError):
+        return NO_ANSWER
+    if answered.status != 201:
+        return str(answered.status)
+    at_s = trio.current_time()
+    message_id = answered.headers[b"hermes-message-id"].decode()
+    account.acknowledge(message_id, Acknowledged(number, topic, url, at_s), at_s - began_s)
+    return ""
