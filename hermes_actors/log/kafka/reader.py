@@ -11,7 +11,7 @@ which waits only shortly, so that the two soon are one again.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -36,6 +36,23 @@ _BESIDE_MAX = 2
 _PARTITION_BYTES_MIN = 65_536
 _BYTES_MIN = 1
 _READ_UNCOMMITTED = 0
+_DAMAGE: tuple[type[Exception], ...] = (*FAILURES, ValueError)
+"""A ValueError: the name of a record's header that is no text."""
+
+
+class _LeadersFetch(FetchRequest):  # type: ignore[misc]
+    """A fetch that only the partition's leader answers.
+
+    From version 11 on a follower answers too: it lags, and one that is cut off from its leader
+    has nothing new to tell, for ever, without an error.
+    """
+
+    API_KEY = FetchRequest.API_KEY
+
+
+_LeadersFetch._CLASSES = tuple(
+    version for version in FetchRequest._CLASSES if version.API_VERSION <= 10
+)
 
 
 @asynccontextmanager
@@ -143,7 +160,7 @@ class KafkaReader:
                         partition.head = record
                         return batch
                     batch.append(record)
-            except FAILURES as error:
+            except _DAMAGE as error:
                 # What lies before the damage has been taken; the rest is fetched again.
                 taken = [record for record in batch if record.partition == number]
                 partition.restart(taken[-1].offset + 1 if taken else position)
@@ -161,7 +178,7 @@ class KafkaReader:
         if not any(partition.is_wanted for partition in self._partitions.values()):
             return
         if self._leaders is None:
-            self._learning = self._brokers.start(self._learn())
+            self._learning = self._start(self._learn())
             return
         wanted: dict[int, list[Fetched]] = {}
         for number, _ in self._cursor.in_turn():
@@ -177,7 +194,18 @@ class KafkaReader:
                 for partition in partitions:
                     partition.flight = flight
                 self._flights.append(flight)
-                flight.task = self._brokers.start(self._fly(flight, wait_ms))
+                flight.task = self._start(self._fly(flight, wait_ms))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = self._brokers.start(work)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        # What nobody foresaw is the caller's to raise; without it the caller would wait for ever.
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            self._fail(error)
 
     async def _learn(self) -> None:
         """Ask who leads the partitions."""
@@ -213,6 +241,7 @@ class KafkaReader:
         if not landed:
             return
         has_come = False
+        refused: list[Fetched] = []
         failures: dict[int, Exception] = {}
         for _, answers in answer.topics:
             for number, code, _, *rest in answers:
@@ -222,23 +251,40 @@ class KafkaReader:
                 if not code:
                     partition.failed_since_s = None
                     partition.tries = 0
-                    has_come |= partition.fill(rest[-1])
+                    has_come |= partition.fill(rest[-1] or b"")
                 elif code == kafka_errors.OffsetOutOfRangeError.errno:
-                    failures[number] = await self._check_bounds(partition)
+                    refused.append(partition)
                 else:
                     failures[number] = kafka_errors.for_code(code)(f"{self._topic}/{number}")
-        for failure in failures.values():
-            if isinstance(failure, OffsetOutOfRange | UnknownTopic | LogUnavailable):
-                self._fail(failure)
-                return
         if failures:
             failed = [landed[number] for number in failures]
             self._failed(failed, next(iter(failures.values())), None)
         if self._arrived is not None:
             if has_come:
                 self._arrived.set()
-            else:
+            elif not refused:
                 self._fetch()
+        if refused:
+            await self._see_why(flight, refused)
+
+    async def _see_why(self, flight: _Flight, refused: list[Fetched]) -> None:
+        """Find out why positions were refused; a partition that is sought meanwhile is let go."""
+        for partition in refused:
+            partition.flight = flight
+        try:
+            for partition in refused:
+                reason = await self._check_bounds(partition)
+                if partition.flight is not flight:
+                    continue
+                partition.flight = None
+                if isinstance(reason, OffsetOutOfRange | UnknownTopic | LogUnavailable):
+                    self._fail(reason)
+                    return
+                self._failed([partition], reason, None)
+        finally:
+            self._land(flight)
+        if self._arrived is not None:
+            self._fetch()
 
     async def _ask(self, flight: _Flight, wait_ms: int) -> Any:
         if flight.node < 0:
@@ -249,7 +295,7 @@ class KafkaReader:
             (partition.number, partition.fetch_from, partition_bytes_max)
             for partition in flight.partitions
         ]
-        request = FetchRequest(
+        request = _LeadersFetch(
             wait_ms, _BYTES_MIN, bytes_max, _READ_UNCOMMITTED, [(self._topic, wanted)]
         )
         connection = await self._brokers.borrow(flight.node)
