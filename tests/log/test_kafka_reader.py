@@ -53,7 +53,7 @@ async def test_the_marks_of_transactions_are_stepped_over(kafka_cluster, open_lo
         await guest.call(transactions)
         # Kafka answers before it has written the last mark.
         with trio.fail_after(PATIENCE_S):
-            while await log.end_positions(topic) != {0: 6}:
+            while await log.end_positions(topic) != {0: 6}:  # noqa: ASYNC110
                 await trio.sleep(0.05)
         async with log.reader(topic, {0: 0}) as reader:
             assert await read(reader, 3) == [b"a", b"b", b"c"]

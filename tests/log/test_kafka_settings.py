@@ -8,6 +8,7 @@ from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.kafka.settings import (
     BATCH_OVERHEAD_BYTES,
     SETTING_NAMES,
+    changed_configs,
     configs_of,
     settings_of,
 )
@@ -24,8 +25,37 @@ topic_settings = st.builds(
 @given(settings=topic_settings)
 def test_settings_come_back_exactly(settings):
     configs = configs_of(settings)
-    assert tuple(configs) == SETTING_NAMES
+    assert set(configs) > set(SETTING_NAMES)
     assert settings_of(settings.partitions, configs) == settings
+
+
+@pytest.mark.parametrize(
+    ("retention_ms", "segment_ms"),
+    [
+        (0, 60_000),
+        (600_000, 150_000),
+        (86_400_000, 21_600_000),
+        (365 * 86_400_000, 604_800_000),
+        (None, 604_800_000),
+    ],
+)
+def test_segments_are_a_fraction_of_the_retention_since_kafka_deletes_whole_ones(
+    retention_ms, segment_ms
+):
+    assert configs_of(TopicSettings(1, retention_ms))["segment.ms"] == str(segment_ms)
+
+
+def test_what_is_kept_for_ever_has_no_bound_of_size_and_other_topics_keep_the_clusters():
+    assert configs_of(TopicSettings(1, None))["retention.bytes"] == "-1"
+    assert "retention.bytes" not in configs_of(TopicSettings(1, 60_000))
+
+
+@given(old=topic_settings, new=topic_settings)
+def test_a_change_sets_what_differs_and_nothing_else(old, new):
+    changes = changed_configs(old, new)
+    before, after = configs_of(old), configs_of(new)
+    assert {**before, **changes}.items() >= after.items()
+    assert not any(before.get(name) == text for name, text in changes.items())
 
 
 def test_a_limit_above_kafkas_is_refused_by_its_name():

@@ -6,7 +6,10 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from hermes_actors.log.base import Commit, LogUnavailable, TopicSettings
+from hermes_actors.model.record import Record
+from hermes_actors.model.topic import Ack
 from hermes_actors.runtime import guest
+from hermes_actors.runtime.clock import SystemClock
 
 pytestmark = pytest.mark.kafka
 
@@ -37,13 +40,15 @@ async def test_a_topic_has_the_safe_settings_and_keeps_what_an_operator_set(
         found = await configs_of(servers, topic)
         assert found["unclean.leader.election.enable"] == "false"
         assert found["min.insync.replicas"] == "1"
+        assert found["cleanup.policy"] == "delete"
         assert found["retention.ms"] == "60000"
+        assert found["segment.ms"] == "60000"
         assert found["message.timestamp.type"] == "LogAppendTime"
         assert 5_000 < int(found["max.message.bytes"]) < 10_000
         await log.alter_topic(topic, TopicSettings(2, None, 7_000))
         found = await configs_of(servers, topic)
         assert found["unclean.leader.election.enable"] == "false"
-        assert found["retention.ms"] == "-1"
+        assert found["retention.ms"] == found["retention.bytes"] == "-1"
         assert found["message.timestamp.type"] == "CreateTime"
 
 
@@ -105,3 +110,26 @@ async def until_described(log, topic, settings):
             if await log.describe_topic(topic) == settings:
                 return
             await trio.sleep(0.05)
+
+
+async def test_of_two_names_that_kafka_takes_for_one_the_second_is_refused(
+    kafka_cluster, open_log, fresh
+):
+    async with open_log(kafka_cluster.bootstrap_servers) as log:
+        await log.create_topic(fresh("a.b_c"), TopicSettings())
+        with pytest.raises(ValueError, match="collides with existing topic"):
+            await log.create_topic(fresh("a_b.c"), TopicSettings())
+
+
+@pytest.mark.slow
+async def test_a_busy_topic_of_short_retention_loses_what_has_expired(make_kafka_cluster, open_log):
+    settings = {"log.retention.check.interval.ms": "500", "log.initial.task.delay.ms": "100"}
+    cluster = await trio.to_thread.run_sync(lambda: make_kafka_cluster(settings=settings))
+    now_ms = SystemClock().now_ms()
+    async with open_log(cluster.bootstrap_servers) as log:
+        await log.create_topic("t", TopicSettings(1, 120_000))
+        for age_ms in (400_000, 300_000, 0):
+            await log.append("t", 0, [Record(None, b"v", (), now_ms - age_ms)], Ack.ALL)
+        with trio.fail_after(60):
+            while await log.start_positions("t") != {0: 2}:  # noqa: ASYNC110
+                await trio.sleep(0.2)

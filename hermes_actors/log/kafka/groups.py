@@ -24,7 +24,10 @@ from hermes_actors.log.kafka.brokers import FAILURES, Brokers
 _GROUP = 0
 _NO_GENERATION = -1
 _NO_MEMBER = ""
-_AS_THE_BROKER_KEEPS = -1
+_KEPT_MS = 366 * 86_400_000
+"""How long a commit is kept after the last one; else Kafka forgets it after
+offsets.retention.minutes, a week or what the cluster says, and with it what a suspended
+subscription has already delivered."""
 _LANES = 16
 """Connections for commits to one broker: it answers one request of a connection at a time, and
 gathers commits for 5 ms (group.coordinator.append.linger.ms) before it writes them together."""
@@ -81,7 +84,7 @@ class Groups:
             (number, commit.position, commit.metadata) for number, commit in sorted(commits.items())
         ]
         request = OffsetCommitRequest(
-            group, _NO_GENERATION, _NO_MEMBER, _AS_THE_BROKER_KEEPS, [(topic, partitions)]
+            group, _NO_GENERATION, _NO_MEMBER, _KEPT_MS, [(topic, partitions)]
         )
         answer = await self._ask_coordinator(group, request)
         codes = {number: code for _, answers in answer.topics for number, code in answers}

@@ -12,7 +12,11 @@ BATCH_OVERHEAD_BYTES = 4_096
 61 bytes of header, a record's about 30 and a few for each of its headers."""
 
 SETTING_NAMES = ("retention.ms", "max.message.bytes", "message.timestamp.type")
-"""What `configs_of` sets."""
+"""What `settings_of` reads; `configs_of` also sets what follows from these."""
+
+_SEGMENTS = 4
+_SEGMENT_MS_MIN = 60_000
+_SEGMENT_MS_MAX = 604_800_000
 
 _TOPIC = 2
 _SET = 0
@@ -20,19 +24,36 @@ _INT32_MAX = 2**31 - 1
 
 
 def configs_of(settings: TopicSettings) -> dict[str, str]:
-    """The topic's configuration. Raises ValueError for a limit above Kafka's own."""
+    """The topic's configuration. Raises ValueError for a limit above Kafka's own.
+
+    Kafka deletes whole segments, and by itself begins another one after a week or 1 GiB only: a
+    quarter of the retention keeps what has expired for no longer than about that much more. What is
+    kept for ever is so whatever size the cluster bounds its other topics to.
+    """
     message_bytes_max = settings.record_bytes_max + BATCH_OVERHEAD_BYTES
     if message_bytes_max > _INT32_MAX:
         raise ValueError(
             f"record_bytes_max is at most {_INT32_MAX - BATCH_OVERHEAD_BYTES} in Kafka, "
             f"not {settings.record_bytes_max}"
         )
-    retention_ms = -1 if settings.retention_ms is None else settings.retention_ms
-    return {
-        "retention.ms": str(retention_ms),
+    configs = {
+        "retention.ms": "-1" if settings.retention_ms is None else str(settings.retention_ms),
         "max.message.bytes": str(message_bytes_max),
         "message.timestamp.type": "LogAppendTime" if settings.log_append_time else "CreateTime",
+        "segment.ms": str(_SEGMENT_MS_MAX),
     }
+    if settings.retention_ms is None:
+        configs["retention.bytes"] = "-1"
+    else:
+        segment_ms = max(settings.retention_ms // _SEGMENTS, _SEGMENT_MS_MIN)
+        configs["segment.ms"] = str(min(segment_ms, _SEGMENT_MS_MAX))
+    return configs
+
+
+def changed_configs(old: TopicSettings, new: TopicSettings) -> dict[str, str]:
+    """What to set, and nothing else, for `old` to become `new`."""
+    before = configs_of(old)
+    return {name: text for name, text in configs_of(new).items() if before.get(name) != text}
 
 
 def settings_of(partitions: int, configs: Mapping[str, str]) -> TopicSettings:

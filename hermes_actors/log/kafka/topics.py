@@ -27,6 +27,7 @@ from hermes_actors.log.kafka.brokers import FAILURES, Brokers
 from hermes_actors.log.kafka.positions import Positions
 from hermes_actors.log.kafka.settings import (
     SETTING_NAMES,
+    changed_configs,
     configs_of,
     incremental_alteration,
     settings_of,
@@ -84,9 +85,9 @@ class Topics:
                     f"topic {topic} got no more partitions",
                     lambda: self._add_partitions(topic, settings.partitions),
                 )
-            if configs_of(settings) != configs_of(old):
+            if changes := changed_configs(old, settings):
                 await self._brokers.persist(
-                    f"topic {topic} was not altered", lambda: self._alter_configs(topic, settings)
+                    f"topic {topic} was not altered", lambda: self._alter_configs(topic, changes)
                 )
             self._forget(topic)
             await self._settle(topic, lambda: self._shows(topic, settings))
@@ -176,6 +177,8 @@ class Topics:
         configs = configs_of(settings)
         configs["min.insync.replicas"] = str(kafka.min_insync_replicas)
         configs["unclean.leader.election.enable"] = "false"
+        # Messages of one key are all messages; a cluster may compact what does not say so.
+        configs["cleanup.policy"] = "delete"
         wanted: tuple[Any, ...] = (
             topic,
             settings.partitions,
@@ -212,8 +215,8 @@ class Topics:
                 return  # An attempt before this one has done it.
         _raise_for(code, message, topic)
 
-    async def _alter_configs(self, topic: str, settings: TopicSettings) -> None:
-        request = incremental_alteration(topic, configs_of(settings))
+    async def _alter_configs(self, topic: str, changes: dict[str, str]) -> None:
+        request = incremental_alteration(topic, changes)
         answer = await self._brokers.ask_any(request, purpose="topics")
         ((code, message, *_),) = answer.resources
         _raise_for(code, message, topic)
