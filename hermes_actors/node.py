@@ -21,16 +21,19 @@ import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import trio
 
 from hermes_actors import __version__
+from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.actors.supervisor import Crash, Supervisor, open_supervisor
 from hermes_actors.balancer.agent import Agent
 from hermes_actors.config import Config
 from hermes_actors.consumer.factory import ConsumerFactory
 from hermes_actors.consumer.sender import Sender
 from hermes_actors.consumer.serial import ConsumerParts
+from hermes_actors.errors import StartupError
 from hermes_actors.log.base import Log
 from hermes_actors.management.administration import Administration
 from hermes_actors.metadata.catalog import LiveSubscription
@@ -54,6 +57,14 @@ _ROUTING_POLL_S = 0.005
 _COMMIT_GRACE_S = 5.0
 
 SenderOf = Callable[[LiveSubscription], Sender]
+
+
+class _Duty(Protocol):
+    """An actor that works for the whole datacentre; `trouble` keeps it from getting on."""
+
+    trouble: str
+
+    async def run(self, inbox: Inbox[Any]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -92,6 +103,8 @@ class Node:
     agent: Agent | None = None
     administration: Administration | None = None
     metrics: list[Metrics] = field(default_factory=list)
+    duties: Mapping[str, Callable[[], str]] = field(default_factory=dict)
+    """What this node does for its whole datacentre, and what keeps each from getting on."""
 
     @property
     def trouble(self) -> str:
@@ -100,6 +113,10 @@ class Node:
             return f"metadata: {self.metadata.health.reason}"
         trouble = self.log_trouble()
         return f"log: {trouble}" if trouble else ""
+
+    def notices(self) -> list[str]:
+        """The duties that do not get on: the node itself can do its work all the same."""
+        return [f"{duty}: {trouble()}" for duty, trouble in self.duties.items() if trouble()]
 
     async def wait_prepared(self) -> None:
         """Wait until the metadata can be read and every topic in it can be published to."""
@@ -120,13 +137,14 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
     that the node needs stays broken.
     """
     async with open_supervisor(environment.split_rng(), _log_crash) as control:
-        metadata = _start_metadata(config, environment, control)
+        metadata, duties = _start_metadata(config, environment, control)
         node = Node(
             config,
             metadata,
             environment.log_trouble,
             control,
-            metrics=[*environment.metrics, _metadata_metrics(metadata)],
+            metrics=[*environment.metrics, _metadata_metrics(metadata, duties)],
+            duties=duties,
         )
         async with AsyncExitStack() as parts:
             if "management" in config.roles:
@@ -136,6 +154,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                     config,
                     environment.clock,
                     status=_follow_status(environment, control),
+                    notices=node.notices,
                 )
             await parts.enter_async_context(_open_reporter(node, environment))
             if "frontend" in config.roles:
@@ -145,8 +164,13 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
             yield node
 
 
-def _start_metadata(config: Config, environment: NodeEnvironment, control: Supervisor) -> Metadata:
-    """Fold the own metadata log, and the others': to stand in, and to tell what may be deleted."""
+def _start_metadata(
+    config: Config, environment: NodeEnvironment, control: Supervisor
+) -> tuple[Metadata, dict[str, Callable[[], str]]]:
+    """Fold the own metadata log, and the others': to stand in, and to tell what may be deleted.
+
+    With it what this node does for its datacentre, if it is the one: name → what its trouble is.
+    """
 
     def follow(log: Log, standins: tuple[Metadata, ...]) -> Metadata:
         metadata = Metadata(
@@ -161,16 +185,27 @@ def _start_metadata(config: Config, environment: NodeEnvironment, control: Super
 
     others = {dc: follow(log, ()) for dc, log in environment.remote_logs.items()}
     own = follow(environment.log, tuple(others.values()))
+    duties: dict[str, Callable[[], str]] = {}
+
+    def start_duty(name: str, make: Callable[[], _Duty]) -> None:
+        def made() -> _Duty:
+            duty = make()
+            duties[name] = lambda: duty.trouble
+            return duty
+
+        duties[name] = str
+        control.start(name, made)
+
     if config.metadata.replicator in ("", config.node):
         for dc, log in environment.remote_logs.items():
-            control.start(f"replicator {dc}", _replicator(config, environment, log, own))
-        control.start(
+            start_duty(f"replicator {dc}", _replicator(config, environment, log, own))
+        start_duty(
             "reconciler",
             lambda: TopicReconciler(
                 own, others, config, clock=environment.clock, rng=environment.split_rng()
             ),
         )
-    return own
+    return own, duties
 
 
 def _follow_status(environment: NodeEnvironment, control: Supervisor) -> StatusFold:
@@ -236,13 +271,16 @@ def _sources(node: Node) -> Sources:
     )
 
 
-def _metadata_metrics(metadata: Metadata) -> Metrics:
+def _metadata_metrics(metadata: Metadata, duties: Mapping[str, Callable[[], str]]) -> Metrics:
     metrics = Metrics("hermes_metadata")
     metrics.gauge("is_current", lambda: float(metadata.is_current))
     metrics.gauge("position", lambda: metadata.state.position)
     metrics.gauge("refolds", lambda: metadata.refolds)
     metrics.gauge("undecodable_commands", lambda: metadata.state.undecodable)
     metrics.gauge("undecodable_bodies", lambda: len(metadata.catalog.undecodable))
+    for duty in duties:
+        # `duties` names the latest life of each.
+        metrics.gauge("is_in_trouble", lambda duty=duty: float(bool(duties[duty]())), part=duty)  # type: ignore[misc]
     return metrics
 
 
@@ -336,4 +374,8 @@ async def _stop_all(supervisor: Supervisor) -> None:
 
 def _log_crash(crash: Crash) -> None:
     again = "is not restarted" if crash.delay_s is None else f"restarts in {crash.delay_s:.1f} s"
+    if isinstance(crash.error, StartupError):
+        # Its message says what to mend; where in the code it was found mends nothing.
+        _logger.error("%s %s: %s", crash.name, again, crash.error.message)
+        return
     _logger.error("%s failed and %s: %r", crash.name, again, crash.error, exc_info=crash.error)

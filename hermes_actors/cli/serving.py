@@ -11,7 +11,7 @@ from hermes_actors.actors.supervisor import RestartIntensityExceeded
 from hermes_actors.cli.failures import CommandFailed
 from hermes_actors.cli.logs import named_dc
 from hermes_actors.config import Config
-from hermes_actors.errors import HermesError
+from hermes_actors.errors import HermesError, StartupError
 from hermes_actors.listeners import Addresses, serve_node
 from hermes_actors.log.embedded import EmbeddedLog
 from hermes_actors.log.kafka.log import KafkaLog
@@ -117,6 +117,8 @@ def _only_error(
         first = first.exceptions[0]
     if isinstance(first, PortUnusable) and first.field in options:
         return CommandFailed(f"{first.message} with {options[first.field]}")
+    if isinstance(first, RestartIntensityExceeded) and isinstance(first.__cause__, StartupError):
+        return first.__cause__
     if isinstance(first, RestartIntensityExceeded):
         return CommandFailed(f"the node cannot go on: {first}")
     if isinstance(first, HermesError | KeyboardInterrupt):

@@ -1,5 +1,6 @@
 """All of management without HTTP: what the REST routes, and nothing else, are made of."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hermes_actors.config import Config
@@ -31,7 +32,8 @@ class Administration:
 
     `metadata` and `log` are that datacentre's. `security` tells who calls; without one everybody
     is administrator. `status` is what readers of the nodes' status records fold into; without it
-    there are no metrics. Everything is a trio coroutine; those that change or read on a caller's
+    there are no metrics. `notices` are what an operator should know of the node beside its
+    metadata. Everything is a trio coroutine; those that change or read on a caller's
     behalf take the caller first. Each raises Refused (mend the request) and Unavailable (try
     again).
     """
@@ -44,8 +46,12 @@ class Administration:
         clock: Clock,
         security: SecurityProvider | None = None,
         status: StatusFold | None = None,
+        notices: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._metadata = metadata
+        self._notices = notices
+        self._replicator = config.metadata.replicator if status is not None else ""
+        self._is_replicator = self._replicator in ("", config.node)
         self._log = log
         changes = Changes(metadata, config.management.change_timeout_ms / 1_000)
         self.security: SecurityProvider = security or OpenToAll()
@@ -129,7 +135,13 @@ class Administration:
         health = self._metadata.health
         if not health.is_current:
             raise Unavailable(f"The metadata is not current: {health.reason}")
-        notices = self._metadata.notices()
+        notices = [*self._metadata.notices(), *self._notices()]
+        if not self._is_replicator and not self.statuses.may_be_there(self._replicator):
+            notices.append(
+                f"metadata.replicator: node '{self._replicator}' of {self._metadata.dc} is not "
+                "there, so what changes in other datacentres does not come here; start it, or name "
+                f"another one in the configuration of every node of {self._metadata.dc}"
+            )
         return {"status": "UP", "notices": notices} if notices else {"status": "UP"}
 
     async def owners_found(self, source: str, search: str) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from hermes_actors.management.subscriptions import Subscriptions
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import SerialPolicy, Subscription, SubscriptionState
 from hermes_actors.runtime.clock import Clock
-from hermes_actors.status.fold import NodeView, StatusFold
+from hermes_actors.status.fold import GONE_AFTER_S, NodeView, StatusFold
 from hermes_actors.status.sums import (
     Place,
     SubscriptionSum,
@@ -50,6 +50,18 @@ class Statuses:
             "datacenters": [self._datacenter(dc) for dc in self._fold.readings],
             "nodes": [self._node(view) for view in self._fold.nodes(now_s)],
         }
+
+    def may_be_there(self, node: str) -> bool:
+        """False when a node of this datacentre has certainly not been heard of lately."""
+        dc, now_s = self._metadata.dc, self._clock.monotonic_s()
+        reading = self._fold.readings.get(dc)
+        if reading is None or reading.trouble or now_s - reading.since_s < GONE_AFTER_S:
+            return True
+        return any(
+            view.is_there
+            for view in self._fold.nodes(now_s)
+            if (view.header.dc, view.header.node) == (dc, node)
+        )
 
     async def topic_metrics(self, topic: str) -> dict[str, Any]:
         """A topic's metrics as Hermes shows them; zeros for one that does not exist."""
@@ -189,14 +201,24 @@ class Statuses:
         if trouble:
             return str(trouble)
         if found:
-            return "; ".join(f"{each.view.header.node}: {each.reason}" for each in found)
+            reasons = "; ".join(f"{each.view.header.node}: {each.reason}" for each in found)
+            there = [each.view.header.node for each in found if each.view.is_there]
+            if len(there) > 1:
+                # Each of them delivers every message.
+                reasons += (
+                    f"; {' and '.join(there)} both run it: consumers.nodes must be the same on "
+                    f"every node of {dc}"
+                )
+            return reasons
         consuming = [
             view
             for view in self._fold.nodes(now_s)
             if view.header.dc == dc and view.is_there and "consumers" in view.header.roles
         ]
+        names = ", ".join(view.header.node for view in consuming)
         return (
-            f"no consuming node of {dc} tells of it; it may be about to start"
+            f"none of the consuming nodes of {dc} that are there ({names}) runs it: it is about to "
+            "start, or it is the share of a node in consumers.nodes that is not there"
             if consuming
             else f"no node of {dc} with the role consumers is there"
         )

@@ -361,9 +361,27 @@ async def test_why_tells_of_datacentres_without_a_node_for_it(autojump_clock, ap
     body = await why(api)
     assert [each["reason"] for each in body["datacenters"]] == [
         "no node of dc1 with the role consumers is there",
-        "no consuming node of dc2 tells of it; it may be about to start",
+        (
+            "none of the consuming nodes of dc2 that are there (b) runs it: it is about to start, "
+            "or it is the share of a node in consumers.nodes that is not there"
+        ),
         "status unknown since 2023-11-14T22:13:20Z: the log does not answer",
     ]
     assert [each["isDelivering"] for each in body["datacenters"]] == [False] * 3
     (last_known,) = body["datacenters"][2]["nodes"]
     assert last_known["state"] == "UNKNOWN"
+
+
+async def test_why_tells_that_two_nodes_share_out_subscriptions_differently(
+    autojump_clock, api, nodes
+):
+    nodes.read("dc1")
+    nodes.tell("dc1", "a", subscriptions=[consumed()])
+    nodes.tell("dc1", "b", subscriptions=[consumed()])
+    (datacenter,) = (await why(api))["datacenters"]
+    assert datacenter["reason"].endswith(
+        "; a and b both run it: consumers.nodes must be the same on every node of dc1"
+    )
+    nodes.tell("dc1", "b", subscriptions=[consumed()], is_leaving=True)
+    (datacenter,) = (await why(api))["datacenters"]
+    assert "both" not in datacenter["reason"]

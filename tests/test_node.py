@@ -1,0 +1,93 @@
+"""What a whole node says of the duties that only one node of a datacentre has."""
+
+import random
+
+import msgspec
+import trio
+
+from hermes_actors.config import Config, MetadataConfig
+from hermes_actors.log.memory import MemoryLog
+from hermes_actors.node import NodeEnvironment, open_node
+from hermes_actors.runtime.clock import seeded_ids
+from hermes_actors.telemetry.metrics import render
+
+
+class TrioClock:
+    def now_ms(self):
+        return 1_700_000_000_000 + int(1_000 * trio.current_time())
+
+    def monotonic_s(self):
+        return trio.current_time()
+
+
+def environment_of(clock, log, remote):
+    return NodeEnvironment(
+        clock=clock,
+        ids=seeded_ids(random.Random(1)),
+        rng=random.Random(2),
+        log=log,
+        remote_logs={remote.dc: remote},
+        open_senders=None,
+        consumer_nodes=(),
+    )
+
+
+def config_of(**metadata):
+    return Config(roles=["management"], metadata=MetadataConfig(**metadata))
+
+
+def in_trouble(node):
+    lines = render(node.metrics).decode().splitlines()
+    return {
+        line.partition('part="')[2].partition('"')[0]: float(line.split()[-1])
+        for line in lines
+        if line.startswith("hermes_metadata_is_in_trouble{")
+    }
+
+
+async def test_copying_that_does_not_get_on_is_told_of(autojump_clock):
+    clock = TrioClock()
+    own, other = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
+    async with open_node(config_of(), environment_of(clock, own, other)) as node:
+        await node.metadata.wait_current()
+        await trio.sleep(10)
+        assert await node.administration.health() == {"status": "UP"}
+        assert in_trouble(node) == {"replicator dc2": 0, "reconciler": 0}
+
+        other.faults.reads_failing = True
+        await trio.sleep(90)
+        (notice,) = (await node.administration.health())["notices"]
+        assert notice.startswith("replicator dc2: dc2 to dc1: ")
+        assert in_trouble(node) == {"replicator dc2": 1, "reconciler": 0}
+
+        other.faults.reads_failing = False
+        await trio.sleep(90)
+        assert await node.administration.health() == {"status": "UP"}
+        assert in_trouble(node) == {"replicator dc2": 0, "reconciler": 0}
+
+
+async def test_a_node_that_does_not_copy_has_no_such_troubles(autojump_clock):
+    clock = TrioClock()
+    own, other = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
+    config = config_of(replicator="another")
+    async with open_node(config, environment_of(clock, own, other)) as node:
+        await node.metadata.wait_current()
+        assert in_trouble(node) == {}
+
+
+async def test_a_replicator_that_is_not_there_is_told_of(autojump_clock):
+    clock = TrioClock()
+    own, other = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
+    config = config_of(replicator="copies")
+    async with open_node(config, environment_of(clock, own, other)) as node:
+        await node.metadata.wait_current()
+        await trio.sleep(5)
+        assert await node.administration.health() == {"status": "UP"}
+        await trio.sleep(20)
+        (notice,) = (await node.administration.health())["notices"]
+        assert notice.startswith("metadata.replicator: node 'copies' of dc1 is not there")
+        copying = msgspec.structs.replace(config, node="copies")
+        async with open_node(copying, environment_of(clock, own, other)) as second:
+            await second.metadata.wait_current()
+            await trio.sleep(3)
+            assert await node.administration.health() == {"status": "UP"}
