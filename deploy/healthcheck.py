@@ -3,14 +3,15 @@
     python healthcheck.py [URL…]
 
 0 when each page answers 200; 1, with one line why, when one does not. Without URLs: the pages of
-the default ports, whichever of them are served; a node serves one or two, by its roles.
+the default ports of a node with and without the role frontend, whichever is served. That of
+management is not asked: it is down while Kafka is, and no restart of a node mends that.
 """
 
 import sys
 import urllib.error
 import urllib.request
 
-DEFAULTS = tuple(f"http://127.0.0.1:{port}/status/health" for port in (8080, 8090, 8070))
+DEFAULTS = tuple(f"http://127.0.0.1:{port}/status/health" for port in (8080, 8070))
 PAGE_WITHIN_S = 2.0
 # A proxy of the environment is not asked for this container's own pages.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
