@@ -1,5 +1,6 @@
 """The compose launcher without its processes: what it reads, refuses, rewrites and orders."""
 
+import fcntl
 import json
 import os
 import re
@@ -12,7 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_local import composefile
+from hermes_local import compose_commands, composefile
 from hermes_local.compose import COMPOSE_FILE, Topology
 from hermes_local.composefile import Mount, Port
 from hermes_local.dockerfile import instructions
@@ -391,3 +392,18 @@ def test_a_setting_is_named_as_the_image_names_it():
 def test_a_kafka_that_the_launcher_cannot_run_is_refused_by_the_variable(name, value):
     with pytest.raises(ComposeWrong, match=name):
         plan_of(kafka_spec(**{name: value}))
+
+
+def test_one_up_or_down_of_a_folder_is_at_work_at_a_time(tmp_path, capsys):
+    with (tmp_path / "lock").open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        for command in (compose_commands.up, compose_commands.down):
+            with pytest.raises(ComposeWrong, match=f"{tmp_path}: another `hermes compose up`"):
+                command(data=tmp_path)
+    compose_commands.down(data=tmp_path, removes_volumes=False)
+    compose_commands.down(data=tmp_path / "none", removes_volumes=False)
+    assert not (tmp_path / "none").exists()
+    assert capsys.readouterr().out.splitlines() == [
+        f"nothing is up from {tmp_path}",
+        f"nothing is up from {tmp_path}/none",
+    ]

@@ -8,6 +8,8 @@ from cryptography.hazmat.primitives import serialization
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_actors import config
+from hermes_local import kafka_commands
 from hermes_local import settings as files
 from hermes_local.failures import LaunchFailed
 from hermes_local.kafka import Cluster, Security
@@ -191,3 +193,13 @@ def test_a_damaged_memory_of_a_folder_is_named(tmp_path):
     with pytest.raises(LaunchFailed, match=r"cluster\.json cannot be read"):
         Cluster.found(tmp_path)
     assert Cluster.found(tmp_path / "elsewhere") is None
+
+
+def test_how_a_node_is_told_of_a_cluster_can_be_pasted_into_a_shell_and_is_taken():
+    for name in ("dc1", "dc2", "us-east", "DC_7"):
+        *variables, command, verb = kafka_commands._use(name, "127.0.0.1:9092").split()
+        assert (command, verb) == ("hermes", "node")
+        environment = dict(each.split("=") for each in variables)
+        assert all(each.isidentifier() for each in environment)
+        loaded = config.load(None, environment)
+        assert loaded.kafka.clusters[loaded.dc].bootstrap_servers == ["127.0.0.1:9092"]

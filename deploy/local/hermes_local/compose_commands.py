@@ -1,5 +1,7 @@
 """`hermes compose …`: the services of a compose file on this machine, without Docker."""
 
+import contextlib
+import fcntl
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,26 +64,27 @@ def up(
 
     They go on running; `hermes compose down` ends them.
     """
-    running = [each for each in State(data).records().values() if each.process.is_running]
-    if running:
-        raise ComposeWrong(
-            f"{', '.join(each.name for each in running)}: up already, from {data}; "
-            "`hermes compose down` first, or another --data and --network"
+    with _alone(data):
+        running = [each for each in State(data).records().values() if each.process.is_running]
+        if running:
+            raise ComposeWrong(
+                f"{', '.join(each.name for each in running)}: up already, from {data}; "
+                "`hermes compose down` first, or another --data and --network"
+            )
+        topology = Topology(
+            file,
+            data=data,
+            network=network,
+            wanted=names or (),
+            profiles=profiles or (),
+            is_tethered=False,
+            say=lambda line: print(line, flush=True),
         )
-    topology = Topology(
-        file,
-        data=data,
-        network=network,
-        wanted=names or (),
-        profiles=profiles or (),
-        is_tethered=False,
-        say=lambda line: print(line, flush=True),
-    )
-    for name, image in topology.skipped.items():
-        print(f"{name}: skipped ({image}): this launcher runs Kafka and our own nodes")
-    if topology.not_applied:
-        print(f"not applied to plain processes: {', '.join(topology.not_applied)}", flush=True)
-    topology.start(timeout_s=timeout_s)
+        for name, image in topology.skipped.items():
+            print(f"{name}: skipped ({image}): this launcher runs Kafka and our own nodes")
+        if topology.not_applied:
+            print(f"not applied to plain processes: {', '.join(topology.not_applied)}", flush=True)
+        topology.start(timeout_s=timeout_s)
     for service in topology.services.values():
         for outside, here in published(service).items():
             print(f"{service.name}: what Compose publishes at {outside} is here at http://{here}")
@@ -98,9 +101,13 @@ def down(
     """Drain and end everything that `hermes compose up` started; stored data stays."""
     import shutil
 
-    state = State(data)
-    names = list(state.records())
-    killed = state.stop_all()
+    if not data.is_dir():
+        print(f"nothing is up from {data}")
+        return
+    with _alone(data):
+        state = State(data)
+        names = list(state.records())
+        killed = state.stop_all()
     print(f"ended: {', '.join(names)}" if names else f"nothing is up from {data}")
     if removes_volumes:
         shutil.rmtree(data / "volumes", ignore_errors=True)
@@ -168,6 +175,21 @@ def logs(
         time.sleep(_FOLLOW_POLL_S)
         for name, line in _new_lines(chosen, positions):
             print(f"{name:<{width}} | {line}", flush=True)
+
+
+@contextlib.contextmanager
+def _alone(data: Path) -> Iterator[None]:
+    """One `up` or `down` of a folder at a time: else one forgets what the other has started."""
+    data.mkdir(parents=True, exist_ok=True)
+    with (data / "lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ComposeWrong(
+                f"{data}: another `hermes compose up` or `down` is at work there; wait for its "
+                "end, or use another --data and --network"
+            ) from error
+        yield
 
 
 def _last_lines(path: Path, count: int) -> tuple[list[str], int]:

@@ -277,7 +277,11 @@ def _disk_bytes(folder: Path) -> int:
 
 
 def _use(name: str, servers: str) -> str:
-    """How a node is told of it; the cluster's name is taken for that of the datacentre."""
+    """How a node is told of it; the cluster's name is taken for that of the datacentre.
+
+    Only as far as a variable can say it: without capitals and hyphens.
+    """
+    name = name.lower().replace("-", "_")
     variable = f"HERMES_KAFKA_CLUSTERS_{name.upper()}_BOOTSTRAP_SERVERS"
     dc = "" if name == "dc1" else f"HERMES_DC={name} "
     return f"{dc}{variable}={servers} hermes node"
