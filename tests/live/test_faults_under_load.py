@@ -156,7 +156,8 @@ async def create(trial: Trial, url: str) -> None:
                 "endpoint": url + subscriber,
                 "description": "",
                 "owner": OWNER,
-                "subscriptionPolicy": {"rate": 10_000},
+                # A machine that is busy for a second is no fault: duplicates are to come of faults.
+                "subscriptionPolicy": {"rate": 10_000, "requestTimeout": 10_000},
             }
             bodies.append((f"{base}/topics/{topic}/subscriptions", body))
     for at, body in bodies:
