@@ -69,8 +69,11 @@ class TopicProducer:
         self._route.is_open = True
         batcher: Batcher | None = None
         try:
+            partitions = await self._partitions(inbox)
+            if partitions is None:
+                return
             batcher = Batcher(
-                await self._partitions(),
+                partitions,
                 records_max=self._records_max,
                 bytes_max=self._bytes_max,
                 first=self._first,
@@ -239,8 +242,10 @@ class TopicProducer:
             for each in publications
         ]
 
-    async def _partitions(self) -> int:
+    async def _partitions(self, inbox: Inbox[Publication]) -> int | None:
         """The topic's number of partitions, waiting until the log has the topic.
+
+        None when asked to stop while nobody waits for an answer: the log need not be waited for.
 
         Publications wait meanwhile, up to their deadlines: a log that is down is no failure of
         this actor, which would back off for longer than the log is away.
@@ -255,6 +260,8 @@ class TopicProducer:
             if settings is not None:
                 self._looked_up = (version, self._clock.monotonic_s())
                 return settings.partitions
+            if inbox.is_closed and not self._route.tally.in_flight:
+                return None
             await trio.sleep(delay_s)
             delay_s = min(delay_s * 2, _LOOKUP_MAX_S)
 

@@ -261,6 +261,17 @@ async def test_the_time_of_reception_is_each_messages_own(world, autojump_clock)
     assert [each - times[0] for each in times] == [0, 5, 10, 15]
 
 
+async def test_a_stop_waits_for_no_log_that_nobody_waits_for(world, autojump_clock) -> None:
+    world.log.faults.reads_failing = True
+    await world.add_topic("shop.away")
+    waiting = world.admit("shop.away")
+    await trio.sleep(5)
+    assert waiting.is_done, "answered at its deadline"
+    before_s = trio.current_time()
+    await world.supervisor.stop("producer shop.away_1", grace_s=20)
+    assert trio.current_time() - before_s < 2
+
+
 def count_appends(log) -> list[tuple[int, int]]:
     """(partition, records) of each append from now on."""
     appends: list[tuple[int, int]] = []
