@@ -139,9 +139,14 @@ class Gateway:
         return answer
 
     def _unknown_topic(self, topic: str, message_id: str) -> Answer:
-        answer = error_answer(
-            Refused(f"Topic not found: {topic}", ErrorCode.TOPIC_NOT_EXISTS), message_id
-        )
+        error: HermesError = Refused(f"Topic not found: {topic}", ErrorCode.TOPIC_NOT_EXISTS)
+        if self._drain.is_up and not self._drain.is_ready:
+            # What is known may be another datacentre's, where this topic has not come to yet; and
+            # a publisher gives up after a 404.
+            error = Unavailable(
+                f"Topic {topic} is not known here, but may exist: {self._drain.trouble}; try again"
+            )
+        answer = error_answer(error, message_id)
         self._measures.status(answer.status).add()
         return answer
 

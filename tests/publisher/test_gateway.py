@@ -29,6 +29,21 @@ async def test_two_messages_have_two_ids(world, autojump_clock) -> None:
     assert first.headers["hermes-message-id"] != second.headers["hermes-message-id"]
 
 
+async def test_a_topic_that_may_exist_elsewhere_is_503_while_the_log_is_away(world) -> None:
+    world.frontend.drain._trouble = lambda: "log: no answer"
+    answer = await world.publish("shop.nothing")
+    assert (answer.status_code, answer.json()) == (
+        503,
+        {
+            "message": "Topic shop.nothing is not known here, but may exist: log: no answer; "
+            "try again",
+            "code": "OTHER",
+        },
+    )
+    world.frontend.drain.announce()
+    assert (await world.publish("shop.nothing")).status_code == 404
+
+
 async def test_an_unknown_topic_is_404_with_code_and_id_and_does_not_come_into_being(
     world, autojump_clock
 ) -> None:
