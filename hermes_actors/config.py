@@ -23,6 +23,7 @@ _CLIENT_VARIABLES = frozenset({"HERMES_MANAGEMENT_URL", "HERMES_PUBLISH_URL"})
 _PAGE = "docs/configuration.md lists every field"
 # A wait, delay or grace of 0 is none; an interval of 0 never rests, a time-out of 0 answers nobody.
 _MAY_BE_NONE = ("_wait_ms", "_drain_ms", "_delay_ms", "_grace_ms")
+_AT = re.compile(r"at `\$\.([^\[`]*)")
 _NAME = re.compile(r"[a-zA-Z0-9_.-]+")
 
 
@@ -195,9 +196,10 @@ def load(
             ) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: not valid TOML: {error}") from error
+    variables: dict[str, str] = {}
     for name, text in sorted(environment.items()):
         if name.startswith(_ENV_PREFIX) and name not in _CLIENT_VARIABLES:
-            _overlay(tree, name, text)
+            variables[_overlay(tree, name, text)] = name
     for section, values in defaults.items():
         given = tree.setdefault(section, {})
         if isinstance(given, dict):
@@ -205,17 +207,42 @@ def load(
     try:
         config = msgspec.convert(tree, Config)
     except msgspec.ValidationError as error:
-        source = str(path) if path is not None else "configuration"
-        raise ConfigError(f"{source}: {error}; {_PAGE}, its default and its unit") from error
+        found = _AT.search(str(error))
+        field_path = found.group(1) if found else ""
+        source = variables.get(field_path) or str(path or "configuration")
+        raise ConfigError(
+            f"{source}: {error}{_choices(field_path)}; {_PAGE}, its default and its unit"
+        ) from error
     _check(config)
     return config
 
 
-def _overlay(tree: dict[str, Any], variable: str, text: str) -> None:
-    """Put one environment variable into the tree; sections are separated by one underscore."""
+def _choices(field_path: str) -> str:
+    """What a field may hold, in words, when it is one of a few words."""
+    kind: Any = Config
+    for name in field_path.split("."):
+        fields = {each.name: each.type for each in msgspec.structs.fields(kind)}
+        if name not in fields:
+            return ""
+        kind = fields[name]
+        if not _is_struct(kind):
+            break
+    if typing.get_origin(kind) is list:
+        kind = typing.get_args(kind)[0]
+    if typing.get_origin(kind) is not typing.Literal:
+        return ""
+    return f"; it is one of {', '.join(typing.get_args(kind))}"
+
+
+def _overlay(tree: dict[str, Any], variable: str, text: str) -> str:
+    """Put one environment variable into the tree; sections are separated by one underscore.
+
+    Gives the field's path, as `frontend.port`.
+    """
     rest = variable.removeprefix(_ENV_PREFIX).lower()
     struct: type[Struct] = Config
     node = tree
+    path = ""
     while True:
         fields = {each.name: each for each in msgspec.structs.fields(struct)}
         if rest in fields:
@@ -223,12 +250,13 @@ def _overlay(tree: dict[str, Any], variable: str, text: str) -> None:
             if _is_struct(kind) or _is_table(kind):
                 raise ConfigError(f"{variable}: names a section, not a field; add the field's name")
             node[rest] = _parse(variable, text, kind)
-            return
+            return path + rest
         section = next((n for n in fields if rest.startswith(n + "_")), None)
         if section is None:
             raise ConfigError(f"{variable}: no such field; {_PAGE}")
         kind, rest = fields[section].type, rest.removeprefix(section + "_")
         node = _section(node, section)
+        path += f"{section}."
         if _is_table(kind):
             kind = typing.get_args(kind)[1]
             entry = _entry(node, rest, kind)
@@ -236,6 +264,7 @@ def _overlay(tree: dict[str, Any], variable: str, text: str) -> None:
                 raise ConfigError(f"{variable}: no such field; {_PAGE}")
             name, rest = entry
             node = _section(node, name)
+            path += f"{name}."
         if not _is_struct(kind):
             raise ConfigError(f"{variable}: no such field; {_PAGE}")
         struct = kind
@@ -374,8 +403,9 @@ def _check_names(config: Config) -> None:
             )
     _require(
         not nodes or "consumers" not in config.roles or config.node in nodes,
-        f"consumers.nodes: this node, '{config.node}', is not among them; add it on every node of "
-        f"datacentre {config.dc}, or take the role consumers from it",
+        f"consumers.nodes: this node, '{config.node}', is not among them; name it by HERMES_NODE "
+        f"as one of {', '.join(nodes)}, add it on every node of datacentre {config.dc}, or take the "
+        "role consumers from it",
     )
     _require(
         len(set(nodes)) == len(nodes),

@@ -160,7 +160,11 @@ def test_a_variable_finds_the_cluster_of_the_file_whatever_characters_its_name_h
         (KAFKA + "[kafka]\nrequest_timeout_ms = 0", "kafka.request_timeout_ms", "least is 1"),
         (KAFKA + 'security_protocol = "SASL_SSL"', "sasl_username", "set both"),
         (KAFKA + 'key_file = "k.pem"', "certificate_file", "set both or neither"),
-        ('[consumers]\nnodes = ["a", "b"]', "consumers.nodes", "add it on every node"),
+        (
+            '[consumers]\nnodes = ["a", "b"]',
+            "consumers.nodes",
+            "name it by HERMES_NODE as one of a, b",
+        ),
         ('[consumers]\nnodes = ["node1", "node1"]', "consumers.nodes", "a name of its own"),
         ('[metadata]\nreplicator = "a b"', "metadata.replicator", "not a node's name"),
     ],
@@ -181,6 +185,14 @@ def test_a_variable_of_a_cluster_that_names_no_field_is_refused(variable: str) -
     with pytest.raises(ConfigError) as raised:
         load(None, {variable: "1"})
     assert raised.value.message.startswith(variable)
+
+
+def test_a_word_that_a_variable_may_not_hold_is_refused_with_those_it_may() -> None:
+    with pytest.raises(ConfigError) as raised:
+        load(None, {"HERMES_ROLES": "frontend,consumer"})
+    message = raised.value.message
+    assert message.startswith("HERMES_ROLES: ")
+    assert "it is one of frontend, consumers, management" in message
 
 
 def test_a_section_written_as_a_value_is_refused_also_under_a_variable(tmp_path: Path) -> None:

@@ -24,12 +24,22 @@ FileArgument = Annotated[
     Path | None,
     typer.Argument(metavar="FILE", help="A TOML file."),
 ]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="The same, as for 'hermes node'."),
+]
 
 
-@app.command(cls=PlainCommand, epilog=examples("hermes config check node.toml"))
-def check(file: FileArgument = None) -> None:
+@app.command(
+    cls=PlainCommand,
+    epilog=examples(
+        "hermes config check node.toml",
+        "HERMES_NODE=consumers-dc1-1 hermes config check deploy/nodes/dc1.toml",
+    ),
+)
+def check(file: FileArgument = None, option: ConfigOption = None) -> None:
     """Check a file, with the HERMES_… variables of the environment over it."""
-    config.load(file, os.environ)
+    config.load(file or option, os.environ)
     print("ok")
 
 
@@ -37,9 +47,9 @@ def check(file: FileArgument = None) -> None:
     cls=PlainCommand,
     epilog=examples("hermes config show", "HERMES_FRONTEND_PORT=8081 hermes config show node.toml"),
 )
-def show(file: FileArgument = None) -> None:
+def show(file: FileArgument = None, option: ConfigOption = None) -> None:
     """Show every field as a node would run with it, as TOML."""
-    for line in _lines(msgspec.to_builtins(config.load(file, os.environ)), ""):
+    for line in _lines(msgspec.to_builtins(config.load(file or option, os.environ)), ""):
         print(line)
 
 

@@ -1,6 +1,7 @@
 """What `hermes dev` and `hermes node` share: nodes that run in this process until a signal."""
 
 import gc
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
@@ -22,6 +23,7 @@ from hermes_actors.runtime.signals import stop_on_signal
 from hermes_actors.telemetry.metrics import Metrics
 
 _Plan = TypeVar("_Plan")
+_logger = logging.getLogger(__name__)
 
 
 def run_nodes(
@@ -51,7 +53,19 @@ async def serve_nodes(
     """
     stop = trio.Event()
     async with trio.open_nursery() as signals:
-        await signals.start(partial(stop_on_signal, stop.set, before_exit=before_exit))
+
+        def begin_drain() -> None:
+            stop.set()
+            waits = [config.frontend for config, _ in nodes if "frontend" in config.roles]
+            wait_ms = max((each.graceful_shutdown_initial_wait_ms for each in waits), default=0)
+            if wait_ms:
+                _logger.warning(
+                    "stops: publishes go on for %.0f s so that load balancers notice, then what is "
+                    "under way ends; a second signal ends at once",
+                    wait_ms / 1_000,
+                )
+
+        await signals.start(partial(stop_on_signal, begin_drain, before_exit=before_exit))
         async with trio.open_nursery() as serving:
             addresses = [
                 await serving.start(_serve, config, environment, stop)

@@ -225,13 +225,17 @@ def _refuse_changes(cluster: Cluster, way_out: str, brokers: int | None, port: i
     """A running cluster keeps its shape."""
     different = []
     if brokers not in (None, len(cluster.brokers)):
-        different.append(f"{len(cluster.brokers)} brokers")
+        different.append(_counted(len(cluster.brokers)))
     if port not in (None, cluster.brokers[0].port):
         different.append(f"port {cluster.brokers[0].port}")
     if different:
         raise CommandFailed(
             f"it already runs, with {' and '.join(different)}; end it first: {way_out}"
         )
+
+
+def _counted(brokers: int) -> str:
+    return "1 broker" if brokers == 1 else f"{brokers} brokers"
 
 
 def _ports(known: Cluster | None, brokers: int | None, port: int | None) -> list[int] | None:
