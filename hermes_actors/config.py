@@ -404,8 +404,8 @@ def _check_names(config: Config) -> None:
     _require(
         not nodes or "consumers" not in config.roles or config.node in nodes,
         f"consumers.nodes: this node, '{config.node}', is not among them; name it by HERMES_NODE "
-        f"as one of {', '.join(nodes)}, add it on every node of datacentre {config.dc}, or take the "
-        "role consumers from it",
+        f"as one of {', '.join(nodes)}, add it on every node of datacentre {config.dc}, or take "
+        "the role consumers from it",
     )
     _require(
         len(set(nodes)) == len(nodes),
