@@ -141,7 +141,11 @@ class Topics:
 
     async def _create_with_log_topic(self, topic: Topic, change: Change, log_topic: str) -> bool:
         """True when the topic was made; the log topic is taken back when it certainly was not."""
-        is_ours = await self._log.create_topic(log_topic, settings_for(topic, self._config))
+        try:
+            is_ours = await self._log.create_topic(log_topic, settings_for(topic, self._config))
+        except ValueError as error:
+            # A name that collides with another topic's in Kafka, or a policy of the cluster.
+            raise Refused(f"Topic {topic.name} cannot be stored: {error}") from error
         try:
             if isinstance(await self._changes.attempt(change), Accepted):
                 return True

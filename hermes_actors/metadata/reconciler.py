@@ -5,7 +5,7 @@ life that is over can never hit a topic that was created again meanwhile.
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 import trio
@@ -24,6 +24,8 @@ from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Topic
 from hermes_actors.runtime.clock import Clock
 
+_FAILED_IN_A_ROW_MAX = 3
+_REFUSED_SHOWN_MAX = 3
 _HEADERS_BYTES_MAX = 32_768
 """Room in a record for what is not the message's body: id, trace context, propagated headers."""
 
@@ -48,8 +50,10 @@ class TopicReconciler:
 
     Data is deleted once the topic's deletion is `metadata.topic_data_deletion_delay_ms` old and
     every datacentre has it: until then a publisher elsewhere may still fall back to this log. Log
-    topics that the metadata has never known are left alone. A sweep over everything, each
-    `sweep_interval_s`, also deletes the subscriptions of topics' lives that are over.
+    topics that the metadata has never known are left alone. A topic that the log does not take
+    (Kafka refuses names that differ in `.` and `_` only) is named in `trouble` and holds up no
+    other. A sweep over everything, each `sweep_interval_s`, also deletes the subscriptions of
+    topics' lives that are over.
     """
 
     def __init__(
@@ -71,6 +75,8 @@ class TopicReconciler:
         self._sweep_at_s = 0.0
         self._backoff = Backoff(rng)
         self._waiting = trio.CancelScope()
+        # Log topic → why the log does not take it; bounded by the topics that exist.
+        self._refused: dict[str, str] = {}
 
     async def run(self, inbox: Inbox[ReconcileNow]) -> None:
         """Follow the metadata until asked to stop."""
@@ -94,8 +100,7 @@ class TopicReconciler:
                     if isinstance(change, TopicChanged) and change.topic is not None
                 ]
                 try:
-                    for topic in changed:
-                        await self.follow_topic(topic)
+                    await self._follow_each(changed)
                     if trio.current_time() >= self._sweep_at_s:
                         await self.sweep()
                         self._sweep_at_s = trio.current_time() + self._sweep_interval_s
@@ -105,11 +110,43 @@ class TopicReconciler:
                     self._sweep_at_s = trio.current_time()
                     await trio.sleep(self._backoff.next_s())
                 else:
-                    self.trouble = ""
+                    self.trouble = self._refusals()
                     self._backoff.reset()
 
+    async def _follow_each(self, topics: Iterable[LiveTopic]) -> None:
+        """Follow them all but those that fail. Raises Unavailable, UnknownTopic then; before the
+        end when so many fail in a row that it must be the log.
+        """
+        failure: Unavailable | UnknownTopic | None = None
+        failed_in_a_row = 0
+        for topic in topics:
+            try:
+                await self.follow_topic(topic)
+            except ValueError as error:
+                self._refused[topic.log_topic] = str(error)
+            except (Unavailable, UnknownTopic) as error:
+                failure = error
+                failed_in_a_row += 1
+                if failed_in_a_row == _FAILED_IN_A_ROW_MAX:
+                    break
+            else:
+                failed_in_a_row = 0
+                self._refused.pop(topic.log_topic, None)
+        if failure is not None:
+            raise failure
+
+    def _refusals(self) -> str:
+        reasons = [self._refused[log_topic] for log_topic in sorted(self._refused)]
+        more = len(reasons) - _REFUSED_SHOWN_MAX
+        return "; ".join(
+            [*reasons[:_REFUSED_SHOWN_MAX], *([f"and {more} more topics"] if more > 0 else [])]
+        )
+
     async def follow_topic(self, topic: LiveTopic) -> None:
-        """Create the topic's log topic, or give it the topic's settings. Raises LogUnavailable."""
+        """Create the topic's log topic, or give it the topic's settings.
+
+        Raises LogUnavailable, ValueError if the log takes no such topic.
+        """
         log = self._metadata.log
         wanted = settings_for(topic.topic, self._config)
         held = await log.describe_topic(topic.log_topic)
@@ -125,10 +162,16 @@ class TopicReconciler:
 
     async def sweep(self) -> None:
         """Follow every topic, delete what is over. Raises LogUnavailable, Unavailable."""
-        for name in sorted(self._metadata.catalog.topics):
-            topic = self._metadata.catalog.topics.get(name)
-            if topic is not None:
-                await self.follow_topic(topic)
+        catalog = self._metadata.catalog
+        self._refused = {
+            log_topic: reason
+            for log_topic, reason in self._refused.items()
+            if self._is_live(log_topic)
+        }
+        # One after the other: a topic may have gone when its turn comes.
+        await self._follow_each(
+            catalog.topics[name] for name in sorted(catalog.topics) if name in catalog.topics
+        )
         for log_topic in await self._metadata.log.topics():
             if self._may_delete(log_topic):
                 await self._metadata.log.delete_topic(log_topic)

@@ -80,6 +80,9 @@ class StatusReporter:
                 is_stored = not trouble
         except LogUnavailable as error:
             trouble = error.message
+        except ValueError as error:
+            # A policy of the cluster: no reason to end a node that can do its work.
+            trouble = f"the log does not take the topic: {error}"
         finally:
             # A cancelled append may store yet; the next record has a sequence of its own.
             self._collector.took(is_stored=is_stored)

@@ -102,6 +102,19 @@ async def test_a_bad_topic_is_refused_and_leaves_nothing(api, fields, status, co
     assert [name for name in await api.log.topics() if not name.startswith("_hermes")] == []
 
 
+async def test_a_topic_that_the_log_does_not_take_is_refused_with_its_reason(api):
+    await api.post("/groups", {"groupName": "shop"})
+
+    async def refuse(name, settings):
+        raise ValueError(f"{name}: Kafka does not take it: it collides with shop.a_b")
+
+    api.log.create_topic = refuse
+    answer = await api.post("/topics", api.topic())
+    assert api.refusal(answer) == (400, "VALIDATION_ERROR")
+    assert "collides with shop.a_b" in answer.json()["message"]
+    assert (await api.get("/topics")).json() == []
+
+
 async def test_the_group_is_looked_for_before_the_constraints(api):
     body = api.topic("nobody.or$ders", maxMessageSize=1, description=None)
     assert api.refusal(await api.post("/topics", body)) == (404, "GROUP_NOT_EXISTS")

@@ -83,6 +83,39 @@ async def test_an_outage_only_delays_the_creation(autojump_clock, open_reconcile
         assert "shop.orders" in await site.log.topics()
 
 
+async def test_a_topic_that_the_log_does_not_take_holds_up_no_other(
+    autojump_clock, open_site, topic, clock
+):
+    reconcilers = []
+
+    def make(site):
+        reconcilers.append(
+            TopicReconciler(site.metadata, {}, CONFIG, clock=clock, rng=random.Random(2))
+        )
+        return reconcilers[-1]
+
+    async with open_site() as site:
+        create = site.log.create_topic
+
+        async def picky(name, settings):
+            if name == "shop.a_b":
+                raise ValueError("shop.a_b: it collides with shop.a.b")
+            return await create(name, settings)
+
+        site.log.create_topic = picky
+        site.supervisor.start("reconciler", lambda: make(site))
+        for name in ("shop.a_b", "shop.orders"):
+            key = topic_key(TopicName.parse(name))
+            await site.metadata.change(put(key, topic_body(topic(name))))
+        await trio.sleep(200)
+        (reconciler,) = reconcilers
+        assert "shop.orders" in await site.log.topics()
+        assert reconciler.trouble == "shop.a_b: it collides with shop.a.b"
+        await site.metadata.change(delete(topic_key(TopicName.parse("shop.a_b"))))
+        await trio.sleep(200)
+        assert reconciler.trouble == ""
+
+
 async def test_data_goes_only_when_the_delay_is_over_and_foreign_topics_stay(
     autojump_clock, open_reconciled, topic
 ):

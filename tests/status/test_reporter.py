@@ -111,6 +111,18 @@ async def test_a_log_that_is_away_is_skipped_and_nothing_is_queued(autojump_cloc
     assert len(world.reporters) == 1
 
 
+async def test_a_log_that_does_not_take_the_topic_is_no_failure_of_the_node(autojump_clock, world):
+    async def refuse(name, settings):
+        raise ValueError("a policy of the cluster")
+
+    world.log.create_topic = refuse
+    world.start()
+    await trio.sleep(30)
+    assert len(world.reporters) == 1
+    trouble = "the log does not take the topic: a policy of the cluster"
+    assert world.reporters[0].trouble == trouble
+
+
 async def test_a_log_that_is_away_at_the_start_delays_no_stop(autojump_clock, world):
     world.log.faults.cut()
     world.start()
