@@ -133,6 +133,7 @@ class SerialConsumer:
         self._last_undelivered: Undelivered | None = None
         self._last_failure: SendOutcome | None = None
         self._last_failure_ms = 0
+        self._last_success_ms = 0
         self._version = 0
         self._adopt(live)
         # A restart, or a suspension that is taken back at once, must not double a second's rate.
@@ -189,6 +190,7 @@ class SerialConsumer:
             waiting_retries=self._lanes.waiting,
             last_failure="" if failure is None else failure.reason(),
             last_failure_at_ms=self._last_failure_ms,
+            last_success_at_ms=self._last_success_ms,
             log_topic=self._log_topic,
             positions={p: o.position for p, o in self._progress.partitions.items()},
         )
@@ -365,6 +367,7 @@ class SerialConsumer:
             lanes.remove(delivery)
             self._intake.note_settled()
             measures.delivered.value += 1
+            self._last_success_ms = self._clock.now_ms()
             measures.throughput_bytes.value += len(delivery.record.value)
             self._touched.set()
         else:

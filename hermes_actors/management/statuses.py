@@ -254,6 +254,8 @@ def _place(place: Place) -> dict[str, Any]:
         "codes4xx": status.counts.codes_4xx,
         "codes5xx": status.counts.codes_5xx,
     }
+    if status.last_success_at_ms:
+        shown["lastSuccessAt"] = status.last_success_at_ms / 1_000
     if status.last_failure:
         shown["lastFailure"] = status.last_failure
         shown["lastFailureAt"] = status.last_failure_at_ms / 1_000

@@ -52,6 +52,7 @@ class SubscriptionFigures(Struct, frozen=True):
     last_failure_at_ms: int = 0
     log_topic: str = ""
     positions: Mapping[int, int] = {}
+    last_success_at_ms: int = 0
 
 
 def _none() -> Sequence[str]:
@@ -219,4 +220,5 @@ class Collector:
             figures.waiting_retries,
             clip(figures.last_failure),
             figures.last_failure_at_ms,
+            figures.last_success_at_ms,
         )

@@ -88,7 +88,7 @@ class SubscriptionStatus(Struct, frozen=True, array_like=True, gc=False):
     """A node's entry for one subscription, `group.topic$name`. `rates` are thousandths a second.
 
     `why` says what keeps it from being delivered, "" when nothing does. `lag` is how many messages
-    of its partitions are not settled, -1 when not known.
+    of its partitions are not settled, -1 when not known. 0 as time of an attempt: there was none.
     """
 
     name: str
@@ -100,6 +100,7 @@ class SubscriptionStatus(Struct, frozen=True, array_like=True, gc=False):
     waiting_retries: int = 0
     last_failure: str = ""
     last_failure_at_ms: int = 0
+    last_success_at_ms: int = 0
 
 
 class Header(Struct, frozen=True, kw_only=True):

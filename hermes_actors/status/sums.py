@@ -15,6 +15,12 @@ _FAILING_SHARE = 0.1
 _RECENT_MS = 60_000
 """A failure that is older explains nothing any more."""
 
+_LATELY_MS = 10_000
+"""As far back as rates look: what did not come for so long does not come now."""
+
+_RATE_MIN = 50
+"""In thousandths a second: what is lower would be shown as 0.0."""
+
 
 class TopicSum(Struct, frozen=True):
     """A topic over all nodes. `counts` since the nodes' starts, `rates` in thousandths a second.
@@ -98,23 +104,46 @@ def places(fold: StatusFold, name: str, now_s: float) -> list[Place]:
 
 
 def _state(view: NodeView, entry: SubscriptionStatus) -> tuple[str, str]:
-    rates = entry.rates
-    is_recent = view.header.written_at_ms - entry.last_failure_at_ms < _RECENT_MS
-    failure = entry.last_failure if is_recent else ""
     if view.is_unknown:
         return "UNKNOWN", f"its status of {view.age_s:.0f} s ago is the last that is known"
     if entry.why:
         return "STOPPED", entry.why
-    if rates.attempts and rates.codes_2xx <= _FAILING_SHARE * rates.attempts:
+    now_ms, rates, failure = view.header.written_at_ms, entry.rates, entry.last_failure
+    fails = _fails(entry, now_ms)
+    if fails and rates.attempts and _takes_nothing(entry, now_ms):
         return "FAILING", f"the endpoint takes nothing: {failure or 'every attempt fails'}"
-    if rates.delivered:
+    if rates.delivered >= _RATE_MIN:
         failing = rates.attempts - rates.codes_2xx
-        also = f", and {_per_second(failing)} attempts a second fail: {failure}" if failing else ""
+        has_failed = fails or now_ms - entry.last_failure_at_ms < _LATELY_MS
+        is_told = has_failed and failure and failing >= _RATE_MIN
+        also = f", and {_per_second(failing)} attempts a second fail: {failure}" if is_told else ""
         return "DELIVERING", f"{_per_second(rates.delivered)} messages a second{also}"
     if entry.waiting_retries or entry.inflight:
         waits = f"{entry.waiting_retries} wait for their time, {entry.inflight} are in flight"
-        return ("FAILING", f"{waits}; {failure}") if failure else ("DELIVERING", waits)
+        return ("FAILING", f"{waits}; {failure}") if fails else ("DELIVERING", waits)
+    if rates.delivered and entry.lag > 0:
+        return "DELIVERING", f"less than {_per_second(2 * _RATE_MIN)} messages a second"
     return "IDLE", "there is nothing to deliver" if entry.lag == 0 else "nothing is under way"
+
+
+def _fails(entry: SubscriptionStatus, now_ms: int) -> bool:
+    """True when there is a failure that no success has followed, or that others still wait after.
+
+    Rates do not say so: they fall for most of a minute after an endpoint has recovered.
+    """
+    age_ms = now_ms - entry.last_failure_at_ms
+    if entry.last_failure_at_ms > entry.last_success_at_ms:
+        # The pauses between the retries of what waits may be longer than a failure is recent.
+        return entry.waiting_retries > 0 or age_ms < _RECENT_MS
+    return entry.waiting_retries > 0 and age_ms < _LATELY_MS
+
+
+def _takes_nothing(entry: SubscriptionStatus, now_ms: int) -> bool:
+    rates, last_ms = entry.rates, entry.last_success_at_ms
+    if rates.codes_2xx <= _FAILING_SHARE * rates.attempts:
+        return True
+    # What it took before it died weighs in the rates for long. 0: an older version does not say.
+    return last_ms > 0 and now_ms - last_ms >= _LATELY_MS
 
 
 def _per_second(thousandths: int) -> str:

@@ -334,4 +334,5 @@ async def test_figures_tell_what_was_done_what_is_under_way_and_the_last_failure
     assert (figures.inflight, figures.waiting_retries) == (0, 2)
     assert figures.last_failure == "timeout: after 1 s"
     assert 0 < figures.last_failure_at_ms - 1_700_000_000_000 < 1_000
+    assert 1_700_000_000_000 < figures.last_success_at_ms < figures.last_failure_at_ms
     assert (figures.log_topic, figures.positions) == ("shop.orders", {0: 1})

@@ -63,7 +63,7 @@ async def nodes(api):
 
 
 def consumed(rates=None, *, counts=None, **fields):
-    flow = {name: 1_000 * rate for name, rate in (rates or {}).items()}
+    flow = {name: round(1_000 * rate) for name, rate in (rates or {}).items()}
     return SubscriptionStatus(FULL, counts=Flow(**(counts or {})), rates=Flow(**flow), **fields)
 
 
@@ -289,7 +289,8 @@ async def why(api):
 async def test_why_says_for_each_datacentre_that_it_delivers_or_why_not(api, nodes):
     nodes.read("dc1")
     nodes.read("dc2")
-    nodes.tell("dc1", "a", subscriptions=[consumed({"delivered": 2, "codes_2xx": 2}, lag=3)])
+    two = {"rates": {"delivered": 2, "codes_2xx": 2}}
+    nodes.tell("dc1", "a", subscriptions=[consumed(lag=3, last_success_at_ms=NOW_MS, **two)])
     nodes.tell("dc2", "b", subscriptions=[consumed(why="the log cannot be read: away")])
     body = await why(api)
     assert body["state"] == "PENDING"
@@ -298,13 +299,14 @@ async def test_why_says_for_each_datacentre_that_it_delivers_or_why_not(api, nod
     assert (dc2["isDelivering"], dc2["reason"]) == (False, "b: the log cannot be read: away")
     (node,) = dc1["nodes"]
     assert (node["state"], node["rate"], node["lag"]) == ("DELIVERING", 2.0, 3)
-    assert "lastFailure" not in node
+    assert ("lastFailure" in node, node["lastSuccessAt"]) == (False, NOW_MS / 1_000)
     name = SubscriptionName.parse(FULL)
     await api.metadata.change(put(activation_key(name, "dc1"), activation_body(0)))
     assert (await why(api))["state"] == "ACTIVE"
 
 
 NOW_MS = 1_700_000_000_000
+REFUSED = {"last_failure": "connect: refused", "last_failure_at_ms": NOW_MS}
 
 
 @pytest.mark.parametrize(
@@ -337,6 +339,69 @@ NOW_MS = 1_700_000_000_000
             "0 wait for their time, 3 are in flight",
         ),
         ({"delivered": 5}, {"why": "suspended"}, "STOPPED", "suspended"),
+        # It failed for a while, recovered, and had one message to take: rates fall slowly.
+        (
+            {"delivered": 0.02, "codes_2xx": 0.02, "other_errors": 4},
+            {
+                **REFUSED,
+                "last_failure_at_ms": NOW_MS - 16_000,
+                "last_success_at_ms": NOW_MS - 15_000,
+            },
+            "IDLE",
+            "there is nothing to deliver",
+        ),
+        (
+            {"delivered": 0.5, "codes_2xx": 0.5, "other_errors": 8},
+            {**REFUSED, "last_failure_at_ms": NOW_MS - 16_000, "last_success_at_ms": NOW_MS},
+            "DELIVERING",
+            "0.5 messages a second",
+        ),
+        (
+            {"delivered": 0.02, "codes_2xx": 0.02, "other_errors": 4},
+            {**REFUSED, "last_success_at_ms": NOW_MS, "lag": 7, "inflight": 2},
+            "DELIVERING",
+            "0 wait for their time, 2 are in flight",
+        ),
+        # One gets through now and then, the others wait.
+        (
+            {"delivered": 1, "codes_2xx": 1, "codes_5xx": 99},
+            {**REFUSED, "last_success_at_ms": NOW_MS, "waiting_retries": 50, "lag": 90},
+            "FAILING",
+            "the endpoint takes nothing: connect: refused",
+        ),
+        # It took much until it died: the rate of what it took has not fallen yet.
+        (
+            {"delivered": 40, "codes_2xx": 40, "other_errors": 20},
+            {**REFUSED, "last_success_at_ms": NOW_MS - 11_000, "waiting_retries": 50, "lag": 90},
+            "FAILING",
+            "the endpoint takes nothing: connect: refused",
+        ),
+        # The pauses between retries may be long.
+        (
+            {},
+            {**REFUSED, "last_failure_at_ms": NOW_MS - 300_000, "waiting_retries": 1, "lag": 1},
+            "FAILING",
+            "1 wait for their time, 0 are in flight; connect: refused",
+        ),
+        # What failed last was given up, long ago.
+        (
+            {},
+            {**REFUSED, "last_failure_at_ms": NOW_MS - 300_000, "last_success_at_ms": 1},
+            "IDLE",
+            "there is nothing to deliver",
+        ),
+        (
+            {"delivered": 5, "codes_2xx": 5, "timeouts": 1},
+            {"last_success_at_ms": NOW_MS},
+            "DELIVERING",
+            "5.0 messages a second",
+        ),
+        (
+            {"delivered": 0.02, "codes_2xx": 0.02},
+            {"last_success_at_ms": NOW_MS, "lag": 3},
+            "DELIVERING",
+            "less than 0.1 messages a second",
+        ),
     ],
 )
 async def test_why_tells_the_state_on_a_node_in_a_sentence(

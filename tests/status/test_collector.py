@@ -44,7 +44,7 @@ def test_a_record_says_who_reports_what_was_published_and_what_is_consumed(ident
     collect(collector, 0.0)
     node.topics["a.b"] = Published(12, 1_400)
     node.subscriptions["a.b$c"] = SubscriptionFigures(
-        "", Flow(delivered=8), 2, 1, "HTTP 500", 77, "a.b", {0: 8}
+        "", Flow(delivered=8), 2, 1, "HTTP 500", 77, "a.b", {0: 8}, 78
     )
     collect(collector, 1.0)
     collector.ends.note("a.b", {0: 20}, 1.0)
@@ -60,6 +60,7 @@ def test_a_record_says_who_reports_what_was_published_and_what_is_consumed(ident
     assert (subscription.counts.delivered, subscription.rates.delivered) == (8, 4_000)
     assert (subscription.lag, subscription.inflight, subscription.waiting_retries) == (12, 2, 1)
     assert (subscription.last_failure, subscription.last_failure_at_ms) == ("HTTP 500", 77)
+    assert subscription.last_success_at_ms == 78
 
 
 def test_what_is_first_published_between_two_records_has_a_rate_at_once(identity):
