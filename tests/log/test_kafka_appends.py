@@ -324,3 +324,38 @@ async def test_no_answer_is_unknown_and_may_be_stored_later(make_kafka_cluster, 
         assert found[offset] == b"after"
         assert list(found.values()).count(b"late") <= 1
         assert log.statistics().lost >= 1
+
+
+@pytest.mark.parametrize("ack", ACKS)
+async def test_records_of_a_clock_that_is_ahead_are_refused_and_their_neighbours_stored(
+    kafka_cluster, ack
+):
+    topic, now_ms = fresh_name(), SystemClock().now_ms()
+    ahead = {3, 4, 8}
+    batch = [
+        Record(None, b"%d" % n, (), now_ms + (7_200_000 if n in ahead else 0)) for n in range(10)
+    ]
+    async with opened(kafka_cluster.bootstrap_servers) as log:
+        await log.create_topic(topic, TopicSettings())
+        outcomes = await log.append(topic, 0, batch, ack)
+        found = await values(log, topic)
+        for n, outcome in enumerate(outcomes):
+            if n in ahead:
+                assert isinstance(outcome, RefusedRecord)
+                assert "message.timestamp.after.max.ms" in outcome.reason
+            else:
+                assert found[outcome.offset] == b"%d" % n
+        assert list(found.values()) == [b"%d" % n for n in range(10) if n not in ahead]
+        assert not log.statistics().replaced
+
+
+async def test_nothing_is_kept_of_topics_that_have_gone(kafka_cluster):
+    topic = fresh_name()
+    async with opened(kafka_cluster.bootstrap_servers) as log:
+        await log.create_topic(topic, TopicSettings())
+        await stored(log, topic, b"v")
+        producers = producers_of(log)
+        assert (topic, 0, True) in producers._places
+        await log.delete_topic(topic)
+        producers._tidy_at_s = 0.0
+        await until(lambda: (topic, 0, True) not in producers._places)

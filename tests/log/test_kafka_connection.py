@@ -67,6 +67,15 @@ def test_a_renewed_password_is_used_by_the_next_client(files):
     assert connection.client_arguments("x")["sasl_plain_password"] == "renewed"
 
 
+def test_a_tls_context_is_made_once_for_files_that_stay_the_same(files):
+    connection = secured(files)
+    context = connection.client_arguments("x")["ssl_context"]
+    assert connection.client_arguments("y")["ssl_context"] is context
+    ca = files / "ca.pem"
+    ca.write_bytes(ca.read_bytes() + b"\n")
+    assert connection.client_arguments("x")["ssl_context"] is not context
+
+
 def test_while_a_file_is_away_what_it_held_last_is_used(files):
     connection = secured(files)
     (files / "password").unlink()

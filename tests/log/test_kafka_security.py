@@ -136,3 +136,46 @@ async def test_a_login_works_and_a_wrong_password_is_told_by_its_field(
     (files.folder / "password").write_text(PASSWORD)
     reason = await reason_of(msgspec.structs.replace(config, sasl_mechanism=other))
     assert "kafka.clusters.dc1.sasl_mechanism" in reason
+
+
+async def test_no_append_is_unknown_because_a_log_in_has_become_too_old(files, make_kafka_cluster):
+    security = Security(files.folder, mechanism="PLAIN", username="alice", password=PASSWORD)
+    settings = {"connections.max.reauth.ms": "2000"}
+    kafka = await trio.to_thread.run_sync(
+        lambda: make_kafka_cluster(security=security, settings=settings)
+    )
+    config = msgspec.structs.replace(
+        files.of_client(security), bootstrap_servers=kafka.bootstrap_servers
+    )
+    async with opened(config) as log:
+        with trio.fail_after(PATIENCE_S):
+            while not log.statistics().is_connected:  # noqa: ASYNC110
+                await trio.sleep(0.02)
+            await log.create_topic("t", TopicSettings())
+        until_s = trio.current_time() + 7
+        position = 0
+        async with log.reader("t", {0: 0}) as reader:
+            while trio.current_time() < until_s:
+                (outcome,) = await log.append("t", 0, [Record(None, b"v", (), 1)], Ack.LEADER)
+                assert outcome == Stored(position)
+                (found,) = await reader.next_batch(10, 1_000)
+                assert found.offset == position
+                position += 1
+                await trio.sleep(0.02)
+        assert log.statistics().lost == 0
+
+
+async def test_a_log_closes_soon_while_a_broker_with_tls_is_stopped(files, make_kafka_cluster):
+    security = Security(files.folder, tls=True)
+    kafka = await trio.to_thread.run_sync(lambda: make_kafka_cluster(security=security))
+    config = msgspec.structs.replace(
+        files.of_client(security), bootstrap_servers=kafka.bootstrap_servers
+    )
+    async with opened(config) as log:
+        await log.create_topic("t", TopicSettings())
+        await log.append("t", 0, [Record(None, b"v", (), 1)], Ack.ALL)
+        (broker,) = kafka.brokers
+        broker.pause()
+        started_s = trio.current_time()
+    broker.resume()
+    assert trio.current_time() - started_s < 5

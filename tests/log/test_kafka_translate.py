@@ -22,12 +22,12 @@ from hermes_actors.log.kafka.translate import Fate, error_name, log_error, produ
         (19, Fate.NOT_STORED, Fate.NOT_STORED),
         (20, Fate.PERHAPS_STORED, Fate.PERHAPS_STORED),
         (29, Fate.NOT_STORED, Fate.NOT_STORED),
-        (32, Fate.REFUSED, Fate.REFUSED),
+        (32, Fate.REFUSED_TOGETHER, Fate.REFUSED_TOGETHER),
         (45, Fate.OUT_OF_SEQUENCE, Fate.OUT_OF_SEQUENCE),
         (46, Fate.DUPLICATE, Fate.DUPLICATE),
         (56, Fate.PERHAPS_STORED, Fate.PERHAPS_STORED),
         (59, Fate.OUT_OF_SEQUENCE, Fate.OUT_OF_SEQUENCE),
-        (87, Fate.REFUSED, Fate.REFUSED),
+        (87, Fate.REFUSED_TOGETHER, Fate.REFUSED_TOGETHER),
     ],
 )
 def test_a_batch_is_certainly_not_stored_only_when_no_broker_can_have_written_it(
@@ -42,7 +42,7 @@ def test_an_answer_that_nobody_foresaw_may_mean_stored(code):
     assert produce_verdict(code, waits_for_replicas=False).fate is Fate.PERHAPS_STORED
 
 
-@pytest.mark.parametrize("code", [3, 5, 6, 9, 56, 72, 74, 75])
+@pytest.mark.parametrize("code", [3, 5, 6, 7, 9, 20, 56, 72, 74, 75])
 def test_answers_of_a_broker_that_does_not_lead_ask_for_fresh_metadata(code):
     assert produce_verdict(code, waits_for_replicas=True).metadata_is_stale
 

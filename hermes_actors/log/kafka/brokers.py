@@ -88,8 +88,10 @@ class Brokers:
         self._open.clear()
         self._pool.clear()
         self._lent.clear()
-        ends = [connection.close() for connection in connections]
-        await asyncio.gather(*(end for end in ends if end is not None), return_exceptions=True)
+        # How long they may take to end is `Connection.close`'s to say: a broker that hangs does not
+        # take part in the end of a TLS connection.
+        for connection in connections:
+            connection.close()
 
     # Tasks of the readers.
 
@@ -177,19 +179,30 @@ class Brokers:
                 connection.close(reason=CloseReason.CONNECTION_TIMEOUT)
             raise
 
-    def _candidates(self) -> list[Address]:
+    def _known(self) -> list[Address]:
         known = dict.fromkeys(self._nodes.values())
         for server in self.connection.bootstrap_servers:
             host, _, port = server.rpartition(":")
             known[(host.strip("[]"), int(port))] = None
+        return list(known)
+
+    def _candidates(self) -> list[Address]:
         now_s = asyncio.get_running_loop().time()
         return sorted(
-            known,
+            self._known(),
             key=lambda address: (
                 self._backoff.get(address, (0, 0.0))[1] > now_s,
                 address != self._last,
             ),
         )
+
+    def doubt(self) -> None:
+        """Ask another broker next: the last one does not know what has changed, as one does that
+        is cut off from the controllers.
+        """
+        addresses = self._known()
+        asked = addresses.index(self._last) if self._last in addresses else -1
+        self._last = addresses[(asked + 1) % len(addresses)]
 
     # What is known of the cluster.
 

@@ -6,6 +6,7 @@ explained in one line that names the datacentre and the field. Secrets are in ne
 
 import asyncio
 import logging
+import os
 import random
 import ssl
 from pathlib import Path
@@ -16,6 +17,7 @@ from aiokafka.conn import AIOKafkaConnection
 
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
 from hermes_actors.errors import StartupError
+from hermes_actors.log.kafka.session import Session
 
 _logger = logging.getLogger(__name__)
 
@@ -40,6 +42,7 @@ class Connection:
         self._cluster = cluster
         self._field = f"kafka.clusters.{dc}"
         _check(self._field, cluster)
+        self._versions = self._file_versions()
         self._security = self._read_security()
         _quieten()
         if cluster.security_protocol == "SASL_PLAINTEXT" and cluster.sasl_mechanism == "PLAIN":
@@ -80,7 +83,7 @@ class Connection:
 
         Raises what `explain` explains: OSError, asyncio.TimeoutError or KafkaError.
         """
-        connection = AIOKafkaConnection(
+        connection = Session(
             host,
             port,
             client_id=client_id(purpose),
@@ -161,12 +164,21 @@ class Connection:
         return f"{where}: {_first_line(error)}"
 
     def _current_security(self) -> dict[str, Any]:
-        try:
-            self._security = self._read_security()
-        except StartupError:
-            # A file being replaced just now must not take a running node's log away.
-            return self._security
+        # Making a TLS context may take 20 ms of the loop: only for files that have changed.
+        versions = self._file_versions()
+        if versions != self._versions:
+            try:
+                self._security = self._read_security()
+                self._versions = versions
+            except StartupError:
+                # A file being replaced just now must not take a running node's log away.
+                return self._security
         return self._security
+
+    def _file_versions(self) -> list[tuple[int, ...] | None]:
+        cluster = self._cluster
+        files = (cluster.ca_file, cluster.certificate_file, cluster.key_file)
+        return [_version(path) for path in (*files, cluster.sasl_password_file) if path]
 
     def _read_security(self) -> dict[str, Any]:
         cluster = self._cluster
@@ -252,6 +264,14 @@ def _read(field: str, path: str) -> str:
         ) from error
     except UnicodeDecodeError as error:
         raise StartupError(f"{field}: {path} is not text; name another file") from error
+
+
+def _version(path: str) -> tuple[int, ...] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 -- once for each connection
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _is_login_refused(error: BaseException) -> bool:

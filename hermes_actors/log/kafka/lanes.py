@@ -121,6 +121,15 @@ class Lanes:
         return len(self._free) + len(self._busy)
 
     @property
+    def failures(self) -> int:
+        """How many attempts to connect have failed since the last that did not."""
+        return self._failures
+
+    def forgive(self) -> None:
+        """The cluster is back: the next attempt need not wait."""
+        self._retry_at_s = 0.0
+
+    @property
     def is_idle(self) -> bool:
         """Nothing is on its way and nothing waits."""
         return not (self._busy or self._fresh or self._suspects or self._opening)
@@ -132,7 +141,9 @@ class Lanes:
 
     def warm(self) -> None:
         """Have a connection, so that the next batch need not wait for one."""
-        self._free = [lane for lane in self._free if lane.connection.connected()]
+        for lane in [lane for lane in self._free if not lane.connection.connected()]:
+            lane.connection.close()
+            self._free.remove(lane)
         if not self.connections:
             self._open()
 
@@ -246,6 +257,7 @@ class Lanes:
             lane = self._free.pop()
             if lane.connection.connected():
                 return lane
+            lane.connection.close()
         return None
 
     def _write(self, lane: _Lane, sendings: list[Sending]) -> None:
@@ -327,7 +339,9 @@ class Lanes:
             self._opening = None
             self._not_connected(self._connection.explain(error, f"{host}:{port}"))
             return
-        self._opening = None
+        finally:
+            # In any case: while it is set, nobody connects.
+            self._opening = None
         self._failures = 0
         self._reason = ""
         self._retry_at_s = 0.0

@@ -13,7 +13,8 @@ from typing import Any
 from aiokafka import errors
 
 from hermes_actors.log.kafka.brokers import FAILURES, Address, Brokers
-from hermes_actors.log.kafka.translate import UNKNOWN_TOPIC_OR_PARTITION
+from hermes_actors.log.kafka.perpetual import Perpetual
+from hermes_actors.log.kafka.translate import UNKNOWN_TOPIC_OR_PARTITION, error_name
 from hermes_actors.runtime.clock import Clock
 
 _logger = logging.getLogger(__name__)
@@ -22,6 +23,8 @@ _LEAST_PAUSE_S = 0.02
 _TOPICS_A_TIME = 100
 """An answer about more would hold the loop for more than a few milliseconds."""
 _NO_REASON = "not connected yet"
+_TROUBLES_MAX = 1_000
+_NO_SUCH_TOPIC = (UNKNOWN_TOPIC_OR_PARTITION, errors.InvalidTopicError.errno)
 
 
 class Leaders:
@@ -43,18 +46,17 @@ class Leaders:
         self._fresh_until_s = 0.0
         self._asked: dict[str, asyncio.Future[None]] = {}
         self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._troubles: dict[str, str] = {}
+        self._task = Perpetual(self._run, f"asking Kafka of {brokers.connection.dc} who leads")
         self._failures = 0
 
     def start(self) -> None:
         """Begin to ask."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task.start()
 
     async def close(self) -> None:
         """Stop asking; who waits for an answer goes on without."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._task.close()
         for waiting in self._asked.values():
             _complete(waiting)
         self.is_connected, self.has_tried, self.reason = False, True, "the log is closed"
@@ -78,6 +80,15 @@ class Leaders:
         """The topic was deleted; it is not known until somebody asks for it again."""
         self._topics.pop(topic, None)
         self._stale.pop(topic, None)
+        self._troubles.pop(topic, None)
+
+    def trouble(self, topic: str) -> str | None:
+        """Why the cluster does not tell about this topic, which there may be; None: it does."""
+        return self._troubles.get(topic)
+
+    def doubt(self) -> None:
+        """Who was asked last is mistaken: a leader that it named says that it is none."""
+        self._brokers.doubt()
 
     async def refresh(self, topic: str) -> None:
         """Wait for the next answer about this topic, or until that fails. Cheap to call often."""
@@ -135,10 +146,13 @@ class Leaders:
     def _learn(self, found: list[tuple[int, str, bool, list[tuple[Any, ...]]]]) -> None:
         self._addresses = self._brokers.addresses
         for code, topic, _, partitions in found:
-            if code == UNKNOWN_TOPIC_OR_PARTITION:
+            self._troubles.pop(topic, None)
+            if code in _NO_SUCH_TOPIC:
                 self._topics.pop(topic, None)
             elif not code or code == errors.LeaderNotAvailableError.errno:
                 self._topics[topic] = {number: leader for _, number, leader, *_ in partitions}
+            elif len(self._troubles) < _TROUBLES_MAX:
+                self._troubles[topic] = f"nothing is told of topic {topic}: {error_name(code)}"
         if self.has_tried and not self.is_connected and self._failures:
             _logger.warning("Kafka of %s answers again", self._brokers.connection.dc)
         self.is_connected, self.has_tried, self.reason, self._failures = True, True, "", 0

@@ -39,6 +39,11 @@ class Place:
         self._is_busy = False
         self._waiting: deque[asyncio.Future[None]] = deque()
 
+    @property
+    def is_busy(self) -> bool:
+        """It is somebody's turn."""
+        return self._is_busy
+
     async def take_turn(self, timeout_s: float) -> bool:
         """Wait for one's turn, first come, first served; False when it did not come in time."""
         if not self._is_busy:
@@ -90,11 +95,13 @@ class Part:
         "start",
     )
 
-    def __init__(self, place: Place, batch: Sequence[Record], start: int, bytes_max: int) -> None:
+    def __init__(
+        self, place: Place, batch: Sequence[Record], start: int, bytes_max: int, count_max: int
+    ) -> None:
         self.place = place
         self.batch = batch
         self.start = start
-        self.end = len(batch)
+        self.end = min(len(batch), start + count_max)
         self.bytes_max = bytes_max
         self.data: bytearray | None = None
         self.is_out = False

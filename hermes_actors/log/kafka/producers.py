@@ -9,6 +9,7 @@ Only such a batch is sent again when its answer is lost; any other one is unknow
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import Sequence
 
@@ -28,11 +29,13 @@ from hermes_actors.log.kafka.identities import Identities
 from hermes_actors.log.kafka.lanes import Lanes, Lost, NotSent, Sending
 from hermes_actors.log.kafka.leaders import Leaders
 from hermes_actors.log.kafka.parts import Part, Place
+from hermes_actors.log.kafka.perpetual import Perpetual
 from hermes_actors.log.kafka.translate import Fate, Verdict, produce_verdict
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock
 
+_logger = logging.getLogger(__name__)
 _BATCH_BYTES_MAX = 1_000_000
 _RECORD_BYTES_MAX = 90 * 1024 * 1024
 _WAITING_BYTES_MAX = 256 * 1024 * 1024
@@ -43,6 +46,9 @@ _PATIENCE_S = 1.0
 _LOOKUPS = 3
 _PAUSE_FIRST_S = 0.02
 _PAUSE_MAX_S = 0.25
+_TIDY_S = 60.0
+_FAILURES_TOLD = 3
+_HALVED = (Fate.TOO_LARGE, Fate.REFUSED_TOGETHER)
 
 
 class ProducerStatistics(Struct, frozen=True):
@@ -89,7 +95,9 @@ class Producers:
         self._retired: list[Lanes] = []
         self._places: dict[tuple[str, int, bool], Place] = {}
         self._bounds = BatchBounds(_BATCH_BYTES_MAX, _BOUND_EXPIRES_S)
-        self._sweeper: asyncio.Task[None] | None = None
+        self._sweeper = Perpetual(self._sweep, f"sweeping what Kafka of {self._connection.dc} owes")
+        self._was_connected = False
+        self._tidy_at_s = 0.0
         self._waiting_bytes = self._in_flight = self._lost = 0
         self._appends = self._records = self._bytes = 0
         self._counts: dict[type, int] = dict.fromkeys(
@@ -99,13 +107,11 @@ class Producers:
     async def open(self) -> None:
         """Begin to connect."""
         self._leaders.start()
-        self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
+        self._sweeper.start()
 
     async def close(self) -> None:
         """End all connections; what is on its way is unknown, what waits is unavailable."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.gather(self._sweeper, return_exceptions=True)
+        await self._sweeper.close()
         await self._leaders.close()
         await self._identities.close()
         for lanes in [*self._lanes.values(), *self._retired]:
@@ -179,36 +185,41 @@ class Producers:
         try:
             return await self._append_parts(place, batch, limits)
         finally:
-            if not place.pass_turn() and self._leaders.partitions(topic) is None:
-                self._identities.lose(place.numbering, "topic gone")
-                self._places.pop(key, None)
+            if not place.pass_turn():
+                self._leave_if_gone(place)
 
     async def _append_parts(
         self, place: Place, batch: Sequence[Record], limits: _Limits
     ) -> list[Outcome]:
         """The batch as few Kafka batches, in order; after a failure no later one is sent.
 
-        A part refused as too large is halved until what is refused is one record alone.
+        A part that is refused as a whole is halved until what is refused is one record alone.
         """
         outcomes: list[Outcome] = []
         bytes_max = known_max = self._bounds.of(place.topic, self._clock.monotonic_s())
+        count_max = len(batch)
         while len(outcomes) < len(batch):
             start = len(outcomes)
             if batch[start].size_bytes > _RECORD_BYTES_MAX:
                 outcomes.append(RefusedRecord("larger than a broker takes in one request"))
                 continue
-            part = Part(place, batch, start, bytes_max)
+            part = Part(place, batch, start, bytes_max, count_max)
             try:
                 found = await self._deliver(part, limits)
-            except asyncio.CancelledError:
+            except BaseException:
                 if part.is_out or part.is_perhaps_stored:
                     self._identities.lose(place.numbering, "cancelled")
                 raise
-            if found is None:
+            if found is Fate.TOO_LARGE:
                 bytes_max = part.size_bytes // 2
+                continue
+            if isinstance(found, Fate):
+                count_max = part.count // 2
                 continue
             outcomes += found
             last = type(found[-1])
+            if last is Stored:
+                count_max *= 2
             if last is UnknownRecord:
                 self._identities.lose(place.numbering, "unacknowledged")
             if last is UnknownRecord or last is UnavailableRecord:
@@ -218,8 +229,8 @@ class Producers:
             self._bounds.learn(place.topic, bytes_max, self._clock.monotonic_s())
         return outcomes
 
-    async def _deliver(self, part: Part, limits: _Limits) -> list[Outcome] | None:
-        """Send one part until its outcome is known or time is up; None: it is to be halved."""
+    async def _deliver(self, part: Part, limits: _Limits) -> list[Outcome] | Fate:
+        """Send one part until its outcome is known or time is up; a fate: it is to be halved."""
         place, leaders = part.place, self._leaders
         lookups = 0
         pause_s = _PAUSE_FIRST_S
@@ -230,18 +241,22 @@ class Producers:
                 verdict = await self._attempt(part, leader, limit_s)
                 if verdict.fate is Fate.STORED:
                     return part.stored()
-                if verdict.fate is Fate.TOO_LARGE and part.count > 1 and not part.is_perhaps_stored:
-                    return None
+                if verdict.fate in _HALVED and part.count > 1 and not part.is_perhaps_stored:
+                    return verdict.fate
                 ended = self._ended(part, verdict)
                 if ended is not None:
                     return ended
                 if part.is_perhaps_stored:
                     limit_s = limits.end_s
                 is_stale, reason = verdict.metadata_is_stale, verdict.reason
+                is_denied = verdict.is_denied
             elif leader is None and lookups >= _LOOKUPS:
+                if trouble := leaders.trouble(place.topic):
+                    return part.given_up(trouble)
                 return part.refused(_no_such_place(place, leaders.partitions(place.topic)))
             else:
-                is_stale, reason = True, f"{place.topic}/{place.partition} has no leader"
+                is_stale, is_denied = True, False
+                reason = f"{place.topic}/{place.partition} has no leader"
                 lookups += leader is None and leaders.is_connected
             left_s = limit_s - self._clock.monotonic_s()
             is_cut_off = leaders.has_tried and not leaders.is_connected
@@ -251,6 +266,8 @@ class Producers:
                 await self._refresh(place.topic, left_s)
                 if leaders.leader(place.topic, place.partition) not in (None, -1, leader):
                     continue
+                if is_denied:
+                    leaders.doubt()
             await asyncio.sleep(min(pause_s * self._rng.uniform(0.5, 1.0), max(left_s, 0.001)))
             pause_s = min(pause_s * 2, _PAUSE_MAX_S)
 
@@ -258,7 +275,7 @@ class Producers:
         """What the verdict settles for good, if anything."""
         place = part.place
         match verdict.fate:
-            case Fate.REFUSED | Fate.TOO_LARGE:
+            case Fate.REFUSED | Fate.TOO_LARGE | Fate.REFUSED_TOGETHER:
                 return part.refused(verdict.reason)
             case Fate.PERHAPS_STORED:
                 part.is_perhaps_stored = True
@@ -315,9 +332,9 @@ class Producers:
     # Brokers.
 
     def _lanes_of(self, node: int, waits_for_replicas: bool) -> Lanes | None:
-        lanes = self._lanes.get((node, waits_for_replicas))
-        if lanes is not None:
-            return lanes
+        found = self._lanes.get((node, waits_for_replicas))
+        if found is not None:
+            return found
         address = self._leaders.addresses.get(node)
         if address is None:
             return None
@@ -328,7 +345,7 @@ class Producers:
             acks=-1 if waits_for_replicas else 1,
             timeout_s=self._request_timeout_s,
             delay_s=lambda attempt: self._connection.reconnect_delay_s(attempt, self._rng),
-            on_failure=lambda _: self._leaders.look_soon(),
+            on_failure=lambda reason: self._lane_failed(lanes, reason),
         )
         self._lanes[node, waits_for_replicas] = lanes
         return lanes
@@ -341,13 +358,37 @@ class Producers:
                 lanes.retire("the broker has moved")
                 self._retired.append(lanes)
                 del self._lanes[key]
-        if not self._leaders.is_connected:
+        was_connected, self._was_connected = self._was_connected, self._leaders.is_connected
+        if not self._was_connected:
             return
         for node in sorted(addresses):
             for waits_for_replicas in (False, True):
                 lanes = self._lanes_of(node, waits_for_replicas)  # type: ignore[assignment]
+                if not was_connected:
+                    lanes.forgive()
                 lanes.warm()
         self._identities.prepare()
+        now_s = self._clock.monotonic_s()
+        if now_s >= self._tidy_at_s:
+            self._tidy_at_s = now_s + _TIDY_S
+            for place in list(self._places.values()):
+                self._leave_if_gone(place)
+
+    def _leave_if_gone(self, place: Place) -> None:
+        """Topics come and go; a place is kept while its topic is known, for the sake of its id."""
+        if not place.is_busy and self._leaders.partitions(place.topic) is None:
+            self._identities.lose(place.numbering, "topic gone")
+            del self._places[place.topic, place.partition, place.waits_for_replicas]
+
+    def _lane_failed(self, lanes: Lanes, reason: str) -> None:
+        # While the whole cluster is away that is said elsewhere. Once for each outage.
+        if lanes.failures == _FAILURES_TOLD and self._leaders.is_connected:
+            _logger.warning(
+                "%s; the cluster names this address itself (see the broker's advertised.listeners "
+                "when it is up); trying again until it answers",
+                reason,
+            )
+        self._leaders.look_soon()
 
     async def _sweep(self) -> None:
         while True:

@@ -36,6 +36,7 @@ _BESIDE_MAX = 2
 _PARTITION_BYTES_MIN = 65_536
 _BYTES_MIN = 1
 _READ_UNCOMMITTED = 0
+_NOT_LEADER = kafka_errors.NotLeaderForPartitionError.errno
 _DAMAGE: tuple[type[Exception], ...] = (*FAILURES, ValueError)
 """A ValueError: the name of a record's header that is no text."""
 
@@ -254,6 +255,9 @@ class KafkaReader:
                     has_come |= partition.fill(rest[-1] or b"")
                 elif code == kafka_errors.OffsetOutOfRangeError.errno:
                     refused.append(partition)
+                elif code == _NOT_LEADER and partition.tries:
+                    self._brokers.doubt()
+                    failures[number] = kafka_errors.for_code(code)(f"{self._topic}/{number}")
                 else:
                     failures[number] = kafka_errors.for_code(code)(f"{self._topic}/{number}")
         if failures:

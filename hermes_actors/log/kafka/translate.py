@@ -26,6 +26,8 @@ class Fate(Enum):
     """Not stored, and will not be."""
     TOO_LARGE = 3
     """Not stored; its records alone may fit."""
+    REFUSED_TOGETHER = 8
+    """Not stored, for the sake of some of its records; the others may be stored without them."""
     NOT_STORED = 4
     """Not stored; may be tried again."""
     PERHAPS_STORED = 5
@@ -37,11 +39,14 @@ class Fate(Enum):
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
-    """`metadata_is_stale`: ask anew who leads the partition before trying again."""
+    """`metadata_is_stale`: ask anew who leads the partition before trying again. `is_denied`: the
+    broker that was named as the leader says that it is none.
+    """
 
     fate: Fate
     reason: str
     metadata_is_stale: bool = False
+    is_denied: bool = False
 
 
 _STALE = True
@@ -55,10 +60,16 @@ _PRODUCE: dict[int, Verdict] = {
     ),
     5: Verdict(Fate.NOT_STORED, "the partition has no leader (LEADER_NOT_AVAILABLE)", _STALE),
     6: Verdict(
-        Fate.NOT_STORED, "the broker does not lead the partition (NOT_LEADER_OR_FOLLOWER)", _STALE
+        Fate.NOT_STORED,
+        "the broker does not lead the partition (NOT_LEADER_OR_FOLLOWER)",
+        _STALE,
+        is_denied=True,
     ),
     7: Verdict(
-        Fate.PERHAPS_STORED, "the replicas did not confirm the batch in time (REQUEST_TIMED_OUT)"
+        Fate.PERHAPS_STORED,
+        "the replicas did not confirm the batch in time (REQUEST_TIMED_OUT)",
+        # Perhaps they follow another leader by now, and this one has not heard of it.
+        _STALE,
     ),
     9: Verdict(Fate.NOT_STORED, "the replica is not available (REPLICA_NOT_AVAILABLE)", _STALE),
     10: Verdict(Fate.TOO_LARGE, "larger than the topic takes (MESSAGE_TOO_LARGE)"),
@@ -71,11 +82,17 @@ _PRODUCE: dict[int, Verdict] = {
     20: Verdict(
         Fate.PERHAPS_STORED,
         "written, then too few replicas were in sync (NOT_ENOUGH_REPLICAS_AFTER_APPEND)",
+        _STALE,
     ),
     # Nothing is wrong with these records; an operator mends the rights, so they are not refused.
     29: Verdict(Fate.NOT_STORED, "no right to write to the topic (TOPIC_AUTHORIZATION_FAILED)"),
     31: Verdict(Fate.NOT_STORED, "no right to write to the cluster (CLUSTER_AUTHORIZATION_FAILED)"),
-    32: Verdict(Fate.REFUSED, "the timestamp is not in the topic's range (INVALID_TIMESTAMP)"),
+    32: Verdict(
+        Fate.REFUSED_TOGETHER,
+        "its timestamp is further from the broker's clock than the topic's "
+        "message.timestamp.before.max.ms or message.timestamp.after.max.ms; see the clock of the "
+        "node that published it (INVALID_TIMESTAMP)",
+    ),
     43: Verdict(Fate.REFUSED, "the topic's format is too old (UNSUPPORTED_FOR_MESSAGE_FORMAT)"),
     44: Verdict(Fate.REFUSED, "the cluster's policy forbids it (POLICY_VIOLATION)"),
     45: Verdict(Fate.OUT_OF_SEQUENCE, "OUT_OF_ORDER_SEQUENCE_NUMBER"),
@@ -88,7 +105,7 @@ _PRODUCE: dict[int, Verdict] = {
     72: Verdict(Fate.NOT_STORED, "the leader cannot be reached (LISTENER_NOT_FOUND)", _STALE),
     74: Verdict(Fate.NOT_STORED, "FENCED_LEADER_EPOCH", _STALE),
     75: Verdict(Fate.NOT_STORED, "UNKNOWN_LEADER_EPOCH", _STALE),
-    87: Verdict(Fate.REFUSED, "the broker found a record invalid (INVALID_RECORD)"),
+    87: Verdict(Fate.REFUSED_TOGETHER, "the broker found a record invalid (INVALID_RECORD)"),
     89: Verdict(Fate.NOT_STORED, "the client's quota is used up (THROTTLING_QUOTA_EXCEEDED)"),
 }
 # Said also by a leader that has written the batch and waits for its replicas: it lost the partition
@@ -102,7 +119,7 @@ def produce_verdict(code: int, *, waits_for_replicas: bool) -> Verdict:
     if verdict is None:
         return Verdict(Fate.PERHAPS_STORED, f"the broker failed with {error_name(code)}")
     if waits_for_replicas and code in _UNCERTAIN_FOR_ALL:
-        return Verdict(Fate.PERHAPS_STORED, verdict.reason, verdict.metadata_is_stale)
+        return msgspec.structs.replace(verdict, fate=Fate.PERHAPS_STORED)
     return verdict
 
 
