@@ -10,6 +10,9 @@ from hermes_actors.cli.failures import CommandFailed
 from hermes_actors.cli.options import Output
 
 _EPOCH_SECONDS = ("createdAt", "modifiedAt")
+_GAP = "  "
+_SENTENCE_WIDTH_MIN = 40
+"""In less room than this beside its row a sentence is hard to read."""
 
 
 def show_names(content: bytes, title: str, output: Output) -> None:
@@ -44,18 +47,56 @@ def show_object(content: bytes, output: Output) -> None:
     _print(table)
 
 
-def show_rows(columns: Sequence[str], rows: Sequence[Sequence[str]], nothing: str) -> None:
-    """A table with one line of titles; `nothing` in its place when it has no rows."""
-    from rich.table import Table
+def show_rows(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    nothing: str,
+    *,
+    optional: Sequence[str] = (),
+    has_sentences: bool = False,
+) -> None:
+    """A table with one line of titles; `nothing` in its place when it has no rows.
+
+    Cells are neither wrapped nor cut off. Where the terminal is too narrow the `optional` columns
+    are left out, the first one first. With `has_sentences` the last column is wrapped between
+    words, and below its row where beside it there is little room.
+    """
+    from rich.cells import cell_len, set_cell_size
+    from rich.console import Console
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False)
-    for at, title in enumerate(columns):
-        is_last = at == len(columns) - 1
-        table.add_column(title, no_wrap=not is_last, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    _print(table if rows else nothing)
+    console = Console(file=sys.stdout, highlight=False)
+    if not rows:
+        console.print(nothing)
+        return
+    table = [list(columns), *([printable(cell) for cell in row] for row in rows)]
+    sentences = [row.pop() for row in table] if has_sentences else [""] * len(table)
+    widths = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
+    for title in optional:
+        if _line_width(widths) > console.width:
+            at = table[0].index(title)
+            del widths[at]
+            for row in table:
+                del row[at]
+    indent = _line_width(widths) + len(_GAP)
+    room = console.width - indent
+    is_below = room < min(max(map(cell_len, sentences)), _SENTENCE_WIDTH_MIN)
+    if is_below:
+        indent = 2 * len(_GAP)
+        # Nothing stands below a title.
+        sentences[0] = ""
+    for number, (row, sentence) in enumerate(zip(table, sentences, strict=True)):
+        parts = Text(sentence).wrap(console, max(1, console.width - indent)) if sentence else ()
+        said = [" " * indent + part.plain for part in parts]
+        line = _GAP.join(set_cell_size(*cell) for cell in zip(row, widths, strict=True))
+        if said and not is_below:
+            line += _GAP + said.pop(0)[indent:]
+        for each in (line, *said):
+            console.print(Text(each.rstrip(), "" if number else "bold"), soft_wrap=True)
+
+
+def _line_width(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
 def parsed_object(content: bytes) -> dict[str, Any]:

@@ -40,7 +40,8 @@ def status(
         return
     found = parsed_object(content)
     nodes = fields_of(found, "nodes")
-    show_rows(_COLUMNS, [_row(node) for node in nodes], "no node is known")
+    rows = [_row(node) for node in nodes]
+    show_rows(_COLUMNS, rows, "no node is known", optional=("Roles",))
     # Sentences do not fit into a column beside so many others.
     for datacenter in fields_of(found, "datacenters"):
         if not datacenter.get("isKnown"):

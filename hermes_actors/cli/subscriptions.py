@@ -238,7 +238,8 @@ def why(
     found = parsed_object(content)
     say(f"subscription {printable(subscription)} of {printable(topic)} is {found.get('state')}")
     rows = [row for each in fields_of(found, "datacenters") for row in _why_rows(each)]
-    show_rows(_WHY_COLUMNS, rows, "the node that was asked follows no node's status")
+    nothing = "the node that was asked follows no node's status"
+    show_rows(_WHY_COLUMNS, rows, nothing, has_sentences=True)
 
 
 _WHY_COLUMNS = ("DC", "Node", "State", "Deliv./s", "Lag", "Reason")

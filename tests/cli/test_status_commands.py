@@ -34,6 +34,94 @@ def test_status_has_a_row_for_each_node_and_says_which_datacentres_are_unknown(h
     ]
 
 
+def wide_cluster(server):
+    """Eight nodes with such names as a real deployment gives them."""
+    roles = {"frontend": ["frontend"], "consumers": ["consumers"], "management": ["management"]}
+    nodes = [
+        {
+            **NODE,
+            "datacenter": f"dc{dc}",
+            "node": f"{role}-dc{dc}-{at}",
+            "state": "NOT_READY",
+            "roles": roles[role] if at == 1 else ["frontend", "consumers", "management"],
+            "publishedRate": 12345.6,
+            "deliveredRate": 54321.0,
+            "subscriptions": 3000,
+            "stoppedSubscriptions": 1000,
+            "ageMs": 10_400,
+        }
+        for dc in (1, 2)
+        for role, at in (("consumers", 1), ("frontend", 2), ("management", 1))
+    ]
+    server.on("GET /status/nodes", (200, {"datacenters": [], "nodes": nodes}))
+    return nodes
+
+
+def test_status_keeps_each_node_on_one_line_of_80_columns(hermes, server, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    nodes = wide_cluster(server)
+    lines = hermes("status").stdout.splitlines()
+    assert lines[0].split() == [
+        "DC", "Node", "State", "Age", "Publ./s", "Deliv./s", "Subscr.", "Stopped",
+    ]  # fmt: skip
+    assert [line.split() for line in lines[1:]] == [
+        [
+            node["datacenter"],
+            node["node"],
+            "NOT_READY",
+            "10.4",
+            "s",
+            "12345.6",
+            "54321.0",
+            "3000",
+            "1000",
+        ]
+        for node in nodes
+    ]
+    assert max(map(len, lines)) <= 80
+
+
+def test_status_shows_roles_where_there_is_room_for_them(hermes, server, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    wide_cluster(server)
+    lines = hermes("status").stdout.splitlines()
+    assert lines[0].endswith(" Roles")
+    assert len(lines) == 7
+    assert lines[2].rstrip().endswith(" frontend, consumers, management")
+
+
+def test_status_cuts_no_name_off_where_nothing_fits(hermes, server, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    nodes = wide_cluster(server)
+    lines = hermes("status").stdout.splitlines()
+    assert len(lines) == 1 + len(nodes)
+    for line, node in zip(lines[1:], nodes, strict=True):
+        assert node["node"] in line.split()
+        assert line.split()[-1] == "1000"
+
+
+def test_why_breaks_its_reasons_between_words_and_nothing_else(hermes, server, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    reason = (
+        "the endpoint takes nothing: connect: [Errno 111] connection to "
+        "billing.finance.example.com:9000 refused"
+    )
+    node = {"node": "consumers-dc1-1", "state": "DELIVERING", "rate": 12345.6, "lag": 1000000}
+    body = {
+        "state": "ACTIVE",
+        "datacenters": [
+            {"datacenter": "dc1", "isKnown": True, "nodes": [{**node, "reason": reason}]},
+            {"datacenter": "dc2", "isKnown": True, "nodes": [], "reason": reason},
+        ],
+    }
+    server.on("GET /topics/shop.orders/subscriptions/billing/why", (200, body))
+    result = hermes("subscription", "why", "shop.orders", "billing")
+    lines = result.stdout.splitlines()[2:]
+    assert max(map(len, lines)) <= 80
+    first = ["dc1", "consumers-dc1-1", "DELIVERING", "12345.6", "1000000"]
+    assert " ".join(lines).split() == [*first, *reason.split(), "dc2", *reason.split()]
+
+
 def test_status_as_json_is_the_servers_own(hermes, server):
     server.on("GET /status/nodes", (200, b'{"datacenters":[],  "nodes":[]}'))
     assert hermes("status", "-o", "json").stdout == '{"datacenters":[],  "nodes":[]}\n'
