@@ -1,6 +1,7 @@
 """`hermes subscription …`: subscriptions through the management API."""
 
 import json
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -34,6 +35,7 @@ from hermes_actors.cli.render import (
     write_json,
 )
 from hermes_actors.cli.topics import OWNER_DEFAULT
+from hermes_actors.consumer.endpoint import SCHEMES
 from hermes_actors.model.subscription import DeliveryType
 
 app = typer.Typer(
@@ -113,6 +115,7 @@ def create(
         answer = client.post(_path(topic), body)
         line = f"created subscription {name} of {topic}"
         show_changed(client, _path(topic, name), answer, line, output)
+    _warn_of_endpoint(topic, name, body)
 
 
 def subscription_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
@@ -180,6 +183,7 @@ def update(
     line = f"updated subscription {subscription} of {topic}"
     with ManagementClient(management) as client:
         show_updated(client, path, client.put(path, body), line, output, body)
+    _warn_of_endpoint(topic, subscription, body)
 
 
 @app.command(cls=PlainCommand, epilog=examples("hermes subscription suspend shop.orders billing"))
@@ -262,6 +266,19 @@ def _why_rows(datacenter: dict[str, Any]) -> list[list[str]]:
     if not rows or not datacenter.get("isKnown"):
         rows.insert(0, [dc, "", "", "", "", str(datacenter.get("reason", ""))])
     return rows
+
+
+def _warn_of_endpoint(topic: str, name: str, body: dict[str, Any]) -> None:
+    """Say so if what was stored will not be delivered: the server takes more schemes, as Hermes."""
+    # The scheme only: what follows may hold a password.
+    scheme, separator, _ = str(body.get("endpoint") or "").partition("://")
+    if separator and scheme.lower() not in SCHEMES:
+        print(
+            f"hermes: warning: the endpoint of subscription {printable(name)} of "
+            f"{printable(topic)}, of scheme {printable(scheme)}, is stored, but this version "
+            f"delivers to {' and '.join(SCHEMES)} only",
+            file=sys.stderr,
+        )
 
 
 def _set_state(topic: str, name: str, state: str, management: str, output: Output) -> None:
