@@ -72,7 +72,8 @@ class NodeEnvironment:
     """What a node finds around it. `consumer_nodes` are all consuming nodes of its datacentre.
 
     `open_senders` opens what pushes messages, for the life of the node. `metrics` are shown with
-    the node's own: those of its log.
+    the node's own: those of its log. `log_trouble` says why the own log cannot be used now, ""
+    when it can.
     """
 
     clock: Clock
@@ -111,6 +112,9 @@ class Node:
         """What keeps the node from its work, in words; "" when nothing does."""
         if not self.metadata.is_readable:
             return f"metadata: {self.metadata.health.reason}"
+        if not self.metadata.is_own:
+            # Another datacentre's, which need not know all that is here.
+            return f"metadata: not read from the own log yet: {self.metadata.health.reason}"
         trouble = self.log_trouble()
         return f"log: {trouble}" if trouble else ""
 

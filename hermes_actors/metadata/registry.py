@@ -125,7 +125,7 @@ class Registry:
         log, metadata, state = self._log, self._metadata, self._state
         with trio.fail_after(self._answer_timeout_s):
             if await log.describe_topic(self._topic) is None:
-                await log.create_topic(self._topic, _SETTINGS)
+                await self._create_topic()
             end = (await log.end_positions(self._topic))[0]
             start = (await log.start_positions(self._topic))[0]
         if state.position > end:
@@ -143,10 +143,18 @@ class Registry:
                     await trio.lowlevel.checkpoint()
                 if state.dc and state.dc != metadata.dc:
                     self._fatal = StartupError(
-                        f"dc: the metadata log belongs to datacentre '{state.dc}', this node is "
-                        f"configured as '{metadata.dc}'; give it its own log or the right name"
+                        f"dc: the metadata log that is read as datacentre '{metadata.dc}'s belongs "
+                        f"to datacentre '{state.dc}'; give this node the right dc, or the right "
+                        f"log (on Kafka: kafka.clusters.{metadata.dc})"
                     )
                     return
+
+    async def _create_topic(self) -> None:
+        """Several nodes may do this at once. A policy of the log's may forbid it to this one."""
+        try:
+            await self._log.create_topic(self._topic, _SETTINGS)
+        except ValueError as error:
+            raise LogUnavailable(f"it refuses topic {self._topic}: {error}") from error
 
     async def _create_log_id(self, end_before: int) -> int:
         """The new end of the log. Several nodes may do this at once: the first record counts."""

@@ -90,6 +90,11 @@ class Metadata:
         return self._is_installed or bool(self._shown)
 
     @property
+    def is_own(self) -> bool:
+        """True once the own log has been read to its end; before, a stand-in's state may show."""
+        return self._is_installed
+
+    @property
     def state(self) -> State:
         """The fold behind the catalog: its position, digest, and what was copied."""
         return self._state

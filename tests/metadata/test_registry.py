@@ -281,9 +281,33 @@ async def test_a_node_whose_log_is_down_at_its_start_shows_another_datacentre(
             await site.metadata.wait_readable()
             assert "shop" in site.metadata.catalog.groups
             assert not site.metadata.is_current
+            assert not site.metadata.is_own
             site.log.faults.heal()
             await site.metadata.wait_current()
+            assert site.metadata.is_own
             assert site.metadata.catalog.groups == {}
+
+
+class _LogWithAPolicy(MemoryLog):
+    """Refuses new topics until it is told otherwise, as a Kafka with a policy does."""
+
+    forbids = True
+
+    async def create_topic(self, topic, settings):
+        if self.forbids:
+            raise ValueError("the policy wants retention.ms to be set")
+        return await super().create_topic(topic, settings)
+
+
+async def test_a_log_that_refuses_the_metadata_topic_is_told_of_and_ends_no_node(
+    autojump_clock, open_site, clock
+):
+    log = _LogWithAPolicy("dc1", clock)
+    async with open_site("dc1", log=log) as site:
+        await trio.sleep(120)
+        assert "the policy wants retention.ms" in site.metadata.health.reason
+        log.forbids = False
+        await site.metadata.wait_current()
 
 
 async def test_a_log_of_another_datacentre_stops_the_node_with_a_clear_error(
@@ -299,6 +323,7 @@ async def test_a_log_of_another_datacentre_stops_the_node_with_a_clear_error(
         await trio.sleep(0.5)
     assert isinstance(crashes[0].error, StartupError)
     assert "belongs to datacentre 'dc1'" in crashes[0].error.message
+    assert "kafka.clusters.dc9" in crashes[0].error.message
 
 
 async def test_a_stamp_precondition_lets_only_an_unchanged_register_be_changed(
