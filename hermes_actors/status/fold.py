@@ -6,6 +6,7 @@ records' timestamps, at least 0 and at most 1 s, so neither a clock that steps n
 log makes anybody look silent.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
@@ -24,6 +25,7 @@ ENTRIES_MAX = 20_000
 """The most that is kept of one node, topics and subscriptions each."""
 
 _RETIRED_MAX = 8
+_LATE_MIN = 2
 _LOG_STEP_MAX_S = 1.0
 
 E = TypeVar("E", TopicStatus, SubscriptionStatus)
@@ -60,6 +62,15 @@ class NodeView(Struct, frozen=True):
         return not (self.is_gone or self.is_unknown or self.header.is_leaving)
 
 
+class Rival(Struct, frozen=True):
+    """A process that reports as `node` of `dc` while another one, `other_boot_id`, does too."""
+
+    dc: str
+    node: str
+    boot_id: str
+    other_boot_id: str
+
+
 class _Entries(Generic[E]):
     """The newest entry of each name; what two rounds did not name is gone."""
 
@@ -79,6 +90,17 @@ class _Entries(Generic[E]):
                 self._rounds[entry.name] = round_
 
 
+class _Retired:
+    """A process that another one has followed: its newest record, and how many came after that."""
+
+    __slots__ = ("is_told", "late", "sequence")
+
+    def __init__(self) -> None:
+        self.is_told = False
+        self.sequence = 0
+        self.late = 0
+
+
 class _Seen:
     """What is known of one node: its newest process, and the ones before."""
 
@@ -87,7 +109,7 @@ class _Seen:
         self.is_empty = True
         self.log_s = 0.0
         self.seen_s = 0.0
-        self.retired: tuple[str, ...] = ()
+        self.retired: dict[str, _Retired] = {}
         self.rival_s = float("-inf")
         self.topics: _Entries[TopicStatus] = _Entries()
         self.subscriptions: _Entries[SubscriptionStatus] = _Entries()
@@ -95,11 +117,17 @@ class _Seen:
     def take(self, record: StatusRecord, log_s: float, now_s: float) -> bool:
         header = record.header
         if header.boot_id != self.header.boot_id:
-            if header.boot_id in self.retired and log_s - self.log_s < GONE_AFTER_S:
+            retired = self.retired.get(header.boot_id)
+            if retired is not None and header.sequence <= retired.sequence:
+                # The log is read anew.
+                return False
+            if retired is not None and log_s - self.log_s < GONE_AFTER_S:
                 # One record may come late; a process that goes on is a rival.
+                retired.sequence = header.sequence
+                retired.late += 1
                 self.rival_s = now_s
                 return False
-            self.retired = (*self.retired, self.header.boot_id)[-_RETIRED_MAX:]
+            self._retire()
             self.topics, self.subscriptions = _Entries(), _Entries()
         elif header.sequence <= self.header.sequence and not self.is_empty:
             return False
@@ -110,6 +138,21 @@ class _Seen:
         self.topics.take(record.topics, header.round)
         self.subscriptions.take(record.subscriptions, header.round)
         return True
+
+    def finds_rival(self, boot_id: str) -> bool:
+        """True when an earlier process turns out to go on, once for each."""
+        retired = self.retired.get(boot_id)
+        if retired is None or retired.is_told or retired.late < _LATE_MIN:
+            return False
+        retired.is_told = True
+        return True
+
+    def _retire(self) -> None:
+        retired = self.retired.pop(self.header.boot_id, None) or _Retired()
+        retired.sequence = self.header.sequence
+        self.retired[self.header.boot_id] = retired
+        if len(self.retired) > _RETIRED_MAX:
+            del self.retired[next(iter(self.retired))]
 
 
 class StatusFold:
@@ -124,6 +167,7 @@ class StatusFold:
         self._nodes: dict[tuple[str, str], _Seen] = {}
         self._readings: dict[str, Reading] = {}
         self._log_times: dict[str, _LogTime] = {}
+        self._new_rivals: deque[Rival] = deque(maxlen=NODES_MAX)
 
     def take(self, dc: str, record: StatusRecord, log_ms: int, now_s: float) -> bool:
         """Fold a record of this datacentre's log; False when it says nothing new."""
@@ -135,7 +179,19 @@ class StatusFold:
                 silent = min(self._nodes, key=lambda each: self._nodes[each].seen_s)
                 del self._nodes[silent]
             seen = self._nodes[key] = _Seen(record.header)
-        return seen.take(record, log_s, now_s)
+        is_taken = seen.take(record, log_s, now_s)
+        if not is_taken and seen.finds_rival(record.header.boot_id):
+            rival = Rival(dc, record.header.node, record.header.boot_id, seen.header.boot_id)
+            self._new_rivals.append(rival)
+        return is_taken
+
+    def new_rivals(self) -> list[Rival]:
+        """The processes that were found, since this was last asked, to report under a name that
+        another one has too; each process once.
+        """
+        found = list(self._new_rivals)
+        self._new_rivals.clear()
+        return found
 
     def forget(self, now_s: float) -> None:
         """Drop the nodes that have been silent for FORGET_AFTER_S."""

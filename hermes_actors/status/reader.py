@@ -1,5 +1,6 @@
 """The actor that tails one datacentre's status records into the fold, and says when it cannot."""
 
+import logging
 import random
 from collections.abc import Sequence
 
@@ -12,6 +13,8 @@ from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.record import STATUS_TOPIC, UndecodableStatus, decode
+
+_logger = logging.getLogger(__name__)
 
 _BACK_MS = 30_000
 _BACK_RECORDS_MAX = 3_000
@@ -108,6 +111,15 @@ class StatusReader:
             except UndecodableStatus:
                 fold.undecodable += 1
             self._position = stored.offset + 1
+            for rival in fold.new_rivals():
+                _logger.warning(
+                    "two processes report as node %s of %s (boot ids %s and %s); "
+                    "give each its own name: node in its configuration",
+                    rival.node,
+                    rival.dc,
+                    rival.boot_id,
+                    rival.other_boot_id,
+                )
             # A large record takes milliseconds.
             await trio.lowlevel.checkpoint()
         fold.forget(self._clock.monotonic_s())

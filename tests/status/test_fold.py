@@ -97,6 +97,37 @@ def test_a_late_record_of_the_old_process_is_ignored_and_a_second_process_is_tol
     assert not only(fold, 0.2 + GONE_AFTER_S).has_rival
 
 
+def test_a_second_process_is_found_once_when_it_goes_on_and_so_is_a_third(fold, record):
+    fold.take("dc1", record(sequence=1), 0, 0.0)
+    fold.take("dc1", record(boot="b2", sequence=1), 10, 0.1)
+    # This one may have been under way when b1 ended.
+    fold.take("dc1", record(sequence=2), 20, 0.2)
+    assert fold.new_rivals() == []
+    found = []
+    for second in range(3, 40):
+        for boot in ("b1", "b2"):
+            fold.take("dc1", record(boot=boot, sequence=second), 1_000 * second, float(second))
+            found += [(rival.node, rival.boot_id) for rival in fold.new_rivals()]
+    assert found == [("n1", "b1")]
+    # A log that is read anew gives some of it once more.
+    assert not fold.take("dc1", record(sequence=39), 39_000, 39.0)
+    assert fold.new_rivals() == []
+    for second in range(40, 60):
+        for boot in ("b3", "b2"):
+            fold.take("dc1", record(boot=boot, sequence=second), 1_000 * second, float(second))
+            found += [(rival.node, rival.boot_id) for rival in fold.new_rivals()]
+    assert found == [("n1", "b1"), ("n1", "b2")]
+
+
+def test_records_that_are_read_again_make_no_rival(fold, record):
+    old = [record(sequence=each) for each in range(1, 10)]
+    for _ in range(2):
+        for each in [*old, record(boot="b2")]:
+            fold.take("dc1", each, 0, 0.0)
+    assert not only(fold, 0.0).has_rival
+    assert fold.new_rivals() == []
+
+
 def test_the_old_process_counts_again_when_the_new_one_has_gone(fold, record):
     fold.take("dc1", record(sequence=1), 0, 0.0)
     fold.take("dc1", record(boot="b2"), 1_000, 1.0)

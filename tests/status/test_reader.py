@@ -25,14 +25,15 @@ class Cluster:
         self._identity = identity
         self._boots = 0
 
-    def start(self, dc, node):
+    def start(self, dc, node, as_=None):
         self._boots += 1
         collector = Collector(
             self._identity(node, dc, f"boot{self._boots}"),
             Sources(topics=lambda: ["a.b"], published=lambda _name: Published(3)),
         )
         self.supervisor.start(
-            f"{dc} {node}", lambda: StatusReporter(self.logs[dc], collector, clock=self.clock)
+            f"{dc} {as_ or node}",
+            lambda: StatusReporter(self.logs[dc], collector, clock=self.clock),
         )
 
     async def kill(self, dc, node):
@@ -96,6 +97,25 @@ async def test_a_killed_node_is_gone_after_the_time_that_is_stated_and_its_succe
     cluster.start("dc1", "n1")
     await trio.sleep(1)
     assert ("dc1", "n1") in cluster.there()
+
+
+async def test_two_nodes_of_one_name_are_warned_of_once_a_restart_is_not(
+    autojump_clock, cluster, caplog
+):
+    cluster.read()
+    cluster.start("dc1", "n1")
+    await trio.sleep(10)
+    await cluster.kill("dc1", "n1")
+    cluster.start("dc1", "n1")
+    await trio.sleep(10)
+    assert caplog.messages == []
+    cluster.start("dc1", "n1", as_="n1 again")
+    await trio.sleep(60)
+    (line,) = caplog.messages
+    assert line == (
+        "two processes report as node n1 of dc1 (boot ids boot2 and boot3); "
+        "give each its own name: node in its configuration"
+    )
 
 
 async def test_a_log_that_fails_is_unknown_since_then_and_known_again_after(
