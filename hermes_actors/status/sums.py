@@ -18,6 +18,9 @@ _RECENT_MS = 60_000
 _LATELY_MS = 10_000
 """As far back as rates look: what did not come for so long does not come now."""
 
+_JUST_NOW_MS = 3_000
+"""A failure of an endpoint that delivers is told of for so long; then it may have recovered."""
+
 _RATE_MIN = 50
 """In thousandths a second: what is lower would be shown as 0.0."""
 
@@ -114,7 +117,7 @@ def _state(view: NodeView, entry: SubscriptionStatus) -> tuple[str, str]:
         return "FAILING", f"the endpoint takes nothing: {failure or 'every attempt fails'}"
     if rates.delivered >= _RATE_MIN:
         failing = rates.attempts - rates.codes_2xx
-        has_failed = fails or now_ms - entry.last_failure_at_ms < _LATELY_MS
+        has_failed = fails or now_ms - entry.last_failure_at_ms < _JUST_NOW_MS
         is_told = has_failed and failure and failing >= _RATE_MIN
         also = f", and {_per_second(failing)} attempts a second fail: {failure}" if is_told else ""
         return "DELIVERING", f"{_per_second(rates.delivered)} messages a second{also}"

@@ -352,7 +352,7 @@ REFUSED = {"last_failure": "connect: refused", "last_failure_at_ms": NOW_MS}
         ),
         (
             {"delivered": 0.5, "codes_2xx": 0.5, "other_errors": 8},
-            {**REFUSED, "last_failure_at_ms": NOW_MS - 16_000, "last_success_at_ms": NOW_MS},
+            {**REFUSED, "last_failure_at_ms": NOW_MS - 3_000, "last_success_at_ms": NOW_MS},
             "DELIVERING",
             "0.5 messages a second",
         ),
