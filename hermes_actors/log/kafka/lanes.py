@@ -26,7 +26,8 @@ OVERDUE_S = 0.1
 """An answer that takes longer is slow."""
 SPREAD_S = 0.003
 """How long a batch waits for an answer before it goes out on another connection."""
-_REQUEST_BYTES_MAX = 8 * 1024 * 1024
+_REQUEST_BYTES_MAX = 2 * 1024 * 1024
+"""More would hold the loop for tens of milliseconds when it is put together."""
 _OVERDUE_LANES = 4
 _ANSWER_MARGIN_MS = 500
 
