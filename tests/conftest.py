@@ -11,14 +11,10 @@ from typing import Any
 import pytest
 
 from hermes_actors.runtime import guest
+from hermes_chaos.live.logs import RETENTION_RESTS
 from hermes_local.kafka import Cluster
 
 HEAP_MB = 384
-RETENTION_RESTS = {
-    "log.initial.task.delay.ms": "86400000",
-    "log.retention.check.interval.ms": "86400000",
-}
-"""Tests write records of long ago and move the start themselves, so that it moves when they say."""
 
 
 def run_as_guest(
@@ -81,7 +77,8 @@ def make_kafka_cluster(
 
     def make(**options: Any) -> Cluster:
         folder = options.pop("folder", None) or tmp_path_factory.mktemp("kafka-own")
-        cluster = Cluster(folder, **{"heap_mb": HEAP_MB, **options})
+        settings = RETENTION_RESTS | options.pop("settings", {})
+        cluster = Cluster(folder, settings=settings, **{"heap_mb": HEAP_MB, **options})
         clusters.append(cluster)
         cluster.start()
         return cluster

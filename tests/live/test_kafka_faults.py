@@ -29,7 +29,7 @@ from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime import guest
 from hermes_chaos.live.frames import Api
-from hermes_chaos.live.logs import on_kafka, read_all, until
+from hermes_chaos.live.logs import RETENTION_RESTS, on_kafka, read_all, until
 from hermes_chaos.live.proxy import Harm, Link, Proxy, proxy_in_thread
 from hermes_local.kafka import Cluster
 from hermes_local.ports import free_ports
@@ -76,7 +76,7 @@ def proxied_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied
     folder: Path = tmp_path_factory.mktemp("proxied")
     with proxy_in_thread(lambda: [Link(("127.0.0.1", 1), port=free_ports(1)[0])]) as proxy:
         link = proxy.links[0]
-        with Cluster(folder, advertised=[link.address]) as cluster:
+        with Cluster(folder, advertised=[link.address], settings=RETENTION_RESTS) as cluster:
             broker = cluster.brokers[0]
             link.upstream = (broker.host, broker.port)
             yield Proxied(cluster, proxy)

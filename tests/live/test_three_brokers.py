@@ -14,7 +14,7 @@ from hermes_actors.log.base import LogUnavailable, Stored, TopicSettings, Unknow
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime import guest
-from hermes_chaos.live.logs import on_kafka, read_all, until
+from hermes_chaos.live.logs import RETENTION_RESTS, on_kafka, read_all, until
 from hermes_local.kafka import Broker, Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -28,7 +28,8 @@ BATCH = 10
 
 @pytest.fixture(scope="module")
 def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path_factory.mktemp("three"), brokers=3, heap_mb=256)
+    folder = tmp_path_factory.mktemp("three")
+    cluster = Cluster(folder, brokers=3, heap_mb=256, settings=RETENTION_RESTS)
     yield cluster
     cluster.kill()
 

@@ -252,8 +252,7 @@ async def test_the_command_starts_shows_and_ends_a_cluster_that_outlives_it(shel
     code, output, errors = shell("up", "--port", "1", "--brokers", "3")
     assert (code, output) == (1, "")
     assert errors == (
-        f"hermes: it already runs, with 1 brokers and port {port}; end it first: "
-        "hermes kafka down\n"
+        f"hermes: it already runs, with 1 broker and port {port}; end it first: hermes kafka down\n"
     )
 
     code, output, _ = shell("status", "-o", "json")

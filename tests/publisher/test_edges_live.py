@@ -207,7 +207,9 @@ def test_a_hundred_and_twenty_headers_are_refused(frontend: Process) -> None:
 
 
 def test_headers_beyond_the_servers_own_limit_are_refused(frontend: Process) -> None:
-    answer, is_closed = frontend.raw(HEAD + b"X-Large: " + b"x" * 500_000 + b"\r\n\r\n", wait_s=2)
+    # Granian's limit of 408 KiB is looked at only while the head is incomplete, and one read may
+    # bring as much again: more than twice of it cannot pass.
+    answer, is_closed = frontend.raw(HEAD + b"X-Large: " + b"x" * 900_000 + b"\r\n\r\n", wait_s=2)
     assert status_of(answer) == 431
     assert is_closed
 

@@ -18,6 +18,12 @@ T = TypeVar("T")
 _POLL_S = 0.02
 _BYTES_MAX = 4_194_304
 
+RETENTION_RESTS = {
+    "log.initial.task.delay.ms": "86400000",
+    "log.retention.check.interval.ms": "86400000",
+}
+"""Tests write records of long ago and move the start themselves, so that it moves when they say."""
+
 
 def on_kafka(
     main: Callable[..., Awaitable[T]],
