@@ -6,6 +6,7 @@ does, loses requests and answers, stores late, refuses, and fails after it has w
 
 import asyncio  # noqa: TID251 -- producing lives on the host loop
 import random
+import selectors
 from collections import deque
 from types import SimpleNamespace
 
@@ -25,23 +26,31 @@ RECORDS_MAX = 6
 """A batch of more is too large."""
 
 
-class JumpingLoop(asyncio.SelectorEventLoop):
-    """Time passes when nothing else is left to do, and at once."""
+class JumpingSelector(selectors.DefaultSelector):
+    """Waits for nothing: what would be waited passes at once."""
 
     def __init__(self):
         super().__init__()
-        self._now_s = 0.0
+        self.now_s = 0.0
+
+    def select(self, timeout=None):
+        assert timeout is not None, "nothing is left that could wake the loop"
+        self.now_s += max(timeout, 0)
+        return super().select(0)
+
+
+class JumpingLoop(asyncio.SelectorEventLoop):
+    """Its time passes when nothing else is left to do, and at once."""
+
+    def __init__(self):
+        self._jumping = JumpingSelector()
+        super().__init__(self._jumping)
 
     def time(self):
-        return self._now_s
+        return self._jumping.now_s
 
     def monotonic_s(self):
-        return self._now_s
-
-    def _run_once(self):
-        if not self._ready and self._scheduled:
-            self._now_s = max(self._now_s, self._scheduled[0]._when)
-        super()._run_once()
+        return self._jumping.now_s
 
 
 class Partition:
