@@ -10,6 +10,7 @@ from hermes_actors.log.kafka.settings import (
     SETTING_NAMES,
     changed_configs,
     configs_of,
+    losses_of,
     settings_of,
 )
 
@@ -48,6 +49,35 @@ def test_segments_are_a_fraction_of_the_retention_since_kafka_deletes_whole_ones
 def test_what_is_kept_for_ever_has_no_bound_of_size_and_other_topics_keep_the_clusters():
     assert configs_of(TopicSettings(1, None))["retention.bytes"] == "-1"
     assert "retention.bytes" not in configs_of(TopicSettings(1, 60_000))
+
+
+@given(settings=topic_settings)
+def test_no_topic_is_compacted_and_what_is_set_loses_nothing(settings):
+    configs = configs_of(settings)
+    assert configs["cleanup.policy"] == "delete"
+    clusters = {"retention.bytes": "1000", "cleanup.policy": "compact"}
+    assert losses_of({**clusters, **configs}) == {}
+
+
+@pytest.mark.parametrize(
+    ("policy", "retention_ms", "retention_bytes", "losses"),
+    [
+        ("delete", "-1", "-1", {}),
+        ("delete", "60000", "1000", {}),
+        ("delete", "-1", "1000", {"retention.bytes": "-1"}),
+        ("compact", "60000", "-1", {"cleanup.policy": "delete"}),
+        ("compact,delete", "-1", "1", {"cleanup.policy": "delete", "retention.bytes": "-1"}),
+    ],
+)
+def test_a_topic_that_loses_messages_is_known_by_its_configuration(
+    policy, retention_ms, retention_bytes, losses
+):
+    configs = {
+        "cleanup.policy": policy,
+        "retention.ms": retention_ms,
+        "retention.bytes": retention_bytes,
+    }
+    assert losses_of(configs) == losses
 
 
 @given(old=topic_settings, new=topic_settings)

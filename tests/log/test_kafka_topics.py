@@ -2,7 +2,7 @@
 
 import pytest
 import trio
-from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from hermes_actors.log.base import Commit, LogUnavailable, TopicSettings
@@ -119,6 +119,44 @@ async def test_of_two_names_that_kafka_takes_for_one_the_second_is_refused(
         await log.create_topic(fresh("a.b_c"), TopicSettings())
         with pytest.raises(ValueError, match="collides with existing topic"):
             await log.create_topic(fresh("a_b.c"), TopicSettings())
+
+
+async def test_a_cluster_that_compacts_and_bounds_its_topics_does_neither_with_ours(
+    make_kafka_cluster, open_log, caplog
+):
+    settings = {"log.cleanup.policy": "compact", "log.retention.bytes": "1048576"}
+    cluster = await trio.to_thread.run_sync(lambda: make_kafka_cluster(settings=settings))
+    servers = cluster.bootstrap_servers
+    async with open_log(servers) as log:
+        await log.create_topic("kept", TopicSettings(1, None))
+        await log.create_topic("expiring", TopicSettings(1, 60_000))
+        await log.alter_topic("expiring", TopicSettings(1, None))
+        for topic in ("kept", "expiring"):
+            found = await configs_of(servers, topic)
+            assert found["cleanup.policy"] == "delete"
+            assert found["retention.ms"] == found["retention.bytes"] == "-1"
+        assert not caplog.records
+
+        # What somebody else created is as the cluster's defaults are, and that is told, once.
+        await create_as_the_cluster_does(servers, "made-by-hand")
+        for _ in range(2):
+            await log.describe_topic("made-by-hand")
+            await trio.sleep(1.1)
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert "topic made-by-hand in Kafka of dc1 loses messages" in told
+    assert "--entity-name made-by-hand --add-config cleanup.policy=delete" in told
+
+
+async def create_as_the_cluster_does(servers, topic):
+    async def create():
+        admin = AIOKafkaAdminClient(bootstrap_servers=servers)
+        await admin.start()
+        try:
+            await admin.create_topics([NewTopic(topic, 1, 1)])
+        finally:
+            await admin.close()
+
+    await guest.call(create)
 
 
 @pytest.mark.slow

@@ -14,6 +14,9 @@ BATCH_OVERHEAD_BYTES = 4_096
 SETTING_NAMES = ("retention.ms", "max.message.bytes", "message.timestamp.type")
 """What `settings_of` reads; `configs_of` also sets what follows from these."""
 
+LOSING_NAMES = ("cleanup.policy", "retention.bytes")
+"""What `losses_of` reads beside these."""
+
 _SEGMENTS = 4
 _SEGMENT_MS_MIN = 60_000
 _SEGMENT_MS_MAX = 604_800_000
@@ -28,7 +31,8 @@ def configs_of(settings: TopicSettings) -> dict[str, str]:
 
     Kafka deletes whole segments, and by itself begins another one after a week or 1 GiB only: a
     quarter of the retention keeps what has expired for no longer than about that much more. What is
-    kept for ever is so whatever size the cluster bounds its other topics to.
+    kept for ever is so whatever size the cluster bounds its other topics to, and nothing is
+    compacted whatever the cluster does with its other topics: messages of one key are all messages.
     """
     message_bytes_max = settings.record_bytes_max + BATCH_OVERHEAD_BYTES
     if message_bytes_max > _INT32_MAX:
@@ -37,6 +41,7 @@ def configs_of(settings: TopicSettings) -> dict[str, str]:
             f"not {settings.record_bytes_max}"
         )
     configs = {
+        "cleanup.policy": "delete",
         "retention.ms": "-1" if settings.retention_ms is None else str(settings.retention_ms),
         "max.message.bytes": str(message_bytes_max),
         "message.timestamp.type": "LogAppendTime" if settings.log_append_time else "CreateTime",
@@ -65,6 +70,14 @@ def settings_of(partitions: int, configs: Mapping[str, str]) -> TopicSettings:
         record_bytes_max=max(1, int(configs["max.message.bytes"]) - BATCH_OVERHEAD_BYTES),
         log_append_time=configs["message.timestamp.type"] == "LogAppendTime",
     )
+
+
+def losses_of(configs: Mapping[str, str]) -> dict[str, str]:
+    """What to set so that `configs` lose nothing that is to be kept; {}: they do not."""
+    right = {"cleanup.policy": "delete"}
+    if int(configs["retention.ms"]) < 0:
+        right["retention.bytes"] = "-1"
+    return {name: text for name, text in right.items() if configs[name] != text}
 
 
 class _IncrementalAlterConfigsResponse(Response):  # type: ignore[misc]

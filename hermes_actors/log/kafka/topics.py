@@ -5,6 +5,7 @@ For the host loop.
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -26,12 +27,16 @@ from hermes_actors.log.base import (
 from hermes_actors.log.kafka.brokers import FAILURES, Brokers
 from hermes_actors.log.kafka.positions import Positions
 from hermes_actors.log.kafka.settings import (
+    LOSING_NAMES,
     SETTING_NAMES,
     changed_configs,
     configs_of,
     incremental_alteration,
+    losses_of,
     settings_of,
 )
+
+_logger = logging.getLogger(__name__)
 
 _TOPIC = 2
 _DESCRIBED_FOR_S = 1.0
@@ -52,11 +57,16 @@ class Topics:
         self._positions = positions
         self._described: dict[str, tuple[float, TopicSettings]] = {}
         self._refreshing: set[str] = set()
+        self._losing: set[str] = set()
         self._changes = asyncio.Semaphore(_CHANGES_MAX)
         self._failure: tuple[float, LogUnavailable] | None = None
 
     async def create(self, topic: str, settings: TopicSettings) -> bool:
         """Create the topic; it can be written to and read when this returns. False: it exists.
+
+        False also when this call created it and Kafka's answer was lost: the attempt after that
+        finds a topic and cannot tell whose it is. Then it is perhaps not usable at every broker
+        yet; who must know its settings describes it.
 
         Raises ValueError for settings or a name that Kafka does not take, LogUnavailable.
         """
@@ -177,8 +187,6 @@ class Topics:
         configs = configs_of(settings)
         configs["min.insync.replicas"] = str(kafka.min_insync_replicas)
         configs["unclean.leader.election.enable"] = "false"
-        # Messages of one key are all messages; a cluster may compact what does not say so.
-        configs["cleanup.policy"] = "delete"
         wanted: tuple[Any, ...] = (
             topic,
             settings.partitions,
@@ -231,7 +239,7 @@ class Topics:
         return True
 
     async def _describe(self, topic: str, *, node: int | None = None) -> TopicSettings | None:
-        request = DescribeConfigsRequest([(_TOPIC, topic, list(SETTING_NAMES))])
+        request = DescribeConfigsRequest([(_TOPIC, topic, [*SETTING_NAMES, *LOSING_NAMES])])
         (described,) = await self._brokers.describe([topic], node=node)
         if described[0] in _NO_SUCH_TOPIC:
             return None
@@ -243,7 +251,25 @@ class Topics:
         if code in _NO_SUCH_TOPIC:
             return None
         _raise_for(code, message, topic)
-        return settings_of(len(described[3]), {name: value for name, value, *_ in entries})
+        configs = {name: value for name, value, *_ in entries}
+        self._note_losses(topic, losses_of(configs))
+        return settings_of(len(described[3]), configs)
+
+    def _note_losses(self, topic: str, losses: dict[str, str]) -> None:
+        """Tell once of a topic that something else made, or altered, to lose messages."""
+        if not losses:
+            self._losing.discard(topic)
+        elif topic not in self._losing and len(self._losing) < _DESCRIBED_MAX:
+            self._losing.add(topic)
+            wanted = ",".join(f"{name}={value}" for name, value in losses.items())
+            _logger.warning(
+                "topic %s in Kafka of %s loses messages that are to be kept; set it right with "
+                "kafka-configs --alter --entity-type topics --entity-name %s --add-config %s",
+                topic,
+                self._brokers.connection.dc,
+                topic,
+                wanted,
+            )
 
     # When all brokers agree.
 
