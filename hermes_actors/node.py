@@ -279,7 +279,7 @@ def _metadata_metrics(metadata: Metadata, duties: Mapping[str, Callable[[], str]
     metrics = Metrics("hermes_metadata")
     metrics.gauge("is_current", lambda: float(metadata.is_current))
     metrics.gauge("position", lambda: metadata.state.position)
-    metrics.gauge("refolds", lambda: metadata.refolds)
+    metrics.total("refolds", lambda: metadata.refolds)
     metrics.gauge("undecodable_commands", lambda: metadata.state.undecodable)
     metrics.gauge("undecodable_bodies", lambda: len(metadata.catalog.undecodable))
     for duty in duties:

@@ -83,10 +83,10 @@ def embedded_log_metrics(log: EmbeddedLog) -> Metrics:
     """What an embedded log shows of itself."""
     metrics = Metrics("hermes_log")
     # A commit is one fsync for all that waited, of every topic.
-    metrics.gauge("commits", lambda: log.statistics().commits)
-    metrics.gauge("commits_failed", lambda: log.statistics().failed_commits)
-    metrics.gauge("records", lambda: log.statistics().records)
-    metrics.gauge("bytes", lambda: log.statistics().bytes)
+    metrics.total("commits", lambda: log.statistics().commits)
+    metrics.total("commits_failed", lambda: log.statistics().failed_commits)
+    metrics.total("records", lambda: log.statistics().records)
+    metrics.total("bytes", lambda: log.statistics().bytes)
     return metrics
 
 
@@ -94,6 +94,8 @@ def kafka_log_metrics(log: KafkaLog) -> Metrics:
     """What a Kafka log shows of itself: producing, and whether the cluster is reached."""
     metrics = Metrics("hermes_log")
     metrics.gauge("is_connected", lambda: float(log.statistics().is_connected))
+    metrics.gauge("in_flight", lambda: log.statistics().in_flight)
+    metrics.gauge("connections", lambda: log.statistics().connections)
     for name in (
         "appends",
         "records",
@@ -103,11 +105,9 @@ def kafka_log_metrics(log: KafkaLog) -> Metrics:
         "unavailable",
         "unknown",
         "lost",
-        "in_flight",
-        "connections",
     ):
-        metrics.gauge(name, lambda name=name: float(getattr(log.statistics(), name)))  # type: ignore[misc]
-    metrics.gauge("producer_ids_replaced", lambda: sum(log.statistics().replaced.values()))
+        metrics.total(name, lambda name=name: getattr(log.statistics(), name))  # type: ignore[misc]
+    metrics.total("producer_ids_replaced", lambda: sum(log.statistics().replaced.values()))
     return metrics
 
 

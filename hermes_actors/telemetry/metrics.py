@@ -98,6 +98,7 @@ class Metrics(Collector):
         self._timers: dict[str, dict[Labels, Timer]] = {}
         self._sizes: dict[str, dict[Labels, Sizes]] = {}
         self._gauges: dict[str, dict[Labels, Callable[[], float]]] = {}
+        self._totals: dict[str, dict[Labels, Callable[[], float]]] = {}
 
     def counter(self, name: str, **labels: str) -> Counter:
         """The counter of that name and labels, the same one each time; shown as `…_total`."""
@@ -115,10 +116,18 @@ class Metrics(Collector):
         """A number that is read when scraped; a later one of the same labels replaces it."""
         self._gauges.setdefault(name, {})[_key(labels)] = read
 
+    def total(self, name: str, read: Callable[[], float], **labels: str) -> None:
+        """A number that only grows and that somebody else counts, read when scraped and shown as
+        `…_total`; a later one of the same labels replaces it. Not for a `counter`'s name.
+        """
+        assert name not in self._counters, "this name is counted here"
+        self._totals.setdefault(name, {})[_key(labels)] = read
+
     def forget(self, **labels: str) -> None:
         """Drop every metric that carries all of these labels (a topic or subscription is gone)."""
         gone = set(labels.items())
-        for families in (self._counters, self._timers, self._gauges, self._sizes):
+        kinds = (self._counters, self._totals, self._timers, self._gauges, self._sizes)
+        for families in kinds:
             for children in families.values():
                 for key in [key for key in children if gone <= set(key)]:
                     del children[key]
@@ -141,6 +150,12 @@ class Metrics(Collector):
                         Sample(f"{self._prefix}_{name}_total", dict(key), counter.value)
                     )
                 yield is_first, family
+        for name, totals in sorted(self._totals.items()):
+            for is_first, reads in _sliced(totals, children_max):
+                total = CounterMetricFamily(f"{self._prefix}_{name}", name)
+                for key, read in reads:
+                    total.samples.append(Sample(f"{self._prefix}_{name}_total", dict(key), read()))
+                yield is_first, total
         for name, gauges in sorted(self._gauges.items()):
             for is_first, reads in _sliced(gauges, children_max):
                 gauge = GaugeMetricFamily(f"{self._prefix}_{name}", name)

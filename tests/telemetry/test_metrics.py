@@ -45,6 +45,17 @@ def test_a_gauge_is_read_when_scraped_and_the_later_one_counts() -> None:
     assert samples(metrics) == {("p_level", ()): 7}
 
 
+def test_what_somebody_else_counts_is_shown_as_a_counter() -> None:
+    metrics = Metrics("p")
+    count = [1]
+    metrics.total("records", lambda: count[0], dc="dc1")
+    count[0] = 7
+    assert samples(metrics) == {("p_records_total", (("dc", "dc1"),)): 7}
+    assert b"# TYPE p_records_total counter\n" in render([metrics])
+    metrics.forget(dc="dc1")
+    assert samples(metrics) == {}
+
+
 def test_a_timer_is_shown_in_seconds_with_quantiles_count_and_sum() -> None:
     metrics = Metrics("p")
     metrics.timer("send", topic="a.b").observe(0.5, count=3)
