@@ -242,7 +242,13 @@ async def _open_reporter(node: Node, environment: NodeEnvironment) -> AsyncItera
     collector = Collector(identity, _sources(node))
     node.control.start(
         "status reporter",
-        lambda: StatusReporter(environment.log, collector, clock=environment.clock),
+        lambda: StatusReporter(
+            environment.log,
+            collector,
+            clock=environment.clock,
+            # Reading the metadata log also shows whether the log is this datacentre's at all.
+            may_write=lambda: node.metadata.is_own,
+        ),
     )
     yield
     await node.control.stop("status reporter")

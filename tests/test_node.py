@@ -3,10 +3,15 @@
 import random
 
 import msgspec
+import pytest
 import trio
 
+from hermes_actors.actors.supervisor import RestartIntensityExceeded
 from hermes_actors.config import Config, MetadataConfig
+from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
+from hermes_actors.metadata.commands import METADATA_TOPIC, LogCreated, encode
+from hermes_actors.model.topic import Ack
 from hermes_actors.node import NodeEnvironment, open_node
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import render
@@ -91,3 +96,16 @@ async def test_a_replicator_that_is_not_there_is_told_of(autojump_clock):
             await second.metadata.wait_current()
             await trio.sleep(3)
             assert await node.administration.health() == {"status": "UP"}
+
+
+async def test_into_another_datacentres_log_a_node_writes_nothing(autojump_clock):
+    clock = TrioClock()
+    foreign = MemoryLog("dc1", clock)  # Configured as dc1's; dc2's nodes began it.
+    created = encode(LogCreated("an id", "dc2"), clock.now_ms())
+    await foreign.create_topic(METADATA_TOPIC, TopicSettings(1, None, log_append_time=True))
+    await foreign.append(METADATA_TOPIC, 0, [created], Ack.ALL)
+    with pytest.raises(RestartIntensityExceeded, match="belongs to datacentre 'dc2'"):
+        async with open_node(config_of(), environment_of(clock, foreign, MemoryLog("dc2", clock))):
+            await trio.sleep(60)
+    assert await foreign.topics() == [METADATA_TOPIC]
+    assert await foreign.end_positions(METADATA_TOPIC) == {0: 1}

@@ -6,6 +6,7 @@ any. Nothing is queued, and every wait is bounded.
 
 import contextlib
 import logging
+from collections.abc import Callable
 
 import trio
 
@@ -28,6 +29,7 @@ _ENDS_PAUSE_S = 0.1
 class StatusReporter:
     """Reports what `collector` collects to `log`, which is that of the node's own datacentre.
 
+    Nothing is written before `may_write()`: the log may be found to be another datacentre's.
     Asked to stop, it appends a last record that says so, if the log takes it within a second.
     `trouble` says why the last record was skipped, "" when it was not.
     """
@@ -40,6 +42,7 @@ class StatusReporter:
         clock: Clock,
         topic: str = STATUS_TOPIC,
         interval_s: float = 1.0,
+        may_write: Callable[[], bool] = lambda: True,
     ) -> None:
         assert log.dc == collector.identity.dc, "a node reports to its own datacentre's log"
         self.trouble = ""
@@ -48,6 +51,7 @@ class StatusReporter:
         self._clock = clock
         self._topic = topic
         self._interval_s = interval_s
+        self._may_write = may_write
         self._key = collector.identity.node.encode()
         # What the topic takes; None until that is known.
         self._bytes_max: int | None = None
@@ -59,15 +63,17 @@ class StatusReporter:
             nursery.start_soon(self._ask_for_ends)
             await inbox.wait()
             nursery.cancel_scope.cancel()
-        with trio.move_on_after(_FAREWELL_TIMEOUT_S):
-            await self._report(0.0, is_leaving=True)
+        if self._may_write():
+            with trio.move_on_after(_FAREWELL_TIMEOUT_S):
+                await self._report(0.0, is_leaving=True)
 
     async def _report_regularly(self) -> None:
         due_s = trio.current_time()
         while True:
             await trio.sleep_until(due_s)
             now_s = trio.current_time()
-            await self._report(1_000 * (now_s - due_s))
+            if self._may_write():
+                await self._report(1_000 * (now_s - due_s))
             # What was missed meanwhile is not made up for.
             due_s = max(due_s + self._interval_s, trio.current_time())
 
