@@ -208,6 +208,8 @@ class TopicProducer:
             return
         route, clock = self._route, self._clock
         route.measures.sent(len(publications), batch.body_bytes)
+        for publication in publications:
+            publication.is_sent = True
         outcomes = await self._log.append(
             route.log_topic, batch.partition, self._records(publications), route.topic.ack
         )

@@ -78,8 +78,8 @@ class Route:
 class Publication:
     """A message, what is known of its request, and the one-shot cell for its outcome.
 
-    `started_s` is monotonic: when its headers had been read. `notify` is called once,
-    synchronously, when the outcome is there.
+    `started_s` is monotonic: when its headers had been read. `is_sent`: the log was given it, so it
+    may be stored. `notify` is called once, synchronously, when the outcome is there.
     """
 
     __slots__ = (
@@ -88,6 +88,7 @@ class Publication:
         "has_body",
         "id",
         "is_done",
+        "is_sent",
         "key",
         "notify",
         "outcome",
@@ -113,6 +114,7 @@ class Publication:
         self.body = b""
         self.has_body = False
         self.is_done = False
+        self.is_sent = False
         self.outcome: Outcome | HermesError | Abandoned | None = None
 
     def settle(self, outcome: Outcome | HermesError | Abandoned) -> bool:
@@ -127,14 +129,20 @@ class Publication:
         return True
 
     def expire(self, limit_ms: int) -> None:
-        """Its time is over: 408 while the body is being read, else 503; it may yet be stored."""
+        """Its time is over: 408 while the body is being read, else 503. What the log was not given
+        by then never is, what it was given may yet be stored; the text says which.
+        """
         if self.is_done:
             return
         if self.has_body:
+            became = (
+                "acknowledged by the log within {} ms; it may have been stored"
+                if self.is_sent
+                else "given to the log within {} ms; it was not stored"
+            )
             self.settle(
                 Unavailable(
-                    f"Message was not acknowledged by the log within {limit_ms} ms; "
-                    "it may have been stored",
+                    f"Message was not {became.format(limit_ms)}",
                     ErrorCode.SENDING_TO_KAFKA_TIMEOUT,
                 )
             )

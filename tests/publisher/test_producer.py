@@ -178,6 +178,8 @@ async def test_a_message_whose_deadline_passed_in_the_queue_is_not_stored_later(
     waiting = world.admit(body=b"waiting")
     await trio.sleep(1)
     assert in_flight.outcome.status == waiting.outcome.status == 503
+    assert "it may have been stored" in in_flight.outcome.message
+    assert "was not given to the log within 65 ms; it was not stored" in waiting.outcome.message
     assert [record.value for record in world.stored] == [b"in flight"]
 
 
@@ -232,6 +234,7 @@ async def test_a_topic_that_the_log_does_not_have_yet_is_waited_for(world, autoj
     early = world.admit("shop.late")
     await trio.sleep(0.070)
     assert early.outcome.status == 503
+    assert "it was not stored" in early.outcome.message
     await world.add_topic("shop.late")
     await trio.sleep(1)
     assert (await world.publish("shop.late")).status_code == 201
