@@ -233,10 +233,16 @@ class _Pool:
             self.waiting = deque(r for r in self.waiting if r.deadline_s > now_s)
         for request in self.waiting:
             self._note_deadline(request, now_s)
+        # Only an endpoint that does not let us in is to blame for what could not be sent.
+        outcome = SendOutcome(0, "", Failure.TIMEOUT, "no connection was opened in time")
+        if not self.dialing:
+            count = len(self.busy)
+            detail = f"no connection was free in time, all {count} wait for answers"
+            outcome = SendOutcome(0, "", Failure.OVERLOADED, detail)
         for connection in list(self.busy):
             self._sweep_busy(connection, now_s)
         for request in late:
-            request.done(SendOutcome(0, "", Failure.TIMEOUT, "no connection was free in time"))
+            request.done(outcome)
 
     def close(self) -> None:
         """End everything."""

@@ -36,6 +36,7 @@ class SubscriptionMeasures:
         self.timeouts = self._counter("timeouts")
         self.other_errors = self._counter("other_errors")
         self.failures = self._counter("failures")
+        self.local_failures = self._counter("local_failures")
         self.expired = self._counter("expired_by_retention")
         self.undecodable = self._counter("undecodable")
         self.commit_failures = self._counter("commit_failures")
@@ -53,6 +54,9 @@ class SubscriptionMeasures:
                 self._statuses[status] = counter
             counter.value += 1
         if outcome.is_success:
+            return
+        if outcome.is_local:
+            self.local_failures.value += 1
             return
         self.failures.value += 1
         if outcome.failure is not None:

@@ -2,7 +2,9 @@
 
 The table is Hermes', with two additions: Retry-After may be an HTTP date, and the backoff has
 jitter so that messages that failed together do not come back together. The jitter only lengthens:
-a delay is drawn from [1, 1.25) × backoff, so none is shorter than configured.
+a delay is drawn from [1, 1.25) × backoff, so none is shorter than configured. A failure of our own
+is tried again like the endpoint's, and slows nothing. A decision's `slows` is the table's column of
+that name, for whoever adapts the rate; nobody does yet.
 """
 
 import random
@@ -106,7 +108,7 @@ def decide(
         delay_ms = min(asked_ms, policy.ttl_ms)
     else:
         delay_ms = int(backoff_ms * (1.0 + _JITTER * rng.random()))
-    slows = asked_ms is None
+    slows = asked_ms is None and not outcome.is_local
     # A time to live of 0 means one attempt, also when no time at all has passed.
     if policy.ttl_ms == 0 or age_ms + delay_ms > policy.ttl_ms:
         return Discard(DiscardReason.EXPIRED, slows=slows)

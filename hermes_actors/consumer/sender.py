@@ -15,7 +15,7 @@ class Failure(StrEnum):
     IDLE = "idle"  # the connection was silent for longer than the socket time-out
     RESET = "reset"  # the connection ended before an answer
     MALFORMED = "malformed"  # what came is not HTTP
-    OVERLOADED = "overloaded"  # more pushes wait here than the bound allows
+    OVERLOADED = "overloaded"  # here: too many pushes wait, or no connection was free in time
     CLOSED = "closed"  # the sender was closed under the push
     UNRESOLVED = "unresolved"  # the endpoint's template names a field that the message lacks
 
@@ -23,6 +23,11 @@ class Failure(StrEnum):
     def is_timeout(self) -> bool:
         """True for what the metrics count as a time-out rather than another error."""
         return self in (Failure.TIMEOUT, Failure.IDLE)
+
+    @property
+    def is_local(self) -> bool:
+        """True for what says nothing of the endpoint: it was sent nothing, or not by its fault."""
+        return self in (Failure.OVERLOADED, Failure.CLOSED)
 
 
 class SendOutcome(Struct, frozen=True, gc=False):
@@ -40,6 +45,11 @@ class SendOutcome(Struct, frozen=True, gc=False):
     def is_success(self) -> bool:
         """True for 2xx."""
         return 200 <= self.status < 300
+
+    @property
+    def is_local(self) -> bool:
+        """True when the attempt failed here: no error of the endpoint's."""
+        return self.failure is not None and self.failure.is_local
 
     def reason(self) -> str:
         """One short line for people."""

@@ -361,7 +361,8 @@ class SerialConsumer:
         measures, lanes = self._measures, self._lanes
         now_s = self._clock.monotonic_s()
         measures.on_outcome(outcome)
-        measures.latency.observe(now_s - delivery.sent_s)
+        if not outcome.is_local:
+            measures.latency.observe(now_s - delivery.sent_s)
         if outcome.is_success:
             delivery.offsets.settle(delivery.record.offset)
             lanes.remove(delivery)
@@ -379,7 +380,8 @@ class SerialConsumer:
             self._refill(now_s)
 
     def _on_failure(self, delivery: Delivery, outcome: SendOutcome, now_s: float) -> None:
-        delivery.attempts += 1
+        if not outcome.is_local:
+            delivery.attempts += 1
         now_ms = self._clock.now_ms()
         self._last_failure, self._last_failure_ms = outcome, now_ms
         decision = decide(

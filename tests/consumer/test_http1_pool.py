@@ -157,6 +157,29 @@ def test_a_push_times_out_wherever_it_is(net, sender):
     assert len(outcomes) == 2
 
 
+def test_a_push_that_finds_no_free_connection_fails_here_and_not_at_the_endpoint(net, sender):
+    outcomes = []
+    for _ in range(2):
+        sender.send(push(timeout_ms=1_000), outcomes.append)
+        net.connect()
+    sender.send(push(timeout_ms=100), outcomes.append)
+    net.pass_time(0.13)
+    (outcome,) = outcomes
+    assert outcome.is_local
+    assert outcome.reason() == (
+        "overloaded: no connection was free in time, all 2 wait for answers"
+    )
+
+
+def test_a_push_whose_connection_is_not_opened_in_time_fails_by_the_endpoint(net, sender):
+    outcomes = []
+    sender.send(push(timeout_ms=100), outcomes.append)
+    net.pass_time(0.13)
+    (outcome,) = outcomes
+    assert not outcome.is_local
+    assert outcome.reason() == "timeout: no connection was opened in time"
+
+
 def test_silence_on_the_connection_ends_a_push_before_its_time(net, sender):
     outcomes = []
     sender.send(push(timeout_ms=60_000, socket_timeout_ms=1_000), outcomes.append)

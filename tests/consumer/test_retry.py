@@ -41,6 +41,7 @@ def decided(outcome, policy=PLAIN, *, age_ms=0.0, previous_backoff_ms=None, rng=
 
 
 DROPPED = Discard(DiscardReason.CLIENT_ERROR, slows=False)
+LOCAL = SendOutcome(0, "", Failure.OVERLOADED)
 SLOWED = Again(100, 100, slows=True)
 
 # One row for each line of the documented table.
@@ -82,7 +83,7 @@ def test_the_table(status, retry_after, policy, decision):
 
 @pytest.mark.parametrize("failure", list(Failure))
 def test_each_failure_without_an_answer_is_tried_again(failure):
-    assert decided(SendOutcome(0, "", failure)) == SLOWED
+    assert decided(SendOutcome(0, "", failure)) == Again(100, 100, slows=not failure.is_local)
 
 
 def test_retry_after_as_a_date_is_honoured():
@@ -153,3 +154,10 @@ def test_reading_retry_after_never_raises_and_is_never_negative(text):
 )
 def test_retry_after_in_seconds(text, delay_ms):
     assert retry_after_ms(text, NOW_MS) == delay_ms
+
+
+def test_a_failure_of_our_own_is_tried_again_and_does_not_slow():
+    assert decided(LOCAL) == Again(100, 100, slows=False)
+    late = RetryPolicy.of(SerialPolicy(message_ttl=10))
+    expected = Discard(DiscardReason.EXPIRED, slows=False)
+    assert decided(LOCAL, late, age_ms=10_000) == expected

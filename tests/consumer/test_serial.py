@@ -336,3 +336,20 @@ async def test_figures_tell_what_was_done_what_is_under_way_and_the_last_failure
     assert 0 < figures.last_failure_at_ms - 1_700_000_000_000 < 1_000
     assert 1_700_000_000_000 < figures.last_success_at_ms < figures.last_failure_at_ms
     assert (figures.log_topic, figures.positions) == ("shop.orders", {0: 1})
+
+
+async def test_an_attempt_that_failed_here_is_repeated_and_not_held_against_the_endpoint(
+    world, autojump_clock
+):
+    busy = SendOutcome(0, "", Failure.OVERLOADED, "no connection was free in time")
+    answers = iter([busy, busy, SendOutcome(200)])
+    world.sender.script = lambda _push: (0.01, next(answers))
+    await world.publish(b"a")
+    async with world.consuming(world.live(policy={"message_backoff": 100})) as c:
+        await trio.sleep(2)
+        figures = c.made[-1].figures()
+    assert figures.counts == Flow(delivered=1, size_bytes=1, codes_2xx=1)
+    assert figures.last_failure == "overloaded: no connection was free in time"
+    assert world.count("local_failures") == 2
+    assert world.count("failures") == 0
+    assert all(b"Hermes-Retry-Count: 0" in push.lines for push in world.sender.pushes)
