@@ -403,6 +403,7 @@ def test_one_up_or_down_of_a_folder_is_at_work_at_a_time(tmp_path, capsys):
     compose_commands.down(data=tmp_path, removes_volumes=False)
     compose_commands.down(data=tmp_path / "none", removes_volumes=False)
     assert not (tmp_path / "none").exists()
+    assert not (tmp_path / "lock").exists()
     assert capsys.readouterr().out.splitlines() == [
         f"nothing is up from {tmp_path}",
         f"nothing is up from {tmp_path}/none",

@@ -98,12 +98,26 @@ def test_up_status_logs_and_down_work_each_from_a_shell_of_its_own(file, tmp_pat
         assert logs.startswith("node | ")
         assert f"http://{address}:8080" in logs
 
+        # What the command reads of the environment, to paste.
+        assert f"\nexport HERMES_MANAGEMENT_URL=http://{address}:8090\n" in done.stdout
+        assert f"\nexport HERMES_PUBLISH_URL=http://{address}:8080\n" in done.stdout
+
         again = hermes(*up)
-        assert again.returncode == 1
-        assert "up already" in again.stderr
+        assert (again.returncode, again.stderr) == (0, "")
+        assert "runs already, so all is up: node\n" in again.stdout
+        assert f"\nexport HERMES_PUBLISH_URL=http://{address}:8080\n" in again.stdout
+        report = json.loads(hermes(*up, "--output", "json").stdout)
+        assert (report["started"], report["alreadyRunning"]) == ([], ["node"])
+        assert report["environment"] == {
+            "HERMES_MANAGEMENT_URL": f"http://{address}:8090",
+            "HERMES_PUBLISH_URL": f"http://{address}:8080",
+        }
+        (same,) = json.loads(hermes("status", "--data", data, "--output", "json").stdout)
+        assert same["pid"] == row["pid"]
         other = hermes(*up[:-4], "--data", f"{data}2", "--network", network)
         assert other.returncode == 1
         assert "is taken" in other.stderr
+        assert not (tmp_path / "data2").exists()
     finally:
         down = hermes("down", "--data", data)
     assert (down.returncode, down.stdout) == (0, "ended: node\n"), down.stderr
@@ -113,7 +127,7 @@ def test_up_status_logs_and_down_work_each_from_a_shell_of_its_own(file, tmp_pat
     assert (tmp_path / "data/volumes/data").is_dir()
     assert any((tmp_path / "data/volumes/data").iterdir())
     assert hermes("down", "--volumes", "--data", data).returncode == 0
-    assert not (tmp_path / "data/volumes").exists()
+    assert not (tmp_path / "data").exists()
 
 
 def test_status_of_what_was_killed_says_so_and_fails(topology):
@@ -179,3 +193,176 @@ def test_what_was_started_dies_with_a_launcher_that_is_killed(file, tmp_path, ne
         node = ProcessId.of(int(launcher.stdout.readline()))
         launcher.kill()
     assert node.wait_ended(WITHIN_S)
+
+
+# Several nodes of one data folder, each command from a shell of its own
+
+
+class Shell:
+    """`hermes compose …` on one file, data folder and network."""
+
+    def __init__(self, file: Path, data: Path, network: str) -> None:
+        self.file = file
+        self.data = data
+        self._up = ("up", "--file", str(file), "--network", network)
+
+    def __call__(self, command, *arguments):
+        words = self._up if command == "up" else (command,)
+        return hermes(*words, *arguments, "--data", str(self.data))
+
+    def rows(self):
+        done = self("status", "--output", "json")
+        return {row["service"]: row for row in json.loads(done.stdout)}
+
+    def kill(self, *names):
+        rows = self.rows()
+        for name in names:
+            process = ProcessId.of(rows[name]["pid"])
+            process.send(signal.SIGKILL)
+            assert process.wait_ended(WITHIN_S)
+
+
+@pytest.fixture
+def shell(file, tmp_path, network):
+    tree = yaml.safe_load(file.read_text())
+    node = tree["services"].pop("node")
+    del node["depends_on"], node["ports"]
+    # One page less, so that three of them start quickly.
+    node["environment"]["HERMES_ROLES"] = "frontend"
+    node["healthcheck"]["test"] = [
+        *("CMD", "python", "/opt/hermes/healthcheck.py", "http://localhost:8080/status/ready")
+    ]
+    volumes = {}
+    for name, needs in (("base", []), ("left", ["base"]), ("right", ["base"])):
+        volumes[name] = None
+        needed = {each: {"condition": "service_healthy"} for each in needs}
+        own = {"volumes": [f"{name}:/data"], "ports": ["8080"], "depends_on": needed}
+        tree["services"][name] = {**node, **own}
+    file.write_text(yaml.safe_dump({**tree, "volumes": volumes}))
+    shell = Shell(file, tmp_path / "data", network)
+    yield shell
+    shell("down")
+
+
+def test_one_dead_service_is_started_again_and_the_others_stay_as_they_are(shell):
+    assert shell("up").returncode == 0
+    before = shell.rows()
+    shell.kill("left")
+    done = shell("up", "left")
+    assert done.returncode == 0, done.stderr
+    assert "runs already: base\n" in done.stdout
+    after = shell.rows()
+    assert {name for name in before if before[name]["pid"] != after[name]["pid"]} == {"left"}
+    assert {row["condition"] for row in after.values()} == {"healthy"}
+    assert before["left"]["address"] == after["left"]["address"]
+
+
+def test_up_starts_all_that_ended_or_was_never_started_dependencies_first(shell):
+    assert shell("up", "left").returncode == 0
+    before = shell.rows()
+    assert set(before) == {"base", "left"}
+    shell.kill("base")
+    done = shell("up")
+    assert done.returncode == 0, done.stderr
+    assert "runs already: left\n" in done.stdout
+    assert done.stdout.index("base: healthy") < done.stdout.index("right: starts")
+    after = shell.rows()
+    assert {row["condition"] for row in after.values()} == {"healthy"}
+    assert after["left"]["pid"] == before["left"]["pid"]
+    down = shell("down")
+    assert sorted(down.stdout.removeprefix("ended: ").strip().split(", ")) == [
+        *("base", "left", "right")
+    ]
+
+
+def test_a_service_that_fails_to_start_leaves_the_others_and_what_is_known_of_them(shell):
+    assert shell("up", "left").returncode == 0
+    shell.kill("left")
+    before = shell.rows()
+    tree = yaml.safe_load(shell.file.read_text())
+    for name in ("left", "right"):
+        # base is not touched by this: it runs.
+        tree["services"][name]["environment"]["HERMES_LOG_DIRECTORY"] = "/data"
+    tree["services"]["right"]["environment"]["HERMES_FRONTEND_PORT"] = "many"
+    shell.file.write_text(yaml.safe_dump(tree))
+    done = shell("up")
+    assert done.returncode == 1
+    assert "right ended" in done.stderr
+    # The log that it names is all that is left of the one that never ran.
+    log = shell.data / "services/right/log"
+    assert str(log) in done.stderr
+    assert "many" in log.read_text()
+    assert sorted(shell.data.glob("*/right/**")) == [shell.data / "services/right"]
+    assert [path.name for path in (shell.data / "services/right").iterdir()] == ["log"]
+    after = shell.rows()
+    assert after == before
+    assert {name: row["condition"] for name, row in after.items()} == {
+        "base": "healthy",
+        "left": "ended",
+    }
+
+
+def test_a_first_start_that_fails_leaves_only_the_log_that_its_error_names(shell):
+    tree = yaml.safe_load(shell.file.read_text())
+    tree["services"]["base"]["environment"]["HERMES_FRONTEND_PORT"] = "many"
+    shell.file.write_text(yaml.safe_dump(tree))
+    done = shell("up")
+    assert done.returncode == 1
+    left = [path for path in shell.data.rglob("*") if not path.is_dir()]
+    assert left == [shell.data / "services/base/log"]
+    assert str(left[0]) in done.stderr
+
+
+def test_another_file_or_network_is_refused_while_something_runs_and_the_old_ones_are_kept(
+    shell, tmp_path
+):
+    assert shell("up", "base").returncode == 0
+    copy = tmp_path / "other.yaml"
+    copy.write_text(shell.file.read_text())
+    data = ("--data", str(shell.data))
+    for option, value in (("--file", str(copy)), ("--network", "127.9.9.0/24")):
+        done = hermes("up", option, value, *data)
+        assert done.returncode == 1
+        assert f"{option} {value}: base runs from {shell.data} with {option} " in done.stderr
+    # Not given: as it was.
+    done = hermes("up", "left", *data)
+    assert done.returncode == 0, done.stderr
+    assert set(shell.rows()) == {"base", "left"}
+
+
+def test_a_damaged_record_is_shown_and_the_others_go_on(shell):
+    assert shell("up", "left").returncode == 0
+    shell.kill("left")
+    state = shell.data / "state.json"
+    tree = json.loads(state.read_text())
+    tree["services"]["left"]["pid"] = "many"
+    state.write_text(json.dumps(tree))
+    done = shell("status")
+    assert done.returncode == 1
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert [(line[0], line[-1] == "damaged") for line in lines] == [("base", False), ("left", True)]
+    assert f"{state}: left is damaged" in done.stderr
+    # It does not run, so it is started again.
+    assert shell("up").returncode == 0
+    assert {row["condition"] for row in shell.rows().values()} == {"healthy"}
+
+
+def test_a_damaged_state_is_forgotten_when_nothing_runs_and_tells_what_does(shell):
+    assert shell("up", "base").returncode == 0
+    row = shell.rows()["base"]
+    state = shell.data / "state.json"
+    text = state.read_text()
+    state.write_text("{")
+    for command in ("status", "logs", "up"):
+        done = shell(command)
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"hermes: {state} is damaged (")
+    done = shell("down")
+    assert done.returncode == 1
+    assert f" {row['pid']} (" in done.stderr
+    assert ProcessId.of(row["pid"]).is_running
+    state.write_text(text)
+    shell.kill("base")
+    state.write_text("{")
+    assert shell("down").returncode == 0
+    assert not state.exists()

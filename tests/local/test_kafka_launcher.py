@@ -308,3 +308,81 @@ def test_the_command_refuses_in_one_line(shell, tmp_path):
             "one, or choose another port\n"
         ),
     )
+
+
+def test_a_failed_start_leaves_nothing_behind(shell):
+    (port,) = free_ports(1)
+    with socket.create_server(("127.0.0.1", port)):
+        assert shell("up", "--port", str(port))[0] == 1
+    assert shell("up", "--port", "65535", "--brokers", "2")[0] == 2
+    code, _, errors = shell("up", "--port", str(port), "--set", "min.insync.replicas=two")
+    assert (code, "was not formatted" in errors) == (1, True)
+    assert list(shell.home.iterdir()) == []
+
+
+def test_a_failed_first_start_leaves_only_the_logs_that_its_error_names(tmp_path):
+    folder = tmp_path / "new" / "dc1"
+    cluster = Cluster(folder, heap_mb=256, jvm_options=["-XX:NoSuchOption"])
+    with pytest.raises(LaunchFailed, match=f"ended .*; see {folder}/broker-1/console.log"):
+        cluster.start()
+    left = sorted(path.name for path in folder.rglob("*") if path.is_file())
+    assert left == ["broker.log", "console.log"]
+    # So the folder takes a cluster of another shape.
+    assert Cluster.found(folder) is None
+
+
+def test_a_failed_start_leaves_a_cluster_that_was_there_as_it_was(tmp_path):
+    folder = tmp_path / "dc1"
+    Cluster(folder, heap_mb=256).format()
+    before = (folder / "cluster.json").read_text()
+    stored = folder / "broker-1" / "data" / "meta.properties"
+    other = Cluster(folder, ports=free_ports(1), heap_mb=256, jvm_options=["-XX:NoSuchOption"])
+    with pytest.raises(LaunchFailed, match="ended while it started"):
+        other.start()
+    assert (folder / "cluster.json").read_text() == before
+    assert stored.is_file()
+
+
+def test_a_damaged_cluster_is_shown_and_can_be_forgotten_and_the_others_go_on(shell):
+    base = shell.home / "hermes_actors" / "kafka"
+    for name in ("dc1", "dc2"):
+        Cluster(base / name, heap_mb=256).format()
+    damaged = base / "dc1" / "cluster.json"
+    way_out = f"hermes kafka down --delete-data --name dc1 --data {base}"
+    for text in ("", "[]", '{"places": 1}', damaged.read_text().replace('"port": ', '"port": -')):
+        damaged.write_text(text)
+        code, output, errors = shell("status")
+        assert code == 1
+        rows = [line.split()[:4] for line in output.splitlines()[1:]]
+        assert [row[0] for row in rows] == ["dc1", "dc2"]
+        assert ("damaged" in rows[0], "damaged" in rows[1]) == (True, False)
+        assert str(damaged) in errors
+        assert way_out in errors
+    code, output, _ = shell("status", "-o", "json")
+    first, second = json.loads(output)
+    assert code == 1
+    assert way_out in first["damage"]
+    assert (second["damage"], second["brokers"][0]["state"]) == ("", "down")
+    # Its data stays until that is asked for.
+    code, _, errors = shell("down", "--name", "dc1")
+    assert (code, way_out in errors) == (1, True)
+    assert (base / "dc1" / "broker-1" / "data").is_dir()
+    assert shell(*way_out.split()[2:])[0] == 0
+    assert shell("status")[0] == 0
+    assert [each.name for each in base.iterdir()] == ["dc2"]
+
+
+def test_a_damaged_cluster_that_runs_is_ended_all_the_same(shell):
+    port = str(free_ports(1)[0])
+    assert shell("up", "--port", port, "--heap-mb", "256")[0] == 0
+    base = shell.home / "hermes_actors" / "kafka"
+    damaged = base / "dc1" / "cluster.json"
+    (broker,) = json.loads(shell("status", "-o", "json")[1])[0]["brokers"]
+    process = ProcessId.of(broker["pid"])
+    damaged.write_text("{")
+    assert f" running, damaged  {process.pid} " in shell("status")[1]
+    code, _, errors = shell("up")
+    assert (code, "is damaged" in errors) == (1, True)
+    assert shell("down", "--delete-data")[0] == 0
+    assert not process.is_running
+    assert not (base / "dc1").exists()

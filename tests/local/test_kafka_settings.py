@@ -190,7 +190,7 @@ def test_a_folder_of_another_size_or_another_user_is_refused(tmp_path):
 
 def test_a_damaged_memory_of_a_folder_is_named(tmp_path):
     (tmp_path / "cluster.json").write_text("{")
-    with pytest.raises(LaunchFailed, match=r"cluster\.json cannot be read"):
+    with pytest.raises(LaunchFailed, match=r"cluster\.json is damaged"):
         Cluster.found(tmp_path)
     assert Cluster.found(tmp_path / "elsewhere") is None
 

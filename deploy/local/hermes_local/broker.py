@@ -10,6 +10,8 @@ from pathlib import Path
 
 from hermes_local.failures import LaunchFailed
 from hermes_local.jvm import FAST_START, java_arguments
+from hermes_local.leftovers import prune
+from hermes_local.locks import remove_empty
 from hermes_local.ports import is_free
 from hermes_local.probe import live_brokers
 from hermes_local.processes import ProcessId
@@ -48,6 +50,23 @@ class Broker:
         self._jvm_options = tuple(jvm_options)
         self._started = started
         self._child: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def found(cls, folder: Path) -> "list[Broker]":
+        """The brokers below a cluster's folder, to look at and to end; where they listen is not
+        known.
+        """
+        return [
+            cls(
+                Place(int(each.name.removeprefix("broker-")), "", 0, 0, 0),
+                each,
+                probe_port=0,
+                heap_mb=0,
+                jvm_options=(),
+            )
+            for each in sorted(folder.glob("broker-[1-9]"))
+            if each.is_dir()
+        ]
 
     def __repr__(self) -> str:
         return f"Broker({self.node_id}, {self.address}, {self.folder})"
@@ -88,6 +107,16 @@ class Broker:
             stat = Path(f"/proc/{process.pid}/stat").read_text()
             return "paused" if stat.rpartition(")")[2].split()[0] == "T" else "running"
         return "down"
+
+    @property
+    def log_path(self) -> Path:
+        """Its warnings and errors."""
+        return self.folder / "broker.log"
+
+    @property
+    def console_path(self) -> Path:
+        """What Java itself says, and Kafka before it has a log."""
+        return self.folder / "console.log"
 
     @property
     def is_formatted(self) -> bool:
@@ -135,6 +164,18 @@ class Broker:
                 f"broker {self.node_id}: {self.folder} was not formatted: {lines[0]}"
             )
 
+    def is_shown_in(self, message: str) -> bool:
+        """Whether the message sends its reader to a log of this broker."""
+        return str(self.log_path) in message or str(self.console_path) in message
+
+    def forget(self, *, keeps_logs: bool) -> None:
+        """Remove what it was given and has stored; it does not run."""
+        logs = {self.console_path, *self.folder.glob(f"{self.log_path.name}*")}
+        own = {self.properties, self.folder / "log4j2.properties", self._pid_file}
+        for each in (self.folder / "data", *sorted(own | (set() if keeps_logs else logs))):
+            prune(each)
+        remove_empty([self.folder])
+
     def check_ports(self) -> None:
         """Raises LaunchFailed if it does not run and another process listens on its ports."""
         if self.is_running:
@@ -152,7 +193,7 @@ class Broker:
             return
         self.check_ports()
         command = [*self._java("kafka.Kafka", self._jvm_options), str(self.properties)]
-        with (self.folder / "console.log").open("wb") as console:
+        with self.console_path.open("wb") as console:
             self._child = subprocess.Popen(
                 command,
                 cwd=self.folder,
@@ -183,7 +224,7 @@ class Broker:
                 state = "does not answer" if alive is None else f"knows only brokers {alive}"
                 raise LaunchFailed(
                     f"broker {self.node_id} {state} {timeout_s:.0f} s after its start; "
-                    f"see {self.folder}/broker.log"
+                    f"see {self.log_path}"
                 )
             time.sleep(_POLL_S)
 
@@ -254,9 +295,11 @@ class Broker:
 
     def _why(self) -> str:
         """The last exception that its files tell of, else the last line."""
-        lines: list[str] = []
-        for name in ("broker.log", "console.log"):
+        lines: list[tuple[str, Path]] = []
+        for path in (self.log_path, self.console_path):
             with contextlib.suppress(OSError):
-                lines += (self.folder / name).read_text(errors="replace").splitlines()[-200:]
-        reasons = [line for line in lines if _REASON.match(line)] or lines[-1:] or ["no word"]
-        return f"{reasons[-1].strip().rstrip('.')}; see {self.folder}/broker.log"
+                text = path.read_text(errors="replace")
+                lines += [(line, path) for line in text.splitlines()[-200:]]
+        reasons = [each for each in lines if _REASON.match(each[0])] or lines[-1:]
+        line, path = reasons[-1] if reasons else ("no word", self.console_path)
+        return f"{line.strip().rstrip('.')}; see {path}"

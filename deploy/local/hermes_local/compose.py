@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from hermes_local import composefile, dockerfile
-from hermes_local.compose_state import Record, State
+from hermes_local.compose_state import Record, Saved, State
 from hermes_local.composefile import ComposeFile, Healthcheck, ServiceSpec
 from hermes_local.interpolation import ComposeWrong
 from hermes_local.kafka_image import KAFKA_IMAGE, KafkaProcess
@@ -40,7 +40,9 @@ class Topology:
     Everything it writes lies below `data`: named volumes, logs, rewritten configuration, its state.
     `variables` are put into the file (none: those of the environment); `overrides` adds environment
     variables to single services. With `is_tethered`, what was started dies with this process,
-    however it ends. As a context manager it starts all and stops all.
+    however it ends. With `keeps_running`, services that were started from `data` before and still
+    run are `kept`: they are neither started nor ended, and count as healthy. As a context manager
+    it starts all and stops all.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Topology:
         variables: Mapping[str, str] | None = None,
         overrides: Mapping[str, Mapping[str, str]] | None = None,
         is_tethered: bool = True,
+        keeps_running: bool = False,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.file = composefile.read(file, os.environ if variables is None else variables)
@@ -66,6 +69,8 @@ class Topology:
         self._is_tethered = is_tethered
         self._tether: Tether | None = None
         self._state = State(self.data)
+        self._origin = str(file.resolve()), network
+        running = self._found_running() if keeps_running else {}
         overrides = overrides or {}
         for name in overrides:
             if name not in self.file.services:
@@ -76,7 +81,10 @@ class Topology:
                 self.skipped[name] = spec.image
                 continue
             environment = {**spec.environment, **overrides.get(name, {})}
-            self.services[name] = self._runnable(replace(spec, environment=environment))
+            spec = replace(spec, environment=environment)
+            self.services[name] = self._runnable(spec, is_running=name in running)
+        self.kept = [name for name in self.services if name in running]
+        self.healthy: list[str] = []
 
     def __enter__(self) -> Self:
         self.start()
@@ -96,36 +104,82 @@ class Topology:
         return sorted({key for each in self.services.values() for key in each.spec.not_applied})
 
     def start(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start all, each after what it depends on; return when all are healthy.
+        """Start all that are not kept, each after what it depends on; return when all are healthy.
 
-        Raises ComposeWrong, and DidNotStart; whatever was started is ended then.
+        Raises ComposeWrong, and DidNotStart; whatever was started is ended then, and what is
+        written down of the others stays.
         """
         self._check_free()
+        before = self._state.saved()
         if self._is_tethered:
             self._tether = Tether()
         try:
+            self._begin(before)
             self._start_all(time.monotonic() + timeout_s, timeout_s)
         except BaseException:
             self.stop()
+            if before.services:
+                self._state.write(before)
             raise
 
     def stop(self) -> list[str]:
         """End all in the opposite order; gives the names of those that had to be killed.
 
         Those of one level end at the same time, so that all their drains take as long as one.
+        Kept ones go on.
         """
         killed: list[str] = []
-        for level in _levels(self.services):
+        own = {name: each for name, each in self.services.items() if name not in self.kept}
+        for level in _levels(own):
             for each in level:
                 each.begin_stop()
             killed += [each.name for each in level if not each.finish_stop()]
-        self._state.clear()
+        self._state.remove(own)
         if self._tether is not None:
             self._tether.let_go()
             self._tether = None
         return killed
 
-    def _runnable(self, spec: ServiceSpec) -> Service:
+    def client_urls(self) -> dict[str, str]:
+        """What the `hermes` command reads (a variable's name) → its value for this topology.
+
+        Of all that run from this data, the first in the file's order.
+        """
+        running = self._state.saved().running
+        urls: dict[str, str] = {}
+        for name in self.file.services:
+            if name in running:
+                urls = {**running[name].urls, **urls}
+        return dict(sorted(urls.items()))
+
+    def _found_running(self) -> dict[str, Record]:
+        """What runs from this data. Raises ComposeWrong where it was started from something else.
+
+        Its addresses and names would not be those of this topology.
+        """
+        saved = self._state.saved()
+        if saved.running:
+            for option, was, wanted in zip(
+                ("--file", "--network"), (saved.file, saved.network), self._origin, strict=True
+            ):
+                if was not in ("", wanted):
+                    raise ComposeWrong(
+                        f"{option} {wanted}: {', '.join(saved.running)} runs from {self.data} with "
+                        f"{option} {was}; use that, or `hermes compose down` first, or another "
+                        "--data"
+                    )
+        return saved.running
+
+    def _begin(self, before: Saved) -> None:
+        """Write down what this is started from."""
+        services = before.services
+        if (before.file, before.network) != self._origin:
+            # What has ended is not what is going to run.
+            lasting = before.running.keys() | before.damaged.keys()
+            services = {name: raw for name, raw in services.items() if name in lasting}
+        self._state.write(Saved(services, *self._origin))
+
+    def _runnable(self, spec: ServiceSpec, *, is_running: bool) -> Service:
         folder = self.data / "services" / spec.name
         address = self.addresses[spec.name]
         volumes = {
@@ -137,7 +191,7 @@ class Topology:
         if spec.image.startswith(KAFKA_IMAGE):
             service = KafkaProcess(spec, address, folder, volumes)
         elif spec.build is not None:
-            service = self._node(spec, address, folder, volumes)
+            service = self._node(spec, address, folder, volumes, writes=not is_running)
         else:
             raise ComposeWrong(
                 f"services.{spec.name}.image: '{spec.image}' is not known to this launcher; "
@@ -148,7 +202,13 @@ class Topology:
         return service
 
     def _node(
-        self, spec: ServiceSpec, address: str, folder: Path, volumes: Mapping[str, Path]
+        self,
+        spec: ServiceSpec,
+        address: str,
+        folder: Path,
+        volumes: Mapping[str, Path],
+        *,
+        writes: bool,
     ) -> NodeProcess:
         place = f"services.{spec.name}"
         assert spec.build is not None
@@ -163,10 +223,11 @@ class Topology:
         baked = {target: spec.build.context / source for target, source in image.copied.items()}
         paths = {**baked, **volumes, **copies, **scratch}
         rewriting = Rewriting(self.addresses, address, paths)
-        for target, source in binds.items():
-            rewriting.copy(source, copies[target])
-        for each in (*volumes.values(), *scratch.values()):
-            each.mkdir(parents=True, exist_ok=True)
+        if writes:
+            for target, source in binds.items():
+                rewriting.copy(source, copies[target])
+            for each in (*volumes.values(), *scratch.values()):
+                each.mkdir(parents=True, exist_ok=True)
         entrypoint = image.words("ENTRYPOINT") if spec.entrypoint is None else spec.entrypoint
         # As in Docker: an entry point given by the service leaves the image's command behind.
         default = image.words("CMD") if spec.entrypoint is None else ()
@@ -183,7 +244,8 @@ class Topology:
         self._state.add(Record.of(service, process))
 
     def _start_all(self, deadline_s: float, timeout_s: float) -> None:
-        waiting = list(self.services.values())
+        self.healthy = []
+        waiting = [each for name, each in self.services.items() if name not in self.kept]
         unhealthy: dict[str, tuple[Service, float]] = {}
         while waiting or unhealthy:
             for service in list(waiting):
@@ -198,16 +260,20 @@ class Topology:
                     continue
                 if not service.health():
                     del unhealthy[name]
+                    self.healthy.append(name)
                     self._say(f"{name}: healthy")
                     continue
                 unhealthy[name] = service, time.monotonic()
                 if not service.is_running:
-                    raise DidNotStart(f"{name} ended:\n{service.last_words()}")
+                    raise DidNotStart(
+                        f"{name} ended:\n{service.last_words()}\nits log: {service.log_path}"
+                    )
             if unhealthy and time.monotonic() > deadline_s:
                 service, _ = next(iter(unhealthy.values()))
                 raise DidNotStart(
                     f"{', '.join(unhealthy)}: not healthy after {timeout_s:.0f} s; "
-                    f"{service.name}: {service.health()}\n{service.last_words()}"
+                    f"{service.name}: {service.health()}\n{service.last_words()}\n"
+                    f"its log: {service.log_path}"
                 )
             time.sleep(_POLL_S)
 
@@ -225,8 +291,8 @@ class Topology:
 
     def _check_free(self) -> None:
         """Raises ComposeWrong when a service's port is taken."""
-        for service in self.services.values():
-            for port in service.ports:
+        for name, service in self.services.items():
+            for port in service.ports if name not in self.kept else ():
                 if not is_free(port, service.address):
                     raise ComposeWrong(
                         f"{service.name}: {service.address}:{port} is taken; is it up already, or "

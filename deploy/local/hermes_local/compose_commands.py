@@ -1,11 +1,12 @@
 """`hermes compose …`: the services of a compose file on this machine, without Docker."""
 
 import contextlib
-import fcntl
+import json
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,6 +16,8 @@ from hermes_actors.cli.plain import PlainCommand, PlainGroup
 from hermes_local.compose import COMPOSE_FILE, START_TIMEOUT_S, Topology
 from hermes_local.compose_state import Record, State, published
 from hermes_local.interpolation import ComposeWrong
+from hermes_local.leftovers import Leftovers, prune
+from hermes_local.locks import exclusive, remove_empty
 from hermes_local.rewriting import NETWORK_DEFAULT
 
 DATA_DEFAULT = Path(".hermes-compose")
@@ -40,18 +43,28 @@ NamesArgument = Annotated[
 
 @compose.command(
     cls=PlainCommand,
-    epilog=examples("hermes compose up", "hermes compose up frontend-dc1-1 --network 127.0.2.0/24"),
+    epilog=examples("hermes compose up", "hermes compose up frontend-dc1-1"),
 )
 def up(
     names: NamesArgument = None,
     file: Annotated[
-        Path, typer.Option("--file", "-f", metavar="FILE", help="The compose file.")
-    ] = COMPOSE_FILE,
+        Path | None,
+        typer.Option(
+            "--file",
+            "-f",
+            metavar="FILE",
+            help="The compose file; else as it was, or deploy/compose.yaml.",
+        ),
+    ] = None,
     data: DataOption = DATA_DEFAULT,
     network: Annotated[
-        str,
-        typer.Option(metavar="CIDR", help="A part of 127.0.0.0/8: one address for each service."),
-    ] = NETWORK_DEFAULT,
+        str | None,
+        typer.Option(
+            metavar="CIDR",
+            help="A part of 127.0.0.0/8, one address for each service; else as it was, or "
+            f"{NETWORK_DEFAULT}.",
+        ),
+    ] = None,
     profiles: Annotated[
         list[str] | None,
         typer.Option("--profile", metavar="NAME", help="Services of this profile too."),
@@ -59,36 +72,89 @@ def up(
     timeout_s: Annotated[
         float, typer.Option("--timeout", metavar="S", help="How long all may take to be healthy.")
     ] = START_TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Start services, each after what it depends on, and return when all are healthy.
 
-    They go on running; `hermes compose down` ends them.
+    Those that run already stay as they are, so this also starts again what has ended. They go on
+    running; `hermes compose down` ends them.
     """
+    # Progress is no result: for programs there is one line of JSON, at the end.
+    out = sys.stderr if output is Output.JSON else sys.stdout
+
+    def say(line: str) -> None:
+        print(line, file=out, flush=True)
+
     with _alone(data):
-        running = [each for each in State(data).records().values() if each.process.is_running]
-        if running:
-            raise ComposeWrong(
-                f"{', '.join(each.name for each in running)}: up already, from {data}; "
-                "`hermes compose down` first, or another --data and --network"
+        before = State(data).saved()
+        leftovers = Leftovers(data.resolve())
+        topology = None
+        try:
+            topology = Topology(
+                file or Path(before.file or COMPOSE_FILE),
+                data=data,
+                network=network or before.network or NETWORK_DEFAULT,
+                wanted=names or (),
+                profiles=profiles or (),
+                is_tethered=False,
+                keeps_running=True,
+                say=say,
             )
-        topology = Topology(
-            file,
-            data=data,
-            network=network,
-            wanted=names or (),
-            profiles=profiles or (),
-            is_tethered=False,
-            say=lambda line: print(line, flush=True),
-        )
-        for name, image in topology.skipped.items():
-            print(f"{name}: skipped ({image}): this launcher runs Kafka and our own nodes")
-        if topology.not_applied:
-            print(f"not applied to plain processes: {', '.join(topology.not_applied)}", flush=True)
-        topology.start(timeout_s=timeout_s)
+            _start(topology, timeout_s, say)
+        except BaseException as error:
+            leftovers.remove(_worth_keeping(topology, str(error)))
+            raise
+    urls = topology.client_urls()
+    if output is Output.JSON:
+        print(json.dumps(_up_report(topology, urls)))
+        return
     for service in topology.services.values():
         for outside, here in published(service).items():
             print(f"{service.name}: what Compose publishes at {outside} is here at http://{here}")
     print(f"logs and data: {topology.data}")
+    if urls:
+        print("next, so that `hermes topic list`, `hermes publish` and the rest find it:")
+    for variable, url in urls.items():
+        print(f"export {variable}={url}")
+
+
+def _start(topology: Topology, timeout_s: float, say: Callable[[str], None]) -> None:
+    for name, image in topology.skipped.items():
+        say(f"{name}: skipped ({image}): this launcher runs Kafka and our own nodes")
+    if topology.kept:
+        some = "" if len(topology.kept) < len(topology.services) else ", so all is up"
+        say(f"runs already{some}: {', '.join(topology.kept)}")
+        if some:
+            return
+    if topology.not_applied:
+        say(f"not applied to plain processes: {', '.join(topology.not_applied)}")
+    topology.start(timeout_s=timeout_s)
+
+
+def _worth_keeping(topology: Topology | None, message: str) -> list[Path]:
+    """Of what a failed start has made: the logs that its message names, and what was stored."""
+    if topology is None:
+        return []
+    logs = [path for each in topology.services.values() for path in each.logs]
+    stored = [
+        topology.data / "volumes" / mount.source
+        for name in topology.healthy
+        for mount in topology.services[name].spec.mounts
+        if not mount.is_bind
+    ]
+    return [*(path for path in logs if str(path) in message), *stored]
+
+
+def _up_report(topology: Topology, urls: dict[str, str]) -> dict[str, Any]:
+    return {
+        "started": topology.healthy,
+        "alreadyRunning": topology.kept,
+        "skipped": topology.skipped,
+        "notApplied": topology.not_applied,
+        "published": {name: published(each) for name, each in topology.services.items()},
+        "data": str(topology.data),
+        "environment": urls,
+    }
 
 
 @compose.command(cls=PlainCommand, epilog=examples("hermes compose down"))
@@ -99,19 +165,17 @@ def down(
     ] = False,
 ) -> None:
     """Drain and end everything that `hermes compose up` started; stored data stays."""
-    import shutil
-
     if not data.is_dir():
         print(f"nothing is up from {data}")
         return
     with _alone(data):
-        state = State(data)
-        names = list(state.records())
-        killed = state.stop_all()
-    print(f"ended: {', '.join(names)}" if names else f"nothing is up from {data}")
+        names, killed = State(data).stop_all()
+        if removes_volumes:
+            prune(data / "volumes")
+            prune(data / "services")
     if removes_volumes:
-        shutil.rmtree(data / "volumes", ignore_errors=True)
-        shutil.rmtree(data / "services", ignore_errors=True)
+        remove_empty([data])
+    print(f"ended: {', '.join(names)}" if names else f"nothing is up from {data}")
     if killed:
         raise ComposeWrong(f"killed after their grace period: {', '.join(killed)}")
 
@@ -121,9 +185,8 @@ def down(
 )
 def status(data: DataOption = DATA_DEFAULT, output: OutputOption = Output.TABLE) -> None:
     """Show each service: its address, process and health. Exit code 1 when one is not well."""
-    import json
-
-    records = State(data).records()
+    saved = State(data).saved()
+    records = saved.records
     conditions = {name: each.condition() for name, each in records.items()}
     if output is Output.JSON:
         rows = [
@@ -138,15 +201,27 @@ def status(data: DataOption = DATA_DEFAULT, output: OutputOption = Output.TABLE)
             }
             for name, each in records.items()
         ]
+        rows += [
+            {"service": name, "condition": f"damaged: {reason}"}
+            for name, reason in saved.damaged.items()
+        ]
         print(json.dumps(rows))
-    elif not records:
+    elif not saved.services:
         print(f"nothing is up from {data}")
     else:
-        width = max(map(len, records))
+        width = max(map(len, saved.services))
         for name, each in records.items():
             where = " ".join(f"{each.address}:{port}" for port in each.ports)
             print(f"{name:<{width}}  {each.pid:>8}  {conditions[name]:<9}  {where}")
-    if any(each not in ("healthy", "running") for each in conditions.values()):
+        for name in saved.damaged:
+            print(f"{name:<{width}}  {'':>8}  damaged")
+    for name, reason in saved.damaged.items():
+        print(
+            f"hermes: {State(data).path}: {name} is damaged ({reason}); `hermes compose down "
+            f"--data {data}` forgets it if it does not run, and `hermes compose up` starts it then",
+            file=sys.stderr,
+        )
+    if saved.damaged or any(each not in ("healthy", "running") for each in conditions.values()):
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -160,7 +235,7 @@ def logs(
     ] = 100,
 ) -> None:
     """Print what services wrote to stdout and stderr, each line with its service's name."""
-    records = State(data).records()
+    records = State(data).saved().records
     for name in names or ():
         if name not in records:
             raise ComposeWrong(f"no service '{name}' is up from {data}")
@@ -180,16 +255,14 @@ def logs(
 @contextlib.contextmanager
 def _alone(data: Path) -> Iterator[None]:
     """One `up` or `down` of a folder at a time: else one forgets what the other has started."""
-    data.mkdir(parents=True, exist_ok=True)
-    with (data / "lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ComposeWrong(
-                f"{data}: another `hermes compose up` or `down` is at work there; wait for its "
-                "end, or use another --data and --network"
-            ) from error
-        yield
+    try:
+        with exclusive(data / "lock", waits=False):
+            yield
+    except BlockingIOError as error:
+        raise ComposeWrong(
+            f"{data}: another `hermes compose up` or `down` is at work there; wait for its "
+            "end, or use another --data and --network"
+        ) from error
 
 
 def _last_lines(path: Path, count: int) -> tuple[list[str], int]:

@@ -12,10 +12,11 @@ from hermes_local.archive import prepare
 from hermes_local.broker import READY_TIMEOUT_S, STOP_TIMEOUT_S, Broker
 from hermes_local.failures import LaunchFailed
 from hermes_local.jvm import FAST_START, FULL_SPEED
+from hermes_local.locks import make_folders, remove_empty
 from hermes_local.processes import ProcessId, Tether
 from hermes_local.security import Mechanism, Security
 from hermes_local.settings import Place
-from hermes_local.state import State, make_folder, new_cluster_id, places_of, write_private
+from hermes_local.state import STATE_FILE, State, new_cluster_id, places_of, write_private
 
 __all__ = [
     "FAST_START",
@@ -126,23 +127,34 @@ class Cluster:
     def start(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Format what is not, start what does not run, return when topics can be created.
 
-        Raises LaunchFailed; what this call started is ended then.
+        Raises LaunchFailed; what this call started is ended then, and what it made is removed, but
+        for logs that the error names.
         """
         running = [broker for broker in self.brokers if broker.is_running]
         for broker in self.brokers:
             broker.check_ports()
         prepare()
-        self.format()
+        before = State.read(self.folder)
+        new = [broker for broker in self.brokers if not broker.is_formatted]
+        made = make_folders(self.folder)
         try:
+            self.format()
             for broker in self.brokers:
                 broker.start()
             self._wait_ready(self.brokers, timeout_s)
-        except BaseException:
+        except BaseException as error:
             for broker in self.brokers:
                 if broker not in running:
                     broker.kill()
             if not running:
                 self._let_go()
+            for broker in new:
+                broker.forget(keeps_logs=broker.is_shown_in(str(error)))
+            if before is not None:
+                before.write(self.folder)
+            else:
+                (self.folder / STATE_FILE).unlink(missing_ok=True)
+            remove_empty(made)
             raise
 
     def format(self) -> None:
@@ -156,7 +168,7 @@ class Cluster:
                 security=self._security,
                 advertised=self._advertised[at] if self._advertised else None,
             )
-            make_folder(broker.folder)
+            make_folders(broker.folder)
             write_private(broker.properties, files.rendered(wanted))
             write_private(
                 broker.folder / "log4j2.properties", files.logging_settings(broker.folder)
@@ -175,11 +187,7 @@ class Cluster:
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """End all brokers at the same time, in an orderly way or, after that time, by force."""
-        deadline_s = time.monotonic() + timeout_s
-        for broker in self.brokers:
-            broker.begin_stop()
-        for broker in self.brokers:
-            broker.finish_stop(max(0.0, deadline_s - time.monotonic()))
+        stop_brokers(self.brokers, timeout_s)
         self._let_go()
 
     def kill(self) -> None:
@@ -220,3 +228,12 @@ class Cluster:
                 "added when it is made; use a new folder"
             )
         return user
+
+
+def stop_brokers(brokers: Sequence[Broker], timeout_s: float = STOP_TIMEOUT_S) -> None:
+    """End them at the same time, in an orderly way or, after that time, by force."""
+    deadline_s = time.monotonic() + timeout_s
+    for broker in brokers:
+        broker.begin_stop()
+    for broker in brokers:
+        broker.finish_stop(max(0.0, deadline_s - time.monotonic()))

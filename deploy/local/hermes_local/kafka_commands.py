@@ -4,21 +4,22 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.failures import CommandFailed, UsageWrong
+from hermes_actors.cli.failures import EXIT_FAILED, CommandFailed, UsageWrong
 from hermes_actors.cli.options import Output, OutputOption, examples
 from hermes_actors.cli.plain import PlainCommand, PlainGroup
 from hermes_local import jars
-from hermes_local.jars import locked
-from hermes_local.kafka import FULL_SPEED, Cluster
-from hermes_local.state import make_folder
+from hermes_local.broker import Broker
+from hermes_local.kafka import FULL_SPEED, Cluster, stop_brokers
+from hermes_local.leftovers import prune
+from hermes_local.locks import exclusive, remove_empty
+from hermes_local.state import STATE_FILE, StateDamaged
 
 NAME_DEFAULT = "dc1"
 PORT_DEFAULT = 9092
@@ -81,7 +82,6 @@ def up(
     """
     folder = _folder(data, name)
     settings = dict(_setting(each) for each in changes or [])
-    make_folder(folder.parent)
     with _alone(folder):
         known = Cluster.found(folder)
         was_running = known is not None and all(each.is_running for each in known.brokers)
@@ -103,7 +103,7 @@ def up(
             cluster.start()
     assert cluster is not None, "either found or made"
     if prints_json:
-        print(json.dumps({**_report(name, cluster), "alreadyRunning": was_running}))
+        print(json.dumps({**_report(cluster), "alreadyRunning": was_running}))
         return
     servers = ",".join(cluster.bootstrap_servers)
     print(f"Kafka {name} {'already runs' if was_running else 'runs'} at {servers}")
@@ -125,14 +125,14 @@ def down(
 ) -> None:
     """End a cluster; its data stays for the next `hermes kafka up`."""
     folder = _folder(data, name)
-    cluster = _found(folder, name)
+    brokers, damage = _brokers(folder, name)
     with _alone(folder):
-        was_running = cluster.is_running
-        cluster.stop()
+        was_running = any(each.is_running for each in brokers)
+        stop_brokers(brokers)
         if deletes_data:
-            _delete(folder, cluster)
-    if deletes_data:
-        folder.with_name(f"{folder.name}.lock").unlink(missing_ok=True)
+            _delete(folder, brokers)
+        elif damage is not None:
+            raise damage
     ended = "ended" if was_running else "did not run"
     left = "its data is deleted" if deletes_data else f"its data stays in {folder}"
     print(f"Kafka {name} {ended}; {left}")
@@ -149,21 +149,31 @@ def status(
     data: DataOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show each cluster's brokers: whether they run, where, their memory and data on disk."""
+    """Show each cluster's brokers: whether they run, where, their memory and data on disk.
+
+    Exit code 1 when what is known of one is damaged.
+    """
     base = _base(data)
     if name is not None:
-        found = {name: _found(_folder(data, name), name)}
+        folders = [_folder(data, name)]
+        _brokers(folders[0], name)
     else:
         folders = sorted(base.iterdir()) if base.is_dir() else []
-        all_found = {each.name: Cluster.found(each) for each in folders if each.is_dir()}
-        found = {each: cluster for each, cluster in all_found.items() if cluster is not None}
-    reports = [_report(each, cluster) for each, cluster in found.items()]
+    reports = [report for each in folders if each.is_dir() for report in _reports(each)]
+    damages = [report["damage"] for report in reports if report["damage"]]
     if output is Output.JSON:
         print(json.dumps(reports))
-        return
-    if not reports:
+    elif not reports:
         print(f"no clusters in {base}; `hermes kafka up` starts one")
-        return
+    else:
+        _print_table(reports)
+        for damage in damages:
+            print(f"hermes: {damage}", file=sys.stderr)
+    if damages:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _print_table(reports: list[dict[str, Any]]) -> None:
     rows = [
         (
             report["name"],
@@ -176,6 +186,11 @@ def status(
         )
         for report in reports
         for each in report["brokers"]
+    ]
+    rows += [
+        (report["name"], "", "damaged", "", "", "", report["folder"])
+        for report in reports
+        if not report["brokers"]
     ]
     heads = ("cluster", "broker", "state", "pid", "memory", "disk", "folder")
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
@@ -207,18 +222,22 @@ def _setting(text: str) -> tuple[str, str]:
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """One `up` or `down` of a cluster at a time."""
-    with locked(folder.with_name(f"{folder.name}.lock")):
+    with exclusive(folder.with_name(f"{folder.name}.lock")):
         yield
 
 
-def _found(folder: Path, name: str) -> Cluster:
-    cluster = Cluster.found(folder)
+def _brokers(folder: Path, name: str) -> tuple[list[Broker], StateDamaged | None]:
+    """A cluster's brokers, and what is wrong with what is known of it. Raises CommandFailed."""
+    try:
+        cluster = Cluster.found(folder)
+    except StateDamaged as damage:
+        return Broker.found(folder), damage
     if cluster is None:
         raise CommandFailed(
             f"there is no cluster {name} in {folder.parent}; `hermes kafka status` lists those "
             "there, and --data names another folder"
         )
-    return cluster
+    return cluster.brokers, None
 
 
 def _refuse_changes(cluster: Cluster, way_out: str, brokers: int | None, port: int | None) -> None:
@@ -249,23 +268,39 @@ def _ports(known: Cluster | None, brokers: int | None, port: int | None) -> list
     return list(range(first, first + count))
 
 
-def _report(name: str, cluster: Cluster) -> dict[str, Any]:
+def _reports(folder: Path) -> list[dict[str, Any]]:
+    """What is to be shown of a folder: its cluster, if there is one."""
+    try:
+        cluster = Cluster.found(folder)
+    except StateDamaged as damage:
+        return [_described(folder, Broker.found(folder), [], damage.message)]
+    return [] if cluster is None else [_report(cluster)]
+
+
+def _report(cluster: Cluster) -> dict[str, Any]:
+    return _described(cluster.folder, cluster.brokers, cluster.bootstrap_servers, "")
+
+
+def _described(
+    folder: Path, brokers: Sequence[Broker], servers: list[str], damage: str
+) -> dict[str, Any]:
     return {
-        "name": name,
-        "running": cluster.is_running,
-        "bootstrapServers": cluster.bootstrap_servers,
-        "folder": str(cluster.folder),
+        "name": folder.name,
+        "running": any(each.is_running for each in brokers),
+        "bootstrapServers": servers,
+        "folder": str(folder),
+        "damage": damage,
         "brokers": [
             {
                 "id": each.node_id,
-                "address": each.address,
-                "state": each.state,
+                "address": "" if damage else each.address,
+                "state": f"{each.state}, damaged" if damage else each.state,
                 "pid": each.pid,
                 "memoryMib": round(each.rss_mb, 1),
                 "diskMib": round(_disk_bytes(each.folder) / 1_048_576, 1),
                 "folder": str(each.folder),
             }
-            for each in cluster.brokers
+            for each in brokers
         ],
     }
 
@@ -296,10 +331,9 @@ def _options(data: Path | None, name: str) -> str:
     return named + ("" if data is None else f" --data {data}")
 
 
-def _delete(folder: Path, cluster: Cluster) -> None:
+def _delete(folder: Path, brokers: Sequence[Broker]) -> None:
     """What `up` has made, and nothing that someone else has put there."""
-    for each in cluster.brokers:
-        shutil.rmtree(each.folder)
-    (folder / "cluster.json").unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        folder.rmdir()
+    for each in brokers:
+        prune(each.folder)
+    prune(folder / STATE_FILE)
+    remove_empty([folder])

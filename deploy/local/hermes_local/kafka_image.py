@@ -155,7 +155,7 @@ class KafkaProcess(Service):
             # The topology holds on to all that it starts.
             is_tethered=False,
         )
-        self.log_path = self.broker.folder / "broker.log"
+        self.log_path = self.broker.log_path
         self._first: threading.Thread | None = None
         self._fault = ""
 
@@ -163,6 +163,11 @@ class KafkaProcess(Service):
     def broker(self) -> Broker:
         """The one broker."""
         return self._cluster.brokers[0]
+
+    @property
+    def logs(self) -> tuple[Path, ...]:
+        """The files that it writes of itself."""
+        return self.broker.log_path, self.broker.console_path
 
     @property
     def process(self) -> ProcessId | None:

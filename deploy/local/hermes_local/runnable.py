@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from hermes_actors import config
 from hermes_local.composefile import Healthcheck, ServiceSpec
 from hermes_local.interpolation import ComposeWrong
 from hermes_local.processes import ProcessId
@@ -55,6 +56,15 @@ class Service(ABC):
     @abstractmethod
     def health(self) -> str:
         """What is wrong with it; "" when it is healthy, or has no health check."""
+
+    @property
+    def logs(self) -> tuple[Path, ...]:
+        """The files that it writes of itself."""
+        return (self.log_path,)
+
+    def client_urls(self) -> dict[str, str]:
+        """What the `hermes` command reads (a variable's name) → this service's URL."""
+        return {}
 
     def url(self, port: int) -> str:
         """The base URL of one of its ports."""
@@ -199,6 +209,23 @@ class NodeProcess(Service):
         if not self.is_running:
             return "it does not run"
         return "" if self.check is None else run_check(self.check, environment_of({}))
+
+    def client_urls(self) -> dict[str, str]:
+        """Those of the roles that its configuration gives it."""
+        words = self.command.words
+        path = Path(words[words.index("--config") + 1]) if "--config" in words[:-1] else None
+        try:
+            found = config.load(path, self.command.environment)
+        except config.ConfigError:
+            # The node itself says so, where it is looked for.
+            return {}
+        urls = {}
+        if "management" in found.roles:
+            at = found.management
+            urls["HERMES_MANAGEMENT_URL"] = f"http://{at.host}:{at.port}"
+        if "frontend" in found.roles:
+            urls["HERMES_PUBLISH_URL"] = f"http://{found.frontend.host}:{found.frontend.port}"
+        return urls
 
     def finish_stop(self) -> bool:
         """Wait for its grace period; kill it then. True when it ended by itself."""

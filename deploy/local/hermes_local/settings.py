@@ -23,6 +23,11 @@ class Place:
     controller_port: int
     internal_port: int
 
+    @property
+    def ports(self) -> tuple[int, int, int]:
+        """All of them."""
+        return self.port, self.controller_port, self.internal_port
+
 
 def defaults(brokers: int) -> dict[str, str]:
     """What differs from Kafka's own defaults in a cluster of so many brokers."""

@@ -4,16 +4,31 @@ import base64
 import dataclasses
 import json
 import os
+import shlex
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from hermes_local.failures import LaunchFailed
 from hermes_local.ports import free_ports
 from hermes_local.settings import Place
 
-_FILE = "cluster.json"
+STATE_FILE = "cluster.json"
+
+
+class StateDamaged(LaunchFailed):
+    """What a cluster's folder remembers of it cannot be used."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        name, data = shlex.quote(path.parent.name), shlex.quote(str(path.parent.parent))
+        super().__init__(
+            f"{path} is damaged ({reason}); put it back from a copy, or end the cluster and "
+            f"forget its data: hermes kafka down --delete-data --name {name} --data {data}"
+        )
+        self.path = path
 
 
 @dataclass(frozen=True)
@@ -27,21 +42,24 @@ class State:
     @classmethod
     def read(cls, folder: Path) -> "State | None":
         """What `write` left there; None where no cluster was started. Raises LaunchFailed."""
-        path = folder / _FILE
+        path = folder / STATE_FILE
         try:
-            found = json.loads(path.read_text())
-            places = [Place(**each) for each in found["places"]]
-            return cls(found["cluster_id"], places, found["scram_user"])
+            found = msgspec.json.decode(path.read_bytes(), type=cls)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise LaunchFailed(
-                f"{path} cannot be read: {error}; delete {folder} if its data is not needed"
-            ) from error
+        except (OSError, msgspec.DecodeError) as error:
+            raise StateDamaged(path, str(error)) from error
+        if [place.node_id for place in found.places] != [*range(1, len(found.places) + 1)]:
+            raise StateDamaged(path, "its brokers are not numbered from 1")
+        if not all(0 < port < 65_536 for place in found.places for port in place.ports):
+            raise StateDamaged(path, "it names a port that cannot be")
+        if not found.places:
+            raise StateDamaged(path, "it names no broker")
+        return found
 
     def write(self, folder: Path) -> None:
         """Remember it. Raises LaunchFailed."""
-        write_private(folder / _FILE, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+        write_private(folder / STATE_FILE, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
 
 def new_cluster_id() -> str:
@@ -87,16 +105,6 @@ def places_of(
         Place(place.node_id, host, port, controller, place.internal_port)
         for place, port, controller in zip(known.places, given, controllers, strict=False)
     ]
-
-
-def make_folder(folder: Path) -> None:
-    """With all above it. Raises LaunchFailed."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LaunchFailed(
-            f"{folder} cannot be made: {error.strerror}; choose another folder for the data"
-        ) from error
 
 
 def write_private(path: Path, text: str) -> None:
