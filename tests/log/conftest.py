@@ -1,3 +1,5 @@
+import asyncio  # noqa: TID251 -- the loop whose time jumps
+import selectors
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import count
@@ -32,3 +34,36 @@ def open_log() -> Callable[..., AbstractAsyncContextManager[KafkaLog]]:
             yield log
 
     return open_one
+
+
+class JumpingSelector(selectors.DefaultSelector):
+    """Waits for nothing: what would be waited passes at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        assert timeout is not None, "nothing is left that could wake the loop"
+        self.now_s += max(timeout, 0)
+        return super().select(0)
+
+
+class JumpingLoop(asyncio.SelectorEventLoop):
+    """Its time passes when nothing else is left to do, and at once."""
+
+    def __init__(self) -> None:
+        self._jumping = JumpingSelector()
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        return self._jumping.now_s
+
+    def monotonic_s(self) -> float:
+        return self._jumping.now_s
+
+
+@pytest.fixture
+def jumping_loop() -> type[JumpingLoop]:
+    """Makes a loop that waits for nothing; it is a clock as well."""
+    return JumpingLoop

@@ -2,13 +2,17 @@
 
 import asyncio  # noqa: TID251 -- brokers are asked on the host loop
 import logging
+import random
+from types import SimpleNamespace
 
 import aiokafka.errors as kafka_errors
+import pytest
 
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
 from hermes_actors.log.base import RefusedRecord, UnavailableRecord
 from hermes_actors.log.kafka.brokers import Brokers
-from hermes_actors.log.kafka.connection import Connection
+from hermes_actors.log.kafka.connection import RECONNECT_BACKOFF_MAX_S, Connection
+from hermes_actors.log.kafka.leaders import Leaders
 from hermes_actors.log.kafka.perpetual import Perpetual
 from hermes_actors.log.kafka.producers import Producers
 from hermes_actors.model.record import Record
@@ -115,3 +119,55 @@ def test_a_broker_that_knows_no_better_is_not_asked_next():
         return asked
 
     assert asyncio.run(main()) == [2, 3, 1, 2]
+
+
+class AwayUntil(Connection):
+    """A cluster whose brokers refuse connections until `up_s`, then answer."""
+
+    def __init__(self, up_s):
+        servers = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]
+        super().__init__("dc1", KafkaClusterConfig(servers), KafkaConfig())
+        self.up_s = up_s
+        self.attempts = 0
+
+    async def connect(self, host, port, purpose, *, timeout_ms=None):
+        self.attempts += 1
+        if asyncio.get_running_loop().time() < self.up_s:
+            raise ConnectionRefusedError
+        return AnsweringConnection()
+
+
+class AnsweringConnection:
+    def connected(self):
+        return True
+
+    def close(self, reason=None):
+        pass
+
+    async def send(self, request):
+        return SimpleNamespace(brokers=[(1, "127.0.0.1", 1)], topics=[])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_cluster_that_is_back_is_found_within_a_second(seed, jumping_loop):
+    rng = random.Random(seed)
+    loop = jumping_loop()
+    connection = AwayUntil(rng.uniform(5, 120))
+
+    async def main():
+        brokers = Brokers(connection, rng)
+        changed = asyncio.Event()
+        leaders = Leaders(brokers, loop, rng, lambda: leaders.is_connected and changed.set())
+        leaders.start()
+        await changed.wait()
+        late_s = loop.time() - connection.up_s
+        await leaders.close()
+        await brokers.close()
+        return late_s
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        late_s = runner.run(main())
+    assert 0 <= late_s <= RECONNECT_BACKOFF_MAX_S
+    assert RECONNECT_BACKOFF_MAX_S <= 1.0
+    # Each broker is tried about once a second, not in a tight circle.
+    assert connection.attempts <= 3 * (2 * connection.up_s + 5)

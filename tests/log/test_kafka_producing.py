@@ -6,7 +6,6 @@ does, loses requests and answers, stores late, refuses, and fails after it has w
 
 import asyncio  # noqa: TID251 -- producing lives on the host loop
 import random
-import selectors
 from collections import deque
 from types import SimpleNamespace
 
@@ -24,33 +23,6 @@ from hermes_actors.model.topic import Ack
 PARTITIONS = 3
 RECORDS_MAX = 6
 """A batch of more is too large."""
-
-
-class JumpingSelector(selectors.DefaultSelector):
-    """Waits for nothing: what would be waited passes at once."""
-
-    def __init__(self):
-        super().__init__()
-        self.now_s = 0.0
-
-    def select(self, timeout=None):
-        assert timeout is not None, "nothing is left that could wake the loop"
-        self.now_s += max(timeout, 0)
-        return super().select(0)
-
-
-class JumpingLoop(asyncio.SelectorEventLoop):
-    """Its time passes when nothing else is left to do, and at once."""
-
-    def __init__(self):
-        self._jumping = JumpingSelector()
-        super().__init__(self._jumping)
-
-    def time(self):
-        return self._jumping.now_s
-
-    def monotonic_s(self):
-        return self._jumping.now_s
 
 
 class Partition:
@@ -249,10 +221,10 @@ def check(publisher, log):
 
 @pytest.mark.parametrize("ack", [Ack.LEADER, Ack.ALL])
 @pytest.mark.parametrize("seed", range(25))
-def test_outcomes_are_true_whatever_a_broker_does(ack, seed):
+def test_outcomes_are_true_whatever_a_broker_does(ack, seed, jumping_loop):
     rng = random.Random(seed)
     kafka = Kafka(rng, trouble=rng.choice([0.0, 0.05, 0.2, 0.5]))
-    loop = JumpingLoop()
+    loop = jumping_loop()
 
     async def main():
         producers = Producers(ScriptedBrokers(kafka), loop, rng)

@@ -115,7 +115,14 @@ class Brokers:
         task.add_done_callback(self._abandoned.discard)
 
     def delay_s(self, tries: int) -> float:
-        """How long to wait after so many tries in vain."""
+        """How long to wait after so many tries in vain.
+
+        While no broker may be tried, until the first one may: a wait beside that would add to it.
+        """
+        now_s = asyncio.get_running_loop().time()
+        first_s = min(self._backoff.get(address, (0, 0.0))[1] for address in self._known())
+        if first_s > now_s:
+            return first_s - now_s
         return self.connection.reconnect_delay_s(tries, self._rng)
 
     # Asking.

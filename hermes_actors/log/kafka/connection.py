@@ -23,7 +23,8 @@ _logger = logging.getLogger(__name__)
 
 CONNECTIONS_IDLE_MS = 540_000
 """Idle connections end after this; a broker ends them after ten minutes, perhaps in mid-request."""
-RECONNECT_BACKOFF_MAX_S = 1.5
+RECONNECT_BACKOFF_MAX_S = 1.0
+"""So soon a cluster that is back is noticed."""
 _GOODBYE_S = 1.0
 _EXAMPLE = "for example kafka1.example.com:9092"
 

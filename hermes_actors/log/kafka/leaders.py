@@ -112,9 +112,7 @@ class Leaders:
                 if not self._asked and not self._stale:
                     await self._wait_for_wish()
             else:
-                await asyncio.sleep(
-                    self._brokers.connection.reconnect_delay_s(self._failures, self._rng)
-                )
+                await asyncio.sleep(self._brokers.delay_s(self._failures))
 
     async def _wait_for_wish(self) -> None:
         try:
