@@ -68,6 +68,8 @@ class TopicProgress:
             offsets = found[partition]
             assert offsets is not None, "each missing partition has been found a start"
             self.partitions[partition] = offsets
+            if partition not in fresh:
+                self._committed[partition] = commits[partition]
         return True
 
     async def commit(self, now_s: float) -> bool:
@@ -79,8 +81,11 @@ class TopicProgress:
         async with self._lock:
             return await self._commit(now_s)
 
-    async def _commit(self, now_s: float) -> bool:
-        is_refresh = now_s - self._committed_s >= REFRESH_S
+    def uncommitted(self) -> list[int]:
+        """The partitions whose progress has not been committed as it is now."""
+        return sorted(self._changed(is_refresh=False))
+
+    def _changed(self, *, is_refresh: bool) -> dict[int, Commit]:
         commits: dict[int, Commit] = {}
         for partition, offsets in self.partitions.items():
             position = offsets.position
@@ -88,6 +93,11 @@ class TopicProgress:
             commit = Commit(position, metadata)
             if is_refresh or self._committed.get(partition) != commit:
                 commits[partition] = commit
+        return commits
+
+    async def _commit(self, now_s: float) -> bool:
+        is_refresh = now_s - self._committed_s >= REFRESH_S
+        commits = self._changed(is_refresh=is_refresh)
         if not commits:
             return False
         await self._log.commit(self._group, self._topic, commits)

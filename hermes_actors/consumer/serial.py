@@ -245,6 +245,14 @@ class SerialConsumer:
                 await self._landed.wait()
         with trio.move_on_after(_COMMIT_TIMEOUT_S):
             await self._commit()
+        if behind := self._progress.uncommitted():
+            _logger.warning(
+                "%s: stopped, and its last commit was not taken within %g s; what was delivered of "
+                "partitions %s since the commit before may be delivered again",
+                self._live.name,
+                _COMMIT_TIMEOUT_S,
+                ", ".join(map(str, behind)),
+            )
 
     # Sending.
 

@@ -44,6 +44,30 @@ async def test_stopping_starts_nothing_new_waits_for_what_is_in_flight_and_commi
     assert world.crashes == []
 
 
+async def test_a_last_commit_that_the_log_does_not_take_is_told_of(
+    make_world, autojump_clock, caplog
+):
+    world = make_world(partitions=2)
+    await world.create()
+    world.sender.script = lambda _push: (0.5, OK)
+    async with world.consuming() as consumer:
+        await world.publish(b"taken")
+        await trio.sleep(1)
+        await consumer.stop()
+    assert not caplog.records
+    await world.publish(b"not taken")
+    async with world.consuming() as consumer:
+        await trio.sleep(0.25)
+        world.log.faults.reads_silent = True
+        await consumer.stop()
+    world.log.faults.heal()
+    assert [push.body for push in world.sender.pushes] == [b"taken", b"not taken"]
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told.startswith("shop.orders$push: stopped, and its last commit was not taken")
+    assert "partitions 0 since" in told
+    assert "may be delivered again" in told
+
+
 async def test_stopping_waits_no_longer_than_the_grace(make_world, autojump_clock):
     world = make_world(stop_grace_ms=2_000)
     await world.create()
