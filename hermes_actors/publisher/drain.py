@@ -24,7 +24,8 @@ class Drain:
     """The phase of one frontend. `trouble` says, while it serves, what keeps
     it from being ready (its log is away, say), or "".
 
-    The flags are plain attributes because each request reads one.
+    The flags are plain attributes because each request reads them. `is_leaving`, from the
+    announcement on: answers over HTTP/1.1 close their connections, so that publishers move on.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Drain:
         self._trouble = trouble
         self.phase = Phase.STARTING
         self.is_refusing = True
+        self.is_leaving = False
 
     @property
     def is_up(self) -> bool:
@@ -70,6 +72,7 @@ class Drain:
         """Health says SHUTDOWN from now on; safe to call in a signal's turn, and twice."""
         if self.phase in (Phase.STARTING, Phase.SERVING):
             self.phase = Phase.ANNOUNCED
+            self.is_leaving = True
 
     async def run(self) -> bool:
         """Announce, wait, refuse, and return when nothing is under way or the time is over.

@@ -53,6 +53,11 @@ class Gateway:
         self._enforces_size = config.force_topic_max_message_size
         self.body_bytes_max = config.body_bytes_max
 
+    @property
+    def is_leaving(self) -> bool:
+        """True when publishers should move their connections to another node."""
+        return self._drain.is_leaving
+
     def admit(
         self,
         topic: str,

@@ -357,7 +357,11 @@ def test_a_stop_is_announced_first_and_loses_nothing(server: str) -> None:
         while httpx.get(f"{frontend.url}/status/health").status_code != 503:
             assert time.monotonic() < deadline_s
         assert httpx.get(f"{frontend.url}/status/health").text == "SHUTDOWN"
-        assert httpx.post(url, content=b"{}").status_code == 201
+        with httpx.Client() as client:
+            answer = client.post(url, content=b"{}")
+            assert answer.status_code == 201
+            assert answer.headers["connection"] == "close"
+            assert client.post(url, content=b"{}").status_code == 201
         assert frontend.process.wait(timeout=20) == 0
 
 

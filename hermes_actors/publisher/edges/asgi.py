@@ -21,6 +21,7 @@ Send = Callable[[Event], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 _NO_LENGTH = (b"content-length", b"0")
+_CLOSE = (b"connection", b"close")
 _EMPTY_BODY: Event = {"type": "http.response.body", "body": b""}
 
 
@@ -33,8 +34,8 @@ async def send_answer(scope: Scope, send: Send, answer: Answer, extra: Headers) 
         headers.append((b"hermes-message-id", answer.message_id.encode()))
     if answer.allow:
         headers.append((b"allow", answer.allow.encode()))
-    if answer.closes and scope["http_version"] < "2":
-        headers.append((b"connection", b"close"))
+    if answer.closes and scope["http_version"] < "2" and _CLOSE not in extra:
+        headers.append(_CLOSE)
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})
 
@@ -113,15 +114,15 @@ class AsgiEdge:
                 key = value
         cell = self._make_cell()
         admitted = self._gateway.admit(topic, length, encoding, key, cell)
-        extra = self._keep_alive if scope["http_version"] < "2" else []
         if isinstance(admitted, Answer):
-            await send_answer(scope, send, admitted, extra)
+            await send_answer(scope, send, admitted, self._extra(scope))
             return
         body, has_begun = b"", True
         if admitted.expected_bytes:
             body, has_begun = await self._read(admitted, cell, receive)
         self._gateway.hand_over(admitted, body)
         await cell.wait()
+        extra = self._extra(scope)
         if type(admitted.outcome) is Stored:
             headers = [_NO_LENGTH, (b"hermes-message-id", admitted.id.encode())]
             if extra:
@@ -134,6 +135,12 @@ class AsgiEdge:
                 await send_answer(scope, send, answer, extra)
             else:
                 await _leave(receive, close_silently)
+
+    def _extra(self, scope: Scope) -> Headers:
+        """What an answer to a publish says of its connection."""
+        if scope["http_version"] >= "2":
+            return []
+        return [_CLOSE] if self._gateway.is_leaving else self._keep_alive
 
     async def _read(
         self, publication: Publication, cell: Cell, receive: Receive

@@ -14,6 +14,8 @@ from hermes_actors.publisher.status import Pages, topic_in
 
 Headers = list[tuple[str, str]]
 
+_CLOSE = ("connection", "close")
+
 
 class RequestHeaders(Protocol):
     """granian's view of the request headers. Values that are not ASCII are not shown."""
@@ -97,9 +99,8 @@ class RsgiEdge:
                 key = value.encode()
         cell = AsyncioCell()
         admitted = self._gateway.admit(topic, length, encoding, key, cell)
-        extra = self._keep_alive if scope.http_version < "2" else []
         if isinstance(admitted, Answer):
-            _answer(scope, exchange, admitted, extra)
+            _answer(scope, exchange, admitted, self._extra(scope))
             return
         if key is None and "partition-key" in scope.headers:
             # The server hides a value that is not ASCII; without its key the message would lose
@@ -110,6 +111,7 @@ class RsgiEdge:
             body = await self._read(admitted, cell, exchange)
         self._gateway.hand_over(admitted, body)
         await cell.wait()
+        extra = self._extra(scope)
         if type(admitted.outcome) is Stored:
             headers = [("content-length", "0"), ("hermes-message-id", admitted.id)]
             if extra:
@@ -117,6 +119,12 @@ class RsgiEdge:
             exchange.response_empty(201, headers)
         elif not isinstance(admitted.outcome, Abandoned):
             _answer(scope, exchange, self._gateway.answer(admitted), extra)
+
+    def _extra(self, scope: Scope) -> Headers:
+        """What an answer to a publish says of its connection."""
+        if scope.http_version >= "2":
+            return []
+        return [_CLOSE] if self._gateway.is_leaving else self._keep_alive
 
     async def _read(self, publication: Publication, cell: AsyncioCell, exchange: Exchange) -> bytes:
         """The body; incomplete when the publication is settled."""
@@ -147,8 +155,8 @@ def _answer(scope: Scope, exchange: Exchange, answer: Answer, extra: Headers) ->
         headers.append(("hermes-message-id", answer.message_id))
     if answer.allow:
         headers.append(("allow", answer.allow))
-    if answer.closes and scope.http_version < "2":
-        headers.append(("connection", "close"))
+    if answer.closes and scope.http_version < "2" and _CLOSE not in extra:
+        headers.append(_CLOSE)
     if answer.body:
         exchange.response_bytes(answer.status, headers, answer.body)
     else:
