@@ -9,14 +9,16 @@ from typing import IO
 
 from hermes_local.failures import LaunchFailed
 
+_ATTEMPTS = 100
+
 
 @contextlib.contextmanager
 def exclusive(path: Path, *, waits: bool = True) -> Iterator[None]:
     """Hold the file's lock: one process at a time, and given back by the kernel at its end.
 
     The file and the folders that were made for it are removed afterwards; folders only when
-    nothing else was put there. Raises BlockingIOError where it does not wait, and LaunchFailed
-    where the file cannot be made.
+    nothing else was put there, and nobody else waits for the lock. Raises BlockingIOError where it
+    does not wait, and LaunchFailed where the file cannot be made.
     """
     made: list[Path] = []
     try:
@@ -37,12 +39,21 @@ def make_folders(folder: Path) -> list[Path]:
     """
     missing = [each for each in (folder, *folder.parents) if not each.exists()][::-1]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        _make(folder)
     except OSError as error:
         raise LaunchFailed(
             f"{folder} cannot be made: {error.strerror}; choose another folder for the data"
         ) from error
     return missing
+
+
+def _make(folder: Path) -> None:
+    for _ in range(_ATTEMPTS):
+        # Another process may just have removed what is above it, empty as it was.
+        with contextlib.suppress(FileNotFoundError, FileExistsError):
+            folder.mkdir(parents=True, exist_ok=True)
+            return
+    folder.mkdir(parents=True, exist_ok=True)
 
 
 def remove_empty(folders: list[Path]) -> None:
