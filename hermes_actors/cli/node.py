@@ -65,9 +65,9 @@ def run_node(
 ) -> None:
     """Run one node of a cluster: publishing, delivering, management, or any of them.
 
-    With [kafka.clusters] in its configuration it stores in Kafka, else in an embedded log of its
-    own (log.directory), which no other process may use. It starts also while Kafka is down, and
-    says on /status/ready that it is not ready, on /status/details why.
+    With kafka.clusters in its configuration it stores in Kafka, else in an embedded log of its
+    own (log.directory), which no other process may use. It starts also while Kafka is down:
+    /status/ready says that it is not ready, /status/details why.
     SIGTERM or Ctrl-C drains and stops; a second one stops at once.
     """
     plan = NodePlan(configuration.load(config, os.environ), prints_json)

@@ -1,4 +1,4 @@
-"""`hermes dev --help` reads like the other commands' help."""
+"""`hermes dev --help` and `hermes node --help` read like the other commands' help."""
 
 
 def test_the_help_of_dev_ends_with_examples_below_the_options(hermes) -> None:
@@ -16,3 +16,8 @@ def test_the_help_of_dev_has_no_line_that_breaks_off_and_is_indented(hermes) -> 
 def test_the_help_of_dev_names_the_extra_that_granian_needs(hermes) -> None:
     words = " ".join(hermes("dev", "--help").stdout.replace("│", " ").split())
     assert "(, " not in words
+
+
+def test_the_help_of_node_loses_no_word_to_its_markup(hermes) -> None:
+    words = " ".join(hermes("node", "--help").stdout.split())
+    assert "With kafka.clusters in its configuration it stores in Kafka" in words
