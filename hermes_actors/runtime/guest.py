@@ -13,6 +13,8 @@ from typing import Any, TypeVar, TypeVarTuple, Unpack
 import outcome
 import trio
 
+from hermes_actors.runtime.ticks import Ticks
+
 T = TypeVar("T")
 A = TypeVarTuple("A")
 
@@ -100,7 +102,7 @@ async def _host(main: Callable[..., Awaitable[Any]], *args: Any) -> Any:
     trio.lowlevel.start_guest_run(
         guest,
         run_sync_soon_threadsafe=loop.call_soon_threadsafe,
-        run_sync_soon_not_threadsafe=loop.call_soon,
+        run_sync_soon_not_threadsafe=Ticks(loop).soon,
         done_callback=done,
         host_uses_signal_set_wakeup_fd=True,
     )

@@ -1,0 +1,158 @@
+"""Drives a guest run from the host's own poll: no thread waits for trio's I/O.
+
+As a guest, trio waits in a worker thread, so that every wake-up goes through a socket, that
+thread, the interpreter's lock and back, which is a large part of what a small message costs. But an
+epoll set is itself a file that can be polled: here the host watches trio's, and a task that the
+host makes runnable runs in the host's next turn.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import sniffio
+import trio
+from outcome import Error, Outcome, Value, capture
+
+_TIMER_SLACK_S = 0.001
+"""What a host's timer may be early."""
+
+
+class Ticks:
+    """The `run_sync_soon_not_threadsafe` of a guest run; drives that run on `loop`.
+
+    It uses names that are private in trio. Where one is missing (another version, a system without
+    epoll) the guest runs as trio has it, with the thread, and `is_direct` stays False.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.is_direct = False
+        self._loop = loop
+        self._state: Any = None
+        self._io: Any = None
+        self._has_events = False
+        self._is_waiting = False
+        self._wait_ends_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def soon(self, tick: Callable[[], object]) -> None:
+        """Take the guest's next tick in the host's next turn; driven directly, called once."""
+        state: Any = getattr(tick, "__self__", None)
+        if not _is_known(state):
+            self._loop.call_soon(tick)
+            return
+        self.is_direct = True
+        self._state = state
+        self._io = state.runner.io_manager
+        self._loop.add_reader(self._io._epoll.fileno(), self._on_events)
+        state.runner.io_manager = _WatchedIO(self._io, self.wake, self._close)
+        self._loop.call_soon(self._tick)
+
+    def wake(self) -> None:
+        """A task was made runnable, or a deadline moved, in a turn of the host."""
+        if self._is_waiting:
+            self._end_wait(Value(_Woken()))
+            self._loop.call_soon(self._tick)
+
+    def _tick(self) -> None:
+        """As trio's own, but for how it waits."""
+        state = self._state
+        previous, sniffio.thread_local.name = sniffio.thread_local.name, "trio"
+        try:
+            timeout_s = state.unrolled_run_next_send.send(state.unrolled_run_gen)
+        except StopIteration:
+            state.done_callback(state.runner.main_task_outcome)
+            return
+        except trio.TrioInternalError as error:
+            state.done_callback(Error(error))
+            return
+        finally:
+            sniffio.thread_local.name = previous
+        if self._has_events:
+            state.unrolled_run_next_send = self._poll()
+        elif timeout_s > 0:
+            self._wait(timeout_s)
+            return
+        else:
+            state.unrolled_run_next_send = Value([])
+        state.runner.guest_tick_scheduled = True
+        self._loop.call_soon(self._tick)
+
+    def _wait(self, timeout_s: float) -> None:
+        self._is_waiting = True
+        self._state.runner.guest_tick_scheduled = False
+        self._wait_ends_s = self._loop.time() + timeout_s
+        # One that is due earlier is left, and finds out itself: most waits end long before.
+        if self._timer is None or self._timer.when() > self._wait_ends_s:
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(self._wait_ends_s, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        if not self._is_waiting:
+            return
+        if self._wait_ends_s - self._loop.time() > _TIMER_SLACK_S:
+            self._set_timer()
+            return
+        self._end_wait(Value([]))
+        self._tick()
+
+    def _on_events(self) -> None:
+        self._has_events = True
+        if self._is_waiting:
+            self._end_wait(self._poll())
+            self._tick()
+
+    def _poll(self) -> Outcome[Any]:
+        # What does not come now (trio takes a bounded number) the host tells of again.
+        self._has_events = False
+        return capture(lambda: _Woken(self._io.get_events(0)))
+
+    def _end_wait(self, events: Outcome[Any]) -> None:
+        self._is_waiting = False
+        self._state.runner.guest_tick_scheduled = True
+        self._state.unrolled_run_next_send = events
+
+    def _close(self) -> None:
+        self._loop.remove_reader(self._io._epoll.fileno())
+        if self._timer is not None:
+            self._timer.cancel()
+        self._io.close()
+
+
+class _Woken(list[Any]):
+    """Events after a wait that did not time out, which trio asks by their truth value."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class _WatchedIO:
+    """trio's I/O, whose waits are ended by a call and whose end the host is told of."""
+
+    def __init__(self, io: Any, wake: Callable[[], None], close: Callable[[], None]) -> None:
+        self._io = io
+        self.force_wakeup = wake
+        self.close = close
+        self.process_events = io.process_events
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._io, name)
+
+
+def _is_known(state: Any) -> bool:
+    runner = getattr(state, "runner", None)
+    io = getattr(runner, "io_manager", None)
+    return all(
+        hasattr(owner, name)
+        for owner, names in (
+            (state, ("unrolled_run_gen", "unrolled_run_next_send", "done_callback")),
+            (runner, ("guest_tick_scheduled", "main_task_outcome")),
+            (io, ("_epoll", "get_events", "process_events", "force_wakeup", "close")),
+        )
+        for name in names
+    )
