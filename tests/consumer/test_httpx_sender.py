@@ -103,7 +103,7 @@ async def test_a_slow_answer_times_out_and_a_long_one_is_cut():
     async def test(running):
         running.sink.answer_bytes = 500_000
         assert (await running.push()).status == 200
-        running.sink.delay_s = 3.0
+        running.sink.delay_s = 1.0
         assert (await running.push(timeout_ms=150)).failure is Failure.TIMEOUT
 
     await run(test)
@@ -113,7 +113,7 @@ async def test_pushes_above_the_bound_are_refused_and_closing_ends_the_rest():
     outcomes = []
 
     async def test(running):
-        running.sink.delay_s = 3.0
+        running.sink.delay_s = 1.0
         for _ in range(3):
             running.start(outcomes.append)
         await trio.sleep(0.1)
