@@ -50,7 +50,7 @@ check: $(STAMP) ## Format, lint, types, layers and the fast tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest -m "not kafka and not spark and not live and not slow"
+	$(BIN)/python -m pytest -n auto -m "not kafka and not spark and not live and not slow"
 
 # pytest ends with 5 when a selection is empty, which is no failure here.
 .PHONY: test
