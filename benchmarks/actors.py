@@ -1,10 +1,14 @@
 """What a message costs inside a node: mailbox and supervisor beside a bare trio memory channel.
 
-Prints operations a second on plain trio and on trio as guest of uvloop, best of three rounds.
+    python benchmarks/actors.py [--rounds 3]
+
+Prints operations a second on plain trio and on trio as guest of uvloop, the best of all rounds.
 """
 
+import argparse
 import random
 from collections.abc import Awaitable, Callable
+from functools import partial
 from time import perf_counter
 
 import trio
@@ -14,7 +18,6 @@ from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.runtime import guest
 
 COUNT = 40_000
-ROUNDS = 3
 CAPACITY = 1_000
 BATCH_MAX = 1_000
 ASKERS = 100
@@ -111,7 +114,7 @@ async def channel() -> float:
     return perf_counter() - begin
 
 
-async def measure() -> dict[str, float]:
+async def measure(rounds: int) -> dict[str, float]:
     """Operations a second for each kind, the best of all rounds."""
     kinds: dict[str, Callable[[], Awaitable[float]]] = {
         "trio memory channel, send": channel,
@@ -122,15 +125,18 @@ async def measure() -> dict[str, float]:
         f"ask, {ASKERS} at a time": lambda: supervised(Echo, asks),
     }
     best = dict.fromkeys(kinds, float("inf"))
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for name, run in kinds.items():
             best[name] = min(best[name], await run())
     return {name: COUNT / seconds for name, seconds in best.items()}
 
 
 def main() -> None:
-    """Print the table."""
-    plain, hosted = trio.run(measure), guest.run(measure, host="uvloop")
+    """Read the options and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    run = partial(measure, parser.parse_args().rounds)
+    plain, hosted = trio.run(run), guest.run(run, host="uvloop")
     print(f"{'operations a second':<28}{'trio':>12}{'guest':>12}")
     for name, rate in plain.items():
         print(f"{name:<28}{rate:>12,.0f}{hosted[name]:>12,.0f}")

@@ -1,14 +1,17 @@
 """What an append through EmbeddedLog costs beside plain SQLite: same disk, same run, same batches.
 
 Plain SQLite is the least that keeps the same promise: one row for each record, `executemany` and
-one commit with synchronous=FULL for each batch, on the calling thread. Run it with
-`python benchmarks/append.py [directory]`; the directory chooses the disk.
+one commit with synchronous=FULL for each batch, on the calling thread.
+
+    python benchmarks/append.py [--directory .] [--rounds 4]
+
+The directory chooses the disk.
 """
 
+import argparse
 import os
 import sqlite3
 import statistics
-import sys
 import tempfile
 import time
 from contextlib import closing
@@ -24,7 +27,6 @@ from hermes_actors.runtime.clock import SystemClock
 
 BATCHES = (1, 32, 256, 1_000)
 VALUE_BYTES = 1_024
-ROUNDS = 4
 ROUND_S = 0.7
 """The two take turns of this length, so that a disk that changes its mood changes it for both."""
 
@@ -67,7 +69,7 @@ async def measure_log(log: EmbeddedLog, batch: list[Record]) -> list[float]:
     return durations_s
 
 
-async def main(directory: Path) -> None:
+async def measure(directory: Path, rounds: int) -> None:
     """Print one row for each batch size."""
     print(f"{'batch':>6} {'who':<13} {'rows/s':>9} {'p50 ms':>8} {'p99 ms':>8} {'ratio':>6}")
     with closing(plain_sqlite(directory / "plain.sqlite")) as connection:
@@ -77,7 +79,7 @@ async def main(directory: Path) -> None:
                 batch = [Record(None, os.urandom(VALUE_BYTES), (), 1) for _ in range(size)]
                 plain: list[float] = []
                 ours: list[float] = []
-                for _ in range(ROUNDS):
+                for _ in range(rounds):
                     plain += measure_plain(connection, batch)
                     ours += await measure_log(log, batch)
                 rate = show(size, "sqlite", plain)
@@ -94,7 +96,15 @@ def show(size: int, who: str, durations_s: list[float], other: float | None = No
     return rate
 
 
+def main() -> None:
+    """Read the options and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--directory", default=".")
+    parser.add_argument("--rounds", type=int, default=4)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="append-", dir=options.directory) as scratch:
+        trio.run(measure, Path(scratch), options.rounds)
+
+
 if __name__ == "__main__":
-    parent = sys.argv[1] if len(sys.argv) > 1 else "."
-    with tempfile.TemporaryDirectory(prefix="append-", dir=parent) as scratch:
-        trio.run(main, Path(scratch))
+    main()

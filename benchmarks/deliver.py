@@ -40,6 +40,7 @@ from hermes_actors.runtime.clock import IdSource, SystemClock
 from hermes_actors.telemetry.metrics import Metrics
 
 TOPIC = "bench.deliver"
+BATCH = 1_000
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -183,15 +184,15 @@ async def measure(options: argparse.Namespace, port: int, log: Log, clock: Syste
     await log.create_topic(TOPIC, TopicSettings())
     ids = IdSource()
     body = b'{"x":"' + b"y" * (options.bytes - 8) + b'"}'
-    for _ in range(options.messages // 1_000):
+    for first in range(0, options.messages, BATCH):
         batch = [
             to_record(
                 Message(id=ids.message_id(), body=body, published_at_ms=clock.now_ms(), dc="dc1")
             )
-            for _ in range(1_000)
+            for _ in range(min(BATCH, options.messages - first))
         ]
         await log.append(TOPIC, 0, batch, Ack.LEADER)
-    count = options.messages // 1_000 * 1_000
+    count = options.messages
     live = subscription(f"http://127.0.0.1:{port}/in", options.window)
     async with open_http1_sender(PoolLimits(connections_max=options.window)) as sender:
         await bare(sender, live, body, 2_000, options.window)  # connections and caches are warm

@@ -53,12 +53,12 @@ def measure(server: str, connections: int, messages: int) -> int:
         with dev(server, Path(folder) / "data", trace) as ready:
             publish, management = ready["dcs"][0]["publish"], ready["dcs"][0]["management"]
             create_topic(management)
-            commits = -counter(publish, "hermes_log_commits")
+            commits = -counter(publish, "hermes_log_commits_total")
             publish_all(publish, connections, 1)
             mark = trace.stat().st_size
-            commits = -counter(publish, "hermes_log_commits")
+            commits = -counter(publish, "hermes_log_commits_total")
             publish_all(publish, connections, messages)
-            commits += counter(publish, "hermes_log_commits")
+            commits += counter(publish, "hermes_log_commits_total")
         syncs, early = examine(trace, mark)
     print(
         f"{server:10} {connections:5} {messages:8} {commits:8.0f} {syncs:9} "

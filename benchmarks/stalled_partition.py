@@ -5,9 +5,11 @@ second phase the third is stopped (SIGSTOP: its connections stay, nothing answer
 in one process, over one log. Printed for each ack level: the latency of appends to the two, by how
 much the 99th percentile moves, and by how much it moves between two halves of the phases in which
 all three run, which is what the machine does by itself: measure on one that does nothing else.
-Run it with `python benchmarks/stalled_partition.py`.
+
+    python benchmarks/stalled_partition.py [--rounds 10]
 """
 
+import argparse
 import statistics
 import tempfile
 from pathlib import Path
@@ -29,7 +31,6 @@ VALUE_BYTES = 512
 INTERVAL_S = 0.02
 STALLED_INTERVAL_S = 0.5
 """The third broker's topics are written to so rarely that their absence eases nobody."""
-ROUNDS = 10
 PHASE_S = 2.5
 SETTLE_S = 1.0
 """After a broker stops or goes on: what waits is worked off, and is not measured."""
@@ -74,7 +75,7 @@ async def create(cluster: Cluster, topics: dict[str, list[Broker]]) -> None:
         await guest.call(admin.close)
 
 
-async def measure(log: KafkaLog, cluster: Cluster, ack: Ack) -> None:
+async def measure(log: KafkaLog, cluster: Cluster, ack: Ack, rounds: int) -> None:
     """Print one ack level's figures."""
     *others, stalled = cluster.brokers
     # Each of the two leads half of the topics.
@@ -90,7 +91,7 @@ async def measure(log: KafkaLog, cluster: Cluster, ack: Ack) -> None:
         for topic in broken:
             nursery.start_soon(load.write, topic, False)
         await trio.sleep(SETTLE_S)
-        for number in range(ROUNDS):
+        for number in range(rounds):
             for phase in (halves[number % 2], stopped):
                 if phase is stopped:
                     stalled.pause()
@@ -120,7 +121,10 @@ def figures_of(durations_s: list[float]) -> tuple[float, float]:
 
 
 def main() -> None:
-    """All ack levels that there are."""
+    """Read the options and measure all ack levels that there are."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=10)
+    rounds = parser.parse_args().rounds
     with tempfile.TemporaryDirectory() as folder:
         cluster = Cluster(Path(folder), brokers=3)
         cluster.start()
@@ -128,7 +132,7 @@ def main() -> None:
 
             async def run(log: KafkaLog) -> None:
                 for ack in (Ack.ALL, Ack.LEADER):
-                    await measure(log, cluster, ack)
+                    await measure(log, cluster, ack, rounds)
 
             on_kafka(run, cluster.bootstrap_servers, within_s=600)
         finally:
