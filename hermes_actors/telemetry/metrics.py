@@ -150,18 +150,17 @@ class Metrics(Collector):
                         Sample(f"{self._prefix}_{name}_total", dict(key), counter.value)
                     )
                 yield is_first, family
-        for name, totals in sorted(self._totals.items()):
-            for is_first, reads in _sliced(totals, children_max):
-                total = CounterMetricFamily(f"{self._prefix}_{name}", name)
-                for key, read in reads:
-                    total.samples.append(Sample(f"{self._prefix}_{name}_total", dict(key), read()))
-                yield is_first, total
-        for name, gauges in sorted(self._gauges.items()):
-            for is_first, reads in _sliced(gauges, children_max):
-                gauge = GaugeMetricFamily(f"{self._prefix}_{name}", name)
-                for key, read in reads:
-                    gauge.samples.append(Sample(f"{self._prefix}_{name}", dict(key), read()))
-                yield is_first, gauge
+        for make, suffix, families in (
+            (CounterMetricFamily, "_total", self._totals),
+            (GaugeMetricFamily, "", self._gauges),
+        ):
+            for name, readings in sorted(families.items()):
+                for is_first, reads in _sliced(readings, children_max):
+                    shown: Metric = make(f"{self._prefix}_{name}", name)
+                    for key, read in reads:
+                        sample = Sample(f"{self._prefix}_{name}{suffix}", dict(key), read())
+                        shown.samples.append(sample)
+                    yield is_first, shown
         for name, timers in sorted(self._timers.items()):
             for is_first, timed in _sliced(timers, children_max):
                 yield is_first, _summary(f"{self._prefix}_{name}_seconds", name, timed)
