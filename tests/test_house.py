@@ -48,7 +48,7 @@ def project() -> dict[str, Any]:
 
 def test_there_is_something_to_check() -> None:
     names = {name for name, _text in texts()}
-    assert {"Makefile", "pyproject.toml", "hermes_actors/config.py"} <= names
+    assert {"Makefile", "pyproject.toml", "hermes_actors/config/tree.py"} <= names
 
 
 def test_nothing_is_left_to_do_in_the_source() -> None:
@@ -161,9 +161,11 @@ def test_each_field_of_the_configuration_is_documented(path: str, default: Any) 
     assert path in documented(), f"docs/configuration.md has no row for {path}"
     shown, unit, meaning, variable = documented()[path]
     assert msgspec.json.decode(shown.strip("`")) == msgspec.to_builtins(default)
-    units = {"ms": "ms", "s": "s", "max": "count"}
+    units = {"ms": "ms", "s": "s", "max": "count", "percent": "%"}
     expected = units.get(path.rpartition("_")[2], "–")
-    if "_bytes_" in path:
+    if path.endswith("_bytes_per_s"):
+        expected = "bytes/s"
+    elif "_bytes_" in path:
         expected = "bytes"
     if path != "management.topic_partitions":
         assert unit == expected
@@ -178,7 +180,7 @@ def test_no_documented_field_has_gone() -> None:
 def test_each_field_of_the_configuration_is_read_by_something() -> None:
     package = ROOT / "hermes_actors"
     source = "\n".join(
-        path.read_text() for path in package.rglob("*.py") if path != package / "config.py"
+        path.read_text() for path in package.rglob("*.py") if path.parent != package / "config"
     )
     unread = [
         path

@@ -1,0 +1,31 @@
+"""The configuration: one frozen tree, read strictly from TOML and `HERMES_…` variables."""
+
+from hermes_actors.config.errors import ConfigError
+from hermes_actors.config.kafka import KafkaClusterConfig, KafkaConfig
+from hermes_actors.config.loading import load
+from hermes_actors.config.publishing import FrontendConfig, TlsConfig
+from hermes_actors.config.tree import (
+    Config,
+    ConsumersConfig,
+    LogConfig,
+    ManagementConfig,
+    MetadataConfig,
+    Role,
+    StatusConfig,
+)
+
+__all__ = [
+    "Config",
+    "ConfigError",
+    "ConsumersConfig",
+    "FrontendConfig",
+    "KafkaClusterConfig",
+    "KafkaConfig",
+    "LogConfig",
+    "ManagementConfig",
+    "MetadataConfig",
+    "Role",
+    "StatusConfig",
+    "TlsConfig",
+    "load",
+]

@@ -1,0 +1,158 @@
+"""Relations and ranges of the configuration, checked here and nowhere else.
+
+Each error names the field, the reason and what would be right.
+"""
+
+import re
+
+import msgspec
+from msgspec import Struct
+
+from hermes_actors.config.errors import ConfigError
+from hermes_actors.config.tree import Config
+
+# A wait, delay or grace of 0 is none; an interval of 0 never rests, a time-out of 0 answers nobody.
+_MAY_BE_NONE = ("_wait_ms", "_drain_ms", "_delay_ms", "_grace_ms")
+_NAME = re.compile(r"[a-zA-Z0-9_.-]+")
+
+
+def check(config: Config) -> None:
+    """Relations and ranges, each with its own sentence."""
+    frontend, consumers = config.frontend, config.consumers
+    _require(
+        frontend.idle_timeout_ms > 0,
+        "frontend.idle_timeout_ms: 0 answers nobody; it must be above 0, Hermes' default is 65",
+    )
+    _check_numbers(config, "")
+    for port_name, port in (
+        ("frontend.port", frontend.port),
+        ("frontend.tls.port", frontend.tls.port),
+        ("management.port", config.management.port),
+        ("status.port", config.status.port),
+    ):
+        _require(
+            0 <= port <= 65_535,
+            f"{port_name}: {port} is not in 0…65535; 0 takes any free port",
+        )
+    for name, value, example in (("dc", config.dc, "dc1"), ("node", config.node, "node1")):
+        # Both become parts of file names and of keys in the metadata log.
+        _require(
+            _NAME.fullmatch(value) is not None and value not in (".", ".."),
+            f"{name}: '{value}' is not a name; use letters, digits, '_', '.' and '-', "
+            f"for example {example}",
+        )
+    _require(
+        bool(config.roles),
+        "roles: is empty; name at least one of frontend, consumers, management",
+    )
+    try:
+        re.compile(config.management.allowed_group_name_pattern)
+    except re.error as error:
+        raise ConfigError(
+            "management.allowed_group_name_pattern: is not a regular expression "
+            f"({error}); the default is ^[a-zA-Z0-9.]+$"
+        ) from error
+    _require(
+        frontend.idle_timeout_ms <= frontend.long_idle_timeout_ms,
+        f"frontend.idle_timeout_ms: {frontend.idle_timeout_ms} is above "
+        f"frontend.long_idle_timeout_ms ({frontend.long_idle_timeout_ms}); "
+        "the limit for ack ALL cannot be the shorter one: raise it",
+    )
+    _require(
+        bool(frontend.tls.certificate_file) == bool(frontend.tls.key_file),
+        "frontend.tls.certificate_file: goes together with frontend.tls.key_file; "
+        "set both or neither",
+    )
+    _require(
+        consumers.inflight_max <= consumers.unsettled_span_max,
+        f"consumers.inflight_max: {consumers.inflight_max} is above consumers.unsettled_span_max "
+        f"({consumers.unsettled_span_max}); lower the one or raise the other",
+    )
+    _check_names(config)
+    _check_kafka(config)
+
+
+def _check_numbers(section: Struct, path: str) -> None:
+    """Whole numbers, wherever they stand: none is negative, and 0 only where it means none."""
+    for each in msgspec.structs.fields(section):
+        value = getattr(section, each.name)
+        if isinstance(value, Struct):
+            _check_numbers(value, f"{path}{each.name}.")
+        elif each.type is int and each.name != "port":
+            least = 0 if each.name.endswith(_MAY_BE_NONE) else 1
+            _require(
+                value >= least,
+                f"{path}{each.name}: {value} is too small; the least is {least}",
+            )
+
+
+def _check_names(config: Config) -> None:
+    """The names of other nodes."""
+    nodes = config.consumers.nodes
+    for field_name, names in (
+        ("consumers.nodes", nodes),
+        ("metadata.replicator", [config.metadata.replicator] if config.metadata.replicator else []),
+    ):
+        for name in names:
+            _require(
+                _NAME.fullmatch(name) is not None,
+                f"{field_name}: '{name}' is not a node's name; use letters, digits, '_', '.', '-'",
+            )
+    _require(
+        not nodes or "consumers" not in config.roles or config.node in nodes,
+        f"consumers.nodes: this node, '{config.node}', is not among them; name it by HERMES_NODE "
+        f"as one of {', '.join(nodes)}, add it on every node of datacentre {config.dc}, or take "
+        "the role consumers from it",
+    )
+    _require(
+        len(set(nodes)) == len(nodes),
+        "consumers.nodes: a name stands there twice; each node has a name of its own",
+    )
+
+
+def _check_kafka(config: Config) -> None:
+    """Clusters, and what their topics are created with."""
+    kafka = config.kafka
+    _require(
+        not kafka.clusters or config.dc in kafka.clusters,
+        f"kafka.clusters: none is for this node's datacentre '{config.dc}'; "
+        f"write [kafka.clusters.{config.dc}] with its bootstrap_servers",
+    )
+    _require(
+        kafka.min_insync_replicas <= kafka.replication_factor,
+        f"kafka.min_insync_replicas: {kafka.min_insync_replicas} is above "
+        f"kafka.replication_factor ({kafka.replication_factor}), so that no message could be "
+        "acknowledged; lower the one or raise the other",
+    )
+    for dc, cluster in kafka.clusters.items():
+        at = f"kafka.clusters.{dc}"
+        _require(
+            _NAME.fullmatch(dc) is not None,
+            f"{at}: '{dc}' is not a datacentre's name; use letters, digits, '_', '.' and '-'",
+        )
+        _require(
+            bool(cluster.bootstrap_servers),
+            f'{at}.bootstrap_servers: is empty; write for example ["kafka-1:9092"]',
+        )
+        for server in cluster.bootstrap_servers:
+            host, _, port = server.rpartition(":")
+            _require(
+                bool(host) and port.isdecimal() and 0 < int(port) <= 65_535,
+                f"{at}.bootstrap_servers: '{server}' is not host:port; write for example "
+                "kafka-1:9092",
+            )
+        _require(
+            not cluster.security_protocol.startswith("SASL")
+            or (bool(cluster.sasl_username) and bool(cluster.sasl_password_file)),
+            f"{at}.sasl_username: security_protocol {cluster.security_protocol} needs it and "
+            "sasl_password_file; set both, or choose PLAINTEXT or SSL",
+        )
+        _require(
+            bool(cluster.certificate_file) == bool(cluster.key_file),
+            f"{at}.certificate_file: goes together with key_file; set both or neither",
+        )
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise ConfigError(message)

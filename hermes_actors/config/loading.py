@@ -1,0 +1,166 @@
+"""Reads the configuration from TOML and `HERMES_…` variables; unknown fields are refused."""
+
+import re
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hermes_actors.config.checks import check
+from hermes_actors.config.errors import ConfigError
+from hermes_actors.config.tree import Config
+
+_ENV_PREFIX = "HERMES_"
+# The command line's own: where its commands send requests, not how a node runs.
+_CLIENT_VARIABLES = frozenset({"HERMES_MANAGEMENT_URL", "HERMES_PUBLISH_URL"})
+_PAGE = "docs/configuration.md lists every field"
+_AT = re.compile(r"at `\$\.([^\[`]*)")
+
+
+def load(
+    path: Path | None,
+    environment: Mapping[str, str],
+    defaults: Mapping[str, Mapping[str, Any]] = types.MappingProxyType({}),
+) -> Config:
+    """Read the file (none: defaults), put `HERMES_SECTION_FIELD` variables over it, check all.
+
+    `defaults` (section → field → value) stand in for the built-in ones, under the file. Raises
+    ConfigError.
+    """
+    tree: dict[str, Any] = {}
+    if path is not None:
+        try:
+            tree = msgspec.toml.decode(path.read_bytes())
+        except OSError as error:
+            raise ConfigError(
+                f"{path}: cannot be read: {error.strerror}; name another file"
+            ) from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: not valid TOML: {error}") from error
+    variables: dict[str, str] = {}
+    for name, text in sorted(environment.items()):
+        if name.startswith(_ENV_PREFIX) and name not in _CLIENT_VARIABLES:
+            variables[_overlay(tree, name, text)] = name
+    for section, values in defaults.items():
+        given = tree.setdefault(section, {})
+        if isinstance(given, dict):
+            tree[section] = {**values, **given}
+    try:
+        config = msgspec.convert(tree, Config)
+    except msgspec.ValidationError as error:
+        found = _AT.search(str(error))
+        field_path = found.group(1) if found else ""
+        source = variables.get(field_path) or str(path or "configuration")
+        raise ConfigError(
+            f"{source}: {error}{_choices(field_path)}; {_PAGE}, its default and its unit"
+        ) from error
+    check(config)
+    return config
+
+
+def _choices(field_path: str) -> str:
+    """What a field may hold, in words, when it is one of a few words."""
+    kind: Any = Config
+    for name in field_path.split("."):
+        fields = {each.name: each.type for each in msgspec.structs.fields(kind)}
+        if name not in fields:
+            return ""
+        kind = fields[name]
+        if not _is_struct(kind):
+            break
+    if typing.get_origin(kind) is list:
+        kind = typing.get_args(kind)[0]
+    if typing.get_origin(kind) is not typing.Literal:
+        return ""
+    return f"; it is one of {', '.join(typing.get_args(kind))}"
+
+
+def _overlay(tree: dict[str, Any], variable: str, text: str) -> str:
+    """Put one environment variable into the tree; sections are separated by one underscore.
+
+    Gives the field's path, as `frontend.port`.
+    """
+    rest = variable.removeprefix(_ENV_PREFIX).lower()
+    struct: type[Struct] = Config
+    node = tree
+    path = ""
+    while True:
+        fields = {each.name: each for each in msgspec.structs.fields(struct)}
+        if rest in fields:
+            kind = fields[rest].type
+            if _is_struct(kind) or _is_table(kind):
+                raise ConfigError(f"{variable}: names a section, not a field; add the field's name")
+            node[rest] = _parse(variable, text, kind)
+            return path + rest
+        section = next((n for n in fields if rest.startswith(n + "_")), None)
+        if section is None:
+            raise ConfigError(f"{variable}: no such field; {_PAGE}")
+        kind, rest = fields[section].type, rest.removeprefix(section + "_")
+        node = _section(node, section)
+        path += f"{section}."
+        if _is_table(kind):
+            kind = typing.get_args(kind)[1]
+            entry = _entry(node, rest, kind)
+            if entry is None:
+                raise ConfigError(f"{variable}: no such field; {_PAGE}")
+            name, rest = entry
+            node = _section(node, name)
+            path += f"{name}."
+        if not _is_struct(kind):
+            raise ConfigError(f"{variable}: no such field; {_PAGE}")
+        struct = kind
+
+
+def _section(node: dict[str, Any], name: str) -> dict[str, Any]:
+    section = node.setdefault(name, {})
+    if not isinstance(section, dict):
+        raise ConfigError(f"{name}: is a section, not a value; write [{name}] above its fields")
+    return section
+
+
+def _entry(table: dict[str, Any], rest: str, kind: type[Struct]) -> tuple[str, str] | None:
+    """(name, field) of a table's entry that the rest of a variable names.
+
+    A name that the file has may hold any character, each but letters and digits written as an
+    underscore; a new one is in lower case.
+    """
+    for field_name in sorted((each.name for each in msgspec.structs.fields(kind)), key=len)[::-1]:
+        if rest.endswith("_" + field_name):
+            written = rest.removesuffix("_" + field_name)
+            known = (name for name in table if re.sub(r"[^a-z0-9]", "_", name.lower()) == written)
+            return next(known, written), field_name
+    return None
+
+
+def _is_table(kind: Any) -> bool:
+    return typing.get_origin(kind) is dict
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def _parse(variable: str, text: str, kind: Any) -> Any:
+    if typing.get_origin(kind) in (list, types.GenericAlias):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ConfigError(f"{variable}: '{text}' is not a boolean; write true or false")
+        return text.lower() == "true"
+    if kind is int:
+        try:
+            return int(text)
+        except ValueError as error:
+            raise ConfigError(
+                f"{variable}: '{text}' is not a whole number; write digits only"
+            ) from error
+    if kind is float:
+        try:
+            return float(text)
+        except ValueError as error:
+            raise ConfigError(f"{variable}: '{text}' is not a number; write 0.5, say") from error
+    return text

@@ -1,0 +1,38 @@
+"""How a node publishes: listeners, limits and time limits. Hermes' defaults where it has them."""
+
+import typing
+
+from msgspec import Struct, field
+
+
+class TlsConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """A TLS listener beside the plain one; HTTP/2 by ALPN. Off while `certificate_file` is ""."""
+
+    certificate_file: str = ""
+    key_file: str = ""
+    port: int = 8443
+
+
+class FrontendConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The publishing side. The time limits and their defaults are Hermes'."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    server: typing.Literal["hypercorn", "granian"] = "hypercorn"
+    tls: TlsConfig = field(default_factory=TlsConfig)
+    idle_timeout_ms: int = 65
+    long_idle_timeout_ms: int = 400
+    max_publish_request_duration_ms: int = 500
+    read_timeout_ms: int = 2_000
+    body_bytes_max: int = 2_097_152
+    headers_max: int = 20
+    header_bytes_max: int = 16_384
+    connections_max: int = 10_000
+    force_topic_max_message_size: bool = False
+    keep_alive_header: bool = False
+    keep_alive_header_timeout_s: int = 1
+    graceful_shutdown_initial_wait_ms: int = 10_000
+    graceful_shutdown_drain_ms: int = 20_000
+    waiting_per_topic_max: int = 10_000
+    batch_records_max: int = 1_000
+    batch_bytes_max: int = 1_000_000

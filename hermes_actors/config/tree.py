@@ -1,0 +1,86 @@
+"""The whole configuration of one node: a frozen tree with units in its names."""
+
+import typing
+
+from msgspec import Struct, field
+
+from hermes_actors.config.kafka import KafkaConfig
+from hermes_actors.config.publishing import FrontendConfig
+from hermes_actors.model.message import Envelope
+
+
+class ConsumersConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The delivering side; the bounds are for each subscription. `nodes` are the names of all
+    consuming nodes of this datacentre, which share its subscriptions; none: this one alone.
+    """
+
+    nodes: list[str] = field(default_factory=list)
+    inflight_max: int = 100
+    commit_interval_ms: int = 1_000
+    waiting_retries_max: int = 10_000
+    buffered_bytes_max: int = 67_108_864
+    unsettled_span_max: int = 1_000_000
+    read_batch_records_max: int = 1_000
+    read_batch_bytes_max: int = 1_048_576
+    connections_per_origin_max: int = 100
+    connect_timeout_ms: int = 15_000
+    response_bytes_max: int = 65_536
+    stop_grace_ms: int = 5_000
+
+
+class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The administration side. `allow_removal` off is Hermes' default."""
+
+    host: str = "127.0.0.1"
+    port: int = 8090
+    topic_partitions: int = 10
+    topic_bytes_max: int = 1_048_576
+    allow_removal: bool = False
+    allowed_group_name_pattern: str = "^[a-zA-Z0-9.]+$"
+    non_admin_group_creation: bool = False
+    additional_endpoint_protocols: list[str] = field(default_factory=list)
+    cors_allowed_origin: str = "*"
+    change_timeout_ms: int = 10_000
+
+
+class StatusConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a node that does not publish shows its health, readiness and metrics."""
+
+    host: str = "127.0.0.1"
+    port: int = 8070
+
+
+class LogConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The log. `directory` is where an embedded one lies, for `hermes node` without Kafka."""
+
+    envelope: Envelope = Envelope.NATIVE
+    directory: str = "hermes-data"
+    retention_check_interval_ms: int = 60_000
+
+
+class MetadataConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The metadata log. `replicator` names the node of this DC that copies other DCs' changes into
+    it and keeps the log's topics like it; "": this one.
+    """
+
+    replicator: str = ""
+    digest_interval_ms: int = 60_000
+    topic_data_deletion_delay_ms: int = 86_400_000
+
+
+Role = typing.Literal["frontend", "consumers", "management"]
+
+
+class Config(Struct, frozen=True, forbid_unknown_fields=True):
+    """One node."""
+
+    dc: str = "dc1"
+    node: str = "node1"
+    roles: list[Role] = field(default_factory=lambda: ["frontend", "consumers", "management"])
+    frontend: FrontendConfig = field(default_factory=FrontendConfig)
+    consumers: ConsumersConfig = field(default_factory=ConsumersConfig)
+    management: ManagementConfig = field(default_factory=ManagementConfig)
+    status: StatusConfig = field(default_factory=StatusConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+    kafka: KafkaConfig = field(default_factory=KafkaConfig)
+    metadata: MetadataConfig = field(default_factory=MetadataConfig)

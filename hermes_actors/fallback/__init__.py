@@ -1,0 +1,1 @@
+"""Publishing goes on when the own datacentre does not: other datacentres, and the spool."""
