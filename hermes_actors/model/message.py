@@ -1,7 +1,8 @@
 """A message, and the two forms in which a log holds it.
 
 The native form keeps the body as sent and puts all else into record headers: `id`, `dc` (of the
-publisher), `via`, `traceparent`, and `h-<Name>` for each propagated request header. The Hermes form
+publisher), `via`, `traceparent`, `h-<Name>` for each propagated request header, and `ce_<name>` for
+each attribute of a CloudEvent, as CloudEvents' own binding for Kafka has them. The Hermes form
 wraps the body in Hermes' own JSON envelope, for a cluster shared with Hermes. Readers know both:
 a native record carries the `dc` header, which Hermes never writes.
 """
@@ -39,6 +40,7 @@ class Message(Struct, frozen=True, gc=False):
 
     `propagated` are the publisher's request headers that travel to the subscriber, `dc` the
     publisher's datacentre ("" when unknown), `traceparent` the W3C trace context ("" when none).
+    `attributes` are those of a CloudEvent, without their prefix: none when it is no CloudEvent.
     """
 
     id: str
@@ -49,6 +51,7 @@ class Message(Struct, frozen=True, gc=False):
     dc: str = ""
     via: str = Via.LOCAL.value
     traceparent: str = ""
+    attributes: Headers = ()
 
 
 class UndecodableRecord(Exception):
@@ -56,6 +59,7 @@ class UndecodableRecord(Exception):
 
 
 _PROPAGATED_PREFIX = "h-"
+_ATTRIBUTE_PREFIX = "ce_"
 _ENVELOPE_MARK = b'"_w":true'
 _FOREIGN_TIMESTAMP_MS = 1
 _json = json.JSONDecoder()
@@ -66,6 +70,10 @@ def to_record(message: Message, envelope: Envelope = Envelope.NATIVE) -> Record:
     propagated = tuple(
         (_PROPAGATED_PREFIX + name, value.encode()) for name, value in message.propagated
     )
+    if message.attributes:
+        propagated += tuple(
+            (_ATTRIBUTE_PREFIX + name, value.encode()) for name, value in message.attributes
+        )
     if envelope is Envelope.HERMES:
         return Record(
             key=message.key,
@@ -95,6 +103,7 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
     """
     message_id = dc = via = traceparent = None
     propagated: list[tuple[str, str]] = []
+    attributes: list[tuple[str, str]] = []
     try:
         for name, raw in record.headers:
             if name == "id":
@@ -107,10 +116,12 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
                 traceparent = raw.decode()
             elif name.startswith(_PROPAGATED_PREFIX):
                 propagated.append((name[len(_PROPAGATED_PREFIX) :], raw.decode()))
+            elif name.startswith(_ATTRIBUTE_PREFIX):
+                attributes.append((name[len(_ATTRIBUTE_PREFIX) :], raw.decode()))
     except UnicodeDecodeError as error:
         raise UndecodableRecord(f"a record header is not UTF-8: {error}") from error
     if dc is None and _ENVELOPE_MARK in record.value:
-        return _unwrap(record, tuple(propagated), make_id)
+        return _unwrap(record, tuple(propagated), tuple(attributes), make_id)
     return Message(
         id=message_id or make_id(),
         body=record.value,
@@ -121,6 +132,7 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
         dc=dc or "",
         via=via or Via.LOCAL.value,
         traceparent=traceparent or "",
+        attributes=tuple(attributes),
     )
 
 
@@ -136,7 +148,10 @@ def _wrap(message: Message) -> bytes:
 
 
 def _unwrap(
-    record: StoredRecord | Record, propagated: Headers, make_id: Callable[[], str]
+    record: StoredRecord | Record,
+    propagated: Headers,
+    attributes: Headers,
+    make_id: Callable[[], str],
 ) -> Message:
     metadata, body = _split_envelope(record.value)
     external = metadata.get("externalMetadata")
@@ -151,6 +166,7 @@ def _unwrap(
         published_at_ms=timestamp if type(timestamp) is int else _FOREIGN_TIMESTAMP_MS,
         key=record.key,
         propagated=propagated,
+        attributes=attributes,
     )
 
 

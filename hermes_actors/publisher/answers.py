@@ -5,13 +5,14 @@ from msgspec import Struct
 
 from hermes_actors.errors import ErrorCode, HermesError
 from hermes_actors.log.base import RefusedRecord, Stored, UnavailableRecord, UnknownRecord
-from hermes_actors.publisher.publication import Abandoned, Publication
+from hermes_actors.publisher.publication import Abandoned, Buffered, Publication
 
 JSON = "application/json"
 
 
 class Answer(Struct, frozen=True, gc=False):
-    """An HTTP answer without its HTTP. "" for a header that is not sent.
+    """An HTTP answer without its HTTP. "" for a header that is not sent; `headers` are further
+    ones, names in lower case.
 
     `closes`: the connection cannot be used further, the rest of the request is not read.
     """
@@ -22,6 +23,7 @@ class Answer(Struct, frozen=True, gc=False):
     content_type: str = ""
     allow: str = ""
     closes: bool = False
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 class ErrorBody(Struct, frozen=True):
@@ -39,7 +41,7 @@ BAD_REQUEST = Answer(400, closes=True)
 def error_answer(error: HermesError, message_id: str, *, closes: bool = False) -> Answer:
     """The answer that carries this error."""
     body = msgspec.json.encode(ErrorBody(error.message, error.code.name))
-    return Answer(error.status, message_id, body, JSON, closes=closes)
+    return Answer(error.status, message_id, body, JSON, closes=closes, headers=error.headers)
 
 
 def answer_to(publication: Publication) -> Answer:
@@ -48,6 +50,8 @@ def answer_to(publication: Publication) -> Answer:
     message_id = publication.id
     if isinstance(outcome, Stored):
         return Answer(201, message_id)
+    if isinstance(outcome, Buffered):
+        return Answer(202, message_id)
     if isinstance(outcome, HermesError):
         # The rest of a body that was not read would be taken for the next request.
         return error_answer(outcome, message_id, closes=not publication.has_body)

@@ -16,30 +16,36 @@ RECORD_OVERHEAD_BYTES = 128
 
 
 class Waiting(Protocol):
-    """What is batched. One that `is_done` was answered already and is not sent any more."""
+    """What is batched: one message, or several that stay together (`count`; all go where `key`
+    says). One that `is_done` was answered already and is not sent any more. `body_bytes` are those
+    of all its messages.
+    """
 
     is_done: bool
     key: bytes | None
-    body: bytes
+    body_bytes: int
+    count: int
 
 
 class Batch:
-    """What is appended to one partition at once."""
+    """What is appended to one partition at once: `count` messages in `items`."""
 
-    __slots__ = ("body_bytes", "is_keyed", "items", "partition", "started_s")
+    __slots__ = ("body_bytes", "count", "is_keyed", "items", "partition", "started_s")
 
     def __init__(self, partition: int, is_keyed: bool, started_s: float) -> None:
         self.partition = partition
         self.is_keyed = is_keyed
         self.started_s = started_s
         self.items: list[Waiting] = []
+        self.count = 0
         self.body_bytes = 0
 
     def drop_answered(self) -> None:
         """Leave out what was answered since the batch was filled: it is not stored any more."""
         if any(item.is_done for item in self.items):
             self.items = [item for item in self.items if not item.is_done]
-            self.body_bytes = sum(len(item.body) for item in self.items)
+            self.body_bytes = sum(item.body_bytes for item in self.items)
+            self.count = sum(item.count for item in self.items)
 
 
 class Batcher:
@@ -83,7 +89,7 @@ class Batcher:
 
     def add(self, item: Waiting) -> None:
         """Put a message behind those that go to the same partition."""
-        self.waiting += 1
+        self.waiting += item.count
         if item.key is None:
             self._drop_answered(self._keyless)
             self._keyless.append(item)
@@ -160,27 +166,28 @@ class Batcher:
     def _drop_answered(self, queue: deque[Waiting]) -> None:
         """Deadlines of one topic run in order, so what was answered stands at the head."""
         while queue and queue[0].is_done:
-            queue.popleft()
-            self.waiting -= 1
+            self.waiting -= queue.popleft().count
 
     def _fill(self, batch: Batch, queue: deque[Waiting]) -> Batch | None:
         """Move the head of the queue into the batch; None when all of it was answered already."""
         room_bytes = self._bytes_max
         items = batch.items
-        while queue and len(items) < self._records_max:
+        while queue and batch.count < self._records_max:
             item = queue[0]
+            count = item.count
             if not item.is_done:
-                body_bytes = len(item.body)
-                size_bytes = body_bytes + RECORD_OVERHEAD_BYTES
+                body_bytes = item.body_bytes
+                size_bytes = body_bytes + RECORD_OVERHEAD_BYTES * count
                 if item.key is not None:
-                    size_bytes += len(item.key)
-                if size_bytes > room_bytes and items:
+                    size_bytes += len(item.key) * count
+                if items and (size_bytes > room_bytes or batch.count + count > self._records_max):
                     break
                 room_bytes -= size_bytes
                 batch.body_bytes += body_bytes
+                batch.count += count
                 items.append(item)
             queue.popleft()
-            self.waiting -= 1
+            self.waiting -= count
         if not items:
             return None
         self._in_flight[batch.partition] = batch

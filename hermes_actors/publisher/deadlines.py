@@ -16,9 +16,9 @@ _SWEEP_INTERVAL_MIN_S = 0.001
 
 
 class Expiring(Protocol):
-    """What stands in a lane."""
+    """What stands in a lane, until it has been answered."""
 
-    is_done: bool
+    is_answered: bool
     started_s: float
 
     def expire(self, limit_ms: int) -> None:
@@ -44,7 +44,7 @@ class Lane:
         waiting = self._waiting
         # Whoever joins clears answered ones away, so that the lane stays about as long as the
         # number of requests under way, whatever the limit.
-        while waiting and waiting[0].is_done:
+        while waiting and waiting[0].is_answered:
             waiting.popleft()
         waiting.append(request)
         if self._deadlines.is_parked:
@@ -56,7 +56,7 @@ class Lane:
         latest_s = now_s - self.limit_s
         while waiting:
             head = waiting[0]
-            if not head.is_done:
+            if not head.is_answered:
                 if head.started_s > latest_s:
                     return head.started_s + self.limit_s
                 head.expire(self.limit_ms)
@@ -73,15 +73,19 @@ class Deadlines:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._lanes: dict[int, Lane] = {}
+        self._lanes: dict[tuple[int, int], Lane] = {}
         self._woken = trio.Event()
         self.is_parked = False
 
-    def lane(self, limit_ms: int) -> Lane:
-        """The lane for a time limit; the same one each time."""
-        lane = self._lanes.get(limit_ms)
+    def lane(self, limit_ms: int, stage: int = 0) -> Lane:
+        """The lane for a time limit; the same one each time.
+
+        What comes from another lane, whose limit is over, joins one of a later `stage`: it is older
+        than what joins when it starts.
+        """
+        lane = self._lanes.get((limit_ms, stage))
         if lane is None:
-            lane = self._lanes[limit_ms] = Lane(self, limit_ms)
+            lane = self._lanes[limit_ms, stage] = Lane(self, limit_ms)
         return lane
 
     def wake(self) -> None:

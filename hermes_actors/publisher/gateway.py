@@ -4,6 +4,7 @@ Synchronous: an edge calls `admit` when it has the headers, `hand_over` when it 
 is told the outcome by the publication's `notify`. It never waits and never touches a log.
 """
 
+import re
 from collections.abc import Callable, Mapping
 
 from hermes_actors.actors.mailbox import MailboxClosed, MailboxFull
@@ -19,16 +20,21 @@ from hermes_actors.publisher.answers import (
     error_answer,
 )
 from hermes_actors.publisher.drain import Drain
+from hermes_actors.publisher.head import Head
 from hermes_actors.publisher.measures import FrontendMeasures
 from hermes_actors.publisher.publication import (
     ABSENT,
     CHUNKED,
     Abandoned,
+    Extras,
     Publication,
     Route,
     Tally,
 )
 from hermes_actors.runtime.clock import Clock, IdSource
+
+# W3C Trace Context, 3.2: what does not look like it is ignored, as the recommendation asks.
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 
 
 class Gateway:
@@ -64,12 +70,13 @@ class Gateway:
         length: str | bytes | None,
         encoding: str | bytes | None,
         key: bytes | None,
+        head: Head,
         notify: Callable[[Publication], None],
     ) -> Publication | Answer:
         """Check what the headers say: the answer at once, or a publication that wants its body.
 
-        `length` and `encoding` are the Content-Length and Transfer-Encoding headers. From here the
-        time limit runs; `notify` may be called before the body has come.
+        `length` and `encoding` are the Content-Length and Transfer-Encoding headers; all others are
+        in `head`. From here the time limit runs; `notify` may be called before the body has come.
         """
         if self._drain.is_refusing:
             return SHUTTING_DOWN
@@ -89,6 +96,8 @@ class Gateway:
         if expected > self.body_bytes_max:
             return self._too_long(route, expected, message_id)
         publication = Publication(message_id, route, self._now_s(), key, expected, notify)
+        if not head.is_plain:
+            _read_extras(publication, head)
         self._tally.in_flight += 1
         route.lane.add(publication)
         return publication
@@ -118,6 +127,7 @@ class Gateway:
             )
             return
         publication.body = body
+        publication.body_bytes = size
         if not route.is_open:
             publication.settle(_unavailable(route, "its producer is restarting after a failure"))
             return
@@ -174,6 +184,13 @@ class Gateway:
                 f"Message is {size} bytes long; topic {route.name} takes at most {limit}"
             )
         return None
+
+
+def _read_extras(publication: Publication, head: Head) -> None:
+    """What only few requests ask for."""
+    traceparent = head.get("traceparent")
+    if traceparent is not None and _TRACEPARENT.fullmatch(traceparent):
+        publication.extras = Extras(traceparent=traceparent)
 
 
 def _too_long_text(size: int, limit: int) -> str:

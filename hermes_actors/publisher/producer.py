@@ -202,29 +202,53 @@ class TopicProducer:
         self._freed.set()
 
     async def _append(self, batch: Batch) -> None:
+        self._drop_held(batch)
         batch.drop_answered()
         publications = cast("list[Publication]", batch.items)
         if not publications:
             return
-        route, clock = self._route, self._clock
-        route.measures.sent(len(publications), batch.body_bytes)
+        route = self._route
+        route.measures.sent(batch.count, batch.body_bytes)
         for publication in publications:
             publication.is_sent = True
         outcomes = await self._log.append(
             route.log_topic, batch.partition, self._records(publications), route.topic.ack
         )
-        now_s = clock.monotonic_s()
+        self._conclude(batch, publications, outcomes)
+
+    def _conclude(
+        self, batch: Batch, publications: list[Publication], outcomes: list[Outcome]
+    ) -> None:
+        """Tell each publication what became of it."""
+        now_s = self._clock.monotonic_s()
         stored = 0
         latencies_s: list[float] = []
-        for publication, outcome in zip(publications, outcomes, strict=True):
-            if type(outcome) is Stored:
+        at = 0
+        for publication in publications:
+            outcome = outcomes[at]
+            if type(outcome) is Stored and publication.count == 1 and not publication.is_kept:
                 stored += 1
                 if publication.settle(outcome):
                     latencies_s.append(now_s - publication.started_s)
-            else:
-                publication.settle(outcome)
+                at += 1
+                continue
+            following = at + publication.count
+            own = outcomes[at:following]
+            stored += sum([type(each) is Stored for each in own])
+            latencies_s += [now_s - publication.started_s] * publication.conclude(own)
+            at = following
         if stored:
-            route.measures.stored(latencies_s, stored, now_s - batch.started_s)
+            self._route.measures.stored(latencies_s, stored, now_s - batch.started_s)
+
+    def _drop_held(self, batch: Batch) -> None:
+        """A key whose older messages the buffer holds: its newer ones go behind them."""
+        route = self._route
+        buffer = route.buffer
+        if buffer is None or not batch.is_keyed:
+            return
+        for publication in cast("list[Publication]", batch.items):
+            if publication.key is not None and buffer.holds(route, publication.key):
+                publication.join_kept()
 
     def _records(self, publications: list[Publication]) -> list[Record]:
         clock, dc, envelope = self._clock, self._log.dc, self._envelope
@@ -238,6 +262,17 @@ class TopicProducer:
                     published_at_ms=int(zero_ms + each.started_s * 1_000),
                     key=each.key,
                     dc=dc,
+                )
+                if each.extras is None
+                else Message(
+                    id=each.id,
+                    body=each.body,
+                    published_at_ms=int(zero_ms + each.started_s * 1_000),
+                    key=each.key,
+                    propagated=each.extras.propagated,
+                    dc=dc,
+                    traceparent=each.extras.traceparent,
+                    attributes=each.extras.attributes,
                 ),
                 envelope,
             )

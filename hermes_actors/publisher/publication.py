@@ -1,12 +1,14 @@
 """One message on its way into the log; it is answered exactly once, by whoever is first."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from msgspec import Struct
 
 from hermes_actors.actors.mailbox import Ref
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
-from hermes_actors.log.base import Outcome
+from hermes_actors.log.base import Outcome, Stored, UnavailableRecord, UnknownRecord
+from hermes_actors.model.message import Headers
 from hermes_actors.model.topic import Topic
 from hermes_actors.publisher.deadlines import Lane
 from hermes_actors.publisher.measures import TopicMeasures
@@ -22,6 +24,10 @@ class Abandoned(Struct, frozen=True):
     """The publisher left before its body was complete: nobody waits for an answer."""
 
 
+class Buffered(Struct, frozen=True):
+    """No log has it yet, but this node's disk does, and sends it until one has."""
+
+
 class Tally:
     """How many publications of this node are under way; the drain waits until none is."""
 
@@ -31,17 +37,37 @@ class Tally:
         self.in_flight = 0
 
 
+class Buffer(Protocol):
+    """Keeps what no log acknowledged in time, and sends it later."""
+
+    def take(self, publication: "Publication") -> bool:
+        """Keep it: it is settled exactly once, as Buffered or with an error.
+
+        False: the buffer is off for its topic, full or failing; nothing has happened.
+        """
+
+    def holds(self, route: "Route", key: bytes) -> bool:
+        """Whether a message of this key waits here: newer ones must wait behind it."""
+
+    def concluded(self, publication: "Publication", outcome: Outcome) -> None:
+        """An append that had begun before it was taken has ended, with this outcome."""
+
+
 class Route:
     """What the gateway needs to know of one live topic, worked out once and not per message.
 
     `is_open` is False while the topic's producer backs off after a failure. `version` grows when
     the topic changes, so that the producer looks its partitions up again. `producer` is what the
-    supervisor calls that actor.
+    supervisor calls that actor. With a `buffer`, `lane` ends early enough for it to keep a message
+    within the limit, and `late_lane` is that of the limit; without one both are the same.
     """
 
     __slots__ = (
+        "buffer",
         "is_open",
+        "kept_lane",
         "lane",
+        "late_lane",
         "log_topic",
         "measures",
         "name",
@@ -67,27 +93,45 @@ class Route:
         self.log_topic = log_topic
         self.topic = topic
         self.ref = ref
-        self.lane = lane
+        self.lane = self.late_lane = self.kept_lane = lane
         self.measures = measures
         self.tally = tally
         self.producer = producer
+        self.buffer: Buffer | None = None
         self.is_open = True
         self.version = 0
+
+
+class Extras(Struct):
+    """What a message carries beside its body and its key; most carry none of it.
+
+    `propagated` are request headers for the subscriber, `attributes` those of a CloudEvent without
+    their prefix.
+    """
+
+    propagated: Headers = ()
+    traceparent: str = ""
+    attributes: Headers = ()
 
 
 class Publication:
     """A message, what is known of its request, and the one-shot cell for its outcome.
 
     `started_s` is monotonic: when its headers had been read. `is_sent`: the log was given it, so it
-    may be stored. `notify` is called once, synchronously, when the outcome is there.
+    may be stored. `is_kept`: the buffer has it. `is_done`: it is answered or kept, and nothing more
+    is begun for it. `notify` is called once, synchronously, when it is answered.
     """
 
     __slots__ = (
         "body",
+        "body_bytes",
         "expected_bytes",
+        "extras",
         "has_body",
         "id",
+        "is_answered",
         "is_done",
+        "is_kept",
         "is_sent",
         "key",
         "notify",
@@ -95,6 +139,9 @@ class Publication:
         "route",
         "started_s",
     )
+
+    count = 1
+    """How many messages it is."""
 
     def __init__(
         self,
@@ -112,44 +159,90 @@ class Publication:
         self.expected_bytes = expected_bytes
         self.notify = notify
         self.body = b""
+        self.body_bytes = 0
         self.has_body = False
+        self.is_answered = False
         self.is_done = False
+        self.is_kept = False
         self.is_sent = False
-        self.outcome: Outcome | HermesError | Abandoned | None = None
+        self.extras: Extras | None = None
+        self.outcome: Outcome | HermesError | Abandoned | Buffered | None = None
 
-    def settle(self, outcome: Outcome | HermesError | Abandoned) -> bool:
+    def settle(self, outcome: Outcome | HermesError | Abandoned | Buffered) -> bool:
         """Set the outcome and tell the edge; False when there was one already."""
-        if self.is_done:
+        if self.is_answered:
             return False
-        self.is_done = True
+        self.is_answered = self.is_done = True
         self.outcome = outcome
         self.body = b""
         self.route.tally.in_flight -= 1
         self.notify(self)
         return True
 
-    def expire(self, limit_ms: int) -> None:
-        """Its time is over: 408 while the body is being read, else 503. What the log was not given
-        by then never is, what it was given may yet be stored; the text says which.
-        """
-        if self.is_done:
-            return
-        if self.has_body:
-            became = (
-                "acknowledged by the log within {} ms; it may have been stored"
-                if self.is_sent
-                else "given to the log within {} ms; it was not stored"
-            )
+    def keep(self) -> bool:
+        """Give it to the buffer; False when it has to be answered without."""
+        buffer = self.route.buffer
+        if self.is_done or buffer is None or not buffer.take(self):
+            return False
+        self.is_kept = self.is_done = True
+        return True
+
+    def join_kept(self) -> None:
+        """Older messages of its key are kept: be kept too, or be answered that this cannot be."""
+        if not self.is_done and not self.keep():
             self.settle(
                 Unavailable(
-                    f"Message was not {became.format(limit_ms)}",
-                    ErrorCode.SENDING_TO_KAFKA_TIMEOUT,
+                    f"Message for topic {self.route.name} was not stored: older messages of its "
+                    "key wait in the spool, which takes no more; try again"
                 )
             )
-        else:
+
+    def conclude(self, outcomes: Sequence[Outcome]) -> int:
+        """The append of its messages has ended: settle it, or have it kept. How many were answered
+        by this as stored.
+        """
+        (outcome,) = outcomes
+        if self.is_kept:
+            assert self.route.buffer is not None, "somebody keeps it"
+            self.route.buffer.concluded(self, outcome)
+        elif isinstance(outcome, UnavailableRecord | UnknownRecord) and self.keep():
+            assert self.route.buffer is not None, "somebody has just taken it"
+            self.route.buffer.concluded(self, outcome)
+            return 0
+        if self.is_kept and not isinstance(outcome, Stored):
+            return 0
+        return int(self.settle(outcome) and isinstance(outcome, Stored))
+
+    def expire(self, limit_ms: int) -> None:
+        """Its time is over: 408 while the body is being read; else it is kept, or answered 503.
+        What the log was not given by then never is, what it was given may yet be stored; the text
+        says which.
+        """
+        route = self.route
+        if self.is_kept:
+            if limit_ms < route.kept_lane.limit_ms:
+                route.kept_lane.add(self)
+                return
+        elif limit_ms < route.late_lane.limit_ms:
+            # Some time is left for what cannot be kept.
+            lane = route.kept_lane if self.has_body and self.keep() else route.late_lane
+            lane.add(self)
+            return
+        if not self.has_body:
             self.settle(
                 Refused(
                     f"The request's body was not received within {limit_ms} ms",
                     ErrorCode.TIMEOUT,
                 )
             )
+            return
+        became = (
+            "acknowledged by the log within {} ms; it may have been stored"
+            if self.is_sent or self.is_kept
+            else "given to the log within {} ms; it was not stored"
+        )
+        self.settle(
+            Unavailable(
+                f"Message was not {became.format(limit_ms)}", ErrorCode.SENDING_TO_KAFKA_TIMEOUT
+            )
+        )

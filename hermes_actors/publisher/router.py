@@ -1,6 +1,6 @@
 """Keeps one TopicProducer for each live topic, and the routes that the gateway reads."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import trio
 
@@ -16,10 +16,12 @@ from hermes_actors.model.topic import Ack, Topic
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.measures import FrontendMeasures
 from hermes_actors.publisher.producer import TopicProducer
-from hermes_actors.publisher.publication import Publication, Route, Tally
+from hermes_actors.publisher.publication import Buffer, Publication, Route, Tally
 from hermes_actors.runtime.clock import Clock
 
 _STOP_GRACE_S = 5.0
+# How long after its limit a message may still be answered 202 that a slow disk is writing.
+_KEEPING_MS = 1_000
 
 
 class Routes:
@@ -39,7 +41,14 @@ class Routes:
         clock: Clock,
         *,
         envelope: Envelope = Envelope.NATIVE,
+        buffer_of: Callable[[Topic], Buffer | None] = lambda _topic: None,
+        reserve_ms: int = 0,
     ) -> None:
+        """`buffer_of` tells what keeps a topic's messages when no log takes them, and begins to
+        `reserve_ms` before their time limit.
+        """
+        self._buffer_of = buffer_of
+        self._reserve_ms = reserve_ms
         self._config = config
         self._log = log
         self._supervisor = supervisor
@@ -75,7 +84,7 @@ class Routes:
         if route.topic.ack is not live.topic.ack:
             route.measures = self._measures.topic(live.name, live.topic.ack)
         route.topic = live.topic
-        route.lane = self._deadlines.lane(self._limit_ms(live.topic))
+        self._equip(route)
         route.version += 1
 
     def remove(self, name: str, nursery: trio.Nursery) -> None:
@@ -127,7 +136,20 @@ class Routes:
             self._tally,
             producer,
         )
+        self._equip(route)
         return route
+
+    def _equip(self, route: Route) -> None:
+        """Give the route what its topic, as it is now, asks for."""
+        limit_ms = self._limit_ms(route.topic)
+        deadlines = self._deadlines
+        buffer = self._buffer_of(route.topic)
+        route.buffer = buffer
+        route.lane = route.late_lane = route.kept_lane = deadlines.lane(limit_ms)
+        if buffer is not None:
+            route.lane = deadlines.lane(max(limit_ms - self._reserve_ms, 1))
+            route.late_lane = deadlines.lane(limit_ms, 1)
+            route.kept_lane = deadlines.lane(limit_ms + _KEEPING_MS, 2)
 
     def _limit_ms(self, topic: Topic) -> int:
         if topic.fallback_to_remote_datacenter_enabled:

@@ -18,6 +18,7 @@ from hermes_actors import config
 from hermes_actors.consumer.sender import SendOutcome
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.node import NodeEnvironment, open_node
+from hermes_actors.publisher.head import BytesHead
 from hermes_actors.publisher.publication import Publication
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import render
@@ -461,7 +462,7 @@ async def create_shop(administration):
 
 async def publish(gateway, topic):
     answered = trio.Event()
-    publication = gateway.admit(topic, "2", None, None, lambda _: answered.set())
+    publication = gateway.admit(topic, "2", None, None, BytesHead([], {}), lambda _: answered.set())
     assert isinstance(publication, Publication)
     gateway.hand_over(publication, b"{}")
     await answered.wait()

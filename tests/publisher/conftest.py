@@ -19,6 +19,7 @@ from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, To
 from hermes_actors.publisher.edges.asgi import AsgiEdge
 from hermes_actors.publisher.edges.cells import TrioCell
 from hermes_actors.publisher.frontend import Frontend
+from hermes_actors.publisher.head import BytesHead
 from hermes_actors.publisher.publication import Publication
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics, render
@@ -93,7 +94,7 @@ class World:
     def admit(self, topic: str = "shop.orders", body: bytes = b"{}", key: bytes | None = None):
         """One publication given to the gateway without HTTP."""
         publication = self.frontend.gateway.admit(
-            topic, str(len(body)), None, key, lambda _publication: None
+            topic, str(len(body)), None, key, BytesHead([], {}), lambda _publication: None
         )
         assert isinstance(publication, Publication)
         self.frontend.gateway.hand_over(publication, body)

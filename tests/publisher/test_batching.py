@@ -18,6 +18,11 @@ class Item:
     key: bytes | None
     body: bytes
     is_done: bool = False
+    count: int = 1
+
+    @property
+    def body_bytes(self) -> int:
+        return len(self.body)
 
 
 class Machine(RuleBasedStateMachine):

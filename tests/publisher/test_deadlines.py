@@ -22,11 +22,11 @@ class Request:
 
     def __init__(self, started_s: float) -> None:
         self.started_s = started_s
-        self.is_done = False
+        self.is_answered = False
         self.expired: list[tuple[float, int]] = []
 
     def expire(self, limit_ms: int) -> None:
-        self.is_done = True
+        self.is_answered = True
         self.expired.append((trio.current_time(), limit_ms))
 
 
@@ -55,7 +55,7 @@ async def test_an_answered_request_never_expires(autojump_clock, nursery) -> Non
     request = Request(trio.current_time())
     deadlines.lane(65).add(request)
     await trio.sleep(0.064)
-    request.is_done = True
+    request.is_answered = True
     await trio.sleep(1)
     assert not request.expired
 
@@ -77,7 +77,7 @@ def test_a_lane_stays_as_long_as_what_is_under_way() -> None:
     for number in range(10_000):
         request = Request(number / 1_000)
         lane.add(request)
-        request.is_done = True
+        request.is_answered = True
     assert len(lane) == 1
 
 
@@ -89,18 +89,18 @@ def test_a_sweep_expires_just_what_is_due(steps: list[tuple[float, bool]], now_s
 
     class Due(Request):
         def expire(self, limit_ms: int) -> None:
-            self.is_done = True
+            self.is_answered = True
             expired.append(self.started_s)
 
     requests, started_s = [], 0.0
-    for step_s, is_done in steps:
+    for step_s, is_answered in steps:
         started_s += step_s
         request = Due(started_s)
         lane.add(request)
-        request.is_done = is_done
-        requests.append((started_s, is_done))
+        request.is_answered = is_answered
+        requests.append((started_s, is_answered))
     next_s = deadlines.sweep(now_s)
-    open_ones = [started for started, is_done in requests if not is_done]
+    open_ones = [started for started, is_answered in requests if not is_answered]
     assert expired == [started for started in open_ones if started <= now_s - 1.0]
     left = [started + 1.0 for started in open_ones if started > now_s - 1.0]
     assert next_s == (left[0] if left else None)

@@ -11,6 +11,7 @@ from hermes_actors.log.base import Stored
 from hermes_actors.publisher.answers import BAD_REQUEST, Answer
 from hermes_actors.publisher.edges.cells import Cell
 from hermes_actors.publisher.gateway import Gateway
+from hermes_actors.publisher.head import BytesHead
 from hermes_actors.publisher.publication import Abandoned, Publication
 from hermes_actors.publisher.status import Pages, origin_form, topic_in
 
@@ -34,6 +35,8 @@ async def send_answer(scope: Scope, send: Send, answer: Answer, extra: Headers) 
         headers.append((b"hermes-message-id", answer.message_id.encode()))
     if answer.allow:
         headers.append((b"allow", answer.allow.encode()))
+    for name, value in answer.headers:
+        headers.append((name.encode(), value.encode()))
     if answer.closes and scope["http_version"] < "2" and _CLOSE not in extra:
         headers.append(_CLOSE)
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
@@ -104,16 +107,17 @@ class AsgiEdge:
             answer = await self._pages.answer(scope["method"], path)
             await send_answer(scope, send, answer, [])
             return
-        length = encoding = key = None
-        for name, value in scope["headers"]:
-            if name == b"content-length":
-                length = value
-            elif name == b"transfer-encoding":
-                encoding = encoding or value
-            elif name == b"partition-key":
-                key = value
+        pairs = scope["headers"]
+        fields = dict(pairs)
         cell = self._make_cell()
-        admitted = self._gateway.admit(topic, length, encoding, key, cell)
+        admitted = self._gateway.admit(
+            topic,
+            fields.get(b"content-length"),
+            fields.get(b"transfer-encoding"),
+            fields.get(b"partition-key"),
+            BytesHead(pairs, fields),
+            cell,
+        )
         if isinstance(admitted, Answer):
             await send_answer(scope, send, admitted, self._extra(scope))
             return

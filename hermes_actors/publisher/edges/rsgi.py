@@ -9,6 +9,7 @@ from hermes_actors.log.base import Stored
 from hermes_actors.publisher.answers import BAD_REQUEST, Answer
 from hermes_actors.publisher.edges.cells import AsyncioCell
 from hermes_actors.publisher.gateway import Gateway
+from hermes_actors.publisher.head import TextHead
 from hermes_actors.publisher.publication import CHUNKED, Abandoned, Publication
 from hermes_actors.publisher.status import Pages, topic_in
 
@@ -80,25 +81,26 @@ class RsgiEdge:
 
     async def __rsgi__(self, scope: Scope, exchange: Exchange) -> None:
         """Serve one request."""
-        fields = scope.headers.items()
+        pairs = scope.headers.items()
         topic = topic_in(scope.method, scope.path)
-        if len(fields) > self._headers_max:
+        if len(pairs) > self._headers_max:
             _answer(scope, exchange, BAD_REQUEST, [])
             return
         if topic is None:
             page = await self._pages.answer(scope.method, scope.path)
             _answer(scope, exchange, page, [])
             return
-        length = encoding = key = None
-        for name, value in fields:
-            if name == "content-length":
-                length = value
-            elif name == "transfer-encoding":
-                encoding = encoding or value
-            elif name == "partition-key":
-                key = value.encode()
+        fields = dict(pairs)
+        key = fields.get("partition-key")
         cell = AsyncioCell()
-        admitted = self._gateway.admit(topic, length, encoding, key, cell)
+        admitted = self._gateway.admit(
+            topic,
+            fields.get("content-length"),
+            fields.get("transfer-encoding"),
+            None if key is None else key.encode(),
+            TextHead(pairs, fields),
+            cell,
+        )
         if isinstance(admitted, Answer):
             _answer(scope, exchange, admitted, self._extra(scope))
             return
@@ -155,6 +157,7 @@ def _answer(scope: Scope, exchange: Exchange, answer: Answer, extra: Headers) ->
         headers.append(("hermes-message-id", answer.message_id))
     if answer.allow:
         headers.append(("allow", answer.allow))
+    headers += answer.headers
     if answer.closes and scope.http_version < "2" and _CLOSE not in extra:
         headers.append(_CLOSE)
     if answer.body:
