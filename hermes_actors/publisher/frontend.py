@@ -6,11 +6,12 @@ from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.config import FrontendConfig
 from hermes_actors.log.base import Log
 from hermes_actors.model.message import Envelope
+from hermes_actors.model.topic import Topic
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.measures import FrontendMeasures
-from hermes_actors.publisher.publication import Tally
+from hermes_actors.publisher.publication import Buffer, Tally
 from hermes_actors.publisher.router import Routes
 from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime.clock import Clock, IdSource
@@ -24,7 +25,7 @@ class Frontend:
     The owner runs `deadlines.run` in a nursery, starts a Router over `routes` under a supervisor,
     puts a server before `gateway` and `pages`, calls `drain.open()` when it listens, and
     `drain.run()` to end. `metrics` has the prefix `hermes_frontend`; `render_all` renders those of
-    the whole node and is by default these alone.
+    the whole node and is by default these alone. `buffer_of` and `reserve_ms` are those of Routes.
     """
 
     def __init__(
@@ -37,6 +38,8 @@ class Frontend:
         ids: IdSource,
         *,
         envelope: Envelope = Envelope.NATIVE,
+        buffer_of: Callable[[Topic], Buffer | None] = lambda _topic: None,
+        reserve_ms: int = 0,
         trouble: Callable[[], str] = str,
         render_all: Callable[[], Awaitable[bytes]] | None = None,
     ) -> None:
@@ -54,6 +57,8 @@ class Frontend:
             self.tally,
             clock,
             envelope=envelope,
+            buffer_of=buffer_of,
+            reserve_ms=reserve_ms,
         )
         self.drain = Drain(
             self.tally,

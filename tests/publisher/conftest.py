@@ -1,8 +1,10 @@
 """A frontend over a memory log, driven under trio's mock clock."""
 
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import MappingProxyType
+from typing import Any
 
 import httpx
 import pytest
@@ -41,7 +43,12 @@ class World:
     """One frontend, its log and its client."""
 
     def __init__(
-        self, config: FrontendConfig, log: MemoryLog, supervisor: Supervisor, nursery: trio.Nursery
+        self,
+        config: FrontendConfig,
+        log: MemoryLog,
+        supervisor: Supervisor,
+        nursery: trio.Nursery,
+        **parts: Any,
     ) -> None:
         self.log = log
         self.supervisor = supervisor
@@ -51,7 +58,13 @@ class World:
         self.stored: list[StoredRecord] = []
         log.on_append.append(lambda _topic, record: self.stored.append(record))
         self.frontend = Frontend(
-            config, log, supervisor, self.metrics, TrioClock(), seeded_ids(random.Random(7))
+            config,
+            log,
+            supervisor,
+            self.metrics,
+            TrioClock(),
+            seeded_ids(random.Random(7)),
+            **parts,
         )
         self.app = AsgiEdge(self.frontend.gateway, self.frontend.pages, config, TrioCell)
         self.client = httpx.AsyncClient(
@@ -150,7 +163,11 @@ OpenWorld = Callable[..., AbstractAsyncContextManager[World]]
 def open_world() -> OpenWorld:
     @asynccontextmanager
     async def opened(
-        *, is_open: bool = True, append_timeout_s: float = 5.0, **settings: object
+        *,
+        is_open: bool = True,
+        append_timeout_s: float = 5.0,
+        parts: Mapping[str, Any] = MappingProxyType({}),
+        **settings: object,
     ) -> AsyncIterator[World]:
         config = FrontendConfig(**settings)  # type: ignore[arg-type]
         log = MemoryLog("dc1", TrioClock(), append_timeout_s=append_timeout_s)
@@ -159,7 +176,7 @@ def open_world() -> OpenWorld:
             open_supervisor(random.Random(1), crashes.append) as supervisor,
             trio.open_nursery() as nursery,
         ):
-            world = World(config, log, supervisor, nursery)
+            world = World(config, log, supervisor, nursery, **parts)
             world.crashes = crashes
             nursery.start_soon(world.frontend.deadlines.run)
             if is_open:

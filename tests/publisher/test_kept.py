@@ -1,0 +1,158 @@
+"""A message that no log takes in time is kept by the buffer, and is answered exactly once."""
+
+from collections.abc import Iterable
+
+import pytest
+import trio
+
+from hermes_actors.log.base import Outcome, Stored, UnavailableRecord, UnknownRecord
+from hermes_actors.publisher.answers import answer_to
+from hermes_actors.publisher.publication import Buffered, Publication, Route
+
+
+class Keeper:
+    """A buffer whose disk is done when the test says so."""
+
+    def __init__(self) -> None:
+        self.taken: list[Publication] = []
+        self.outcomes: list[Outcome] = []
+        self.bodies: list[bytes] = []
+        self.is_full = False
+        self.keys: set[bytes] = set()
+
+    def take(self, publication: Publication) -> bool:
+        if self.is_full:
+            return False
+        self.taken.append(publication)
+        self.bodies.append(publication.body)
+        if publication.key is not None:
+            self.keys.add(publication.key)
+        return True
+
+    def holds(self, route: Route, key: bytes) -> bool:
+        return key in self.keys
+
+    def concluded(self, publication: Publication, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+
+    def written(self) -> None:
+        for publication in self.taken:
+            publication.settle(Buffered())
+
+
+@pytest.fixture
+async def world(open_world, autojump_clock):
+    """A frontend whose topics have a buffer that begins 15 ms before the limit."""
+    keeper = Keeper()
+    parts = {"buffer_of": lambda _topic: keeper, "reserve_ms": 15}
+    async with open_world(parts=parts) as world:
+        world.keeper = keeper
+        await world.add_topic("shop.orders", partitions=2)
+        yield world
+
+
+def statuses(publications: Iterable[Publication]) -> list[int]:
+    return [answer_to(each).status for each in publications if each.is_answered]
+
+
+async def test_silence_is_kept_before_the_limit_and_answered_202(world) -> None:
+    world.log.faults.silent = True
+    started_s = trio.current_time()
+    publication = world.admit(body=b"precious")
+    await trio.sleep(0.051)
+    assert world.keeper.taken == [publication]
+    assert world.keeper.bodies == [b"precious"]
+    assert not publication.is_answered
+    world.keeper.written()
+    assert statuses([publication]) == [202]
+    assert trio.current_time() - started_s < 0.065
+
+
+async def test_what_the_disk_does_not_take_in_time_either_is_503_and_may_be_stored(world) -> None:
+    world.log.faults.silent = True
+    publication = world.admit()
+    await trio.sleep(0.5)
+    assert not publication.is_answered, "a slow disk has longer than a slow log"
+    await trio.sleep(0.7)
+    assert statuses([publication]) == [503]
+    assert b"may have been stored" in answer_to(publication).body
+
+
+async def test_a_full_buffer_leaves_the_message_its_whole_time(world) -> None:
+    world.keeper.is_full = True
+    world.log.faults.delay_s = (0.060, 0.060)
+    publication = world.admit()
+    await trio.sleep(0.062)
+    assert statuses([publication]) == [201]
+    world.log.faults.delay_s = (0.090, 0.090)
+    late = world.admit()
+    await trio.sleep(0.066)
+    assert statuses([late]) == [503]
+
+
+async def test_an_acknowledgement_that_comes_while_the_disk_writes_is_201(world) -> None:
+    world.log.faults.delay_s = (0.058, 0.058)
+    publication = world.admit()
+    await trio.sleep(0.06)
+    assert world.keeper.taken == [publication]
+    assert statuses([publication]) == [201]
+    assert [type(each) for each in world.keeper.outcomes] == [Stored]
+    world.keeper.written()
+    assert statuses([publication]) == [201]
+
+
+async def test_an_error_is_kept_at_once_and_its_outcome_told(world) -> None:
+    world.log.faults.unavailable_rate = 1.0
+    publication = world.admit()
+    await trio.sleep(0.002)
+    assert world.keeper.taken == [publication]
+    assert [type(each) for each in world.keeper.outcomes] == [UnavailableRecord]
+    world.keeper.written()
+    assert statuses([publication]) == [202]
+
+
+async def test_an_unknown_outcome_is_kept_and_told(world) -> None:
+    world.log.faults.acknowledgement_lost_rate = 1.0
+    publication = world.admit()
+    await trio.sleep(0.002)
+    assert world.keeper.taken == [publication]
+    assert [type(each) for each in world.keeper.outcomes] == [UnknownRecord]
+
+
+async def test_newer_messages_of_a_kept_key_wait_behind_it(world) -> None:
+    first = world.admit(body=b"1", key=b"k")
+    await trio.sleep(0.001)
+    assert statuses([first]) == [201]
+    world.log.faults.cut()
+    second = world.admit(body=b"2", key=b"k")
+    await trio.sleep(0.002)
+    world.log.faults.heal()
+    third = world.admit(body=b"3", key=b"k")
+    other = world.admit(body=b"4", key=b"another")
+    await trio.sleep(0.002)
+    assert world.keeper.taken == [second, third]
+    assert statuses([other]) == [201]
+    world.keeper.is_full = True
+    fourth = world.admit(body=b"5", key=b"k")
+    await trio.sleep(0.002)
+    assert statuses([fourth]) == [503]
+    assert b"older messages of its key" in answer_to(fourth).body
+    assert [record.value for record in world.stored] == [b"1", b"4"]
+
+
+async def test_what_is_kept_before_it_was_sent_is_never_sent(world) -> None:
+    world.log.faults.silent = True
+    blockers = [world.admit(body=b"%d" % number, key=b"k") for number in range(3)]
+    await trio.sleep(0.2)
+    assert world.keeper.taken == blockers
+    world.log.faults.heal()
+    await trio.sleep(0.2)
+    sent = [each for each in blockers if each.is_sent]
+    assert len(world.stored) == len(sent) == len(world.keeper.outcomes)
+
+
+async def test_a_body_that_does_not_come_has_its_whole_limit(world) -> None:
+    status, body, _headers = await world.call([b"{", 0.3], {"content-length": "10"})
+    assert status == 408
+    assert b"65 ms" in body
+    assert world.keeper.taken == []
