@@ -59,7 +59,7 @@ async def test_silence_is_kept_before_the_limit_and_answered_202(world) -> None:
     world.log.faults.silent = True
     started_s = trio.current_time()
     publication = world.admit(body=b"precious")
-    await trio.sleep(0.051)
+    await trio.sleep(0.053)
     assert world.keeper.taken == [publication]
     assert world.keeper.bodies == [b"precious"]
     assert not publication.is_answered
@@ -86,7 +86,7 @@ async def test_a_full_buffer_leaves_the_message_its_whole_time(world) -> None:
     assert statuses([publication]) == [201]
     world.log.faults.delay_s = (0.090, 0.090)
     late = world.admit()
-    await trio.sleep(0.066)
+    await trio.sleep(0.070)
     assert statuses([late]) == [503]
 
 
