@@ -9,7 +9,7 @@ so that one silent partition holds up only what it already has.
 from collections import deque
 from typing import Protocol
 
-from hermes_actors.publisher.partitioner import partition_of
+from hermes_actors.model.partitioner import partition_of
 
 RECORD_OVERHEAD_BYTES = 128
 """What key-less headers of a record come to; counted so that a batch's bytes stay a bound."""

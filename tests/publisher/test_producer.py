@@ -5,7 +5,7 @@ import trio
 
 from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.log.base import Stored, UnavailableRecord, UnknownRecord
-from hermes_actors.publisher.partitioner import partition_of
+from hermes_actors.model.partitioner import partition_of
 
 
 async def test_messages_with_one_key_keep_their_order_in_one_partition(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_actors.publisher.partitioner import murmur2, partition_of
+from hermes_actors.model.partitioner import murmur2, partition_of
 
 
 @pytest.mark.parametrize(
