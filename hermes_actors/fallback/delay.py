@@ -1,0 +1,102 @@
+"""How long the own datacentre is waited for before another one is asked as well. Pure.
+
+The delay is a high quantile of the recent acknowledgement times, so that in ordinary hours about
+(100 - quantile) percent of the messages are sent twice, whatever the log's speed: the idea of
+hedged requests (Dean and Barroso, "The Tail at Scale", CACM 56(2), 2013).
+"""
+
+import math
+from bisect import bisect_left
+
+_SLOT_S = 10.0
+_SLOTS = 3
+_MESSAGES_MIN = 100
+_APPENDS_MIN = 10
+_HOLDS_S = 0.05
+# Upper bounds of the cells, 0.1 ms to 10 s, each 10 % above the last.
+_BOUNDS_S = tuple(1e-4 * 1.1**n for n in range(122))
+
+
+class AdaptiveDelay:
+    """The hedge delay of one topic, or of all topics of a datacentre together.
+
+    `mode`: "adaptive", "fixed" (always `cap_s`) or "off" (for ever). The delay lies in
+    [min(`floor_s`, `cap_s`), `cap_s`]. While the last 30 s hold fewer than 100 messages or 10
+    appends it is that of `parent`, and without one it is `cap_s`.
+    """
+
+    def __init__(
+        self,
+        *,
+        mode: str,
+        cap_s: float,
+        floor_s: float,
+        quantile: float,
+        parent: "AdaptiveDelay | None" = None,
+    ) -> None:
+        assert mode in ("adaptive", "fixed", "off")
+        assert 0 < quantile < 1
+        self._mode = mode
+        self._cap_s = cap_s
+        self._floor_s = min(floor_s, cap_s)
+        self._quantile = quantile
+        self._parent = parent
+        self._slots: list[_Slot] = []
+        self._held: float | None = None
+        self._held_until_s = -math.inf
+
+    def observe(self, latency_s: float, count: int, now_s: float) -> None:
+        """An append of `count` messages was acknowledged after `latency_s`; each counts."""
+        number = int(now_s // _SLOT_S)
+        slots = self._slots
+        if not slots or slots[-1].number < number:
+            slots.append(_Slot(number))
+            del slots[:-_SLOTS]
+        slots[-1].add(latency_s, count)
+        if self._parent is not None:
+            self._parent.observe(latency_s, count, now_s)
+
+    def delay_s(self, now_s: float) -> float:
+        """The delay now, worked out anew at most 20 times a second; infinite when off."""
+        if self._mode == "off":
+            return math.inf
+        if self._mode == "fixed":
+            return self._cap_s
+        if now_s >= self._held_until_s:
+            self._held = self._quantile_s(now_s)
+            self._held_until_s = now_s + _HOLDS_S
+        if self._held is not None:
+            return min(max(self._held, self._floor_s), self._cap_s)
+        return self._cap_s if self._parent is None else self._parent.delay_s(now_s)
+
+    def _quantile_s(self, now_s: float) -> float | None:
+        """An upper bound of the quantile, at most 10 % too high; None: too little is known."""
+        oldest = int(now_s // _SLOT_S) - _SLOTS
+        recent = [slot for slot in self._slots if slot.number > oldest]
+        messages = sum(slot.messages for slot in recent)
+        if messages < _MESSAGES_MIN or sum(slot.appends for slot in recent) < _APPENDS_MIN:
+            return None
+        rank = self._quantile * messages
+        seen = 0
+        for cell, bound_s in enumerate(_BOUNDS_S):
+            seen += sum([slot.cells[cell] for slot in recent])
+            if seen >= rank:
+                return bound_s
+        return math.inf
+
+
+class _Slot:
+    """The acknowledgements of ten seconds."""
+
+    __slots__ = ("appends", "cells", "messages", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.appends = 0
+        self.messages = 0
+        self.cells = [0] * (len(_BOUNDS_S) + 1)
+
+    def add(self, latency_s: float, count: int) -> None:
+        self.appends += 1
+        self.messages += count
+        self.cells[bisect_left(_BOUNDS_S, latency_s)] += count

@@ -1,0 +1,84 @@
+"""The hedge delay follows the log's speed, between its floor and its cap."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_actors.fallback.delay import AdaptiveDelay
+
+CAP_S, FLOOR_S = 0.250, 0.020
+LATENCIES_S = st.floats(0.0, 20.0)
+
+
+def make(mode: str = "adaptive", quantile: float = 0.99, parent: AdaptiveDelay | None = None):
+    return AdaptiveDelay(mode=mode, cap_s=CAP_S, floor_s=FLOOR_S, quantile=quantile, parent=parent)
+
+
+@given(st.lists(st.tuples(LATENCIES_S, st.integers(1, 1_000), st.floats(0, 5)), max_size=60))
+def test_the_delay_lies_between_floor_and_cap_whatever_was_observed(observed) -> None:
+    delay, now_s = make(), 0.0
+    for latency_s, count, pause_s in observed:
+        now_s += pause_s
+        delay.observe(latency_s, count, now_s)
+        assert FLOOR_S <= delay.delay_s(now_s) <= CAP_S
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(FLOOR_S, CAP_S / 1.2), st.integers(1, 100)), min_size=10, max_size=80
+    ),
+    st.sampled_from([0.5, 0.9, 0.99]),
+)
+def test_the_delay_is_the_quantile_by_messages_at_most_a_tenth_too_high(observed, quantile) -> None:
+    delay = make(quantile=quantile)
+    messages = []
+    for latency_s, count in observed:
+        delay.observe(latency_s, count, 1.0)
+        messages += [latency_s] * count
+    if len(messages) < 100:
+        assert delay.delay_s(1.0) == CAP_S
+        return
+    exact_s = sorted(messages)[math.ceil(quantile * len(messages)) - 1]
+    assert exact_s * 0.999 <= delay.delay_s(1.0) <= exact_s * 1.1001
+
+
+def test_the_delay_is_the_cap_until_enough_is_known() -> None:
+    delay = make()
+    assert delay.delay_s(0.0) == CAP_S
+    delay.observe(0.030, 99, 0.0)
+    assert delay.delay_s(0.1) == CAP_S
+    for _ in range(9):
+        delay.observe(0.030, 1, 0.1)
+    assert 0.030 <= delay.delay_s(0.2) <= 0.034
+
+
+def test_a_topic_without_figures_of_its_own_takes_those_of_its_datacentre() -> None:
+    everything = make()
+    busy, quiet = make(parent=everything), make(parent=everything)
+    for _ in range(20):
+        busy.observe(0.040, 10, 1.0)
+    assert quiet.delay_s(1.0) == everything.delay_s(1.0) == busy.delay_s(1.0) < 0.045
+    for _ in range(20):
+        quiet.observe(0.100, 10, 1.0)
+    assert 0.100 <= quiet.delay_s(1.1) <= 0.111
+    assert busy.delay_s(1.1) < 0.045
+
+
+def test_what_is_older_than_half_a_minute_is_forgotten() -> None:
+    delay = make()
+    for _ in range(20):
+        delay.observe(0.200, 100, 1.0)
+    for step in range(20):
+        delay.observe(0.025, 10, 35.0 + step / 10)
+    assert delay.delay_s(37.0) < 0.028
+    assert delay.delay_s(100.0) == CAP_S
+
+
+def test_a_fixed_delay_learns_nothing_and_off_waits_for_ever() -> None:
+    fixed, off = make("fixed"), make("off")
+    for _ in range(20):
+        fixed.observe(0.040, 10, 1.0)
+        off.observe(0.040, 10, 1.0)
+    assert fixed.delay_s(1.0) == CAP_S
+    assert off.delay_s(1.0) == math.inf
