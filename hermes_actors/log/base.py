@@ -7,7 +7,7 @@ an append never raises for it, it says so for each record.
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Protocol, TypeGuard, overload
 
 from msgspec import Struct
 
@@ -69,6 +69,44 @@ class UnknownRecord(Struct, frozen=True, gc=False):
 Outcome = Stored | RefusedRecord | UnavailableRecord | UnknownRecord
 
 
+class StoredRun(Sequence[Stored]):
+    """As many outcomes at once: stored, at `first` and the offsets after it."""
+
+    __slots__ = ("_offsets",)
+
+    def __init__(self, first: int, length: int) -> None:
+        self._offsets = range(first, first + length)
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @overload
+    def __getitem__(self, at: int) -> Stored: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> "Sequence[Stored]": ...
+
+    def __getitem__(self, at: int | slice) -> "Stored | Sequence[Stored]":
+        if isinstance(at, int):
+            return Stored(self._offsets[at])
+        found = self._offsets[at]
+        if found.step == 1:
+            return StoredRun(found.start, len(found))
+        return [Stored(offset) for offset in found]
+
+
+def is_all_stored(outcomes: Sequence[Outcome]) -> TypeGuard[StoredRun]:
+    """True when the log says so in one piece."""
+    return type(outcomes) is StoredRun
+
+
+def stored_count(outcomes: Sequence[Outcome]) -> int:
+    """How many of them are stored."""
+    if is_all_stored(outcomes):
+        return len(outcomes)
+    return sum([type(outcome) is Stored for outcome in outcomes])
+
+
 class TopicSettings(Struct, frozen=True):
     """What a log needs to know of a topic. `retention_ms` None keeps for ever.
 
@@ -114,7 +152,7 @@ class Log(Protocol):
 
     async def append(
         self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         """Append in order; one outcome for each record, in the batch's order.
 
         Returns only when the outcome is known or given up. A cancelled call may still store.

@@ -110,6 +110,13 @@ class TopicMeasures:
             self._global_latency.observe(each)
         self.answered(201, len(latencies_s))
 
+    def stored_together(self, latency_s: float, answered: int) -> None:
+        """`answered` messages of one bundle were answered with 201, all after that time."""
+        if answered:
+            self._latency.observe(latency_s, answered)
+            self._global_latency.observe(latency_s, answered)
+            self.answered(201, answered)
+
     def published(self) -> Published:
         """What was published to the topic here, and what of it was answered otherwise."""
         by_class = [0] * 10

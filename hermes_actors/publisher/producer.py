@@ -4,6 +4,7 @@ While an append is in flight nothing is done for messages that could not start a
 in the mailbox and are the next batch. That is what makes a loaded broker cheap.
 """
 
+from collections.abc import Sequence
 from typing import cast
 
 import trio
@@ -16,10 +17,12 @@ from hermes_actors.log.base import (
     Stored,
     UnavailableRecord,
     UnknownRecord,
+    stored_count,
 )
 from hermes_actors.model.message import Envelope, Message, to_record
 from hermes_actors.model.record import Record
 from hermes_actors.publisher.batching import Batch, Batcher
+from hermes_actors.publisher.bundle import Bundle, joined
 from hermes_actors.publisher.publication import Publication, Route
 from hermes_actors.runtime.clock import Clock
 
@@ -211,13 +214,15 @@ class TopicProducer:
         route.measures.sent(batch.count, batch.body_bytes)
         for publication in publications:
             publication.is_sent = True
+        is_plain = batch.count == len(publications)
+        records = self._records(publications) if is_plain else self._joined(publications)
         outcomes = await self._log.append(
-            route.log_topic, batch.partition, self._records(publications), route.topic.ack
+            route.log_topic, batch.partition, records, route.topic.ack
         )
         self._conclude(batch, publications, outcomes)
 
     def _conclude(
-        self, batch: Batch, publications: list[Publication], outcomes: list[Outcome]
+        self, batch: Batch, publications: list[Publication], outcomes: Sequence[Outcome]
     ) -> None:
         """Tell each publication what became of it."""
         now_s = self._clock.monotonic_s()
@@ -234,8 +239,12 @@ class TopicProducer:
                 continue
             following = at + publication.count
             own = outcomes[at:following]
-            stored += sum([type(each) is Stored for each in own])
-            latencies_s += [now_s - publication.started_s] * publication.conclude(own)
+            stored += stored_count(own)
+            answered = publication.conclude(own)
+            if publication.count == 1:
+                latencies_s += [now_s - publication.started_s] * answered
+            else:
+                self._route.measures.stored_together(now_s - publication.started_s, answered)
             at = following
         if stored:
             self._route.measures.stored(latencies_s, stored, now_s - batch.started_s)
@@ -247,10 +256,23 @@ class TopicProducer:
         if buffer is None or not batch.is_keyed:
             return
         for publication in cast("list[Publication]", batch.items):
-            if publication.key is not None and buffer.holds(route, publication.key):
+            if publication.is_behind(buffer):
                 publication.join_kept()
 
-    def _records(self, publications: list[Publication]) -> list[Record]:
+    def _joined(self, publications: list[Publication]) -> Sequence[Record]:
+        """The records of single messages and bundles, in order."""
+        clock, dc, envelope = self._clock, self._log.dc, self._envelope
+        zero_ms = clock.now_ms() - clock.monotonic_s() * 1_000
+        return joined(
+            [
+                each.records(zero_ms, dc, envelope)
+                if isinstance(each, Bundle)
+                else self._records([each])
+                for each in publications
+            ]
+        )
+
+    def _records(self, publications: list[Publication]) -> Sequence[Record]:
         clock, dc, envelope = self._clock, self._log.dc, self._envelope
         # One reading of the wall clock for the batch; each message's own age comes off it.
         zero_ms = clock.now_ms() - clock.monotonic_s() * 1_000
@@ -296,6 +318,7 @@ class TopicProducer:
                 settings = None
             if settings is not None:
                 self._looked_up = (version, self._clock.monotonic_s())
+                self._route.partitions = settings.partitions
                 return settings.partitions
             if inbox.is_closed and not self._route.tally.in_flight:
                 return None
@@ -317,6 +340,7 @@ class TopicProducer:
             return
         if settings is not None:
             batcher.grow(settings.partitions)
+            self._route.partitions = batcher.partitions
 
 
 def _give_up(inbox: Inbox[Publication], batcher: Batcher | None) -> None:

@@ -60,6 +60,7 @@ class Route:
     the topic changes, so that the producer looks its partitions up again. `producer` is what the
     supervisor calls that actor. With a `buffer`, `lane` ends early enough for it to keep a message
     within the limit, and `late_lane` is that of the limit; without one both are the same.
+    `partitions` is 0 until the producer knows how many the log topic has.
     """
 
     __slots__ = (
@@ -71,6 +72,7 @@ class Route:
         "log_topic",
         "measures",
         "name",
+        "partitions",
         "producer",
         "ref",
         "tally",
@@ -99,6 +101,7 @@ class Route:
         self.producer = producer
         self.buffer: Buffer | None = None
         self.is_open = True
+        self.partitions = 0
         self.version = 0
 
 
@@ -197,6 +200,10 @@ class Publication:
                 )
             )
 
+    def is_behind(self, buffer: Buffer) -> bool:
+        """Whether older messages of its key wait in the buffer."""
+        return self.key is not None and buffer.holds(self.route, self.key)
+
     def conclude(self, outcomes: Sequence[Outcome]) -> int:
         """The append of its messages has ended: settle it, or have it kept. How many were answered
         by this as stored.
@@ -236,13 +243,26 @@ class Publication:
                 )
             )
             return
-        became = (
-            "acknowledged by the log within {} ms; it may have been stored"
-            if self.is_sent or self.is_kept
-            else "given to the log within {} ms; it was not stored"
-        )
-        self.settle(
-            Unavailable(
-                f"Message was not {became.format(limit_ms)}", ErrorCode.SENDING_TO_KAFKA_TIMEOUT
-            )
-        )
+        self.settle(overdue(limit_ms, may_be_stored=self.is_sent or self.is_kept))
+
+
+def overdue(limit_ms: int, *, may_be_stored: bool) -> Unavailable:
+    """No log acknowledged within the limit."""
+    became = (
+        "acknowledged by the log within {} ms; it may have been stored"
+        if may_be_stored
+        else "given to the log within {} ms; it was not stored"
+    )
+    return Unavailable(
+        f"Message was not {became.format(limit_ms)}", ErrorCode.SENDING_TO_KAFKA_TIMEOUT
+    )
+
+
+def not_kept(route: Route, *, may_be_stored: bool) -> Unavailable:
+    """The buffer took others of its request, but not this one."""
+    became = "may have been stored" if may_be_stored else "was not stored"
+    return Unavailable(
+        f"Message for topic {route.name} {became}: no log acknowledged it in time, and the spool "
+        "takes no more; try again",
+        ErrorCode.SENDING_TO_KAFKA_TIMEOUT,
+    )

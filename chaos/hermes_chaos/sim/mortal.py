@@ -38,7 +38,7 @@ class MortalLog:
 
     async def append(
         self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         """As `Log.append`."""
         if self._is_dead:
             return [UnavailableRecord("the node is dead") for _ in batch]
