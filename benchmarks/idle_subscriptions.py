@@ -21,7 +21,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from hermes_local.kafka import FULL_SPEED, Cluster
 from hermes_local.ports import free_ports
-from publish_kafka import PARTITIONS, Node
+from publishing.node import PARTITIONS, Node
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 SETTLE_S = 8.0

@@ -1,262 +1,288 @@
-"""How fast one node publishes: embedded log, both HTTP servers, beside an empty app on the same.
+"""How fast nodes publish: closed and open loops, HTTP/1.1, HTTP/2 and batches, beside floors.
 
-    python benchmarks/publish.py [--seconds 3] [--json] [--servers granian,hypercorn]
-                                 [--connections 1,32,64] [--bytes 100,1024]
+    python benchmarks/publish.py [--logs embedded,kafka] [--servers granian,hypercorn]
+        [--protocols http1,http2,batch] [--loads closed,open] [--seconds 3]
+        [--bytes 100,1024 | --messages FILE] [--connections 1,32,64] [--rates 10%,50%,2000]
+        [--find-max P99_MS] [--json FILE] [--svg FILE]
 
-Each figure is one run: a server process, and this process as its client, with N keep-alive
-connections that each send the next message when the last one is answered. CPU is that of the
-server process. `python benchmarks/publish.py server …` is that process.
+This process is the client; each server is a process of its own, and so is Kafka; all are on
+loopback and end with the run. First the floors of the run: the disk or Kafka's clients alone, and
+an empty app on the same HTTP server.
 """
 
 import argparse
-import asyncio
-import gc
 import json
 import os
-import subprocess
+import platform
 import sys
 import tempfile
-import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import httptools
-import trio
-import uvloop
+from hermes_local.kafka import FULL_SPEED, Cluster
+from hermes_local.ports import free_ports
+from publishing import floors, plot, report
+from publishing.load import PROTOCOLS, Load, OpenLoad, Target, run
+from publishing.messages import Messages, from_file, made_up
+from publishing.node import EmptyServer, Node, Server
 
-from hermes_actors.actors.supervisor import open_supervisor
-from hermes_actors.config import FrontendConfig
-from hermes_actors.log.base import TopicSettings
-from hermes_actors.log.embedded import open_embedded_log
-from hermes_actors.metadata.catalog import LiveTopic
-from hermes_actors.model.names import TopicName
-from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
-from hermes_actors.publisher.edges.granian import GranianServer
-from hermes_actors.publisher.edges.hypercorn import HypercornServer
-from hermes_actors.publisher.edges.server import Server, make_server
-from hermes_actors.publisher.frontend import Frontend
-from hermes_actors.runtime import guest
-from hermes_actors.runtime.clock import IdSource, SystemClock, system_rng
-from hermes_actors.telemetry.metrics import Metrics
-
-TOPIC = "bench.orders"
-PARTITIONS = 10
-WARM_UP_S = 0.7
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+LOGS, SERVERS, LOADS = ("embedded", "kafka"), ("granian", "hypercorn"), ("closed", "open")
+BATCH_CONNECTIONS = (1, 4)
+POOL = {"http1": 64, "http2": 64, "batch": 4}
+"""What an open loop may have under way at once: messages, or connections with a batch."""
+SEARCH_STEPS = 8
+PROBE_S = 0.3
 
 
-# The server process.
+class Configuration(NamedTuple):
+    """One line of the plot."""
+
+    log: str
+    server: str
+    protocol: str
+    messages: Messages
+
+    def row(self) -> dict[str, Any]:
+        """The columns that name it."""
+        names = {"log": self.log, "server": self.server, "protocol": self.protocol}
+        return {**names, "message": self.messages.name}
 
 
-class EmptyApp:
-    """Reads the body and answers 201: what the HTTP server alone costs."""
+class Bench:
+    """A run: its options, its Kafka, and the results so far."""
 
-    async def __rsgi__(self, scope: Any, exchange: Any) -> None:
-        await exchange()
-        exchange.response_empty(201, [("content-length", "0")])
+    def __init__(self, asked: argparse.Namespace, kafka_servers: str, folder: Path) -> None:
+        self.asked = asked
+        self.kafka_servers = kafka_servers
+        self.folder = folder
+        self._folders = 0
+        self._has_topic = False
+        self.results: dict[str, Any] = {
+            "options": {
+                key: str(value) if isinstance(value, Path) else value
+                for key, value in vars(asked).items()
+                if key != "kinds"
+            },
+            "machine": {
+                "cores": os.cpu_count(),
+                "processor": platform.processor() or platform.machine(),
+                "system": platform.platform(),
+                "python": platform.python_version(),
+                "load_average": os.getloadavg()[0],
+            },
+        }
+        self.results["options"]["open_message"] = asked.kinds[-1].name
+        self.results |= {key: [] for key in ("floors", "closed", "open", "max", "starts")}
+        self.results["skipped"] = []
 
-    async def serve(self, scope: Any, receive: Any, send: Any, close: Any) -> None:
-        """One request over hypercorn."""
-        while (await receive()).get("more_body"):
-            pass
-        headers = [(b"content-length", b"0")]
-        await send({"type": "http.response.start", "status": 201, "headers": headers})
-        await send({"type": "http.response.body", "body": b""})
+    def measure(self) -> None:
+        """Everything that was asked for."""
+        if "kafka" in self.asked.logs:
+            with self._node("kafka", self.asked.servers[0]):
+                pass
+        for messages in self.asked.kinds:
+            self._floors(messages)
+        for log in self.asked.logs:
+            for server in self.asked.servers:
+                for messages in self.asked.kinds:
+                    for protocol in self.asked.protocols:
+                        self._configuration(Configuration(log, server, protocol, messages))
+        if "kafka" in self.asked.logs:
+            self._starts()
 
+    def _configuration(self, of: Configuration) -> None:
+        if answers := self._probe(of):
+            self.results["skipped"].append({**of.row(), "answers": answers})
+            return
+        # Kept, the floor serves the rows of the other log too.
+        empty = of._replace(log="empty")
+        is_new = of.protocol != "batch" and of.log == self.asked.logs[0]
+        both = [empty, of] if is_new else [of]
+        best = dict.fromkeys(both, 0)
+        if "closed" in self.asked.loads:
+            counts = self.asked.connections
+            if of.protocol == "batch":
+                counts = self.asked.batch_connections
+            for connections in counts:
+                for each in both:
+                    rate = self._closed(each, connections)
+                    best[each] = max(best[each], rate)
+        if "open" in self.asked.loads and of.messages is self.asked.kinds[-1]:
+            for each in both:
+                self._open(each, best[each])
 
-async def serve(http: str, app: str, directory: str) -> None:
-    """Serve until killed; the port is the first line of the output."""
-    clock = SystemClock()
-    # The time limits of a real node would turn a busy machine's hiccups into 503s.
-    config = FrontendConfig(
-        port=0,
-        server="granian" if http == "granian" else "hypercorn",
-        idle_timeout_ms=5_000,
-        long_idle_timeout_ms=5_000,
-    )
-    async with (
-        open_embedded_log(directory, "dc1", clock) as log,
-        open_supervisor(system_rng(), lambda c: print(repr(c), file=sys.stderr)) as supervisor,
-        trio.open_nursery() as nursery,
-    ):
-        frontend = Frontend(config, log, supervisor, Metrics("hermes_frontend"), clock, IdSource())
-        server: Server
-        if app == "hermes":
-            await log.create_topic(TOPIC, TopicSettings(partitions=PARTITIONS))
-            frontend.routes.set(_live_topic(), nursery)
-            nursery.start_soon(frontend.deadlines.run)
-            server = make_server(frontend, config)
-        elif http == "granian":
-            server = GranianServer(EmptyApp(), config)
-        else:
-            server = HypercornServer(EmptyApp(), config, clock)
-        await guest.call(server.start)
-        frontend.drain.open()
-        # As a node does once it is up.
-        gc.collect()
-        gc.freeze()
-        print(server.port, flush=True)
-        await trio.sleep_forever()
+    def _closed(self, of: Configuration, connections: int) -> int:
+        with self._serving(of) as (server, target):
+            row = {**of.row(), "connections": connections}
+            row |= run(Load(target, connections, self.asked.seconds))
+            row["memory_mib"] = server.memory_mib()
+        self._add("closed", row)
+        rate: int = row["messages_per_s"]
+        return rate
 
+    def _open(self, of: Configuration, best_per_s: int) -> None:
+        pool = POOL[of.protocol]
+        with self._serving(of) as (_, target):
+            if not best_per_s and (self.asked.find_max or any("%" in r for r in self.asked.rates)):
+                best_per_s = run(Load(target, pool, self.asked.seconds))["messages_per_s"]
+            for rate in self.asked.rates:
+                part = rate.endswith("%")
+                per_s = best_per_s * float(rate[:-1]) / 100 if part else float(rate)
+                load = OpenLoad(target, pool, self.asked.seconds, per_s, self.asked.spacing)
+                self._add("open", {**of.row(), **run(load)})
+            if self.asked.find_max and of.log != "empty":
+                self._find_max(of, target, best_per_s)
 
-def _live_topic() -> LiveTopic:
-    topic = Topic(
-        name=TOPIC,
-        description="",
-        owner=Owner("Plaintext", "bench"),
-        content_type=ContentType.JSON,
-        retention_time=RetentionTime(1),
-    )
-    return LiveTopic(TopicName.parse(TOPIC), topic, 1, 1, TOPIC)
+    def _find_max(self, of: Configuration, target: Target, best_per_s: int) -> None:
+        """The highest rate that keeps the bound: up by halves until it breaks, then between."""
+        low, high, bound_ms = 0.0, 0.0, self.asked.find_max
+        for _ in range(SEARCH_STEPS):
+            per_s = (low + high) / 2 if high else max(low * 1.5, best_per_s * 0.75)
+            pool = POOL[of.protocol]
+            row = run(OpenLoad(target, pool, self.asked.seconds, per_s, self.asked.spacing))
+            is_kept = row["p99_ms"] is not None and row["p99_ms"] <= bound_ms
+            if is_kept and not row["errors"] and not row["unanswered"]:
+                low = per_s
+            else:
+                high = per_s
+        self.results["max"].append({**of.row(), "rate_per_s": round(low), "p99_ms": bound_ms})
 
+    def _probe(self, of: Configuration) -> dict[str, int]:
+        """What the configuration answers instead of acknowledging, if it does."""
+        with self._serving(of) as (_, target):
+            row = run(OpenLoad(target, 1, PROBE_S, target.chunk * 20.0, "constant"))
+        if row["messages_per_s"]:
+            return {}
+        errors: dict[str, int] = row["errors"]
+        return errors or {"nothing": row["unanswered"]}
 
-# The client process.
+    def _floors(self, messages: Messages) -> None:
+        asked = self.asked
+        if "embedded" in asked.logs:
+            folder = self._folder()
+            for row in floors.disk(folder, messages, asked.seconds):
+                self.results["floors"].append({**row, "log": "embedded", "message": messages.name})
+        if "kafka" in asked.logs:
+            for row in floors.kafka(self.kafka_servers, messages, asked.seconds):
+                self.results["floors"].append({**row, "log": "kafka", "message": messages.name})
 
+    def _starts(self) -> None:
+        for server in self.asked.servers:
+            for _ in range(self.asked.starts):
+                with Node(self.kafka_servers, server, free_ports(2)) as node:
+                    status, took_s = node.first_answer()
+                row = {"log": "kafka", "server": server, "status": status}
+                self.results["starts"].append({**row, "seconds": round(took_s, 2)})
 
-class Connection(asyncio.Protocol):
-    """One connection of the closed loop."""
+    @contextmanager
+    def _serving(self, of: Configuration) -> Iterator[tuple[Server, Target]]:
+        """A fresh server; on the embedded log with a fresh log."""
+        with ExitStack() as stack:
+            server: EmptyServer | Node
+            if of.log == "empty":
+                server = stack.enter_context(EmptyServer(of.server, free_ports(1)[0]))
+                server.wait_ready()
+            else:
+                server = stack.enter_context(self._node(of.log, of.server))
+            pid = server.process.pid
+            chunk = self.asked.chunk
+            yield server, Target(server.publish_port, pid, of.protocol, of.messages, chunk)
 
-    def __init__(self, load: "Load") -> None:
-        self._load = load
-        self._parser = httptools.HttpResponseParser(self)
-        self._transport: Any = None
-        self._sent_s = 0.0
+    @contextmanager
+    def _node(self, log: str, http_server: str) -> Iterator[Node]:
+        folder = self._folder() if log == "embedded" else None
+        with Node(self.kafka_servers, http_server, free_ports(2), folder) as node:
+            node.wait_ready()
+            if folder or not self._has_topic:
+                node.create_topic(self.asked.ack)
+                self._has_topic = self._has_topic or not folder
+            node.wait_publishable()
+            yield node
 
-    def connection_made(self, transport: Any) -> None:
-        """Send the first message."""
-        self._transport = transport
-        self._send()
+    def _folder(self) -> Path:
+        self._folders += 1
+        folder = self.folder / str(self._folders)
+        folder.mkdir()
+        return folder
 
-    def data_received(self, data: bytes) -> None:
-        """Parse what came."""
-        self._parser.feed_data(data)
-
-    def on_message_complete(self) -> None:
-        """Note the answer and send the next message."""
-        self._load.answered(self._parser.get_status_code(), time.perf_counter() - self._sent_s)
-        # The parser goes on with the next response on a keep-alive connection.
-        self._send()
-
-    def _send(self) -> None:
-        self._sent_s = time.perf_counter()
-        self._transport.write(self._load.request)
-
-
-class Load:
-    """What all connections of a run share."""
-
-    def __init__(self, size: int) -> None:
-        body = b'{"message":"' + b"x" * (size - 14) + b'"}'
-        self.request = (
-            f"POST /topics/{TOPIC} HTTP/1.1\r\nHost: localhost\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        ).encode() + body
-        self.latencies_s: list[float] = []
-        self.errors = 0
-
-    def answered(self, status: int, latency_s: float) -> None:
-        """One more answer."""
-        if status == 201:
-            self.latencies_s.append(latency_s)
-        else:
-            self.errors += 1
-
-
-async def run_load(
-    port: int, pid: int, connections: int, size: int, seconds: float
-) -> dict[str, Any]:
-    """The figures of one closed loop against a server."""
-    load = Load(size)
-    loop = asyncio.get_running_loop()
-    opened = [
-        await loop.create_connection(lambda: Connection(load), "127.0.0.1", port)
-        for _ in range(connections)
-    ]
-    await asyncio.sleep(WARM_UP_S)
-    load.latencies_s, load.errors = [], 0
-    cpu_s, start_s = _cpu_s(pid), time.perf_counter()
-    await asyncio.sleep(seconds)
-    took_s, cpu_s = time.perf_counter() - start_s, _cpu_s(pid) - cpu_s
-    latencies = sorted(load.latencies_s)
-    for transport, _ in opened:
-        transport.abort()
-    count = len(latencies)
-    return {
-        "messages_per_s": round(count / took_s),
-        "p50_ms": round(latencies[count // 2] * 1_000, 2) if count else None,
-        "p99_ms": round(latencies[int(count * 0.99)] * 1_000, 2) if count else None,
-        "cpu_us": round(cpu_s / count * 1e6) if count else None,
-        "errors": load.errors,
-    }
-
-
-def _cpu_s(pid: int) -> float:
-    """User and system time of all threads of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
-
-
-def measure(http: str, app: str, connections: int, size: int, seconds: float) -> dict[str, Any]:
-    """One figure: a fresh server, a fresh log."""
-    with tempfile.TemporaryDirectory(prefix="hermes-bench-") as directory:
-        server = subprocess.Popen(
-            [sys.executable, __file__, "server", http, app, directory], stdout=subprocess.PIPE
-        )
-        try:
-            assert server.stdout is not None
-            port = int(server.stdout.readline())
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                return runner.run(run_load(port, server.pid, connections, size, seconds))
-        finally:
-            server.kill()
-            server.wait()
+    def _add(self, kind: str, row: dict[str, Any]) -> None:
+        self.results[kind].append(row)
+        print(report.progress(row), file=sys.stderr, flush=True)
 
 
 def main() -> None:
     """Measure what the arguments ask for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--servers", default="granian,hypercorn")
-    parser.add_argument("--connections", default="1,32,64")
-    parser.add_argument("--bytes", default="100,1024")
-    asked = parser.parse_args()
-    results = []
-    if not asked.json:
-        print("server     conns bytes    msg/s  p50 ms  p99 ms  CPU µs   empty app  ratio")
-    for http in asked.servers.split(","):
-        for size in map(int, asked.bytes.split(",")):
-            for connections in map(int, asked.connections.split(",")):
-                empty, ours = (
-                    measure(http, app, connections, size, asked.seconds)
-                    for app in ("empty", "hermes")
-                )
-                ratio = ours["messages_per_s"] / max(empty["messages_per_s"], 1)
-                results.append(
-                    {
-                        "server": http,
-                        "connections": connections,
-                        "bytes": size,
-                        **ours,
-                        "empty": empty,
-                        "ratio": round(ratio, 2),
-                    }
-                )
-                if not asked.json:
-                    print(
-                        f"{http:10} {connections:5} {size:5} {ours['messages_per_s']:8} "
-                        f"{ours['p50_ms']:7} {ours['p99_ms']:7} {ours['cpu_us']:7} "
-                        f"{empty['messages_per_s']:8}/s  {ratio:5.2f}"
-                        + (f"  ({ours['errors']} not 201)" if ours["errors"] else ""),
-                        flush=True,
-                    )
+    asked = arguments()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hermes-bench-")))
+        servers = ""
+        if "kafka" in asked.logs:
+            cluster = stack.enter_context(Cluster(folder / "kafka", jvm_options=FULL_SPEED))
+            servers = ",".join(cluster.bootstrap_servers)
+        bench = Bench(asked, servers, folder)
+        bench.measure()
+    print("\n".join(report.lines(bench.results)))
     if asked.json:
-        print(json.dumps(results, indent=2))
+        asked.json.write_text(json.dumps(bench.results, indent=2) + "\n")
+    if asked.svg and bench.results["open"]:
+        asked.svg.write_text(plot.draw(bench.results))
+
+
+def arguments() -> argparse.Namespace:
+    """The options, with `kinds` for the messages that were asked for."""
+
+    def names(known: tuple[str, ...]) -> Any:
+        def parse(text: str) -> list[str]:
+            chosen = text.split(",")
+            if unknown := set(chosen) - set(known):
+                raise argparse.ArgumentTypeError(
+                    f"{', '.join(sorted(unknown))}: not one of {', '.join(known)}"
+                )
+            return chosen
+
+        return parse
+
+    def numbers(text: str) -> list[int]:
+        return [int(each) for each in text.split(",")]
+
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--logs", type=names(LOGS), default=list(LOGS))
+    add("--servers", type=names(SERVERS), default=list(SERVERS))
+    add("--protocols", type=names(tuple(PROTOCOLS)), default=list(PROTOCOLS))
+    add("--loads", type=names(LOADS), default=list(LOADS))
+    add("--seconds", type=float, default=3.0, help="of each figure")
+    add("--bytes", type=numbers, default=[100, 1_024], help="sizes of JSON bodies made up")
+    add("--messages", type=Path, help="bodies from a file, one a line, instead")
+    add("--connections", type=numbers, default=[1, 32, 64], help="closed loop; HTTP/2: streams")
+    add("--batch-connections", type=numbers, default=list(BATCH_CONNECTIONS), help="the same")
+    add("--chunk", type=int, default=500, help="messages of one chunk of a batch")
+    add(
+        "--rates",
+        type=lambda text: text.split(","),
+        default=["10%", "25%", "50%", "75%", "90%"],
+        help="messages/s of the open loop, or parts of the closed loop's best; it sends the last "
+        "of the sizes",
+    )
+    add("--spacing", choices=["poisson", "constant"], default="poisson", help="of the arrivals")
+    add("--find-max", type=float, default=0.0, metavar="P99_MS", help="search the highest rate")
+    add("--ack", default="LEADER", choices=["LEADER", "ALL"])
+    add("--starts", type=int, default=3, help="how often a node on Kafka is started and timed")
+    add("--json", type=Path, metavar="FILE")
+    add("--svg", type=Path, metavar="FILE")
+    asked = parser.parse_args()
+    try:
+        asked.kinds = (
+            [from_file(asked.messages)] if asked.messages else list(map(made_up, asked.bytes))
+        )
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    return asked
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["server"]:
-        http, app, directory = sys.argv[2:5]
-        guest.run(serve, http, app, directory)
-    else:
-        main()
+    main()

@@ -1,10 +1,12 @@
 """The benchmarks run, on so little that their figures say nothing: a change elsewhere broke one."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -12,17 +14,31 @@ pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(240)]
 
 ROOT = Path(__file__).parents[2]
 SMALL = {
-    "actors": (["--rounds", "1"], "ask, 100 at a time"),
-    "append": (["--rounds", "1", "--directory", "{folder}"], "EmbeddedLog"),
-    "deliver": (["--messages", "500", "--log", "embedded"], "whole path"),
-    "fsyncs": (["--messages", "50"], "granian"),
-    "publish": (["--seconds", "0.3", "--connections", "4", "--bytes", "100"], "granian"),
-    "publish_kafka": (["--seconds", "0.3", "--connections", "4"], "granian"),
-    "idle_subscriptions": (["--subscriptions", "4", "--topics", "2", "--seconds", "1"], "aiokafka"),
-    "stalled_partition": (["--rounds", "2"], "p99 moves by"),
+    "actors": ("--rounds 1", "ask, 100 at a time"),
+    "append": ("--rounds 1 --directory {folder}", "EmbeddedLog"),
+    "deliver": ("--messages 500 --log embedded", "whole path"),
+    "fsyncs": ("--messages 50", "granian"),
+    "publish": (
+        (
+            "--logs embedded --servers granian --seconds 0.3 --bytes 100 --connections 4 "
+            "--batch-connections 1 --rates 300 --json {folder}/figures.json "
+            "--svg {folder}/figures.svg"
+        ),
+        "Open loop",
+    ),
 }
 """Arguments, and a word of the table's last part."""
-ON_KAFKA = ["publish_kafka", "idle_subscriptions", "stalled_partition"]
+ON_KAFKA = {
+    "publish": (
+        (
+            "--logs kafka --servers hypercorn --seconds 0.3 --bytes 100 --protocols http1 "
+            "--connections 4 --rates 50% --starts 1"
+        ),
+        "first answered publish",
+    ),
+    "idle_subscriptions": ("--subscriptions 4 --topics 2 --seconds 1", "aiokafka"),
+    "stalled_partition": ("--rounds 2", "p99 moves by"),
+}
 
 
 def may_trace() -> bool:
@@ -32,13 +48,13 @@ def may_trace() -> bool:
     return subprocess.run(traced, capture_output=True, check=False).returncode == 0
 
 
-def run(name: str, folder: Path) -> None:
-    arguments, word = SMALL[name]
+def run(name: str, small: tuple[str, str], folder: Path) -> None:
+    arguments, word = small
     ended = subprocess.run(
         [
             sys.executable,
             str(ROOT / "benchmarks" / f"{name}.py"),
-            *(argument.format(folder=folder) for argument in arguments),
+            *(each.format(folder=folder) for each in arguments.split()),
         ],
         capture_output=True,
         text=True,
@@ -49,17 +65,31 @@ def run(name: str, folder: Path) -> None:
     assert word in ended.stdout
 
 
-@pytest.mark.parametrize("name", sorted(SMALL.keys() - set(ON_KAFKA)))
+@pytest.mark.parametrize("name", sorted(SMALL.keys() - {"publish"}))
 def test_a_benchmark_prints_its_table(name: str, tmp_path: Path) -> None:
     if name == "fsyncs" and not may_trace():
         pytest.skip("strace is not installed, or may not trace here")
-    run(name, tmp_path)
+    run(name, SMALL[name], tmp_path)
+
+
+def test_publish_measures_each_protocol_in_both_loops_and_draws_it(tmp_path: Path) -> None:
+    run("publish", SMALL["publish"], tmp_path)
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    for rows in (figures["closed"], figures["open"]):
+        measured = {row["protocol"]: row for row in rows if row["log"] == "embedded"}
+        assert {"http1", "http2"} <= set(measured)
+        for row in measured.values():
+            assert row["messages_per_s"] > 0
+            assert row["errors"] == {}
+            assert row["p50_ms"] <= row["p99_ms"] <= row["max_ms"]
+    picture = ET.parse(tmp_path / "figures.svg").getroot()
+    assert len(picture.findall(".//{*}polyline")) >= 6
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("name", ON_KAFKA)
+@pytest.mark.parametrize("name", sorted(ON_KAFKA))
 def test_a_benchmark_on_kafka_prints_its_table(name: str, tmp_path: Path) -> None:
-    run(name, tmp_path)
+    run(name, ON_KAFKA[name], tmp_path)
 
 
 def test_each_benchmark_is_run_by_make_bench_and_by_these_tests() -> None:
@@ -67,4 +97,5 @@ def test_each_benchmark_is_run_by_make_bench_and_by_these_tests() -> None:
     (line,) = [
         line for line in (ROOT / "Makefile").read_text().splitlines() if "for name in" in line
     ]
-    assert set(line.partition(" in ")[2].partition(";")[0].split()) == names == set(SMALL)
+    listed = set(line.partition(" in ")[2].partition(";")[0].split())
+    assert listed == names == set(SMALL) | set(ON_KAFKA)

@@ -1,0 +1,44 @@
+"""What is sent: bodies made up or from a file, cycled through."""
+
+import random
+from pathlib import Path
+from typing import NamedTuple
+
+TOPIC = "bench.orders"
+KINDS = 64
+_BYTES_MAX = 16_384
+
+
+class Messages(NamedTuple):
+    """Bodies that a run sends in turn, and what its row calls them."""
+
+    name: str
+    bodies: tuple[bytes, ...]
+
+    @property
+    def mean_bytes(self) -> int:
+        """Of one body."""
+        return round(sum(map(len, self.bodies)) / len(self.bodies))
+
+
+def made_up(size: int) -> Messages:
+    """JSON objects of exactly `size` bytes that compress no better than hexadecimal digits do."""
+    rng = random.Random(size)
+    frame = '{"message":""}'
+    if size < len(frame):
+        raise ValueError(f"--bytes: {size} is less than the {len(frame)} of an empty message")
+    bodies = []
+    for _ in range(KINDS):
+        filling = rng.randbytes(size // 2 + 1).hex()[: size - len(frame)]
+        bodies.append(f'{{"message":"{filling}"}}'.encode())
+    return Messages(f"{size} B", tuple(bodies))
+
+
+def from_file(path: Path) -> Messages:
+    """One message from each line. Raises ValueError for none, or one above 16 KiB."""
+    bodies = [line.strip() for line in path.read_bytes().splitlines() if line.strip()]
+    if not bodies:
+        raise ValueError(f"--messages: {path} has no lines")
+    if max(map(len, bodies)) > _BYTES_MAX:
+        raise ValueError(f"--messages: {path} has a line above {_BYTES_MAX} bytes")
+    return Messages(path.name, tuple(bodies))

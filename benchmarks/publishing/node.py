@@ -1,0 +1,132 @@
+"""Server processes that are loaded: a `hermes node` with all roles, or an empty app beside it."""
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from publishing.messages import TOPIC
+
+PARTITIONS = 10
+_OWNER = {"source": "Plaintext", "id": "bench"}
+_ANSWERS_WITHIN_S = 15.0
+# The time limits of a real node would turn a busy machine's hiccups into 503s.
+_PATIENCE_MS = "5000"
+
+
+class Server:
+    """A process that prints a line when it serves; killed at the end of the block."""
+
+    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
+        self.started_s = time.perf_counter()
+        self.process = subprocess.Popen(
+            [sys.executable, *command],
+            env={**os.environ, **environment},
+            stdout=subprocess.PIPE,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+    def wait_ready(self) -> None:
+        """Wait for its line."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, f"the server ended with status {self.process.wait()} before it served"
+
+    def memory_mib(self) -> float:
+        """Resident memory, as the system counts it."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+        return round(int(line.split()[1]) / 1_024, 1)
+
+
+class EmptyServer(Server):
+    """An app that reads the body and answers 201, over the same HTTP server."""
+
+    def __init__(self, http_server: str, port: int) -> None:
+        app = str(Path(__file__).parent / "empty_app.py")
+        super().__init__([app, http_server, str(port)], {})
+        self.publish_port = port
+
+
+class Node(Server):
+    """A `hermes node` with all roles: over Kafka, or on an embedded log in a folder."""
+
+    def __init__(
+        self,
+        kafka_servers: str,
+        http_server: str,
+        ports: list[int],
+        directory: Path | None = None,
+    ) -> None:
+        self.publish_port, self.management_port = ports
+        environment = {
+            "HERMES_FRONTEND_SERVER": http_server,
+            "HERMES_FRONTEND_PORT": str(self.publish_port),
+            "HERMES_FRONTEND_IDLE_TIMEOUT_MS": _PATIENCE_MS,
+            "HERMES_FRONTEND_LONG_IDLE_TIMEOUT_MS": _PATIENCE_MS,
+            "HERMES_FRONTEND_MAX_PUBLISH_REQUEST_DURATION_MS": _PATIENCE_MS,
+            "HERMES_FRONTEND_GRACEFUL_SHUTDOWN_INITIAL_WAIT_MS": "0",
+            "HERMES_MANAGEMENT_PORT": str(self.management_port),
+            "HERMES_MANAGEMENT_TOPIC_PARTITIONS": str(PARTITIONS),
+        }
+        if directory is None:
+            environment["HERMES_KAFKA_CLUSTERS_DC1_BOOTSTRAP_SERVERS"] = kafka_servers
+        else:
+            environment["HERMES_LOG_DIRECTORY"] = str(directory)
+        super().__init__(["-m", "hermes_actors.cli", "node", "--json"], environment)
+
+    def first_answer(self) -> tuple[int, float]:
+        """Status and time since the start of the first publish that is answered at all."""
+        while True:
+            try:
+                status = self._publish(TOPIC)
+            except (ConnectionError, http.client.HTTPException):
+                time.sleep(0.005)
+            else:
+                return status, time.perf_counter() - self.started_s
+
+    def wait_publishable(self) -> None:
+        """Wait until the topic takes messages."""
+        end_s, status = time.perf_counter() + _ANSWERS_WITHIN_S, 0
+        while status != 201:
+            assert time.perf_counter() < end_s, f"a publish is still answered {status}"
+            status = self._publish(TOPIC)
+
+    def create_topic(self, ack: str) -> None:
+        """The topic that is loaded, for a node that has not got it yet."""
+        topic = {"name": TOPIC, "description": "", "owner": _OWNER, "contentType": "JSON"}
+        self.post("/groups", {"groupName": TOPIC.partition(".")[0]})
+        self.post("/topics", {**topic, "retentionTime": {"duration": 1}, "ack": ack})
+
+    def post(self, path: str, body: dict[str, Any]) -> None:
+        """Create something through the management API."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.management_port, timeout=15)
+        headers = {"Content-Type": "application/json"}
+        connection.request("POST", path, json.dumps(body), headers)
+        answer = connection.getresponse()
+        assert answer.status == 201, answer.read()
+        connection.close()
+
+    def _publish(self, topic: str) -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", self.publish_port, timeout=10)
+        try:
+            connection.request("POST", f"/topics/{topic}", b'{"first": true}')
+            return connection.getresponse().status
+        finally:
+            connection.close()

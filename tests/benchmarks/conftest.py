@@ -1,0 +1,6 @@
+"""The benchmarks are scripts in a folder of their own; their parts are imported from there."""
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
