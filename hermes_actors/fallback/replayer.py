@@ -1,0 +1,317 @@
+"""Sends what the spool holds to a log that works again: in order for each key, until stored.
+
+Each lane of each topic has a sender of its own, which backs off by itself, so that a topic or a
+partition that stays away holds up no other. What cannot be sent any more (its topic is gone, a log
+refuses it, it is too old) is set aside and counted, never dropped.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+
+import trio
+
+from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.config.spool import SpoolConfig
+from hermes_actors.fallback.spool import Spool
+from hermes_actors.fallback.spool_format import SpoolEntry
+from hermes_actors.fallback.spool_index import KEYLESS, TopicQueue, Waiting
+from hermes_actors.fallback.spool_store import SpoolUnavailable
+from hermes_actors.log.base import (
+    Log,
+    LogUnavailable,
+    Outcome,
+    RefusedRecord,
+    Stored,
+    UnknownRecord,
+)
+from hermes_actors.metadata.backoff import Backoff
+from hermes_actors.metadata.catalog import LiveTopic
+from hermes_actors.model.message import Envelope, to_record
+from hermes_actors.model.partitioner import partition_of
+from hermes_actors.model.topic import Ack
+
+_LOOK_S = 0.02
+"""New entries wait this long before a sender looks for them: many come at once."""
+_FIRST_RECORDS = 10
+"""The first batch, and the one after a failure: what may be stored twice then is little."""
+_HELD_POLL_S = 0.05
+_PARTITIONS_AGE_MAX_S = 30.0
+_BACKOFF_FIRST_S = 0.1
+_SENDING_MAX = 64
+_PROBING_MAX = 256
+
+Item = tuple[Waiting, SpoolEntry]
+
+
+class Destinations:
+    """Where entries go.
+
+    `live` looks a topic up by its name. `is_certain`: what it does not find is gone; else it may
+    only not be known yet. `logs` are those that may take a topic's messages, in their order.
+    """
+
+    def __init__(
+        self,
+        live: Callable[[str], LiveTopic | None],
+        is_certain: Callable[[], bool],
+        logs: Callable[[LiveTopic], Sequence[Log]],
+    ) -> None:
+        self.live = live
+        self.is_certain = is_certain
+        self.logs = logs
+
+
+class _Sending:
+    """What is known of a topic while something of it waits."""
+
+    def __init__(self, queue: TopicQueue) -> None:
+        self.queue = queue
+        self.is_arranged = False
+        self.lanes: set[int] = set()
+        self.partitions: dict[str, tuple[int, float]] = {}
+        self.next_partition = 0
+
+
+class Replayer:
+    """The actor. Batches are bounded by `records_max` and `bytes_max`."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        destinations: Destinations,
+        config: SpoolConfig,
+        rng: random.Random,
+        *,
+        envelope: Envelope = Envelope.NATIVE,
+        records_max: int = 1_000,
+        bytes_max: int = 1_000_000,
+    ) -> None:
+        self._spool = spool
+        self._clock = spool.clock
+        self._destinations = destinations
+        self._config = config
+        self._rng = rng
+        self._envelope = envelope
+        self._records_max = records_max
+        self._bytes_max = bytes_max
+        self._topics: dict[str, _Sending] = {}
+        # Whoever failed last waits among the like: topics that are away take no healthy one's turn.
+        self._healthy = trio.CapacityLimiter(_SENDING_MAX)
+        self._probing = trio.CapacityLimiter(_PROBING_MAX)
+
+    async def run(self, inbox: Inbox[object]) -> None:
+        """Send until the inbox ends. What is being sent then may be sent again."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._follow, nursery)
+            await inbox.wait()
+            nursery.cancel_scope.cancel()
+
+    async def _follow(self, nursery: trio.Nursery) -> None:
+        while True:
+            for queue in self._spool.index.queues:
+                self._start_lanes(queue, nursery)
+            await trio.sleep(_LOOK_S)
+            await self._spool.wait_changed()
+
+    def _start_lanes(self, queue: TopicQueue, nursery: trio.Nursery) -> None:
+        sending = self._topics.get(queue.log_topic)
+        if sending is None or sending.queue is not queue:
+            sending = self._topics[queue.log_topic] = _Sending(queue)
+        lanes = queue.lanes
+        if not sending.is_arranged:
+            # One sender finds out how many lanes there are.
+            lanes = [] if sending.lanes else lanes[:1]
+        for lane in lanes:
+            if lane not in sending.lanes:
+                sending.lanes.add(lane)
+                nursery.start_soon(self._send_lane, sending, lane, nursery)
+
+    async def _send_lane(self, sending: _Sending, lane: int, nursery: trio.Nursery) -> None:
+        """Send until the lane is empty; until lanes are arranged, only arrange them."""
+        try:
+            if not sending.is_arranged:
+                await self._arrange(sending)
+            else:
+                await self._empty(sending, lane)
+        finally:
+            sending.lanes.discard(lane)
+        queue = sending.queue
+        if queue.count:
+            self._start_lanes(queue, nursery)
+        elif not sending.lanes and self._topics.get(queue.log_topic) is sending:
+            del self._topics[queue.log_topic]
+
+    async def _arrange(self, sending: _Sending) -> None:
+        backoff = self._backoff()
+        queue = sending.queue
+        while queue.count:
+            live = self._destinations.live(queue.topic)
+            if self._is_gone(queue, live):
+                break
+            if live is not None and live.log_topic == queue.log_topic:
+                logs = self._destinations.logs(live)
+                log = logs[backoff.tries % len(logs)]
+                partitions = await self._partitions(sending, log)
+                if partitions is not None:
+                    queue.arrange(partitions)
+                    sending.next_partition = self._rng.randrange(partitions)
+                    break
+            await trio.sleep(backoff.next_s())
+        sending.is_arranged = True
+
+    async def _empty(self, sending: _Sending, lane: int) -> None:
+        backoff = self._backoff()
+        records_max = min(_FIRST_RECORDS, self._records_max)
+        while True:
+            now_s = self._clock.monotonic_s()
+            batch, again_s = sending.queue.select(
+                lane, now_s, records_max=records_max, bytes_max=self._bytes_max
+            )
+            if not batch:
+                if again_s is None:
+                    return
+                # Sooner than that if the append that may still store it ends.
+                await trio.sleep(max(min(again_s - now_s, _HELD_POLL_S), 0.001))
+                continue
+            async with self._probing if backoff.tries else self._healthy:
+                is_ok = await self._replay(sending, lane, batch, backoff.tries)
+            if is_ok:
+                backoff.reset()
+                records_max = min(records_max * 2, self._records_max)
+            else:
+                records_max = min(_FIRST_RECORDS, self._records_max)
+                await trio.sleep(backoff.next_s())
+
+    def _backoff(self) -> "_CountedBackoff":
+        return _CountedBackoff(
+            self._rng, _BACKOFF_FIRST_S, self._config.replay_backoff_max_ms / 1_000
+        )
+
+    def _is_gone(self, queue: TopicQueue, live: LiveTopic | None) -> bool:
+        """True when that life of the topic is over for good."""
+        if live is not None and live.incarnation <= queue.incarnation:
+            return False
+        return self._destinations.is_certain()
+
+    async def _replay(
+        self, sending: _Sending, lane: int, batch: list[Waiting], failures: int
+    ) -> bool:
+        """False when it has to be tried again, not at once."""
+        queue = sending.queue
+        live = self._destinations.live(queue.topic)
+        try:
+            if self._is_gone(queue, live):
+                await self._spool.set_aside(batch, "topic_gone")
+                return True
+            if live is None or live.log_topic != queue.log_topic:
+                return False
+            # Of several datacentres the next one is tried after a failure.
+            logs = self._destinations.logs(live)
+            log = logs[failures % len(logs)]
+            items = await self._readable(batch)
+            if not items:
+                return True
+            partitions = await self._partitions(sending, log)
+            if partitions is None:
+                return False
+            is_ok = True
+            for partition, group in self._spread(sending, lane, items, partitions).items():
+                is_ok &= await self._append(sending, log, partition, group)
+            return is_ok
+        except SpoolUnavailable:
+            return False
+
+    async def _readable(self, batch: list[Waiting]) -> list[Item]:
+        """What can be sent of a batch; the rest is set aside."""
+        oldest_ms = self._clock.now_ms() - self._config.age_max_ms
+        expired = [each for each in batch if each.spooled_at_ms < oldest_ms]
+        if expired:
+            await self._spool.set_aside(expired, "expired")
+        read = await self._spool.read([each for each in batch if not each.is_settled])
+        damaged = [each for each, entry in read if entry is None]
+        if damaged:
+            await self._spool.set_aside(damaged, "unreadable")
+        return [(each, entry) for each, entry in read if entry is not None]
+
+    def _spread(
+        self, sending: _Sending, lane: int, items: list[Item], partitions: int
+    ) -> dict[int, list[Item]]:
+        if lane == KEYLESS:
+            # Another one each time, so that one that is away does not hold up what has no key.
+            sending.next_partition = (sending.next_partition + 1) % partitions
+            return {sending.next_partition: items}
+        groups: dict[int, list[Item]] = {}
+        for each, entry in items:
+            assert each.key is not None, "only those without a key are in the other lane"
+            groups.setdefault(partition_of(each.key, partitions), []).append((each, entry))
+        return groups
+
+    async def _append(self, sending: _Sending, log: Log, partition: int, items: list[Item]) -> bool:
+        strictest = Ack.ALL if any(entry.ack is Ack.ALL for _, entry in items) else Ack.LEADER
+        records = [to_record(entry.message, self._envelope) for _, entry in items]
+        outcomes = await log.append(sending.queue.log_topic, partition, records, strictest)
+        stored = [
+            each
+            for (each, _), outcome in zip(items, outcomes, strict=True)
+            if type(outcome) is Stored
+        ]
+        self._spool.settle(stored)
+        self._spool.measures.replayed.add(len(stored))
+        if len(stored) == len(items):
+            return True
+        self._count_failures(outcomes)
+        refused = [
+            each
+            for (each, _), outcome in zip(items, outcomes, strict=True)
+            if type(outcome) is RefusedRecord
+        ]
+        if not refused:
+            return False
+        sending.partitions.clear()
+        if await self._partitions(sending, log) is None:
+            return False  # The topic is not there yet; that is no refusal of the message.
+        await self._spool.set_aside(refused, "refused")
+        return len(stored) + len(refused) == len(items)
+
+    def _count_failures(self, outcomes: Sequence[Outcome]) -> None:
+        measures = self._spool.measures
+        for outcome in outcomes:
+            if type(outcome) is UnknownRecord:
+                measures.replay_failures("unknown").add()
+            elif type(outcome) is RefusedRecord:
+                measures.replay_failures("refused").add()
+            elif type(outcome) is not Stored:
+                measures.replay_failures("unavailable").add()
+
+    async def _partitions(self, sending: _Sending, log: Log) -> int | None:
+        """The topic's number of partitions in that log; None when it does not say."""
+        now_s = self._clock.monotonic_s()
+        known = sending.partitions.get(log.dc)
+        if known is not None and known[1] + _PARTITIONS_AGE_MAX_S > now_s:
+            return known[0]
+        try:
+            settings = await log.describe_topic(sending.queue.log_topic)
+        except LogUnavailable:
+            settings = None
+        if settings is None:
+            return None
+        sending.partitions[log.dc] = (settings.partitions, now_s)
+        return settings.partitions
+
+
+class _CountedBackoff:
+    """A backoff that knows how often in a row it failed."""
+
+    def __init__(self, rng: random.Random, first_s: float, wait_max_s: float) -> None:
+        self._backoff = Backoff(rng, first_s, wait_max_s)
+        self.tries = 0
+
+    def next_s(self) -> float:
+        """The wait before the next try."""
+        self.tries += 1
+        return self._backoff.next_s()
+
+    def reset(self) -> None:
+        """It worked."""
+        self.tries = 0
+        self._backoff.reset()

@@ -1,0 +1,436 @@
+"""The spool: what it has said yes to is on the disk, and stays there until a log has it.
+
+`Spool` outlives its actors: offers are made to it and read from it while `SpoolWriter`, the one
+that waits for the disk, restarts. What is offered while a write is under way is the next write, one
+fsync for all of it.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+
+import trio
+
+from hermes_actors.actors.mailbox import Inbox, MailboxClosed, MailboxFull, Ref
+from hermes_actors.config.spool import SpoolConfig
+from hermes_actors.fallback.spool_format import (
+    FRAME_OVERHEAD_BYTES,
+    SpoolEntry,
+    decode_entry,
+    encode_entry,
+)
+from hermes_actors.fallback.spool_index import Place, SpoolIndex, Waiting
+from hermes_actors.fallback.spool_measures import SpoolMeasures
+from hermes_actors.fallback.spool_store import SpoolStore, SpoolUnavailable, set_aside_line
+from hermes_actors.runtime.clock import Clock
+from hermes_actors.telemetry.metrics import Metrics
+
+_logger = logging.getLogger(__name__)
+
+_GROUP_BYTES_MAX = 4 * 1024 * 1024
+_GROUP_OFFERS_MAX = 4_096
+_AFTER_FAILURE_S = 1.0
+_TIDY_AGAIN_S = 5.0
+_TIDY_TIMEOUT_S = 2.0
+_MARKS_A_TIME_MAX = 10_000
+_ROLL_BYTES = 1024 * 1024
+"""A segment of which nothing is needed is deleted, but not for every message a new one begun."""
+_COPIED_AT_MOST = 0.25
+"""Of a segment that keeps others from being written, this share may be copied to be rid of it."""
+
+QUEUED_OFFERS_MAX = 20_000
+"""The capacity of the writer's mailbox; the bound in bytes is the configuration's."""
+
+Done = Callable[[SpoolUnavailable | None], None]
+
+
+class Offer:
+    """Entries that are kept together or not at all; `done(None)` when they are on the disk."""
+
+    __slots__ = ("done", "payloads", "size_bytes", "waiting")
+
+    def __init__(self, waiting: list[Waiting], payloads: list[bytes], done: Done) -> None:
+        self.waiting = waiting
+        self.payloads = payloads
+        self.done = done
+        self.size_bytes = sum(each.size_bytes for each in waiting)
+
+
+class Spool:
+    """One node's spool. `load` it, and start a `SpoolWriter` with `ref` as its mailbox's end."""
+
+    def __init__(
+        self, store: SpoolStore, config: SpoolConfig, clock: Clock, metrics: Metrics
+    ) -> None:
+        self.index = SpoolIndex()
+        self.store = store
+        self.clock = clock
+        self.ref: Ref[Offer | None] | None = None
+        self.is_open = False
+        self.trouble = ""
+        self.config = config
+        self._sequence = 0
+        self._held: dict[str, list[Waiting]] = {}
+        self._done: list[Place] = []
+        self._changed = trio.Event()
+        self._failing_until_s = -math.inf
+        self._tidy_at_s = math.inf
+        self.measures = SpoolMeasures(
+            metrics,
+            entries=lambda: self.index.entries,
+            size_bytes=lambda: self.index.size_bytes,
+            disk_bytes=lambda: store.size_bytes,
+            oldest_age_s=self._oldest_age_s,
+        )
+
+    async def load(self) -> None:
+        """Take over what an earlier run left. Raises StartupError."""
+        loaded = await self.store.load()
+        index, measures = self.index, self.measures
+        for found in loaded.entries:
+            waiting = index.reserve(
+                found.topic,
+                found.log_topic,
+                found.incarnation,
+                found.key,
+                sequence=found.sequence,
+                spooled_at_ms=found.spooled_at_ms,
+                size_bytes=found.place.size_bytes,
+            )
+            index.written(waiting, found.place)
+            self._sequence = found.sequence
+        measures.torn_tails.add(loaded.torn)
+        measures.set_aside("corrupt").add(loaded.corrupt)
+        measures.set_aside("undecodable").add(loaded.undecodable)
+        if index.entries:
+            _logger.warning("spool: %d messages of an earlier run wait to be stored", index.entries)
+
+    # Offering.
+
+    def offer(
+        self, entries: Sequence[SpoolEntry], done: Done, *, sent_as: str = "", now_s: float
+    ) -> bool:
+        """Keep these together; `done` is called once, later, if this is True.
+
+        `sent_as` names a publication whose append is under way: nothing of it is replayed before
+        `concluded`, or before the configured wait is over.
+        """
+        ref = self.ref
+        if ref is None or not self.is_open:
+            return self._refuse(len(entries), "closed")
+        if now_s < self._failing_until_s:
+            return self._refuse(len(entries), "disk")
+        payloads = [
+            encode_entry(self._sequence + number, entry) for number, entry in enumerate(entries, 1)
+        ]
+        size_bytes = sum(map(len, payloads)) + FRAME_OVERHEAD_BYTES * len(payloads)
+        reason = self._reason_against(len(entries), size_bytes)
+        if reason:
+            return self._refuse(len(entries), reason)
+        held_until_s = 0.0
+        if sent_as:
+            held_until_s = now_s + self.config.late_acknowledgement_wait_ms / 1_000
+        waiting = [
+            self._reserve(self._sequence + number, entry, payload, held_until_s, sent_as)
+            for number, (entry, payload) in enumerate(zip(entries, payloads, strict=True), 1)
+        ]
+        try:
+            ref.tell(Offer(waiting, payloads, done))
+        except (MailboxFull, MailboxClosed):
+            for each in waiting:
+                self.index.release(each)
+            return self._refuse(len(entries), "queue")
+        self._sequence += len(entries)
+        if sent_as:
+            self._held[sent_as] = waiting
+        return True
+
+    def holds(self, log_topic: str, key: bytes) -> bool:
+        """True while a message of this key waits here, or is being written."""
+        return self.index.holds(log_topic, key)
+
+    def concluded(self, sent_as: str, are_stored: Sequence[bool]) -> None:
+        """The append that was under way has ended: which of its messages it stored."""
+        for waiting, is_stored in zip(self._held.pop(sent_as, ()), are_stored, strict=False):
+            waiting.held_by = ""
+            waiting.held_until_s = 0.0
+            if is_stored and not waiting.is_settled:
+                self.measures.late_acknowledgements.add()
+                waiting.is_stored = True
+                if waiting.place is not None:
+                    self.settle([waiting])
+        self._tell_of_change()
+
+    def _reserve(
+        self, sequence: int, entry: SpoolEntry, payload: bytes, held_until_s: float, sent_as: str
+    ) -> Waiting:
+        waiting = self.index.reserve(
+            entry.topic,
+            entry.log_topic,
+            entry.incarnation,
+            entry.message.key,
+            sequence=sequence,
+            spooled_at_ms=entry.spooled_at_ms,
+            size_bytes=len(payload) + FRAME_OVERHEAD_BYTES,
+            held_until_s=held_until_s,
+        )
+        waiting.held_by = sent_as
+        return waiting
+
+    def _reason_against(self, count: int, size_bytes: int) -> str:
+        config, index = self.config, self.index
+        queued_bytes = index.being_written_bytes + size_bytes
+        if queued_bytes > config.queued_bytes_max:
+            return "queue"
+        if self.store.size_bytes + queued_bytes > config.bytes_max:
+            return "full"
+        if index.entries + index.being_written + count > config.entries_max:
+            return "full"
+        return ""
+
+    def _refuse(self, count: int, reason: str) -> bool:
+        self.measures.refused(reason).add(count)
+        return False
+
+    def _oldest_age_s(self) -> float:
+        oldest_ms = self.index.oldest_ms()
+        return 0.0 if oldest_ms is None else max(self.clock.now_ms() - oldest_ms, 0) / 1_000
+
+    # Replaying.
+
+    async def wait_changed(self) -> None:
+        """Wait until there is something more to send, or sooner."""
+        await self._changed.wait()
+        self._changed = trio.Event()
+
+    async def read(self, batch: Sequence[Waiting]) -> list[tuple[Waiting, SpoolEntry | None]]:
+        """The entries, without those settled meanwhile; None for what cannot be read."""
+        places = [each.place for each in batch]
+        assert None not in places, "what waits has a place"
+        payloads = await self.store.read([place for place in places if place is not None])
+        read: list[tuple[Waiting, SpoolEntry | None]] = []
+        for each, place, payload in zip(batch, places, payloads, strict=True):
+            if each.is_settled:
+                continue
+            if payload is not None:
+                read.append((each, decode_entry(payload)[1]))
+            elif each.place == place:
+                # Not copied elsewhere in the meantime.
+                read.append((each, None))
+        return read
+
+    def settle(self, batch: Sequence[Waiting]) -> None:
+        """A log has these, or people have: they are not needed any more."""
+        if not batch:
+            return
+        for each in batch:
+            if each.held_by:
+                self._held.pop(each.held_by, None)
+            if self.index.settle(each) and each.place is not None:
+                self._done.append(each.place)
+        self._tidy_soon()
+
+    async def set_aside(self, batch: Sequence[Waiting], reason: str) -> None:
+        """Put these where people can find them. Raises SpoolUnavailable; then they still wait."""
+        now_ms = self.clock.now_ms()
+        lines = []
+        read = await self.read(batch)
+        for each, entry in read:
+            if entry is not None:
+                lines.append(set_aside_line(reason, now_ms, entry))
+            elif each.place is not None:
+                await self.store.copy_aside(each.place)
+        if lines:
+            await self.store.set_aside(reason, b"".join(lines))
+        _logger.error(
+            "spool: %d messages of %s set aside: %s",
+            len(read),
+            batch[0].queue.topic if batch else "",
+            reason,
+        )
+        self.measures.set_aside(reason).add(len(read))
+        self.settle([each for each, _entry in read])
+
+    # Writing: called by the writer.
+
+    async def write(self, offers: Sequence[Offer]) -> None:
+        """Write these with one fsync and say so to each."""
+        error: SpoolUnavailable | None = SpoolUnavailable(
+            "closed", "the spool was stopped while it wrote the message, which may be stored yet"
+        )
+        started_s = self.clock.monotonic_s()
+        timeout_s = self.config.write_timeout_ms / 1_000
+        places: list[Place] = []
+        try:
+            with trio.move_on_after(timeout_s) as scope:
+                places = await self.store.append([p for offer in offers for p in offer.payloads])
+            error = None
+            if scope.cancelled_caught:
+                error = SpoolUnavailable(
+                    "slow", f"the spool's disk did not write within {timeout_s:g} s"
+                )
+        except SpoolUnavailable as failure:
+            error = failure
+        finally:
+            self._conclude_write(offers, places, error)
+        self.measures.write.observe(self.clock.monotonic_s() - started_s)
+
+    def _conclude_write(
+        self, offers: Sequence[Offer], places: Sequence[Place], error: SpoolUnavailable | None
+    ) -> None:
+        if error is not None:
+            if error.reason != "closed":
+                self._failed(error)
+            for offer in offers:
+                self.refuse(offer, error)
+            return
+        rest = iter(places)
+        stored: list[Waiting] = []
+        for offer in offers:
+            for each in offer.waiting:
+                self.index.written(each, next(rest))
+                if each.is_stored:
+                    stored.append(each)
+            self.measures.written.add(len(offer.waiting))
+            offer.done(None)
+        self.settle(stored)
+        self._tell_of_change()
+
+    def refuse(self, offer: Offer, error: SpoolUnavailable) -> None:
+        """An offer that could not be written."""
+        for each in offer.waiting:
+            if each.held_by:
+                self._held.pop(each.held_by, None)
+            self.index.release(each)
+        self.measures.refused(error.reason).add(len(offer.waiting))
+        offer.done(error)
+
+    def _failed(self, error: SpoolUnavailable) -> None:
+        if not self.trouble:
+            _logger.error("spool: %s; messages that no log takes are refused", error.message)
+        self.trouble = error.message
+        self._failing_until_s = self.clock.monotonic_s() + _AFTER_FAILURE_S
+        self._tidy_soon()
+
+    # House-keeping: called by the writer, never at the same time as `write`.
+
+    @property
+    def tidy_in_s(self) -> float:
+        """How long until `tidy` should be tried again."""
+        return max(self._tidy_at_s - self.clock.monotonic_s(), 0.0)
+
+    async def tidy(self, *, at_end: bool = False) -> None:
+        """Record what is settled, and delete what nobody needs. What fails is tried again."""
+        self._tidy_at_s = math.inf
+        trouble = "the spool's disk is slow"
+        try:
+            with trio.move_on_after(_TIDY_TIMEOUT_S) as scope:
+                await self._tidy(at_end=at_end)
+            if not scope.cancelled_caught:
+                trouble = ""
+        except SpoolUnavailable as error:
+            trouble = error.message
+        self.trouble = trouble
+        if trouble:
+            self._tidy_at_s = self.clock.monotonic_s() + _TIDY_AGAIN_S
+
+    async def _tidy(self, *, at_end: bool) -> None:
+        await self._delete_unneeded(at_end=at_end)
+        while self._done:
+            places = self._done[:_MARKS_A_TIME_MAX]
+            await self.store.mark_done(places)
+            del self._done[: len(places)]
+        if not at_end:
+            await self._make_room()
+            # A new file that could be made also shows that the disk takes something again.
+            await self.store.prepare()
+
+    async def _delete_unneeded(self, *, at_end: bool) -> None:
+        if not self.index.entries and not self.index.being_written:
+            sealed_bytes = sum(size for _number, size in self.store.sealed())
+            if at_end or self.store.size_bytes - sealed_bytes > _ROLL_BYTES:
+                await self.store.seal()
+        gone = [number for number, _ in self.store.sealed() if not self.index.is_needed(number)]
+        for number in gone:
+            await self.store.delete(number)
+        if gone:
+            self._done = [place for place in self._done if place.segment not in gone]
+
+    async def _make_room(self) -> None:
+        """Copy the little that is needed of a segment, when such segments take half the space."""
+        if self.store.size_bytes <= self.config.bytes_max / 2:
+            return
+        for number, size_bytes in self.store.sealed():
+            needed = self.index.unsettled(number)
+            if sum(each.size_bytes for each in needed) > size_bytes * _COPIED_AT_MOST:
+                continue
+            payloads = await self.store.read([each.place for each in needed if each.place])
+            whole = [
+                (each, payload)
+                for each, payload in zip(needed, payloads, strict=True)
+                if payload is not None
+            ]
+            if len(whole) < len(needed):
+                continue  # The replayer will meet the damage, and set it aside.
+            places = await self.store.append([payload for _each, payload in whole])
+            for (each, _payload), place in zip(whole, places, strict=True):
+                self.index.move(each, place)
+            self._tidy_soon()
+            return
+
+    def _tidy_soon(self) -> None:
+        if self._tidy_at_s == math.inf and self.ref is not None:
+            self._tidy_at_s = self.clock.monotonic_s()
+            try:
+                self.ref.tell(None)
+            except (MailboxFull, MailboxClosed):
+                return  # The writer tidies up after each write, and when it ends.
+
+    def _tell_of_change(self) -> None:
+        self._changed.set()
+
+
+class SpoolWriter:
+    """The actor that waits for the spool's disk. Its mailbox's capacity: QUEUED_OFFERS_MAX."""
+
+    def __init__(self, spool: Spool) -> None:
+        self._spool = spool
+
+    async def run(self, inbox: Inbox[Offer | None]) -> None:
+        """Write what is offered until the inbox ends; what waits then is written first."""
+        spool = self._spool
+        taken: list[Offer] = []
+        try:
+            await spool.tidy()
+            spool.is_open = True
+            while await self._wait(inbox):
+                taken = [each for each in inbox.receive_nowait(_GROUP_OFFERS_MAX) if each]
+                while taken:
+                    group = _group(taken)
+                    taken = taken[len(group) :]
+                    await spool.write(group)
+                await spool.tidy()
+            await spool.tidy(at_end=True)
+        finally:
+            spool.is_open = False
+            error = SpoolUnavailable("closed", "the spool is stopped; the message was not stored")
+            while left := [*taken, *inbox.receive_nowait(_GROUP_OFFERS_MAX)]:
+                taken = []
+                for offer in left:
+                    if offer is not None:
+                        spool.refuse(offer, error)
+
+    async def _wait(self, inbox: Inbox[Offer | None]) -> bool:
+        with trio.move_on_after(self._spool.tidy_in_s):
+            return await inbox.wait()
+        return True
+
+
+def _group(offers: Sequence[Offer]) -> list[Offer]:
+    """The first of them that are written together: at least one."""
+    size_bytes = 0
+    for count, offer in enumerate(offers):
+        size_bytes += offer.size_bytes
+        if count and size_bytes > _GROUP_BYTES_MAX:
+            return list(offers[:count])
+    return list(offers)

@@ -1,0 +1,296 @@
+"""What waits in the spool, and which of it may be sent next: in order for each key. Pure.
+
+It holds where an entry lies, not the entry: a full spool costs memory by its number of entries, not
+by their bytes. Each topic's entries stand in lanes: those without a key in one, those with a key in
+the lane of their key's partition. A lane is sent from by one sender at a time.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from hermes_actors.model.partitioner import partition_of
+
+KEYLESS = -1
+"""The lane of entries without a key."""
+
+_LOOKED_AT_MAX = 10_000
+"""How many entries that may not go yet are passed by in search of one that may."""
+
+
+class Place(Struct, frozen=True, gc=False):
+    """Where an entry's frame lies: its segment's number, its first byte, its length."""
+
+    segment: int
+    at: int
+    size_bytes: int
+
+
+class Waiting:
+    """One entry that is not known to be in a log.
+
+    Until `held_until_s` (monotonic) an append that was under way when the entry came may still
+    store it: it is not sent, and what has the same key and came later is not either.
+    `held_by` is that append's publication. `is_stored`: it did, while the entry was being written.
+    """
+
+    __slots__ = (
+        "held_by",
+        "held_until_s",
+        "is_settled",
+        "is_stored",
+        "key",
+        "place",
+        "queue",
+        "sequence",
+        "size_bytes",
+        "spooled_at_ms",
+    )
+
+    def __init__(
+        self,
+        queue: "TopicQueue",
+        key: bytes | None,
+        sequence: int,
+        spooled_at_ms: int,
+        size_bytes: int,
+        held_until_s: float,
+    ) -> None:
+        self.queue = queue
+        self.key = key
+        self.sequence = sequence
+        self.spooled_at_ms = spooled_at_ms
+        self.size_bytes = size_bytes
+        self.held_until_s = held_until_s
+        self.held_by = ""
+        self.place: Place | None = None
+        self.is_settled = False
+        self.is_stored = False
+
+
+class TopicQueue:
+    """What waits of one life of one topic."""
+
+    def __init__(self, topic: str, log_topic: str, incarnation: int) -> None:
+        self.topic = topic
+        self.log_topic = log_topic
+        self.incarnation = incarnation
+        self.count = 0
+        self.being_written = 0
+        self.size_bytes = 0
+        self._lanes: dict[int, deque[Waiting]] = {}
+        self._keys: dict[bytes, int] = {}
+        self._partitions = 1
+
+    def __len__(self) -> int:
+        return self.count
+
+    def holds(self, key: bytes) -> bool:
+        """True while a message with this key waits here, or is being written."""
+        return key in self._keys
+
+    @property
+    def lanes(self) -> list[int]:
+        """The lanes that are not empty."""
+        return [lane for lane, entries in self._lanes.items() if self._head(entries) is not None]
+
+    def oldest(self) -> Waiting | None:
+        """The entry that has waited longest."""
+        heads = (self._head(entries) for entries in self._lanes.values())
+        return min((head for head in heads if head), key=lambda each: each.sequence, default=None)
+
+    def arrange(self, partitions: int) -> None:
+        """Stand the entries in lanes as the log spreads keys over its partitions, so that one
+        partition that is away holds up no other's. Only while nothing is being sent.
+        """
+        if partitions == self._partitions:
+            return
+        self._partitions = partitions
+        lanes, self._lanes = self._lanes, {}
+        entries = [each for lane in lanes.values() for each in lane if not each.is_settled]
+        for each in sorted(entries, key=lambda entry: entry.sequence):
+            self._stand(each)
+
+    def select(
+        self, lane: int, now_s: float, *, records_max: int, bytes_max: int
+    ) -> tuple[list[Waiting], float | None]:
+        """(what may be sent next, in order; when to look again if that is nothing, None: never).
+
+        At least one entry, if one may go, whatever its size.
+        """
+        entries = self._lanes.get(lane)
+        if entries is None or self._head(entries) is None:
+            return [], None
+        chosen: list[Waiting] = []
+        held_keys: set[bytes | None] = set()
+        again_s: float | None = None
+        room_bytes = bytes_max
+        for looked_at, each in enumerate(entries):
+            if looked_at >= _LOOKED_AT_MAX or len(chosen) >= records_max:
+                break
+            if each.is_settled or (each.key is not None and each.key in held_keys):
+                continue
+            if each.held_until_s > now_s:
+                held_keys.add(each.key)
+                again_s = min(again_s or each.held_until_s, each.held_until_s)
+                continue
+            if chosen and each.size_bytes > room_bytes:
+                break
+            room_bytes -= each.size_bytes
+            chosen.append(each)
+        return chosen, again_s
+
+    def hold_key(self, key: bytes) -> None:
+        """One more message with this key is here, or about to be."""
+        self._keys[key] = self._keys.get(key, 0) + 1
+
+    def free_key(self, key: bytes) -> None:
+        """One less."""
+        left = self._keys[key] - 1
+        if left:
+            self._keys[key] = left
+        else:
+            del self._keys[key]
+
+    def add(self, waiting: Waiting) -> None:
+        """Stand it behind the others of its lane."""
+        self.count += 1
+        self.size_bytes += waiting.size_bytes
+        self._stand(waiting)
+
+    def remove(self, waiting: Waiting) -> None:
+        """It is settled."""
+        # It goes from its lane when it stands at its head: from the middle would cost too much.
+        self.count -= 1
+        self.size_bytes -= waiting.size_bytes
+
+    def _stand(self, waiting: Waiting) -> None:
+        key = waiting.key
+        lane = KEYLESS if key is None else partition_of(key, self._partitions)
+        self._lanes.setdefault(lane, deque()).append(waiting)
+
+    def _head(self, entries: deque[Waiting]) -> Waiting | None:
+        while entries and entries[0].is_settled:
+            entries.popleft()
+        return entries[0] if entries else None
+
+
+class SpoolIndex:
+    """All that waits, and what is being written: entries, bytes, and each segment's share.
+
+    An entry is `reserve`d, then `written` or `release`d, then `settle`d once.
+    """
+
+    def __init__(self) -> None:
+        self.entries = 0
+        self.size_bytes = 0
+        self.being_written = 0
+        self.being_written_bytes = 0
+        self._queues: dict[str, TopicQueue] = {}
+        self._unsettled: dict[int, dict[int, Waiting]] = {}
+
+    @property
+    def queues(self) -> Sequence[TopicQueue]:
+        """The topics of which something waits."""
+        return [queue for queue in self._queues.values() if queue.count]
+
+    def queue(self, log_topic: str) -> TopicQueue | None:
+        """What waits of that life of a topic; None when nothing does."""
+        return self._queues.get(log_topic)
+
+    def holds(self, log_topic: str, key: bytes) -> bool:
+        """True while a message with this key waits or is being written."""
+        queue = self._queues.get(log_topic)
+        return queue is not None and queue.holds(key)
+
+    def oldest_ms(self) -> int | None:
+        """When the entry came that has waited longest; None when none waits."""
+        heads = (queue.oldest() for queue in self._queues.values())
+        return min((head.spooled_at_ms for head in heads if head), default=None)
+
+    def reserve(
+        self,
+        topic: str,
+        log_topic: str,
+        incarnation: int,
+        key: bytes | None,
+        *,
+        sequence: int,
+        spooled_at_ms: int,
+        size_bytes: int,
+        held_until_s: float = 0.0,
+    ) -> Waiting:
+        """An entry is about to be written; from here on its key is held."""
+        queue = self._queues.get(log_topic)
+        if queue is None:
+            queue = self._queues[log_topic] = TopicQueue(topic, log_topic, incarnation)
+        if key is not None:
+            queue.hold_key(key)
+        queue.being_written += 1
+        self.being_written += 1
+        self.being_written_bytes += size_bytes
+        return Waiting(queue, key, sequence, spooled_at_ms, size_bytes, held_until_s)
+
+    def written(self, waiting: Waiting, place: Place) -> None:
+        """It is on the disk. Entries are written in the order of their sequence."""
+        self._end_writing(waiting)
+        waiting.place = place
+        waiting.queue.add(waiting)
+        self.entries += 1
+        self.size_bytes += waiting.size_bytes
+        self._unsettled.setdefault(place.segment, {})[waiting.sequence] = waiting
+
+    def release(self, waiting: Waiting) -> None:
+        """It could not be written."""
+        self._end_writing(waiting)
+        waiting.is_settled = True
+        self._free(waiting)
+
+    def settle(self, waiting: Waiting) -> bool:
+        """It need not be sent any more; False when that was known already."""
+        if waiting.is_settled or waiting.place is None:
+            return False
+        waiting.is_settled = True
+        waiting.queue.remove(waiting)
+        self.entries -= 1
+        self.size_bytes -= waiting.size_bytes
+        self._leave(waiting, waiting.place)
+        self._free(waiting)
+        return True
+
+    def move(self, waiting: Waiting, place: Place) -> None:
+        """It lies elsewhere now; its turn is the same."""
+        if waiting.place is not None and not waiting.is_settled:
+            self._leave(waiting, waiting.place)
+            waiting.place = place
+            self._unsettled.setdefault(place.segment, {})[waiting.sequence] = waiting
+
+    def unsettled(self, segment: int) -> list[Waiting]:
+        """The entries of a segment that are still needed."""
+        return list(self._unsettled.get(segment, {}).values())
+
+    def is_needed(self, segment: int) -> bool:
+        """False for a segment of which no entry waits."""
+        return segment in self._unsettled
+
+    def _leave(self, waiting: Waiting, place: Place) -> None:
+        entries = self._unsettled[place.segment]
+        del entries[waiting.sequence]
+        if not entries:
+            del self._unsettled[place.segment]
+
+    def _end_writing(self, waiting: Waiting) -> None:
+        waiting.queue.being_written -= 1
+        self.being_written -= 1
+        self.being_written_bytes -= waiting.size_bytes
+
+    def _free(self, waiting: Waiting) -> None:
+        if waiting.key is not None:
+            waiting.queue.free_key(waiting.key)
+        self._forget_if_empty(waiting.queue)
+
+    def _forget_if_empty(self, queue: TopicQueue) -> None:
+        # One whose entries are being written is needed too, and made again otherwise.
+        if not queue.count and not queue.being_written:
+            self._queues.pop(queue.log_topic, None)

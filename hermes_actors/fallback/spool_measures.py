@@ -1,0 +1,41 @@
+"""The spool's metrics, under the frontend's prefix."""
+
+from collections.abc import Callable
+
+from hermes_actors.telemetry.metrics import Counter, Metrics
+
+
+class SpoolMeasures:
+    """Counters by name, and what is read when scraped."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        *,
+        entries: Callable[[], float],
+        size_bytes: Callable[[], float],
+        disk_bytes: Callable[[], float],
+        oldest_age_s: Callable[[], float],
+    ) -> None:
+        self._metrics = metrics
+        self.written = metrics.counter("spool_written")
+        self.replayed = metrics.counter("spool_replayed")
+        self.late_acknowledgements = metrics.counter("spool_late_acknowledgements")
+        self.torn_tails = metrics.counter("spool_torn_tails")
+        self.write = metrics.timer("spool_write")
+        metrics.gauge("spool_entries", entries)
+        metrics.gauge("spool_bytes", size_bytes)
+        metrics.gauge("spool_disk_bytes", disk_bytes)
+        metrics.gauge("spool_oldest_age_s", oldest_age_s)
+
+    def refused(self, reason: str) -> Counter:
+        """Messages that the spool did not take: `full`, `disk`, `slow`, `queue` or `closed`."""
+        return self._metrics.counter("spool_refused", reason=reason)
+
+    def set_aside(self, reason: str) -> Counter:
+        """Entries that will not be sent, and why."""
+        return self._metrics.counter("spool_set_aside", reason=reason)
+
+    def replay_failures(self, outcome: str) -> Counter:
+        """Records that a log did not acknowledge when they were replayed."""
+        return self._metrics.counter("spool_replay_failures", outcome=outcome)

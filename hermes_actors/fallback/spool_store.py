@@ -1,0 +1,486 @@
+"""Where the spool's entries lie: what `append` has returned for is found by every later `load`.
+
+Segments are written by one process and never written again by another one: a process that starts
+begins a segment of its own. A segment is deleted when none of its entries is needed.
+"""
+
+import errno
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import trio
+from msgspec import Struct
+
+from hermes_actors.errors import StartupError, Unavailable
+from hermes_actors.fallback.spool_disk import (
+    SET_ASIDE,
+    Disk,
+    FolderDisk,
+    FolderTaken,
+    open_folder,
+)
+from hermes_actors.fallback.spool_format import (
+    FRAME_OVERHEAD_BYTES,
+    HEADER_BYTES,
+    Kind,
+    SegmentName,
+    SpoolEntry,
+    UndecodableEntry,
+    UnknownVersion,
+    check_header,
+    decode_done,
+    decode_entry,
+    encode_done,
+    frame,
+    frames,
+    header,
+    parse_name,
+    read_frame,
+    scan,
+)
+from hermes_actors.fallback.spool_index import Place
+from hermes_actors.runtime.clock import IdSource
+
+_logger = logging.getLogger(__name__)
+
+_CLOSE_GRACE_S = 5.0
+_LOCK_TRIES = 5
+_LOCK_PAUSE_S = 0.1
+
+
+class SpoolUnavailable(Unavailable):
+    """The spool did not take it; `reason` is `full`, `disk`, `slow` or `closed`."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Found(Struct, frozen=True, gc=False):
+    """An entry that an earlier process left, without its body."""
+
+    place: Place
+    sequence: int
+    topic: str
+    log_topic: str
+    incarnation: int
+    spooled_at_ms: int
+    key: bytes | None
+
+
+class Loaded(Struct):
+    """What was found, in the order in which it came. `damaged`: (reason, ranges set aside)."""
+
+    entries: list[Found]
+    corrupt: int = 0
+    torn: int = 0
+    undecodable: int = 0
+
+
+class SpoolStore(Protocol):
+    """Keeps entries. All methods but the properties wait; calls may overlap."""
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes on the disk, with what was set aside."""
+
+    async def load(self) -> Loaded:
+        """What an earlier process left. Call it once, first. Raises StartupError."""
+
+    async def append(self, payloads: Sequence[bytes]) -> list[Place]:
+        """Keep all of these, or raise SpoolUnavailable; then, or when cancelled, some may be there.
+
+        When this returns they are on the disk (fsync).
+        """
+
+    async def read(self, places: Sequence[Place]) -> list[bytes | None]:
+        """What lies there; None for what the disk does not give back as it was written."""
+
+    async def copy_aside(self, place: Place) -> None:
+        """Keep, for people, what can be read of a damaged entry. Raises SpoolUnavailable."""
+
+    async def mark_done(self, places: Sequence[Place]) -> None:
+        """`load` need not find these any more. A crash may undo it. Raises SpoolUnavailable."""
+
+    async def set_aside(self, reason: str, lines: bytes) -> None:
+        """Keep these lines for people. On the disk when this returns. Raises SpoolUnavailable."""
+
+    def sealed(self) -> list[tuple[int, int]]:
+        """(number, size in bytes) of each segment to which nothing is added any more."""
+
+    async def seal(self) -> None:
+        """Begin another segment at the next append."""
+
+    async def prepare(self) -> None:
+        """Begin a segment now, if need be, not at the next append. Raises SpoolUnavailable."""
+
+    async def delete(self, segment: int) -> None:
+        """Delete a sealed segment. Raises SpoolUnavailable."""
+
+
+Blocking = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""How to run what blocks: in a thread, or, on a simulated disk, at once."""
+
+
+class SegmentStore:
+    """Satisfies `SpoolStore`, in segments on a disk.
+
+    `write` runs what changes the disk, one at a time; `read` what reads it. A segment ends at the
+    first batch that makes it longer than `segment_bytes_max`.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        ids: IdSource,
+        *,
+        segment_bytes_max: int,
+        write: Blocking,
+        read: Blocking,
+    ) -> None:
+        self._disk = disk
+        self._ids = ids
+        self._segment_bytes_max = segment_bytes_max
+        self._write = write
+        self._read = read
+        self._names: dict[int, SegmentName] = {}
+        self._sizes: dict[int, int] = {}
+        self._active: int | None = None
+        self._last = 0
+        self._beside_bytes = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """As `SpoolStore.size_bytes`."""
+        return sum(self._sizes.values()) + self._beside_bytes
+
+    async def load(self) -> Loaded:
+        """As `SpoolStore.load`."""
+        loaded: Loaded = await self._write(self._load)
+        return loaded
+
+    async def append(self, payloads: Sequence[bytes]) -> list[Place]:
+        """As `SpoolStore.append`."""
+        number = self._active
+        if number is None or self._sizes[number] >= self._segment_bytes_max:
+            number = await self._begin()
+        name, at = self._names[number], self._sizes[number]
+        content, starts = frames(Kind.ENTRY, payloads, at, name.salt)
+        # Should it be cut short, or fail, nobody knows what the file holds: nothing follows there.
+        self._active = None
+        self._sizes[number] = at + len(content)
+        try:
+            await self._write(partial(self._append, name.entries, at, content))
+        except OSError as error:
+            raise _unavailable(error) from error
+        self._active = number
+        return [
+            Place(number, start, FRAME_OVERHEAD_BYTES + len(payload))
+            for start, payload in zip(starts, payloads, strict=True)
+        ]
+
+    async def read(self, places: Sequence[Place]) -> list[bytes | None]:
+        """As `SpoolStore.read`."""
+        known = [self._names.get(place.segment) for place in places]
+        read: list[bytes | None] = await self._read(partial(self._read_all, places, known))
+        return read
+
+    async def copy_aside(self, place: Place) -> None:
+        """As `SpoolStore.copy_aside`."""
+        name = self._names.get(place.segment)
+        if name is None:
+            return
+
+        def copy() -> None:
+            try:
+                content = self._disk.read(name.entries, place.at, place.size_bytes)
+            except OSError as error:
+                content = b""
+                _logger.error("spool: %s at %d is lost: %s", name.entries, place.at, error)
+            self._keep(name, place.at, content, "unreadable")
+
+        try:
+            await self._write(copy)
+        except OSError as error:
+            raise _unavailable(error) from error
+
+    async def mark_done(self, places: Sequence[Place]) -> None:
+        """As `SpoolStore.mark_done`."""
+        by_segment: dict[int, list[int]] = {}
+        for place in places:
+            if place.segment in self._names:
+                by_segment.setdefault(place.segment, []).append(place.at)
+        marks = [(self._names[number], starts) for number, starts in by_segment.items()]
+        try:
+            await self._write(partial(self._mark_done, marks))
+        except OSError as error:
+            raise _unavailable(error) from error
+
+    async def set_aside(self, reason: str, lines: bytes) -> None:
+        """As `SpoolStore.set_aside`."""
+        try:
+            await self._write(partial(self._add_lines, f"{reason}.jsonl", lines))
+        except OSError as error:
+            raise _unavailable(error) from error
+
+    def sealed(self) -> list[tuple[int, int]]:
+        """As `SpoolStore.sealed`."""
+        return [(number, size) for number, size in self._sizes.items() if number != self._active]
+
+    async def seal(self) -> None:
+        """As `SpoolStore.seal`."""
+        number, self._active = self._active, None
+        if number is not None:
+            await self._write(partial(self._disk.release, self._names[number].entries))
+
+    async def prepare(self) -> None:
+        """As `SpoolStore.prepare`."""
+        if self._active is None:
+            await self._begin()
+
+    async def delete(self, segment: int) -> None:
+        """As `SpoolStore.delete`."""
+        assert segment != self._active, "a segment is sealed first"
+        name = self._names[segment]
+
+        def delete() -> None:
+            # The marks last: without them the entries would be sent again.
+            self._disk.delete(name.entries)
+            self._disk.delete(name.done)
+
+        try:
+            await self._write(delete)
+        except OSError as error:
+            raise _unavailable(error) from error
+        self._names.pop(segment, None)
+        self._sizes.pop(segment, None)
+
+    async def _begin(self) -> int:
+        await self.seal()
+        self._last += 1
+        number = self._last
+        name = SegmentName(number, self._ids.message_id().replace("-", "")[:16])
+        try:
+            await self._write(partial(self._disk.create, name.entries, header(name.salt)))
+        except OSError as error:
+            raise _unavailable(error) from error
+        self._names[number] = name
+        self._sizes[number] = HEADER_BYTES
+        self._active = number
+        return number
+
+    # What follows blocks, and runs by `write` or `read`.
+
+    def _append(self, name: str, at: int, content: bytes) -> None:
+        try:
+            self._disk.append(name, content, syncs=True)
+        except OSError:
+            # What was refused should not be sent. If this fails too, it will be, after a restart:
+            # its publisher was told that it may be stored.
+            try:
+                self._disk.truncate(name, at)
+            except OSError as error:
+                _logger.warning("spool: %s could not be cut at %d: %s", name, at, error)
+            self._disk.release(name)
+            raise
+
+    def _add_lines(self, file: str, lines: bytes) -> None:
+        name = f"{SET_ASIDE}/{file}"
+        size_bytes = dict(self._disk.names(SET_ASIDE)).get(file, 0)
+        if size_bytes and self._disk.read(name, size_bytes - 1) != b"\n":
+            # Its last line was cut short, by a crash or a full disk.
+            lines = b"\n" + lines
+        self._disk.append(name, lines, syncs=True)
+        self._beside_bytes += len(lines)
+
+    def _mark_done(self, marks: list[tuple[SegmentName, list[int]]]) -> None:
+        sizes = dict(self._disk.names())
+        for name, starts in marks:
+            at = sizes.get(name.done, 0)
+            start = b""
+            if at == 0:
+                start = header(name.salt)
+                at = HEADER_BYTES
+            mark = frame(Kind.DONE, encode_done(starts), at, name.salt)
+            self._disk.append(name.done, start + mark, syncs=False)
+
+    def _read_all(
+        self, places: Sequence[Place], names: Sequence[SegmentName | None]
+    ) -> list[bytes | None]:
+        return [
+            None if name is None else self._read_one(place, name)
+            for place, name in zip(places, names, strict=True)
+        ]
+
+    def _read_one(self, place: Place, name: SegmentName) -> bytes | None:
+        try:
+            data = self._disk.read(name.entries, place.at, place.size_bytes)
+        except OSError as error:
+            _logger.warning("spool: %s at %d cannot be read: %s", name.entries, place.at, error)
+            return None
+        found = read_frame(data, place.at, name.salt)
+        return None if found is None else found.payload
+
+    def _load(self) -> Loaded:
+        loaded = Loaded([])
+        try:
+            files = self._disk.names()
+            self._beside_bytes = sum(size for _name, size in self._disk.names(SET_ASIDE))
+            segments: dict[SegmentName, set[str]] = {}
+            for file, _size in files:
+                parsed = parse_name(file)
+                if parsed is not None:
+                    segments.setdefault(parsed[0], set()).add(parsed[1])
+            for name in sorted(segments):
+                self._last = max(self._last, name.number)
+                if "spool" in segments[name]:
+                    self._load_segment(name, "done" in segments[name], loaded)
+                else:
+                    # A crash came between the two deletions.
+                    self._disk.delete(name.done)
+        except OSError as error:
+            raise StartupError(
+                f"spool.directory: what an earlier run left cannot be read: {error}; repair the "
+                "disk, or move the folder away and start without it"
+            ) from error
+        # Segments that were copied together hold an entry twice until the old one is deleted.
+        by_sequence = {each.sequence: each for each in loaded.entries}
+        loaded.entries = [by_sequence[sequence] for sequence in sorted(by_sequence)]
+        return loaded
+
+    def _load_segment(self, name: SegmentName, has_marks: bool, loaded: Loaded) -> None:
+        data = self._disk.read(name.entries)
+        self._names[name.number] = name
+        self._sizes[name.number] = len(data)
+        try:
+            if not check_header(data) and len(data) >= HEADER_BYTES:
+                self._keep_damage(name, 0, data[:HEADER_BYTES], loaded)
+        except UnknownVersion as error:
+            raise StartupError(
+                f"spool.directory: {name.entries} has {error}; start the newer version until the "
+                "spool is empty, or move the file away"
+            ) from error
+        done: set[int] = set()
+        if has_marks:
+            marks, _damages = scan(self._disk.read(name.done), name.salt)
+            for mark in marks:
+                if mark.kind == Kind.DONE:
+                    done.update(decode_done(mark.payload))
+        found, damages = scan(data, name.salt)
+        for each in found:
+            if each.kind != Kind.ENTRY or each.at in done:
+                continue
+            try:
+                sequence, entry = decode_entry(each.payload)
+            except UndecodableEntry as error:
+                _logger.error("spool: %s at %d: %s; set aside", name.entries, each.at, error)
+                loaded.undecodable += self._keep(name, each.at, each.payload, "undecodable")
+                continue
+            place = Place(name.number, each.at, FRAME_OVERHEAD_BYTES + len(each.payload))
+            loaded.entries.append(_found(place, sequence, entry))
+        for damage in damages:
+            if damage.is_torn:
+                loaded.torn += 1
+                _logger.warning(
+                    "spool: the last %d bytes of %s were not written whole when the node stopped; "
+                    "none of them was acknowledged",
+                    damage.end - damage.at,
+                    name.entries,
+                )
+            else:
+                self._keep_damage(name, damage.at, data[damage.at : damage.end], loaded)
+
+    def _keep_damage(self, name: SegmentName, at: int, content: bytes, loaded: Loaded) -> None:
+        _logger.error(
+            "spool: %d bytes of %s at %d are damaged; set aside", len(content), name.entries, at
+        )
+        loaded.corrupt += self._keep(name, at, content, "corrupt")
+
+    def _keep(self, name: SegmentName, at: int, content: bytes, reason: str) -> int:
+        """Set bytes aside; 1 unless that was done at an earlier start."""
+        file = f"{reason}-{name.number:010}-{at}.bin"
+        if file in dict(self._disk.names(SET_ASIDE)):
+            return 0
+        self._disk.append(f"{SET_ASIDE}/{file}", content, syncs=True)
+        self._beside_bytes += len(content)
+        return 1
+
+
+def _found(place: Place, sequence: int, entry: SpoolEntry) -> Found:
+    return Found(
+        place,
+        sequence,
+        entry.topic,
+        entry.log_topic,
+        entry.incarnation,
+        entry.spooled_at_ms,
+        entry.message.key,
+    )
+
+
+def _unavailable(error: OSError) -> SpoolUnavailable:
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return SpoolUnavailable("full" if is_full else "disk", f"the spool's disk: {error}")
+
+
+def set_aside_line(reason: str, at_ms: int, entry: SpoolEntry) -> bytes:
+    """An entry as a line of JSON; key and body in Base64."""
+    line = {
+        "reason": reason,
+        "setAsideAt": at_ms,
+        "topic": entry.topic,
+        "logTopic": entry.log_topic,
+        "spooledAt": entry.spooled_at_ms,
+        "message": entry.message,
+    }
+    return msgspec.json.encode(line) + b"\n"
+
+
+async def _open_folder(folder: Path) -> FolderDisk:
+    tries = _LOCK_TRIES
+    while True:
+        try:
+            return await trio.to_thread.run_sync(open_folder, folder)
+        except FolderTaken:
+            tries -= 1
+            if not tries:
+                raise
+            await trio.sleep(_LOCK_PAUSE_S)
+
+
+@asynccontextmanager
+async def open_segment_store(
+    folder: Path, ids: IdSource, *, segment_bytes_max: int, reading_threads: int = 2
+) -> AsyncIterator[SpoolStore]:
+    """The spool kept in a folder, which is made when it is not there.
+
+    Raises StartupError when the folder cannot be used or another process uses it.
+    """
+    disk = await _open_folder(folder)
+    writing, reading = trio.CapacityLimiter(1), trio.CapacityLimiter(reading_threads)
+
+    def in_thread(limiter: trio.CapacityLimiter) -> Blocking:
+        # A hung disk must not keep a process from ending. The next write waits for an abandoned
+        # one all the same: its thread still has the limiter's token.
+        return partial(trio.to_thread.run_sync, abandon_on_cancel=True, limiter=limiter)
+
+    try:
+        yield SegmentStore(
+            disk,
+            ids,
+            segment_bytes_max=segment_bytes_max,
+            write=in_thread(writing),
+            read=in_thread(reading),
+        )
+    finally:
+        # Files that a hung write may still use stay open: the process ends.
+        with trio.move_on_after(_CLOSE_GRACE_S, shield=True):
+            await in_thread(writing)(disk.close)
+
+
+OpenSpoolStore = Callable[[], AbstractAsyncContextManager[SpoolStore]]

@@ -1,0 +1,308 @@
+"""What the store has returned for is there at the next start, whatever the disk does."""
+
+import errno
+import os
+import random
+import stat
+import zlib
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from hermes_actors.errors import StartupError
+from hermes_actors.fallback.spool_format import (
+    HEADER_BYTES,
+    SegmentName,
+    decode_entry,
+    encode_entry,
+    header,
+)
+from hermes_actors.fallback.spool_memory import MemoryDisk, open_memory_store
+from hermes_actors.fallback.spool_store import SpoolUnavailable, open_segment_store
+from hermes_actors.runtime.clock import IdSource, seeded_ids
+
+SEGMENT_BYTES = 1_000
+
+
+@pytest.fixture(params=["folder", "memory"])
+def open_store(request, tmp_path):
+    """`open_store()`: the store of one process after another, on one disk."""
+    disk = MemoryDisk()
+    lives = iter(range(1_000))
+
+    @asynccontextmanager
+    async def open_one():
+        if request.param == "folder":
+            async with open_segment_store(
+                tmp_path / "spool", IdSource(), segment_bytes_max=SEGMENT_BYTES
+            ) as store:
+                yield store
+        else:
+            rng = random.Random(next(lives))
+            mounted = disk.mount(rng)
+            async with open_memory_store(
+                mounted, seeded_ids(rng), segment_bytes_max=SEGMENT_BYTES
+            ) as store:
+                yield store
+            mounted.die()
+
+    return open_one
+
+
+def payloads(entry, *bodies, first=1):
+    return [encode_entry(number, entry(body, b"k")) for number, body in enumerate(bodies, first)]
+
+
+async def test_what_was_appended_is_found_by_the_next_process_in_order(open_store, entry):
+    async with open_store() as store:
+        assert (await store.load()).entries == []
+        first = await store.append(payloads(entry, b"1", b"2"))
+        await store.append(payloads(entry, b"3", first=3))
+        assert [decode_entry(p)[1].message.body for p in await store.read(first)] == [b"1", b"2"]
+    async with open_store() as store:
+        found = (await store.load()).entries
+        assert [each.sequence for each in found] == [1, 2, 3]
+        assert {each.key for each in found} == {b"k"}
+        read = await store.read([each.place for each in found])
+        assert [decode_entry(p)[1].message.body for p in read] == [b"1", b"2", b"3"]
+
+
+async def test_what_is_done_is_not_found_again(open_store, entry):
+    async with open_store() as store:
+        await store.load()
+        places = await store.append(payloads(entry, b"1", b"2", b"3"))
+        await store.mark_done(places[:1])
+        await store.mark_done(places[2:])
+    async with open_store() as store:
+        sequences = {each.sequence for each in (await store.load()).entries}
+        # A crash of the machine may undo marks, never an entry.
+        assert 2 in sequences
+        assert sequences <= {1, 2, 3}
+
+
+async def test_segments_end_at_their_size_and_are_deleted_with_their_marks(open_store, entry):
+    async with open_store() as store:
+        await store.load()
+        places = []
+        for number in range(8):
+            places += await store.append(payloads(entry, b"x" * 300, first=number))
+        assert len({place.segment for place in places}) >= 3
+        assert store.size_bytes > 8 * 300
+        await store.mark_done(places[:1])
+        for number, _size in store.sealed():
+            await store.delete(number)
+        await store.seal()
+        for number, _size in store.sealed():
+            await store.delete(number)
+        assert store.size_bytes == 0
+        assert await store.read(places[:1]) == [None]
+    async with open_store() as store:
+        assert (await store.load()).entries == []
+
+
+async def test_a_process_that_starts_writes_to_a_segment_of_its_own(open_store, entry):
+    async with open_store() as store:
+        await store.load()
+        (before,) = await store.append(payloads(entry, b"1"))
+    async with open_store() as store:
+        await store.load()
+        (after,) = await store.append(payloads(entry, b"2", first=2))
+        assert after.segment > before.segment
+
+
+async def test_an_entry_that_lies_in_two_segments_is_found_once(open_store, entry):
+    async with open_store() as store:
+        await store.load()
+        await store.append(payloads(entry, b"1", b"2"))
+        await store.seal()
+        await store.append(payloads(entry, b"1"))
+    async with open_store() as store:
+        assert [each.sequence for each in (await store.load()).entries] == [1, 2]
+
+
+@pytest.fixture
+def open_folder_store(tmp_path):
+    def open_one(**settings):
+        settings = {"segment_bytes_max": SEGMENT_BYTES, **settings}
+        return open_segment_store(tmp_path / "spool", IdSource(), **settings)
+
+    return open_one
+
+
+async def test_only_the_owner_may_read_the_files(open_folder_store, tmp_path, entry):
+    async with open_folder_store() as store:
+        await store.load()
+        (place,) = await store.append(payloads(entry, b"secret"))
+        await store.mark_done([place])
+        await store.set_aside("expired", b"{}\n")
+    folder = tmp_path / "spool"
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert len(files) == 4
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+async def test_a_folder_that_another_process_has_is_an_error_with_its_way_out(
+    open_folder_store, tmp_path, autojump_clock
+):
+    async with open_folder_store():
+        with pytest.raises(StartupError, match=rf"spool\.directory: .*pid {os.getpid()}.*enabled"):
+            async with open_folder_store():
+                pytest.fail("two have it")
+    async with open_folder_store() as store:
+        assert (await store.load()).entries == []
+
+
+async def test_a_folder_that_cannot_be_made_is_an_error_with_its_way_out(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StartupError, match=r"spool\.directory: .*enabled = false"):
+        async with open_segment_store(
+            tmp_path / "file" / "spool", IdSource(), segment_bytes_max=SEGMENT_BYTES
+        ):
+            pytest.fail("a file is no folder")
+
+
+async def test_a_torn_tail_is_cut_and_a_damaged_entry_is_set_aside_once(
+    open_folder_store, tmp_path, entry
+):
+    async with open_folder_store() as store:
+        await store.load()
+        places = await store.append(payloads(entry, b"1", b"2", b"3", b"4"))
+    (segment,) = (tmp_path / "spool").glob("*.spool")
+    data = bytearray(segment.read_bytes())
+    data[places[1].at + 40] ^= 1
+    segment.write_bytes(bytes(data[:-3]))
+    for is_first in (True, False):
+        async with open_folder_store() as store:
+            loaded = await store.load()
+            assert [each.sequence for each in loaded.entries] == [1, 3]
+            assert (loaded.corrupt, loaded.torn) == (int(is_first), 1)
+    (kept,) = (tmp_path / "spool" / "set-aside").iterdir()
+    assert kept.read_bytes() == bytes(data[places[1].at : places[2].at])
+
+
+async def test_a_segment_whose_header_is_damaged_gives_its_entries(
+    open_folder_store, tmp_path, entry
+):
+    async with open_folder_store() as store:
+        await store.load()
+        await store.append(payloads(entry, b"1"))
+    (segment,) = (tmp_path / "spool").glob("*.spool")
+    segment.write_bytes(bytes(HEADER_BYTES) + segment.read_bytes()[HEADER_BYTES:])
+    async with open_folder_store() as store:
+        loaded = await store.load()
+        assert [each.sequence for each in loaded.entries] == [1]
+        assert loaded.corrupt == 1
+
+
+async def test_a_segment_of_a_newer_version_stops_the_start(open_folder_store, tmp_path):
+    name = SegmentName(1, "00112233445566ff")
+    start = bytearray(header(name.salt)[:-4])
+    start[8] = 9
+    (tmp_path / "spool").mkdir()
+    (tmp_path / "spool" / name.entries).write_bytes(
+        bytes(start) + zlib.crc32(start).to_bytes(4, "little")
+    )
+    async with open_folder_store() as store:
+        with pytest.raises(StartupError, match="newer version"):
+            await store.load()
+
+
+async def test_what_is_whole_but_no_entry_is_set_aside(open_folder_store, tmp_path):
+    async with open_folder_store() as store:
+        await store.load()
+        await store.append([b"no entry"])
+    async with open_folder_store() as store:
+        loaded = await store.load()
+        assert (loaded.entries, loaded.undecodable) == ([], 1)
+    (kept,) = (tmp_path / "spool" / "set-aside").iterdir()
+    assert kept.read_bytes() == b"no entry"
+
+
+async def test_marks_left_without_their_segment_are_deleted(open_folder_store, tmp_path, entry):
+    async with open_folder_store() as store:
+        await store.load()
+        (place,) = await store.append(payloads(entry, b"1"))
+        await store.mark_done([place])
+    (segment,) = (tmp_path / "spool").glob("*.spool")
+    segment.unlink()
+    async with open_folder_store() as store:
+        assert (await store.load()).entries == []
+    assert list((tmp_path / "spool").glob("*.done")) == []
+
+
+async def test_after_a_failed_write_the_next_goes_to_another_segment(entry):
+    disk = MemoryDisk()
+    mounted = disk.mount(random.Random(1))
+    async with open_memory_store(
+        mounted, seeded_ids(random.Random(1)), segment_bytes_max=10_000
+    ) as store:
+        await store.load()
+        (before,) = await store.append(payloads(entry, b"1"))
+        disk.is_full = True
+        with pytest.raises(SpoolUnavailable) as caught:
+            await store.append(payloads(entry, b"2", first=2))
+        assert caught.value.reason == "full"
+        disk.is_full = False
+        (after,) = await store.append(payloads(entry, b"3", first=3))
+        assert after.segment > before.segment
+        mounted.die()
+    async with open_memory_store(
+        disk.mount(random.Random(2)), seeded_ids(random.Random(2)), segment_bytes_max=10_000
+    ) as store:
+        # Cut off again, what was refused is not there.
+        assert [each.sequence for each in (await store.load()).entries] == [1, 3]
+
+
+async def test_an_input_output_error_is_said_to_be_the_disks(entry):
+    disk = MemoryDisk()
+    async with open_memory_store(
+        disk.mount(random.Random(1)), seeded_ids(random.Random(1)), segment_bytes_max=10_000
+    ) as store:
+        await store.load()
+        disk.is_failing = True
+        with pytest.raises(SpoolUnavailable) as caught:
+            await store.append(payloads(entry, b"1"))
+        assert caught.value.reason == "disk"
+
+
+async def test_a_write_that_was_given_up_is_never_followed_in_its_segment(entry, autojump_clock):
+    disk = MemoryDisk(delay_s=1.0)
+    async with open_memory_store(
+        disk.mount(random.Random(1)), seeded_ids(random.Random(1)), segment_bytes_max=10_000
+    ) as store:
+        await store.load()
+        (before,) = await store.append(payloads(entry, b"0", first=0))
+        with trio.move_on_after(0.5):
+            await store.append(payloads(entry, b"1"))
+        (after,) = await store.append(payloads(entry, b"2", first=2))
+        assert after.segment > before.segment
+
+
+def test_a_crash_leaves_what_was_synced_and_a_part_of_the_rest():
+    disk = MemoryDisk()
+    lengths = set()
+    for seed in range(50):
+        mounted = disk.mount(random.Random(seed))
+        mounted.append(f"f{seed}", b"synced", syncs=True)
+        mounted.append(f"f{seed}", b"not yet", syncs=False)
+        mounted.die()
+        content = disk.mount(random.Random(0)).read(f"f{seed}")
+        assert b"syncednot yet".startswith(content)
+        assert content.startswith(b"synced")
+        lengths.add(len(content))
+        with pytest.raises(OSError, match="dead"):
+            mounted.append(f"f{seed}", b"x", syncs=True)
+    assert len(lengths) > 4
+
+
+def test_a_full_disk_takes_a_part_and_refuses():
+    disk = MemoryDisk()
+    mounted = disk.mount(random.Random(1))
+    disk.is_full = True
+    with pytest.raises(OSError, match="no space left") as caught:
+        mounted.append("f", b"content", syncs=True)
+    assert caught.value.errno == errno.ENOSPC
+    assert b"content".startswith(mounted.read("f"))
+    assert len(mounted.read("f")) < len(b"content")
