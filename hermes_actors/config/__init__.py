@@ -1,5 +1,11 @@
 """The configuration: one frozen tree, read strictly from TOML and `HERMES_…` variables."""
 
+from hermes_actors.config.admission import (
+    IdempotencyConfig,
+    PreviewConfig,
+    PropagationConfig,
+    ThroughputConfig,
+)
 from hermes_actors.config.errors import ConfigError
 from hermes_actors.config.kafka import KafkaClusterConfig, KafkaConfig
 from hermes_actors.config.loading import load
@@ -19,13 +25,17 @@ __all__ = [
     "ConfigError",
     "ConsumersConfig",
     "FrontendConfig",
+    "IdempotencyConfig",
     "KafkaClusterConfig",
     "KafkaConfig",
     "LogConfig",
     "ManagementConfig",
     "MetadataConfig",
+    "PreviewConfig",
+    "PropagationConfig",
     "Role",
     "StatusConfig",
+    "ThroughputConfig",
     "TlsConfig",
     "load",
 ]

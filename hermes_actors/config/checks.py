@@ -8,11 +8,12 @@ import re
 import msgspec
 from msgspec import Struct
 
+from hermes_actors.config.checks_admission import check_admission
 from hermes_actors.config.errors import ConfigError
 from hermes_actors.config.tree import Config
 
 # A wait, delay or grace of 0 is none; an interval of 0 never rests, a time-out of 0 answers nobody.
-_MAY_BE_NONE = ("_wait_ms", "_drain_ms", "_delay_ms", "_grace_ms")
+_MAY_BE_NONE = ("_wait_ms", "_drain_ms", "_delay_ms", "_grace_ms", "_per_address_max")
 _NAME = re.compile(r"[a-zA-Z0-9_.-]+")
 
 
@@ -68,6 +69,7 @@ def check(config: Config) -> None:
         f"consumers.inflight_max: {consumers.inflight_max} is above consumers.unsettled_span_max "
         f"({consumers.unsettled_span_max}); lower the one or raise the other",
     )
+    check_admission(frontend, _require)
     _check_names(config)
     _check_kafka(config)
 

@@ -4,6 +4,13 @@ import typing
 
 from msgspec import Struct, field
 
+from hermes_actors.config.admission import (
+    IdempotencyConfig,
+    PreviewConfig,
+    PropagationConfig,
+    ThroughputConfig,
+)
+
 
 class TlsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """A TLS listener beside the plain one; HTTP/2 by ALPN. Off while `certificate_file` is ""."""
@@ -20,6 +27,11 @@ class FrontendConfig(Struct, frozen=True, forbid_unknown_fields=True):
     port: int = 8080
     server: typing.Literal["hypercorn", "granian"] = "hypercorn"
     tls: TlsConfig = field(default_factory=TlsConfig)
+    throughput: ThroughputConfig = field(default_factory=ThroughputConfig)
+    idempotency: IdempotencyConfig = field(default_factory=IdempotencyConfig)
+    propagation: PropagationConfig = field(default_factory=PropagationConfig)
+    preview: PreviewConfig = field(default_factory=PreviewConfig)
+    cloud_events: bool = True
     idle_timeout_ms: int = 65
     long_idle_timeout_ms: int = 400
     max_publish_request_duration_ms: int = 500
@@ -27,7 +39,10 @@ class FrontendConfig(Struct, frozen=True, forbid_unknown_fields=True):
     body_bytes_max: int = 2_097_152
     headers_max: int = 20
     header_bytes_max: int = 16_384
+    url_bytes_max: int = 8_192
+    head_timeout_ms: int = 5_000
     connections_max: int = 10_000
+    connections_per_address_max: int = 0
     force_topic_max_message_size: bool = False
     keep_alive_header: bool = False
     keep_alive_header_timeout_s: int = 1

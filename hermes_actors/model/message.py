@@ -2,9 +2,10 @@
 
 The native form keeps the body as sent and puts all else into record headers: `id`, `dc` (of the
 publisher), `via`, `traceparent`, `h-<Name>` for each propagated request header, and `ce_<name>` for
-each attribute of a CloudEvent, as CloudEvents' own binding for Kafka has them. The Hermes form
-wraps the body in Hermes' own JSON envelope, for a cluster shared with Hermes. Readers know both:
-a native record carries the `dc` header, which Hermes never writes.
+each attribute of a CloudEvent, as CloudEvents' own binding for Kafka has them (`datacontenttype` is
+`content-type` there). The Hermes form wraps the body in Hermes' own JSON envelope, for a cluster
+shared with Hermes. Readers know both: a native record carries the `dc` header, which Hermes never
+writes.
 """
 
 import json
@@ -60,6 +61,7 @@ class UndecodableRecord(Exception):
 
 _PROPAGATED_PREFIX = "h-"
 _ATTRIBUTE_PREFIX = "ce_"
+_DATA_TYPE, _DATA_TYPE_HEADER = "datacontenttype", "content-type"
 _ENVELOPE_MARK = b'"_w":true'
 _FOREIGN_TIMESTAMP_MS = 1
 _json = json.JSONDecoder()
@@ -72,7 +74,11 @@ def to_record(message: Message, envelope: Envelope = Envelope.NATIVE) -> Record:
     )
     if message.attributes:
         propagated += tuple(
-            (_ATTRIBUTE_PREFIX + name, value.encode()) for name, value in message.attributes
+            (
+                _DATA_TYPE_HEADER if name == _DATA_TYPE else _ATTRIBUTE_PREFIX + name,
+                value.encode(),
+            )
+            for name, value in message.attributes
         )
     if envelope is Envelope.HERMES:
         return Record(
@@ -118,8 +124,13 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
                 propagated.append((name[len(_PROPAGATED_PREFIX) :], raw.decode()))
             elif name.startswith(_ATTRIBUTE_PREFIX):
                 attributes.append((name[len(_ATTRIBUTE_PREFIX) :], raw.decode()))
+            elif name == _DATA_TYPE_HEADER:
+                attributes.append((_DATA_TYPE, raw.decode()))
     except UnicodeDecodeError as error:
         raise UndecodableRecord(f"a record header is not UTF-8: {error}") from error
+    if len(attributes) == 1 and attributes[0][0] == _DATA_TYPE:
+        # Others write that header too; alone it makes no event.
+        attributes = []
     if dc is None and _ENVELOPE_MARK in record.value:
         return _unwrap(record, tuple(propagated), tuple(attributes), make_id)
     return Message(

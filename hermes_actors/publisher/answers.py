@@ -5,7 +5,7 @@ from msgspec import Struct
 
 from hermes_actors.errors import ErrorCode, HermesError
 from hermes_actors.log.base import RefusedRecord, Stored, UnavailableRecord, UnknownRecord
-from hermes_actors.publisher.publication import Abandoned, Buffered, Publication
+from hermes_actors.publisher.publication import Abandoned, Buffered, Publication, Replayed
 
 JSON = "application/json"
 
@@ -36,6 +36,7 @@ class ErrorBody(Struct, frozen=True):
 NOT_FOUND = Answer(404)
 SHUTTING_DOWN = Answer(503, closes=True)
 BAD_REQUEST = Answer(400, closes=True)
+_REPLAYED = (("idempotency-replayed", "true"),)
 
 
 def error_answer(error: HermesError, message_id: str, *, closes: bool = False) -> Answer:
@@ -52,6 +53,8 @@ def answer_to(publication: Publication) -> Answer:
         return Answer(201, message_id)
     if isinstance(outcome, Buffered):
         return Answer(202, message_id)
+    if isinstance(outcome, Replayed):
+        return Answer(outcome.status, message_id, headers=_REPLAYED)
     if isinstance(outcome, HermesError):
         # The rest of a body that was not read would be taken for the next request.
         return error_answer(outcome, message_id, closes=not publication.has_body)

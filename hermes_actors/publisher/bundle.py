@@ -18,12 +18,13 @@ from hermes_actors.publisher.publication import (
     Buffered,
     Extras,
     Publication,
+    Replayed,
     Route,
     not_kept,
     overdue,
 )
 
-Settled = Outcome | HermesError | Abandoned | Buffered
+Settled = Outcome | HermesError | Abandoned | Buffered | Replayed
 """What may have become of a message."""
 
 Keys = Sequence[bytes | None] | bytes | None

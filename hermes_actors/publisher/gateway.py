@@ -4,13 +4,15 @@ Synchronous: an edge calls `admit` when it has the headers, `hand_over` when it 
 is told the outcome by the publication's `notify`. It never waits and never touches a log.
 """
 
-import re
 from collections.abc import Callable, Mapping
+
+import msgspec
 
 from hermes_actors.actors.mailbox import MailboxClosed, MailboxFull
 from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
 from hermes_actors.log.base import Stored
+from hermes_actors.model.message import Message
 from hermes_actors.model.topic import ContentType
 from hermes_actors.publisher.answers import (
     BAD_REQUEST,
@@ -19,22 +21,23 @@ from hermes_actors.publisher.answers import (
     answer_to,
     error_answer,
 )
+from hermes_actors.publisher.demands import Demands
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.head import Head
 from hermes_actors.publisher.measures import FrontendMeasures
+from hermes_actors.publisher.preview import Previews
 from hermes_actors.publisher.publication import (
     ABSENT,
     CHUNKED,
     Abandoned,
-    Extras,
     Publication,
     Route,
     Tally,
 )
+from hermes_actors.publisher.quota import Quotas
 from hermes_actors.runtime.clock import Clock, IdSource
 
-# W3C Trace Context, 3.2: what does not look like it is ignored, as the recommendation asks.
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+TOO_MANY_BYTES = ErrorCode.THROUGHPUT_QUOTA_VIOLATION.status
 
 
 class Gateway:
@@ -54,10 +57,19 @@ class Gateway:
         self._drain = drain
         self._tally = tally
         self._measures = measures
+        self._clock = clock
         self._now_s = clock.monotonic_s
         self._message_id = ids.message_id
         self._enforces_size = config.force_topic_max_message_size
         self.body_bytes_max = config.body_bytes_max
+        self._demands = Demands(config, clock)
+        self._reads_every_head = self._demands.reads_every_head
+        self._quotas: Quotas | None = None
+        if config.throughput.type != "unlimited":
+            self._quotas = Quotas(config.throughput, clock.monotonic_s())
+        self.tells_quota = self._quotas is not None and config.throughput.headers_always
+        """True when every answer to an admitted publish has the `quota_headers`."""
+        self.previews = Previews(config.preview) if config.preview.enabled else None
 
     @property
     def is_leaving(self) -> bool:
@@ -95,9 +107,16 @@ class Gateway:
         self._measures.requests.value += 1
         if expected > self.body_bytes_max:
             return self._too_long(route, expected, message_id)
-        publication = Publication(message_id, route, self._now_s(), key, expected, notify)
-        if not head.is_plain:
-            _read_extras(publication, head)
+        started_s = self._now_s()
+        if self._quotas is not None:
+            violation = self._quotas.refusal(topic, started_s)
+            if violation is not None:
+                return self._refusal(route, violation, message_id)
+        publication = Publication(message_id, route, started_s, key, expected, notify)
+        if self._reads_every_head or not head.is_plain:
+            refusal = self._demands.read(publication, head)
+            if refusal is not None:
+                return self._refusal(route, refusal, message_id)
         self._tally.in_flight += 1
         route.lane.add(publication)
         return publication
@@ -118,6 +137,11 @@ class Gateway:
             if refusal is not None:
                 publication.settle(refusal)
                 return
+        if self._quotas is not None:
+            violation = self._quotas.count(route.name, size, self._now_s())
+            if violation is not None:
+                publication.settle(violation)
+                return
         if route.topic.content_type is not ContentType.JSON:
             publication.settle(
                 Refused(
@@ -126,6 +150,13 @@ class Gateway:
                 )
             )
             return
+        if publication.extras is not None:
+            taken = self._demands.take(publication, body)
+            if taken is None:
+                return
+            body, size = taken, len(taken)
+        if self.previews is not None and self.previews.wants(route.name):
+            self._preview(self.previews, publication, body)
         publication.body = body
         publication.body_bytes = size
         if not route.is_open:
@@ -151,6 +182,9 @@ class Gateway:
         answer = answer_to(publication)
         if type(publication.outcome) is not Stored:
             publication.route.measures.answered(answer.status, 1)
+        if self.tells_quota and answer.status != TOO_MANY_BYTES:
+            told = self.quota_headers(publication)
+            answer = msgspec.structs.replace(answer, headers=answer.headers + told)
         return answer
 
     def _unknown_topic(self, topic: str, message_id: str) -> Answer:
@@ -163,6 +197,26 @@ class Gateway:
             )
         answer = error_answer(error, message_id)
         self._measures.status(answer.status).add()
+        return answer
+
+    def quota_headers(self, publication: Publication) -> tuple[tuple[str, str], ...]:
+        """What the answer to an admitted publish says of its topic's quota."""
+        assert self._quotas is not None, "there are no quotas to tell of"
+        return self._quotas.headers(publication.route.name, self._now_s())
+
+    def _preview(self, previews: Previews, publication: Publication, body: bytes) -> None:
+        extras = publication.extras
+        message = Message(
+            id=publication.id,
+            body=body,
+            published_at_ms=self._clock.now_ms(),
+            propagated=() if extras is None else extras.propagated,
+        )
+        previews.add(publication.route.name, message)
+
+    def _refusal(self, route: Route, error: HermesError, message_id: str) -> Answer:
+        answer = error_answer(error, message_id)
+        route.measures.answered(answer.status, 1)
         return answer
 
     def _too_long(self, route: Route, size: int, message_id: str) -> Answer:
@@ -184,13 +238,6 @@ class Gateway:
                 f"Message is {size} bytes long; topic {route.name} takes at most {limit}"
             )
         return None
-
-
-def _read_extras(publication: Publication, head: Head) -> None:
-    """What only few requests ask for."""
-    traceparent = head.get("traceparent")
-    if traceparent is not None and _TRACEPARENT.fullmatch(traceparent):
-        publication.extras = Extras(traceparent=traceparent)
 
 
 def _too_long_text(size: int, limit: int) -> str:

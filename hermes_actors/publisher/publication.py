@@ -11,6 +11,7 @@ from hermes_actors.log.base import Outcome, Stored, UnavailableRecord, UnknownRe
 from hermes_actors.model.message import Headers
 from hermes_actors.model.topic import Topic
 from hermes_actors.publisher.deadlines import Lane
+from hermes_actors.publisher.idempotency import Claim
 from hermes_actors.publisher.measures import TopicMeasures
 
 CHUNKED = -2
@@ -26,6 +27,12 @@ class Abandoned(Struct, frozen=True):
 
 class Buffered(Struct, frozen=True):
     """No log has it yet, but this node's disk does, and sends it until one has."""
+
+
+class Replayed(Struct, frozen=True):
+    """The message was stored before, under the same key: the first answer's status again."""
+
+    status: int
 
 
 class Tally:
@@ -109,12 +116,15 @@ class Extras(Struct):
     """What a message carries beside its body and its key; most carry none of it.
 
     `propagated` are request headers for the subscriber, `attributes` those of a CloudEvent without
-    their prefix.
+    their prefix; `is_event`: the body is a CloudEvent, and they are in it. `claim` is its use of an
+    `Idempotency-Key`.
     """
 
     propagated: Headers = ()
     traceparent: str = ""
     attributes: Headers = ()
+    is_event: bool = False
+    claim: Claim | None = None
 
 
 class Publication:
@@ -169,9 +179,9 @@ class Publication:
         self.is_kept = False
         self.is_sent = False
         self.extras: Extras | None = None
-        self.outcome: Outcome | HermesError | Abandoned | Buffered | None = None
+        self.outcome: Outcome | HermesError | Abandoned | Buffered | Replayed | None = None
 
-    def settle(self, outcome: Outcome | HermesError | Abandoned | Buffered) -> bool:
+    def settle(self, outcome: Outcome | HermesError | Abandoned | Buffered | Replayed) -> bool:
         """Set the outcome and tell the edge; False when there was one already."""
         if self.is_answered:
             return False

@@ -8,8 +8,9 @@ from typing import Any
 
 from hermes_actors.config import FrontendConfig
 from hermes_actors.log.base import Stored
-from hermes_actors.publisher.answers import BAD_REQUEST, Answer
+from hermes_actors.publisher.answers import Answer
 from hermes_actors.publisher.edges.cells import Cell
+from hermes_actors.publisher.edges.heads import HeadLimits
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.head import BytesHead
 from hermes_actors.publisher.publication import Abandoned, Publication
@@ -74,7 +75,9 @@ class AsgiEdge:
         self._gateway = gateway
         self._pages = pages
         self._make_cell = make_cell
-        self._headers_max = config.headers_max
+        self._limits = HeadLimits(config)
+        # Names in lower case, as ASGI wants them, unless they travel on as their sender wrote them.
+        self._keeps_case = config.propagation.enabled
         self._body_bytes_max = config.body_bytes_max
         self._keep_alive: Headers = []
         if config.keep_alive_header:
@@ -100,15 +103,18 @@ class AsgiEdge:
         if not path.startswith("/"):
             path = origin_form(path)
         topic = topic_in(scope["method"], path)
-        if len(scope["headers"]) > self._headers_max:
-            await send_answer(scope, send, BAD_REQUEST, [])
+        pairs = scope["headers"]
+        refusal = self._limits.refusal(path, scope.get("query_string", b""), pairs)
+        if refusal is not None:
+            await send_answer(scope, send, refusal, [])
             return
         if topic is None:
             answer = await self._pages.answer(scope["method"], path)
             await send_answer(scope, send, answer, [])
             return
-        pairs = scope["headers"]
         fields = dict(pairs)
+        if self._keeps_case:
+            fields = {name.lower(): value for name, value in pairs}
         cell = self._make_cell()
         admitted = self._gateway.admit(
             topic,
@@ -131,6 +137,9 @@ class AsgiEdge:
             headers = [_NO_LENGTH, (b"hermes-message-id", admitted.id.encode())]
             if extra:
                 headers += extra
+            if self._gateway.tells_quota:
+                told = self._gateway.quota_headers(admitted)
+                headers += [(name.encode(), value.encode()) for name, value in told]
             await send({"type": "http.response.start", "status": 201, "headers": headers})
             await send(_EMPTY_BODY)
         elif not isinstance(admitted.outcome, Abandoned):

@@ -8,6 +8,7 @@ itself and sweeps all connections together.
 import asyncio
 import logging
 import ssl
+from collections import Counter
 from collections.abc import Callable, MutableMapping
 from typing import Any, Protocol, cast
 from wsgiref.handlers import format_date_time
@@ -15,8 +16,9 @@ from wsgiref.handlers import format_date_time
 from hypercorn.asyncio.tcp_server import TCPServer
 from hypercorn.asyncio.worker_context import AsyncioSingleTask, WorkerContext
 from hypercorn.config import Config
-from hypercorn.events import Event, RawData
+from hypercorn.events import Closed, Event, RawData
 from hypercorn.protocol.h2 import H2Protocol
+from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, Scope, TaskGroup
 
 from hermes_actors.config import FrontendConfig
@@ -28,6 +30,7 @@ from hermes_actors.runtime.clock import Clock
 _BACKLOG = 4_096
 _IDLE_S = 60.0
 _SWEEP_S = 0.2
+_READ_BYTES_MAX = 65_536
 # How long an answer may wait for a client that does not read it.
 _UNREAD_S = 30.0
 _REQUESTS_MAX = 1_000_000_000
@@ -69,6 +72,9 @@ class HypercornServer:
         self._edge = edge
         self._config = _hypercorn_config(config, clock)
         self._connections_max = config.connections_max
+        self._per_address_max = config.connections_per_address_max or config.connections_max
+        self._by_address: Counter[str] = Counter()
+        self._head_timeout_s = config.head_timeout_ms / 1_000
         self._unread_s = unread_s
         self._silence_s = max(0.0, (config.read_timeout_ms - config.idle_timeout_ms) / 1_000)
         self._connections: dict[_Connection, None] = {}
@@ -96,7 +102,11 @@ class HypercornServer:
         if self._tls is not None:
             self._servers.append(
                 await asyncio.start_server(
-                    self._accept, sock=self._tls_socket, backlog=_BACKLOG, ssl=self._tls
+                    self._accept,
+                    sock=self._tls_socket,
+                    backlog=_BACKLOG,
+                    ssl=self._tls,
+                    ssl_handshake_timeout=self._head_timeout_s,
                 )
             )
         self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
@@ -124,7 +134,11 @@ class HypercornServer:
                 self._tls_socket.close()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._connections) >= self._connections_max:
+        address = _address(writer)
+        if (
+            len(self._connections) >= self._connections_max
+            or self._by_address[address] >= self._per_address_max
+        ):
             writer.close()
             return
         loop = asyncio.get_running_loop()
@@ -133,6 +147,7 @@ class HypercornServer:
         task = connection.task
         self._tasks.add(task)
         self._connections[connection] = None
+        self._by_address[address] += 1
         try:
             await connection.run()
         except asyncio.CancelledError:
@@ -143,11 +158,14 @@ class HypercornServer:
             writer.close()
         finally:
             del self._connections[connection]
+            self._by_address[address] -= 1
+            if not self._by_address[address]:
+                del self._by_address[address]
             self._tasks.discard(task)
 
     async def _sweep(self) -> None:
-        """Close connections that idled too long, whose request never got its body, or whose client
-        does not read its answers: each of them would hold its place for ever.
+        """Close connections that idled too long, whose request never got the rest of its head or
+        its body, or whose client does not read its answers: each would hold its place for ever.
         """
         loop = asyncio.get_running_loop()
         while True:
@@ -155,8 +173,11 @@ class HypercornServer:
             now_s = loop.time()
             for connection in list(self._connections):
                 since_s, close_at_s = connection.idle.since_s, connection.close_at_s
-                if (since_s is not None and now_s > since_s + _IDLE_S) or (
-                    close_at_s is not None and now_s > close_at_s
+                head_since_s = connection.idle.head_since_s
+                if (
+                    (since_s is not None and now_s > since_s + _IDLE_S)
+                    or (head_since_s is not None and now_s > head_since_s + self._head_timeout_s)
+                    or (close_at_s is not None and now_s > close_at_s)
                 ):
                     connection.end()
                 elif connection.is_unread(now_s, self._unread_s):
@@ -166,17 +187,20 @@ class HypercornServer:
 
 
 class _IdleMark(AsyncioSingleTask):
-    """Notes since when a connection has been idle, where hypercorn would start a task."""
+    """Notes since when a connection has been idle, where hypercorn would start a task, and since
+    when it has had a part of a request's head.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.since_s: float | None = None
+        self.head_since_s: float | None = None
 
     async def restart(self, task_group: TaskGroup, action: Callable[..., Any]) -> None:
         self.since_s = self._loop.time()
 
     async def stop(self) -> None:
-        self.since_s = None
+        self.since_s = self.head_since_s = None
 
 
 class _Connection(TCPServer):
@@ -224,6 +248,26 @@ class _Connection(TCPServer):
     def _unsent_in_transport(self) -> int:
         return self.writer.transport.get_write_buffer_size()
 
+    async def _read_data(self) -> None:
+        """Read until the client ends; hypercorn's own, but for noting when a head begins."""
+        reader, idle = self.reader, self.idle
+        while not reader.at_eof():
+            try:
+                data = await reader.read(_READ_BYTES_MAX)
+            except OSError:
+                break
+            await self.protocol.handle(RawData(data))
+            if idle.since_s is not None and idle.head_since_s is None and self._has_part_of_head():
+                idle.head_since_s = self.loop.time()
+        await self.protocol.handle(Closed())
+
+    def _has_part_of_head(self) -> bool:
+        """Whether an idle connection has bytes that are no request yet. HTTP/2 has none of its own:
+        what is not complete there is ended as idle.
+        """
+        http1 = self.protocol.protocol
+        return isinstance(http1, H11Protocol) and bool(http1.connection.trailing_data[0])
+
     async def protocol_send(self, event: Event) -> None:
         """Send; the end of a body is no bytes, and needs neither hypercorn's lock nor a wait."""
         if not isinstance(event, RawData) or event.data:
@@ -261,6 +305,12 @@ class _Connection(TCPServer):
         self.close_at_s = self.loop.time() + self.silence_s
 
 
+def _address(writer: asyncio.StreamWriter) -> str:
+    """The client's address without its port; "" for what has none."""
+    name = writer.get_extra_info("peername")
+    return str(name[0]) if name else ""
+
+
 class _Streams(dict[int, Any]):
     """The open streams of a connection; a stream that has ended swallows what still comes."""
 
@@ -292,6 +342,7 @@ def _hypercorn_config(config: FrontendConfig, clock: Clock) -> Config:
     ours.h2_max_concurrent_streams = _STREAMS_MAX
     ours.h2_max_header_list_size = config.header_bytes_max
     ours.h11_max_incomplete_size = config.header_bytes_max
+    ours.h11_pass_raw_headers = config.propagation.enabled
     ours.accesslog = None
     ours.errorlog = _log
     if config.tls.certificate_file:

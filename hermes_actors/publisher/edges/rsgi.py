@@ -1,13 +1,14 @@
 """The same publishing over RSGI, granian's own interface: status and body as on the ASGI edge."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import Protocol
 
 from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import Refused
 from hermes_actors.log.base import Stored
-from hermes_actors.publisher.answers import BAD_REQUEST, Answer
+from hermes_actors.publisher.answers import Answer
 from hermes_actors.publisher.edges.cells import AsyncioCell
+from hermes_actors.publisher.edges.heads import HeadLimits
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.head import TextHead
 from hermes_actors.publisher.publication import CHUNKED, Abandoned, Publication
@@ -26,6 +27,8 @@ class RequestHeaders(Protocol):
 
     def __contains__(self, name: str) -> bool: ...
 
+    def __len__(self) -> int: ...
+
 
 class Scope(Protocol):
     """One request, without its body."""
@@ -34,6 +37,7 @@ class Scope(Protocol):
     http_version: str
     method: str
     path: str
+    query_string: str
     headers: RequestHeaders
 
 
@@ -73,7 +77,7 @@ class RsgiEdge:
         self._gateway = gateway
         self._pages = pages
         self._disconnects = disconnects
-        self._headers_max = config.headers_max
+        self._limits = HeadLimits(config)
         self._body_bytes_max = config.body_bytes_max
         self._keep_alive: Headers = []
         if config.keep_alive_header:
@@ -83,8 +87,9 @@ class RsgiEdge:
         """Serve one request."""
         pairs = scope.headers.items()
         topic = topic_in(scope.method, scope.path)
-        if len(pairs) > self._headers_max:
-            _answer(scope, exchange, BAD_REQUEST, [])
+        refusal = self._limits.refusal(scope.path, scope.query_string, pairs)
+        if refusal is not None:
+            _answer(scope, exchange, refusal, [])
             return
         if topic is None:
             page = await self._pages.answer(scope.method, scope.path)
@@ -104,10 +109,11 @@ class RsgiEdge:
         if isinstance(admitted, Answer):
             _answer(scope, exchange, admitted, self._extra(scope))
             return
-        if key is None and "partition-key" in scope.headers:
-            # The server hides a value that is not ASCII; without its key the message would lose
-            # its place in the order.
-            admitted.settle(Refused("Partition-Key has characters other than visible ASCII"))
+        if len(scope.headers) != len(pairs):
+            # The server hides values that are not ASCII.
+            hidden = _hidden_name(scope.headers, fields)
+            if hidden is not None:
+                admitted.settle(Refused(f"{hidden} has characters other than visible ASCII"))
         body = b""
         if admitted.expected_bytes and not admitted.is_done:
             body = await self._read(admitted, cell, exchange)
@@ -118,6 +124,8 @@ class RsgiEdge:
             headers = [("content-length", "0"), ("hermes-message-id", admitted.id)]
             if extra:
                 headers += extra
+            if self._gateway.tells_quota:
+                headers += self._gateway.quota_headers(admitted)
             exchange.response_empty(201, headers)
         elif not isinstance(admitted.outcome, Abandoned):
             _answer(scope, exchange, self._gateway.answer(admitted), extra)
@@ -147,6 +155,17 @@ class RsgiEdge:
         except self._disconnects:
             self._gateway.abandon(publication)
         return b"".join(parts)
+
+
+def _hidden_name(headers: RequestHeaders, fields: Mapping[str, str]) -> str | None:
+    """The header that the message cannot do without and whose value is hidden: without its key it
+    would lose its place in the order, or be stored twice.
+    """
+    for name in ("Partition-Key", "Idempotency-Key"):
+        lower = name.lower()
+        if lower not in fields and lower in headers:
+            return name
+    return None
 
 
 def _answer(scope: Scope, exchange: Exchange, answer: Answer, extra: Headers) -> None:

@@ -1,0 +1,162 @@
+"""`Idempotency-Key`: a publisher may try again, and its message is stored once. Pure.
+
+One process remembers the keys that were answered with success, each with its answer and a digest
+of what was sent, in a window that is bounded in number and time. A key of which this process knows
+nothing is published as if it were new, but always under the same message id.
+"""
+
+import hashlib
+import re
+from collections import OrderedDict
+
+from msgspec import Struct
+
+from hermes_actors.errors import ErrorCode, Refused, Unavailable
+
+HEADER = "Idempotency-Key"
+KEY_LENGTH_MAX = 255
+RETRY_AFTER_S = 1
+
+_SUCCESSES = (201, 202)
+# RFC 9651, 3.3.3: a string; parameters after it mean nothing to us.
+_QUOTED = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"[ \t]*(?:;[ -~]*)?')
+_BARE = re.compile(r"[!#-+\--:<-\[\]-~]+")
+_ESCAPED = re.compile(r"\\(.)")
+
+
+def parse_key(value: str) -> str:
+    """The key in the header's value: a structured field's string, or the same without quotes.
+
+    Raises Refused.
+    """
+    text = value.strip(" \t")
+    quoted = _QUOTED.fullmatch(text)
+    if quoted is not None:
+        key = _ESCAPED.sub(r"\1", quoted[1])
+    elif _BARE.fullmatch(text):
+        key = text
+    else:
+        raise Refused(
+            f'{HEADER} is neither a string in double quotes nor visible ASCII without ", comma, '
+            'semicolon and backslash; send for example "8e03978e-40d5-43dd-bc93-6894a57f9324"'
+        )
+    if not 0 < len(key) <= KEY_LENGTH_MAX:
+        raise Refused(
+            f"{HEADER} has {len(key)} characters; send 1 to {KEY_LENGTH_MAX}, a UUID for example"
+        )
+    return key
+
+
+class Claim:
+    """One use of a key: the first, which is published, or a repeat, which waits for its body."""
+
+    __slots__ = ("_digest", "_is_open", "_name", "_status", "_window")
+
+    def __init__(
+        self, window: "KeyWindow", name: tuple[str, str], digest: bytes, status: int
+    ) -> None:
+        """`status` 0: the first use; else what the first one was answered, and its digest."""
+        self._window = window
+        self._name = name
+        self._digest = digest
+        self._status = status
+        self._is_open = not status
+
+    def match(self, partition_key: bytes | None, body: bytes) -> int:
+        """The body has come: 0 when it is to be published, else the first answer's status, which
+        is given again. Raises Refused for another payload than the first.
+        """
+        digest = _digest_of(partition_key, body)
+        if not self._status:
+            self._digest = digest
+        elif digest != self._digest:
+            raise Refused(
+                f"{HEADER} was used for another message before: body or Partition-Key differ; "
+                "use a new key for each message",
+                status=422,
+            )
+        return self._status
+
+    def conclude(self, status: int, now_s: float) -> None:
+        """It was answered with this status: a first use that failed is forgotten, so that it can
+        be tried again. 0: nobody was answered.
+        """
+        if self._is_open:
+            self._is_open = False
+            self._window.end(self._name, _Answered(self._digest, status, now_s))
+
+
+class _Answered(Struct, frozen=True, gc=False):
+    """How a key's first use ended."""
+
+    digest: bytes
+    status: int
+    at_s: float
+
+
+class KeyWindow:
+    """The keys of one process: at most `keys_max`, each for `window_s` after its answer.
+
+    `now_s` is monotonic. Names are a topic's life in the log and a key.
+    """
+
+    def __init__(self, keys_max: int, window_s: float) -> None:
+        self._keys_max = keys_max
+        self._window_s = window_s
+        self._under_way: set[tuple[str, str]] = set()
+        # In the order of their answers, which is that of their ends.
+        self._answered: OrderedDict[tuple[str, str], _Answered] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._under_way) + len(self._answered)
+
+    def claim(self, log_topic: str, key: str, now_s: float) -> Claim:
+        """Use the key. Raises Refused (409) while its first use is under way, and Unavailable when
+        nothing can be remembered because so many are.
+        """
+        self._expire(now_s)
+        name = (log_topic, key)
+        if name in self._under_way:
+            error = Refused(
+                f"A publish with this {HEADER} is under way; try again when it has been answered",
+                ErrorCode.OTHER,
+                409,
+            )
+            error.headers = (("retry-after", str(RETRY_AFTER_S)),)
+            raise error
+        answered = self._answered.get(name)
+        if answered is not None:
+            return Claim(self, name, answered.digest, answered.status)
+        if len(self._under_way) >= self._keys_max:
+            raise Unavailable(
+                f"{len(self._under_way)} publishes with an {HEADER} are under way, more cannot be "
+                "remembered; try again later, or raise frontend.idempotency.keys_max"
+            )
+        while len(self) >= self._keys_max:
+            self._answered.popitem(last=False)
+        self._under_way.add(name)
+        return Claim(self, name, b"", 0)
+
+    def end(self, name: tuple[str, str], answered: _Answered) -> None:
+        """The key's first use has been answered."""
+        self._under_way.discard(name)
+        if answered.status in _SUCCESSES:
+            self._answered[name] = answered
+
+    def _expire(self, now_s: float) -> None:
+        answered = self._answered
+        while answered:
+            oldest = next(iter(answered.values()))
+            if now_s < oldest.at_s + self._window_s:
+                return
+            answered.popitem(last=False)
+
+
+def _digest_of(partition_key: bytes | None, body: bytes) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    if partition_key is not None:
+        # Its length keeps key and body apart; no key differs from an empty one.
+        digest.update(b"%d:" % len(partition_key) + partition_key)
+    digest.update(b"|")
+    digest.update(body)
+    return digest.digest()

@@ -1,0 +1,209 @@
+"""Throughput quotas: how many bytes a second a topic may publish on this node. Pure.
+
+A topic's rate is the exponentially weighted moving average over one minute of the bytes of its
+bodies: each byte weighs 1/60 a second when it comes and fades with a time constant of 60 s, as in
+the load averages of Unix. So a topic at rest may send 60 times its limit at once before it is
+refused.
+
+`dynamic` keeps the node's total down. At each check:
+
+* total above the threshold: of the topics that are not idle, those with at least the mean rate get
+  an equal share of the desired total (the desired total divided by the number of topics that are
+  not idle) as their limit. So far this is Hermes' rule;
+* else limits rise again. A topic that uses at most half of a lowered limit has it doubled. Those
+  that use more get equal shares of what is left below the threshold, so that raising alone never
+  brings the total above it. A limit that reaches the maximum is lowered no more.
+"""
+
+import base64
+import math
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from hermes_actors.config import ThroughputConfig
+from hermes_actors.errors import ErrorCode, Unavailable
+
+TIME_CONSTANT_S = 60.0
+_CHECKS_MAX = 64
+_FORGOTTEN_BYTES_PER_S = 0.001
+_ROUNDING = 1e-9
+_SF_INTEGER_MAX = 999_999_999_999_999
+"""The largest integer that a structured field of HTTP holds."""
+
+Headers = tuple[tuple[str, str], ...]
+
+
+class Average:
+    """A rate that fades; `now_s` is monotonic and never goes back."""
+
+    __slots__ = ("_at_s", "_per_s")
+
+    def __init__(self) -> None:
+        self._per_s = 0.0
+        self._at_s = 0.0
+
+    def add(self, count: int, now_s: float) -> float:
+        """Count so many now; the rate that comes of it."""
+        self._per_s = self.per_s(now_s) + count / TIME_CONSTANT_S
+        self._at_s = now_s
+        return self._per_s
+
+    def per_s(self, now_s: float) -> float:
+        """The rate at this moment."""
+        return self._per_s * math.exp((self._at_s - now_s) / TIME_CONSTANT_S)
+
+
+class DynamicRule(Struct, frozen=True):
+    """The numbers of the dynamic limits, all bytes a second."""
+
+    max_per_s: float
+    threshold_per_s: float
+    desired_per_s: float
+    idle_per_s: float
+
+
+def next_limits(
+    rates: Mapping[str, float], lowered: Mapping[str, float], rule: DynamicRule
+) -> dict[str, float]:
+    """The lowered limits after a check, from those before it and the topics' rates.
+
+    A topic without an entry has the maximum.
+    """
+    total = sum(rates.values())
+    if total > rule.threshold_per_s:
+        return _cut(rates, lowered, rule)
+    pressed = [topic for topic, limit in lowered.items() if rates.get(topic, 0.0) > limit / 2]
+    headroom = rule.threshold_per_s - total
+    raised = {
+        topic: limit + headroom / len(pressed) if topic in pressed else limit * 2
+        for topic, limit in lowered.items()
+    }
+    return {topic: limit for topic, limit in raised.items() if limit < rule.max_per_s}
+
+
+def _cut(
+    rates: Mapping[str, float], lowered: Mapping[str, float], rule: DynamicRule
+) -> dict[str, float]:
+    busy = {topic: rate for topic, rate in rates.items() if rate > rule.idle_per_s}
+    limits = dict(lowered)
+    if not busy:
+        return limits
+    mean = sum(busy.values()) / len(busy)
+    share = max(1.0, rule.desired_per_s / len(busy))
+    if share < rule.max_per_s:
+        # Equal rates may all fall a rounding error below their mean.
+        loud = mean * (1 - _ROUNDING)
+        limits |= {topic: share for topic, rate in busy.items() if rate >= loud}
+    return limits
+
+
+class Quotas:
+    """The quotas of one node. Needs no timer: what is due is caught up with at the next request."""
+
+    def __init__(self, config: ThroughputConfig, now_s: float) -> None:
+        assert config.type != "unlimited", "then there is nothing to keep"
+        self._is_dynamic = config.type == "dynamic"
+        self._max_per_s = float(
+            config.dynamic_max_bytes_per_s if self._is_dynamic else config.fixed_max_bytes_per_s
+        )
+        self._rule = DynamicRule(
+            self._max_per_s,
+            float(config.dynamic_threshold_bytes_per_s),
+            float(config.dynamic_desired_bytes_per_s),
+            config.dynamic_idle_bytes_per_s,
+        )
+        self._interval_s = config.dynamic_check_interval_ms / 1_000
+        self._check_at_s = now_s + self._interval_s
+        self._rates: dict[str, Average] = {}
+        self._total = Average()
+        self._lowered: dict[str, float] = {}
+        self.tells_always = config.headers_always
+
+    def limit_of(self, topic: str) -> float:
+        """The topic's limit now, bytes a second."""
+        return self._lowered.get(topic, self._max_per_s)
+
+    def refusal(self, topic: str, now_s: float) -> Unavailable | None:
+        """Why nothing of this topic is taken now; None when it is."""
+        if now_s >= self._check_at_s:
+            self._catch_up(now_s)
+        average = self._rates.get(topic)
+        rate = 0.0 if average is None else average.per_s(now_s)
+        limit = self._lowered.get(topic, self._max_per_s)
+        if self._is_above(rate, limit):
+            return self._violation(topic, f"of topic {topic}", rate, limit, now_s)
+        if self._is_dynamic:
+            total = self._total.per_s(now_s)
+            if total > self._max_per_s:
+                return self._violation(topic, "of all topics", total, self._max_per_s, now_s)
+        return None
+
+    def count(self, topic: str, size_bytes: int, now_s: float) -> Unavailable | None:
+        """The topic's body has come: it counts, and this is why it is refused all the same."""
+        if now_s >= self._check_at_s:
+            self._catch_up(now_s)
+        average = self._rates.get(topic)
+        if average is None:
+            average = self._rates[topic] = Average()
+        average.add(size_bytes, now_s)
+        self._total.add(size_bytes, now_s)
+        return self.refusal(topic, now_s)
+
+    def headers(self, topic: str, now_s: float) -> Headers:
+        """`ratelimit-policy` and `ratelimit`, as draft-ietf-httpapi-ratelimit-headers has them."""
+        average = self._rates.get(topic)
+        rate = 0.0 if average is None else average.per_s(now_s)
+        limit = self.limit_of(topic)
+        return self._fields(topic, limit, (limit - rate) * TIME_CONSTANT_S, _wait_s(rate, limit))
+
+    def _is_above(self, rate: float, limit: float) -> bool:
+        # Hermes compares whole bytes a second for fixed limits.
+        return rate > limit if self._is_dynamic else math.floor(rate) > limit
+
+    def _violation(
+        self, topic: str, whose: str, rate: float, limit: float, now_s: float
+    ) -> Unavailable:
+        wait_s = _wait_s(rate, limit)
+        error = Unavailable(
+            f"The throughput {whose} is {math.floor(rate)} bytes/s, above the limit of "
+            f"{math.floor(limit)} bytes/s; try again in {wait_s} s",
+            ErrorCode.THROUGHPUT_QUOTA_VIOLATION,
+            ErrorCode.THROUGHPUT_QUOTA_VIOLATION.status,
+        )
+        fields = self._fields(topic, self.limit_of(topic), 0.0, wait_s)
+        error.headers = (("retry-after", str(wait_s)), *fields)
+        return error
+
+    def _fields(self, topic: str, limit: float, left: float, reset_s: int) -> Headers:
+        key = f"pk=:{base64.b64encode(topic.encode()).decode()}:"
+        quota = min(int(limit * TIME_CONSTANT_S), _SF_INTEGER_MAX)
+        left = min(max(int(left), 0), quota)
+        window = int(TIME_CONSTANT_S)
+        return (
+            ("ratelimit-policy", f'"topic";q={quota};qu="content-bytes";w={window};{key}'),
+            ("ratelimit", f'"topic";r={left};t={reset_s};{key}'),
+        )
+
+    def _catch_up(self, now_s: float) -> None:
+        """Do the checks that were due, each as if at its own time."""
+        due = int((now_s - self._check_at_s) / self._interval_s) + 1
+        for number in range(max(0, due - _CHECKS_MAX), due):
+            # Nothing was counted since: rates have only faded.
+            at_s = self._check_at_s + number * self._interval_s
+            rates = {topic: average.per_s(at_s) for topic, average in self._rates.items()}
+            if self._is_dynamic:
+                self._lowered = next_limits(rates, self._lowered, self._rule)
+            for topic, rate in rates.items():
+                if rate < _FORGOTTEN_BYTES_PER_S and topic not in self._lowered:
+                    del self._rates[topic]
+            if not self._rates and not self._lowered:
+                break
+        self._check_at_s += due * self._interval_s
+
+
+def _wait_s(rate: float, limit: float) -> int:
+    """After how many whole seconds without a byte the rate is at its limit, at least 1."""
+    if rate <= limit:
+        return 1
+    return max(1, math.ceil(TIME_CONSTANT_S * math.log(rate / limit)))

@@ -1,0 +1,96 @@
+"""Previews of messages as nodes tell them: the record of one topic, and the register of all."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from hermes_actors.log.base import TopicSettings
+
+PREVIEW_TOPIC = "_hermes.previews"
+
+RECORD_BYTES_MAX = 1_048_576
+"""The most that one topic's previews of one interval take in the log."""
+
+RETENTION_MS = 86_400_000
+
+SETTINGS = TopicSettings(
+    partitions=1,
+    retention_ms=RETENTION_MS,
+    record_bytes_max=RECORD_BYTES_MAX + 16_384,
+    log_append_time=True,
+)
+
+REGISTER_BYTES_MAX = 33_554_432
+"""The most that the register holds; the topics that were published to longest ago make room."""
+
+
+class Preview(Struct, frozen=True, array_like=True, gc=False):
+    """The beginning of one message's JSON envelope; of another form it may be any bytes."""
+
+    content: bytes
+    is_truncated: bool = False
+
+
+class PreviewRecord(Struct, frozen=True):
+    """What one node saw of one topic, `group.topic`, in one interval."""
+
+    node: str
+    dc: str
+    topic: str
+    previews: tuple[Preview, ...]
+
+
+class UndecodablePreview(Exception):
+    """The bytes are no previews that this version can read."""
+
+
+_decoder = msgspec.msgpack.Decoder(PreviewRecord)
+
+
+def encode(record: PreviewRecord) -> bytes:
+    """The bytes of a record."""
+    return msgspec.msgpack.encode(record)
+
+
+def decode(value: bytes) -> PreviewRecord:
+    """Read a record. Raises UndecodablePreview."""
+    try:
+        return _decoder.decode(value)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise UndecodablePreview(str(error)) from error
+
+
+class PreviewRegister:
+    """The newest previews of each topic from each node. At most `bytes_max` in all."""
+
+    def __init__(self, bytes_max: int = REGISTER_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._held_bytes = 0
+        self._newest: OrderedDict[tuple[str, str, str], Sequence[Preview]] = OrderedDict()
+
+    @property
+    def held_bytes(self) -> int:
+        """What all of them take now."""
+        return self._held_bytes
+
+    def take(self, record: PreviewRecord) -> None:
+        """A node's previews of a topic, in the place of its earlier ones."""
+        name = (record.topic, record.dc, record.node)
+        self._held_bytes -= _size_bytes(self._newest.pop(name, ()))
+        self._newest[name] = record.previews
+        self._held_bytes += _size_bytes(record.previews)
+        while self._held_bytes > self._bytes_max:
+            _, previews = self._newest.popitem(last=False)
+            self._held_bytes -= _size_bytes(previews)
+
+    def of_topic(self, topic: str) -> list[Preview]:
+        """All previews of a topic: the nodes sorted by datacentre and name, each in its order."""
+        names = sorted(name for name in self._newest if name[0] == topic)
+        return [preview for name in names for preview in self._newest[name]]
+
+
+def _size_bytes(previews: Sequence[Preview]) -> int:
+    # Some for the entry itself, so that many empty ones are bounded too.
+    return sum(len(preview.content) + 200 for preview in previews) + 200 if previews else 0

@@ -1,0 +1,257 @@
+"""What a publish may ask for, through the whole edge: keys of its own, events, headers, quotas."""
+
+import json
+
+import msgspec
+import pytest
+import trio
+
+from hermes_actors.config import (
+    IdempotencyConfig,
+    PreviewConfig,
+    PropagationConfig,
+    ThroughputConfig,
+)
+from hermes_actors.model.keyed_id import keyed_id
+from hermes_actors.model.message import from_record
+
+EVENT = {"specversion": "1.0", "id": "e-1", "source": "/shop", "type": "shop.order"}
+CE_HEADERS = {f"ce_{name}": value for name, value in EVENT.items()}
+
+
+def stored(world) -> list[dict[str, bytes]]:
+    return [dict(record.headers) for record in world.stored]
+
+
+async def test_a_repeat_is_answered_again_and_not_stored_again(world) -> None:
+    first = await world.publish(body=b"1", idempotency_key='"order-17"')
+    again = await world.publish(body=b"1", idempotency_key="order-17")
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert "idempotency-replayed" not in first.headers
+    assert again.headers["idempotency-replayed"] == "true"
+    assert again.headers["hermes-message-id"] == first.headers["hermes-message-id"]
+    assert first.headers["hermes-message-id"] == keyed_id("shop.orders", "order-17")
+    assert [headers["id"].decode() for headers in stored(world)] == [
+        keyed_id("shop.orders", "order-17")
+    ]
+    assert world.frontend.tally.in_flight == 0
+
+
+async def test_another_payload_under_the_same_key_is_422(world) -> None:
+    await world.publish(body=b"1", idempotency_key="k")
+    for body, more in ((b"2", {}), (b"1", {"partition_key": "p"})):
+        answer = await world.publish(body=body, idempotency_key="k", **more)
+        assert (answer.status_code, answer.json()["code"]) == (422, "VALIDATION_ERROR")
+        assert "Idempotency-Key" in answer.json()["message"]
+    assert len(world.stored) == 1
+
+
+async def test_concurrent_uses_of_a_key_are_409_and_one_is_stored(world) -> None:
+    world.log.faults.delay_s = (0.03, 0.03)
+    answers = []
+
+    async def publish() -> None:
+        answers.append(await world.publish(body=b"1", idempotency_key="k"))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(publish)
+    assert sorted(answer.status_code for answer in answers) == [201, 409, 409]
+    refused = next(answer for answer in answers if answer.status_code == 409)
+    assert refused.json()["code"] == "OTHER"
+    assert "under way" in refused.json()["message"]
+    assert refused.headers["retry-after"] == "1"
+    assert len(world.stored) == 1
+
+
+async def test_a_failure_is_forgotten_and_the_retry_is_stored_under_the_same_id(world) -> None:
+    world.log.faults.silent = True
+    failed = await world.publish(body=b"1", idempotency_key="k")
+    assert failed.status_code == 503
+    world.log.faults.silent = False
+    await trio.sleep(6)
+    again = await world.publish(body=b"1", idempotency_key="k")
+    assert again.status_code == 201
+    assert "idempotency-replayed" not in again.headers
+    assert again.headers["hermes-message-id"] == failed.headers["hermes-message-id"]
+
+
+async def test_a_refusal_is_forgotten(world) -> None:
+    wrong = await world.publish(body=b"{}", content_length="7", idempotency_key="k")
+    assert wrong.status_code == 400
+    assert (await world.publish(body=b"other", idempotency_key="k")).status_code == 201
+
+
+async def test_keys_of_two_topics_do_not_meet(world) -> None:
+    await world.add_topic("shop.audit")
+    one = await world.publish(body=b"1", idempotency_key="k")
+    other = await world.publish("shop.audit", body=b"2", idempotency_key="k")
+    assert (one.status_code, other.status_code) == (201, 201)
+    assert one.headers["hermes-message-id"] != other.headers["hermes-message-id"]
+
+
+async def test_a_key_is_forgotten_after_its_window(open_world, autojump_clock) -> None:
+    async with open_world(idempotency=IdempotencyConfig(window_ms=1_000)) as world:
+        await world.add_topic("shop.orders")
+        for pause_s, count in ((0.9, 1), (0.2, 2)):
+            assert (await world.publish(idempotency_key="k")).status_code == 201
+            await trio.sleep(pause_s)
+            assert (await world.publish(idempotency_key="k")).status_code == 201
+            assert len(world.stored) == count
+
+
+@pytest.mark.parametrize("key", ["", "a b", "x" * 256, '"'])
+async def test_a_key_that_is_none_is_400_naming_the_header(world, key: str) -> None:
+    answer = await world.publish(idempotency_key=key)
+    assert (answer.status_code, answer.json()["code"]) == (400, "VALIDATION_ERROR")
+    assert "Idempotency-Key" in answer.json()["message"]
+    assert not world.stored
+    assert world.frontend.tally.in_flight == 0
+
+
+async def test_a_binary_event_is_stored_with_its_attributes_and_key(world) -> None:
+    answer = await world.publish(
+        body=b"<a/>", content_type="text/xml", ce_partitionkey="p%201", **CE_HEADERS
+    )
+    assert answer.status_code == 201
+    (record,) = world.stored
+    message = from_record(record, str)
+    assert (message.body, message.key) == (b"<a/>", b"p 1")
+    assert dict(message.attributes) == {
+        **EVENT,
+        "datacontenttype": "text/xml",
+        "partitionkey": "p 1",
+    }
+
+
+async def test_a_structured_event_is_stored_as_its_data(world) -> None:
+    event = json.dumps({**EVENT, "partitionkey": "p", "data": {"n": 1}}).encode()
+    kind = "application/cloudevents+json; charset=utf-8"
+    assert (await world.publish(body=event, content_type=kind)).status_code == 201
+    own = await world.publish(body=event, content_type=kind, partition_key="mine")
+    assert own.status_code == 201
+    messages = [from_record(record, str) for record in world.stored]
+    assert [message.key for message in messages] == [b"p", b"mine"]
+    for message in messages:
+        assert message.body == b'{"n": 1}'
+        assert dict(message.attributes) == {**EVENT, "partitionkey": "p"}
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "text"),
+    [
+        (b"{}", {"ce_specversion": "1.0", "ce_id": "1", "ce_type": "t"}, "'source' is missing"),
+        (b"{}", {**CE_HEADERS, "ce_time": "now"}, "'time'"),
+        (b"{}", {"content_type": "application/cloudevents+json"}, "'specversion' is missing"),
+        (b"[]", {"content_type": "application/cloudevents-batch+json"}, "/batch"),
+        (b"?", {"content_type": "application/cloudevents+json"}, "is an object"),
+    ],
+)
+async def test_what_is_no_event_is_400_naming_the_attribute(world, body, headers, text) -> None:
+    answer = await world.publish(body=body, **headers)
+    assert (answer.status_code, answer.json()["code"]) == (400, "VALIDATION_ERROR")
+    assert text in answer.json()["message"]
+    assert not world.stored
+    assert world.frontend.tally.in_flight == 0
+
+
+async def test_events_are_like_any_message_when_that_is_wanted(open_world, autojump_clock) -> None:
+    async with open_world(cloud_events=False) as world:
+        await world.add_topic("shop.orders")
+        answer = await world.publish(body=b"[]", content_type="application/cloudevents-batch+json")
+        assert answer.status_code == 201
+        assert (await world.publish(ce_specversion="0.1")).status_code == 201
+        assert [record.value for record in world.stored] == [b"[]", b"{}"]
+
+
+async def test_headers_travel_when_that_is_on(open_world, autojump_clock) -> None:
+    config = PropagationConfig(enabled=True, allowed=["trace-id", "empty"])
+    async with open_world(propagation=config) as world:
+        await world.add_topic("shop.orders")
+        assert (await world.publish(trace_id="t", empty="", other="o")).status_code == 201
+        (headers,) = stored(world)
+        assert {n: v for n, v in headers.items() if n.startswith("h-")} == {"h-trace-id": b"t"}
+
+
+async def test_no_header_travels_by_default(world) -> None:
+    await world.publish(trace_id="t")
+    assert sorted(stored(world)[0]) == ["dc", "id", "via"]
+
+
+async def test_the_name_of_a_header_keeps_its_case_where_the_server_tells(
+    open_world, autojump_clock
+) -> None:
+    async with open_world(propagation=PropagationConfig(enabled=True)) as world:
+        await world.add_topic("shop.orders")
+        # As hypercorn tells them over HTTP/1.1, when it is asked to.
+        status, _, _ = await world.call(
+            [b"{}"], {"Content-Length": "2", "Trace-ID": "t", "Partition-Key": "p"}
+        )
+        assert status == 201
+        assert world.stored[0].key == b"p"
+        assert stored(world)[0]["h-Trace-ID"] == b"t"
+
+
+async def test_a_topic_over_its_quota_is_429_and_says_when_to_come_back(
+    open_world, autojump_clock
+) -> None:
+    quota = ThroughputConfig(type="fixed", fixed_max_bytes_per_s=10)
+    async with open_world(throughput=quota) as world:
+        await world.add_topic("shop.orders")
+        await world.add_topic("shop.audit")
+        assert (await world.publish(body=bytes(600))).status_code == 201
+        # The second check, after the body: its bytes count.
+        assert (await world.publish(body=bytes(600))).status_code == 429
+        # The first one: the body is not waited for.
+        status, body, headers = await world.call([1_000.0], {"content-length": "600"})
+        answer = json.loads(body)
+        assert (status, answer["code"]) == (429, "THROUGHPUT_QUOTA_VIOLATION")
+        assert "20 bytes/s, above the limit of 10 bytes/s" in answer["message"]
+        assert headers["retry-after"] == "42"
+        assert headers["ratelimit"].startswith('"topic";r=0;t=42;pk=:')
+        assert headers["ratelimit-policy"].startswith('"topic";q=600;qu="content-bytes";w=60;pk=:')
+        assert headers["hermes-message-id"]
+        assert (await world.publish("shop.audit")).status_code == 201
+        assert len(world.stored) == 2
+        await trio.sleep(42)
+        assert (await world.publish(body=b"")).status_code == 201
+        assert 'status_code="429"} 2' in world.text()
+        assert world.frontend.tally.in_flight == 0
+
+
+async def test_every_answer_tells_of_the_quota_when_that_is_on(open_world, autojump_clock) -> None:
+    quota = ThroughputConfig(type="fixed", fixed_max_bytes_per_s=100, headers_always=True)
+    async with open_world(throughput=quota) as world:
+        await world.add_topic("shop.orders")
+        answer = await world.publish(body=bytes(60))
+        assert answer.status_code == 201
+        assert answer.headers["ratelimit"].startswith('"topic";r=5940;')
+        answer = await world.publish(content_length="7")
+        assert answer.status_code == 400
+        assert answer.headers["ratelimit"].startswith('"topic";r=594')
+        answer = await world.publish(body=bytes(60_000))
+        assert answer.status_code == 429
+        assert answer.headers.get_list("ratelimit-policy") == [answer.headers["ratelimit-policy"]]
+
+
+async def test_the_first_messages_of_each_interval_are_previewed_also_failed_ones(
+    open_world, autojump_clock
+) -> None:
+    async with open_world(preview=PreviewConfig(enabled=True, message_bytes_max=200)) as world:
+        await world.add_topic("shop.orders")
+        world.log.faults.silent = True
+        assert (await world.publish(body=b'{"n":1}')).status_code == 503
+        world.log.faults.silent = False
+        await trio.sleep(6)
+        for number in range(4):
+            await world.publish(body=b'{"n":"%d%s"}' % (number, b"x" * 200))
+        previews = world.frontend.gateway.previews
+        (found,) = previews.take_all()
+        assert found.topic == "shop.orders"
+        assert [each.is_truncated for each in found.previews] == [False, True, True]
+        first = msgspec.json.decode(found.previews[0].content)
+        assert first["message"] == {"n": 1}
+        assert first["metadata"]["id"]
+        assert all(len(each.content) <= 200 for each in found.previews)
+        assert previews.take_all() == []
+        assert previews.wants("shop.orders")

@@ -1,0 +1,58 @@
+"""Only what is allowed travels, and secrets never by accident."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_actors.config import PropagationConfig
+from hermes_actors.model.message import Message, from_record, to_record
+from hermes_actors.publisher.propagation import SECRET, Propagation
+
+tokens = st.text(alphabet="aAbBxX-", min_size=1, max_size=4)
+values = st.text(alphabet=[chr(code) for code in (*range(0x20, 0x7F), *range(0xA0, 0x100))])
+pairs = st.lists(st.tuples(tokens, values), max_size=10)
+
+
+def picked(allowed: list[str], *pairs: tuple[str, str]) -> dict[str, str]:
+    return dict(Propagation(PropagationConfig(enabled=True, allowed=allowed)).pick(pairs))
+
+
+def test_names_match_in_any_case_and_keep_their_own() -> None:
+    headers = (("Trace-Id", "1"), ("SPAN-id", "2"), ("other", "3"))
+    assert picked(["trace-id", "span-id"], *headers) == {"Trace-Id": "1", "SPAN-id": "2"}
+
+
+def test_without_names_all_travel_but_secrets() -> None:
+    headers = (("Host", "x"), ("Authorization", "Bearer s"), ("cookie", "s"), ("A", "1"))
+    assert picked([], *headers, ("Proxy-Authorization", "s")) == {"Host": "x", "A": "1"}
+
+
+@pytest.mark.parametrize("name", sorted(SECRET))
+def test_a_secret_travels_when_it_is_named(name: str) -> None:
+    assert picked([name], (name.title(), "s")) == {name.title(): "s"}
+
+
+def test_empty_values_do_not_travel_and_the_first_of_a_repeated_header_does() -> None:
+    assert picked([], ("A", ""), ("a", "1"), ("A", "2")) == {"a": "1"}
+
+
+def test_a_value_in_utf8_stays_what_it_is() -> None:
+    assert picked([], ("City", "Z\xfcrich".encode().decode("latin-1"))) == {"City": "Z\xfcrich"}
+    assert picked([], ("City", "Z\xfcrich")) == {"City": "Z\xfcrich"}
+
+
+@given(pairs, st.lists(tokens.map(str.lower), max_size=3))
+def test_what_is_picked_was_sent_is_allowed_and_survives_the_log(
+    sent: list[tuple[str, str]], allowed: list[str]
+) -> None:
+    found = Propagation(PropagationConfig(enabled=True, allowed=allowed)).pick(sent)
+    names = [name.lower() for name, _ in found]
+    assert len(set(names)) == len(names)
+    for name, value in found:
+        assert value
+        assert name in [each for each, _ in sent]
+        assert not allowed or name.lower() in allowed
+    for name, value in sent:
+        assert not value or (allowed and name.lower() not in allowed) or name.lower() in names
+    message = Message("id", b"", 1, propagated=found, dc="dc1")
+    assert from_record(to_record(message), str).propagated == found
