@@ -152,7 +152,7 @@ class EmbeddedLog:
 
     async def append(
         self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         """As `Log.append`; every ack level is on the disk."""
         await trio.lowlevel.checkpoint_if_cancelled()
         job = AppendJob(topic, partition, batch)

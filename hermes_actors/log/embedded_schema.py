@@ -11,8 +11,9 @@ here needs an event loop.
 
 import sqlite3
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from itertools import chain, repeat
 from pathlib import Path
 
 import msgspec
@@ -21,6 +22,7 @@ from msgspec import Struct
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.cursor import Room
 from hermes_actors.model.record import StoredRecord
+from hermes_actors.model.run import ID_BYTES, ID_HEADER, RecordRun
 
 FILE_NAME = "log.sqlite"
 LOCK_NAME = "log.lock"
@@ -110,9 +112,45 @@ def encode_entry(entry: Entry) -> bytes:
     return _encoder.encode(entry)
 
 
-def encode_chunk(entries: Sequence[bytes]) -> tuple[int, bytes]:
-    """(checksum, content): a MessagePack array of the entries."""
-    content = b"\xdd" + len(entries).to_bytes(4, "big") + b"".join(entries)
+def encode_run(run: RecordRun, timestamp_ms: int) -> bytes:
+    """The records of a run for `encode_chunk`: what `encode_entry` gives for each, joined."""
+    encode = _encoder.encode
+    lengths = list(map(len, run.values))
+    sizes = {length: _bin_header(length) for length in set(lengths)}
+    front = b"\x94" + encode(timestamp_ms)
+    keys = run.keys
+    fields: Iterable[bytes]
+    if keys is None or isinstance(keys, bytes):
+        fields = repeat(encode(keys))
+    else:
+        of_key = {key: encode(key) for key in set(keys)}
+        fields = map(of_key.__getitem__, keys)
+    model = encode(((ID_HEADER, bytes(ID_BYTES)), *run.headers))
+    before_id, after_id = model.split(bytes(ID_BYTES), 1)
+    columns = zip(
+        repeat(front),
+        fields,
+        map(sizes.__getitem__, lengths),
+        run.values,
+        repeat(before_id),
+        run.ids,
+        repeat(after_id),
+        strict=False,
+    )
+    return b"".join(chain.from_iterable(columns))
+
+
+def _bin_header(length: int) -> bytes:
+    if length < 1 << 8:
+        return b"\xc4" + length.to_bytes(1, "big")
+    if length < 1 << 16:
+        return b"\xc5" + length.to_bytes(2, "big")
+    return b"\xc6" + length.to_bytes(4, "big")
+
+
+def encode_chunk(entries: Sequence[bytes], records: int) -> tuple[int, bytes]:
+    """(checksum, content): a MessagePack array of the entries, which are so many records."""
+    content = b"\xdd" + records.to_bytes(4, "big") + b"".join(entries)
     return zlib.crc32(content), content
 
 

@@ -19,6 +19,7 @@ from hermes_actors.log.base import (
     Outcome,
     RefusedRecord,
     Stored,
+    StoredRun,
     TopicSettings,
     UnknownTopic,
     check_alteration,
@@ -39,10 +40,12 @@ from hermes_actors.log.embedded_schema import (
     chunk_id,
     encode_chunk,
     encode_entry,
+    encode_run,
     read_position_at,
     read_topics,
 )
 from hermes_actors.model.record import Record
+from hermes_actors.model.run import RecordRun
 
 _CHUNK_BYTES = 256 * 1024
 _CHUNK_RECORDS = 1_024
@@ -59,11 +62,12 @@ _WAL_BYTES_KEPT = 64 * 1024 * 1024
 class _Pending:
     """Records of one partition that are not yet in a row."""
 
-    __slots__ = ("entries", "first", "high_ms", "size_bytes")
+    __slots__ = ("entries", "first", "high_ms", "records", "size_bytes")
 
     def __init__(self, first: int) -> None:
         self.first = first
         self.entries: list[bytes] = []
+        self.records = 0
         self.size_bytes = 0
         self.high_ms = 0
 
@@ -127,9 +131,8 @@ class Store:
             self._pending.clear()
 
     def _insert(self, partition_id: int, pending: _Pending) -> None:
-        entries = pending.entries
-        checksum, content = encode_chunk(entries)
-        row = (chunk_id(partition_id, pending.first), len(entries), pending.high_ms)
+        checksum, content = encode_chunk(pending.entries, pending.records)
+        row = (chunk_id(partition_id, pending.first), pending.records, pending.high_ms)
         self.connection.execute(
             "INSERT INTO chunk VALUES (?, ?, ?, ?, ?)", (*row, checksum, content)
         )
@@ -138,7 +141,7 @@ class Store:
 
     def append(
         self, topic: str, number: int, batch: Sequence[Record], now_ms: int
-    ) -> tuple[list[Outcome], list[Record], int, int | None]:
+    ) -> tuple[Sequence[Outcome], Sequence[Record], int, int | None]:
         """(outcomes, records stored, the first one's offset, the log's timestamp if it stamps).
 
         The rows are written by `flush`.
@@ -155,6 +158,9 @@ class Store:
         high_ms = partition.high_ms
         stamp_ms = max(high_ms, now_ms) if known.settings.log_append_time else None
         record_bytes_max = known.settings.record_bytes_max
+        if isinstance(batch, RecordRun) and batch.largest_bytes <= record_bytes_max:
+            self._append_run(partition, batch, stamp_ms)
+            return StoredRun(first, len(batch)), batch, first, stamp_ms
         pending = self._pending.get(partition.id)
         if pending is None:
             pending = self._pending[partition.id] = _Pending(end)
@@ -173,7 +179,7 @@ class Store:
                 outcomes.append(RefusedRecord(f"the record cannot be stored: {error}"))
                 continue
             if pending.size_bytes + size_bytes > _CHUNK_BYTES or (
-                len(pending.entries) >= _CHUNK_RECORDS
+                pending.records >= _CHUNK_RECORDS
             ):
                 if pending.entries:
                     pending.high_ms = high_ms
@@ -182,6 +188,7 @@ class Store:
             if timestamp_ms > high_ms:
                 high_ms = timestamp_ms
             pending.entries.append(entry)
+            pending.records += 1
             pending.size_bytes += size_bytes
             outcomes.append(Stored(end))
             stored.append(record)
@@ -193,6 +200,30 @@ class Store:
         partition.end = end
         partition.high_ms = high_ms
         return outcomes, stored, first, stamp_ms
+
+    def _append_run(self, partition: PartitionRow, run: RecordRun, stamp_ms: int | None) -> None:
+        """The same for a run of which each record fits its topic: by chunks, not by records."""
+        timestamp_ms = run.timestamp_ms if stamp_ms is None else stamp_ms
+        partition.high_ms = max(partition.high_ms, timestamp_ms)
+        while run:
+            pending = self._pending.get(partition.id)
+            if pending is None:
+                pending = self._pending[partition.id] = _Pending(partition.end)
+            count = min(len(run), _CHUNK_RECORDS - pending.records)
+            while count and run[:count].size_bytes > _CHUNK_BYTES - pending.size_bytes:
+                count //= 2
+            if not count and pending.records:
+                self._insert(partition.id, pending)
+                del self._pending[partition.id]
+                continue
+            # A record that is larger than a chunk is a chunk alone.
+            part = run[: max(count, 1)]
+            pending.entries.append(encode_run(part, timestamp_ms))
+            pending.records += len(part)
+            pending.size_bytes += part.size_bytes
+            pending.high_ms = partition.high_ms
+            partition.end += len(part)
+            run = run[len(part) :]
 
     def put_commits(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
         """Replace the group's commits of these partitions. Raises UnknownTopic."""

@@ -9,7 +9,7 @@ import sqlite3
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 import trio
@@ -25,6 +25,7 @@ from hermes_actors.log.base import (
 from hermes_actors.log.embedded_schema import FILE_ERRORS
 from hermes_actors.log.embedded_store import Store
 from hermes_actors.model.record import Record
+from hermes_actors.model.run import RecordRun
 from hermes_actors.runtime.clock import Clock
 
 T = TypeVar("T")
@@ -76,11 +77,9 @@ class AppendJob(Job):
         self.partition = partition
         self.batch = batch
         self.records = len(batch)
-        self.size_bytes = sum(
-            [len(record.value) for record in batch]
-        ) + _RECORD_OVERHEAD_BYTES * len(batch)
-        self.outcomes: list[Outcome] = []
-        self.stored: list[Record] = []
+        self.size_bytes = sum(_value_lengths(batch)) + _RECORD_OVERHEAD_BYTES * len(batch)
+        self.outcomes: Sequence[Outcome] = []
+        self.stored: Sequence[Record] = []
         self.first = 0
         self.stamp_ms: int | None = None
 
@@ -95,6 +94,12 @@ class AppendJob(Job):
         outcome = UnknownRecord(reason) if may_be_stored else UnavailableRecord(reason)
         self.outcomes = [outcome for _ in self.batch]
         self.stored = []
+
+
+def _value_lengths(batch: Sequence[Record]) -> Iterable[int]:
+    if isinstance(batch, RecordRun):
+        return map(len, batch.values)
+    return [len(record.value) for record in batch]
 
 
 class ChangeJob(Job, Generic[T]):

@@ -10,11 +10,14 @@ from typing import overload
 from hermes_actors.model.record import Record
 
 ID_HEADER = "id"
+ID_BYTES = 36
+"""A UUID in its usual text."""
+
 RecordHeaders = tuple[tuple[str, bytes], ...]
 
 
 class RecordRun(Sequence[Record]):
-    """Records in columns: `values` and `ids` are as long as each other.
+    """Records in columns: `values` and `ids` (UUIDs in ASCII) are as long as each other.
 
     `keys` is one key (or None) for all, or one for each. Each record's headers are its id, then
     `headers`. `timestamp_ms` is that of all.
@@ -31,6 +34,7 @@ class RecordRun(Sequence[Record]):
         keys: Sequence[bytes | None] | bytes | None = None,
     ) -> None:
         assert len(values) == len(ids), "a value and an id for each record"
+        assert not ids or len(ids[0]) == ID_BYTES, "an id is a UUID"
         assert keys is None or isinstance(keys, bytes) or len(keys) == len(ids), "a key for each"
         self.values = values
         self.ids = ids
@@ -73,28 +77,35 @@ class RecordRun(Sequence[Record]):
         return keys if keys is None or isinstance(keys, bytes) else keys[at]
 
     @property
-    def headers_bytes(self) -> int:
-        """What the common headers of one record come to, without its id's."""
-        return sum(len(name) + len(value) for name, value in self.headers)
-
-    def sizes_bytes(self) -> list[int]:
-        """`size_bytes` of each record."""
-        base = self.headers_bytes + len(ID_HEADER)
+    def size_bytes(self) -> int:
+        """What all of it counts against bounds: the records' `size_bytes` together."""
         keys = self.keys
+        size = len(self) * self._common_bytes() + sum(map(len, self.values))
         if keys is None or isinstance(keys, bytes):
-            base += len(keys or b"")
-            return [
-                base + len(value) + len(each)
-                for value, each in zip(self.values, self.ids, strict=True)
-            ]
-        return [
-            base + len(value) + len(each) + len(key or b"")
-            for value, each, key in zip(self.values, self.ids, keys, strict=True)
-        ]
+            return size
+        return size + sum([len(key) for key in keys if key is not None])
+
+    @property
+    def largest_bytes(self) -> int:
+        """`size_bytes` of its largest record."""
+        keys = self.keys
+        common = self._common_bytes()
+        if keys is None or isinstance(keys, bytes):
+            return common + max(map(len, self.values), default=0)
+        sizes = [len(value) + len(key or b"") for value, key in zip(self.values, keys, strict=True)]
+        return common + max(sizes, default=0)
+
+    def _common_bytes(self) -> int:
+        """What key, id and headers of one record come to, as far as all have the same."""
+        common = len(ID_HEADER) + ID_BYTES
+        for name, value in self.headers:
+            common += len(name) + len(value)
+        keys = self.keys
+        return common + len(keys) if isinstance(keys, bytes) else common
 
 
-def sizes_bytes(batch: Sequence[Record]) -> list[int]:
-    """`size_bytes` of each record of a batch, in order."""
+def size_of(batch: Sequence[Record]) -> int:
+    """What a batch counts against bounds: its records' `size_bytes` together."""
     if isinstance(batch, RecordRun):
-        return batch.sizes_bytes()
-    return [record.size_bytes for record in batch]
+        return batch.size_bytes
+    return sum([record.size_bytes for record in batch])

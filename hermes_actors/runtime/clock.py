@@ -29,6 +29,9 @@ class SystemClock:
         return time.monotonic()
 
 
+_NUMBERS = tuple([b"%03x" % number for number in range(4096)])
+
+
 class IdSource:
     """Random ids as text, cheap enough for each message: entropy is taken 4 KiB at a time.
 
@@ -41,6 +44,32 @@ class IdSource:
         self._entropy = entropy
         self._pool = ""
         self._at = 0
+        self._beginning = b""
+        self._number = len(_NUMBERS)
+
+    def message_ids(self, count: int) -> list[bytes]:
+        """As many UUIDs, as the ASCII of their text, of version 8: up to 4,096 of them share a
+        random beginning of 110 bits and are numbered at their end.
+
+        That costs a twentieth of as many version 4 ones, and no more doubt: two beginnings are
+        equal as seldom as 110 random bits are.
+        """
+        found: list[bytes] = []
+        while count > 0:
+            at = self._number
+            if at >= len(_NUMBERS):
+                # RFC 9562: the version nibble is 8, the top two bits of the variant nibble are 10.
+                h = self._entropy(16).hex()
+                variant = "89ab"[int(h[16], 16) & 3]
+                text = f"{h[:8]}-{h[8:12]}-8{h[13:16]}-{variant}{h[17:20]}-{h[20:29]}"
+                self._beginning = text.encode()
+                at = 0
+            numbers = _NUMBERS[at : at + count]
+            beginning = self._beginning
+            found += [beginning + number for number in numbers]
+            self._number = at + len(numbers)
+            count -= len(numbers)
+        return found
 
     def message_id(self) -> str:
         """A UUID version 4 as its 36 characters of text."""

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from msgspec import Struct
 
+from hermes_actors.log.kafka.runs import encode_run
 from hermes_actors.model.record import Record
+from hermes_actors.model.run import RecordRun
 
 MAGIC = 2
 NO_PRODUCER = -1
@@ -29,12 +31,16 @@ def encode(
     bytes_max: int,
     identity: Identity = NO_IDENTITY,
     sequence: int = NO_PRODUCER,
-) -> tuple[bytearray, int]:
+) -> tuple[bytes | bytearray, int]:
     """Records from `start` on, before `end`, as one batch of at most `bytes_max`.
 
     Gives the batch and the index after its last record. A record that is larger alone is a batch
     alone: whether it fits is the broker's to say.
     """
+    if isinstance(records, RecordRun):
+        run = records if end - start == len(records) else records[start:end]
+        data, count = encode_run(run, bytes_max, identity.producer_id, identity.epoch, sequence)
+        return data, start + count
     builder = DefaultRecordBatchBuilder(
         MAGIC, 0, 0, identity.producer_id, identity.epoch, sequence, bytes_max
     )

@@ -51,7 +51,7 @@ class Sending:
         self,
         topic: str,
         partition: int,
-        data: bytearray,
+        data: bytes | bytearray,
         deadline_s: float,
         is_suspect: bool,
         answer: "asyncio.Future[tuple[int, int]]",

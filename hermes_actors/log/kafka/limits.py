@@ -9,11 +9,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from hermes_actors.log.base import LogUnavailable, Outcome, too_large
 from hermes_actors.log.kafka.topics import Topics
 from hermes_actors.model.record import Record
+from hermes_actors.model.run import RecordRun
 from hermes_actors.model.topic import Ack
 
 _ASK_S = 1.0
 
-Append = Callable[[str, int, Sequence[Record], Ack], Awaitable[list[Outcome]]]
+Append = Callable[[str, int, Sequence[Record], Ack], Awaitable[Sequence[Outcome]]]
 
 
 class LimitedAppend:
@@ -25,13 +26,13 @@ class LimitedAppend:
 
     async def append(
         self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         """One outcome for each record, in the batch's order; see Log.append."""
         bytes_max = self._topics.record_bytes_max(topic)
         if bytes_max is None:
             bytes_max = await self._ask(topic)
         # Without an answer the producers say what is wrong: no such topic, or no Kafka.
-        if bytes_max is None or all(record.size_bytes <= bytes_max for record in batch):
+        if bytes_max is None or _is_within(batch, bytes_max):
             return await self._append(topic, partition, batch, ack)
         fits = [record for record in batch if record.size_bytes <= bytes_max]
         outcomes = iter(await self._append(topic, partition, fits, ack))
@@ -47,3 +48,9 @@ class LimitedAppend:
         except (LogUnavailable, TimeoutError):
             return None
         return None if settings is None else settings.record_bytes_max
+
+
+def _is_within(batch: Sequence[Record], bytes_max: int) -> bool:
+    if isinstance(batch, RecordRun):
+        return batch.largest_bytes <= bytes_max
+    return all(record.size_bytes <= bytes_max for record in batch)

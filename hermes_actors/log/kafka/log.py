@@ -82,7 +82,7 @@ class KafkaLog:
 
     async def append(
         self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         """Append in order; see Log. Never raises for an operating error."""
         return await guest.call(self._limited.append, topic, partition, batch, ack)
 

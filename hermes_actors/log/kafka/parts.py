@@ -8,11 +8,13 @@ from hermes_actors.log.base import (
     Outcome,
     RefusedRecord,
     Stored,
+    StoredRun,
     UnavailableRecord,
     UnknownRecord,
 )
 from hermes_actors.log.kafka.batches import Numbering, encode
 from hermes_actors.model.record import Record
+from hermes_actors.model.run import RecordRun
 
 
 class Place:
@@ -103,7 +105,7 @@ class Part:
         self.start = start
         self.end = min(len(batch), start + count_max)
         self.bytes_max = bytes_max
-        self.data: bytearray | None = None
+        self.data: bytes | bytearray | None = None
         self.is_out = False
         self.is_perhaps_stored = False
         self.offset = -1
@@ -118,7 +120,7 @@ class Part:
         """The Kafka batch's size."""
         return 0 if self.data is None else len(self.data)
 
-    def encoded(self) -> bytearray:
+    def encoded(self) -> bytes | bytearray:
         """The Kafka batch; the same bytes each time, so that a broker recognises a copy."""
         if self.data is None:
             numbering = self.place.numbering
@@ -127,10 +129,12 @@ class Part:
             )
         return self.data
 
-    def stored(self) -> list[Outcome]:
+    def stored(self) -> Sequence[Outcome]:
         """All of it is stored."""
         if self.place.waits_for_replicas:
             self.place.numbering.stored(self.count)
+        if isinstance(self.batch, RecordRun):
+            return StoredRun(self.offset, self.count)
         return [Stored(offset) for offset in range(self.offset, self.offset + self.count)]
 
     def refused(self, reason: str) -> list[Outcome]:

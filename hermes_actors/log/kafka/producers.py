@@ -21,6 +21,7 @@ from hermes_actors.log.base import (
     Stored,
     UnavailableRecord,
     UnknownRecord,
+    is_all_stored,
     no_such_partition,
 )
 from hermes_actors.log.kafka.batches import BatchBounds
@@ -32,6 +33,7 @@ from hermes_actors.log.kafka.parts import Part, Place
 from hermes_actors.log.kafka.perpetual import Perpetual
 from hermes_actors.log.kafka.translate import Fate, Verdict, produce_verdict
 from hermes_actors.model.record import Record
+from hermes_actors.model.run import size_of
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock
 
@@ -143,11 +145,11 @@ class Producers:
 
     async def append(
         self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         """One outcome for each record, in the batch's order; see Log.append."""
         if not batch:
             return []
-        size_bytes = sum([record.size_bytes for record in batch])
+        size_bytes = size_of(batch)
         count = len(batch)
         self._appends += 1
         self._records += count
@@ -156,13 +158,18 @@ class Producers:
         self._in_flight += count
         try:
             if self._waiting_bytes > max(size_bytes, _WAITING_BYTES_MAX):
-                outcomes: list[Outcome] = [UnavailableRecord("too much waits for Kafka")] * count
+                outcomes: Sequence[Outcome] = [
+                    UnavailableRecord("too much waits for Kafka")
+                ] * count
             else:
                 outcomes = await self._append_in_turn(topic, partition, batch, ack is Ack.ALL)
         finally:
             self._waiting_bytes -= size_bytes
             self._in_flight -= count
         counts = self._counts
+        if is_all_stored(outcomes):
+            counts[Stored] += count
+            return outcomes
         for outcome in outcomes:
             counts[type(outcome)] += 1
         return outcomes
@@ -171,7 +178,7 @@ class Producers:
 
     async def _append_in_turn(
         self, topic: str, partition: int, batch: Sequence[Record], waits: bool
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         key = (topic, partition, waits)
         place = self._places.get(key)
         if place is None:
@@ -190,7 +197,7 @@ class Producers:
 
     async def _append_parts(
         self, place: Place, batch: Sequence[Record], limits: _Limits
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         """The batch as few Kafka batches, in order; after a failure no later one is sent.
 
         A part that is refused as a whole is halved until what is refused is one record alone.
@@ -216,6 +223,8 @@ class Producers:
             if isinstance(found, Fate):
                 count_max = part.count // 2
                 continue
+            if len(found) == len(batch) and is_all_stored(found):
+                return found
             outcomes += found
             last = type(found[-1])
             if last is Stored:
@@ -229,7 +238,7 @@ class Producers:
             self._bounds.learn(place.topic, bytes_max, self._clock.monotonic_s())
         return outcomes
 
-    async def _deliver(self, part: Part, limits: _Limits) -> list[Outcome] | Fate:
+    async def _deliver(self, part: Part, limits: _Limits) -> Sequence[Outcome] | Fate:
         """Send one part until its outcome is known or time is up; a fate: it is to be halved."""
         place, leaders = part.place, self._leaders
         lookups = 0

@@ -1,0 +1,141 @@
+"""However a body is cut on its way, the same messages come out of it."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_actors.publisher.splitting import ArraySplitter, LineSplitter, Oversized
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**6), 10**6)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+    | st.sampled_from(['a","b', '},{"', "],[", "\\", '\\"', ", ", "]"]),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text('ab"\\},{', max_size=4), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+CUTS = st.lists(st.integers(0, 400), max_size=12)
+
+
+def pieces(body, cuts):
+    edges = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
+    return [body[a:b] for a, b in pairwise(edges)]
+
+
+def split(splitter, parts):
+    found = []
+    for part in parts:
+        found += splitter.feed(part)
+    return found + splitter.finish()
+
+
+@given(st.lists(JSON, max_size=12), CUTS, st.sampled_from([None, 1]), st.booleans())
+def test_an_array_is_cut_into_what_the_json_module_reads(values, cuts, indent, is_ascii) -> None:
+    body = json.dumps(values, indent=indent, ensure_ascii=is_ascii).encode()
+    splitter = ArraySplitter(10_000)
+    found = split(splitter, pieces(body, cuts))
+    assert not splitter.failure
+    assert [json.loads(each) for each in found] == values
+    for each in found:
+        assert each in body
+        assert each == each.strip()
+
+
+@given(
+    st.lists(JSON, min_size=1, max_size=8), CUTS, st.integers(0, 400), st.sampled_from(b',]}"x[')
+)
+def test_a_broken_array_gives_the_same_messages_however_it_is_cut(values, cuts, at, symbol) -> None:
+    body = bytearray(json.dumps(values).encode())
+    body[min(at, len(body) - 1)] = symbol
+    results = []
+    for parts in (pieces(bytes(body), cuts), [bytes(body)], [bytes([each]) for each in body]):
+        splitter = ArraySplitter(10_000)
+        results.append((split(splitter, parts), splitter.failure))
+    assert results[0] == results[1] == results[2]
+    found, failure = results[0]
+    try:
+        read = json.loads(body)
+    except ValueError:
+        assert failure
+    else:
+        assert failure or [json.loads(each) for each in found] == read
+
+
+@given(
+    st.lists(st.integers(0, 60), max_size=12), st.sampled_from(["x", "{"]), CUTS, st.integers(5, 30)
+)
+def test_elements_above_the_bound_are_told_in_their_place(sizes, letter, cuts, bytes_max) -> None:
+    elements = [json.dumps(letter * size).encode() for size in sizes]
+    body = b"[" + b",".join(elements) + b"]"
+    expected = [Oversized(len(each)) if len(each) > bytes_max else each for each in elements]
+    assert split(ArraySplitter(bytes_max), pieces(body, cuts)) == expected
+
+
+@given(
+    st.lists(st.binary(max_size=40).map(lambda line: line.replace(b"\n", b" ")), max_size=12),
+    st.sampled_from([b"\n", b"\r\n"]),
+    st.booleans(),
+    CUTS,
+    st.integers(1, 50),
+)
+def test_lines_are_cut_at_their_ends(lines, end, is_ended, cuts, bytes_max) -> None:
+    body = end.join(lines) + (end if is_ended else b"")
+    expected = []
+    for line in body.split(b"\n"):
+        line = line.removesuffix(b"\r")
+        if len(line) > bytes_max:
+            expected.append(bytes_max)
+        elif line and not line.isspace():
+            expected.append(line)
+    found = split(LineSplitter(bytes_max), pieces(body, cuts))
+    told = [each if isinstance(each, bytes) else bytes_max for each in found]
+    blank = [line for line in expected if line == bytes_max]
+    assert [each for each in told if isinstance(each, bytes)] == [
+        each for each in expected if isinstance(each, bytes)
+    ]
+    assert told.count(bytes_max) == len(blank)
+
+
+def test_what_is_kept_between_two_pieces_is_bounded() -> None:
+    lines = LineSplitter(1_000)
+    elements = ArraySplitter(1_000)
+    elements.feed(b'["')
+    for _ in range(1_000):
+        assert lines.feed(b"x" * 500) == []
+        assert elements.feed(b"x" * 500) == []
+        assert sum(map(len, lines._parts)) <= 1_001
+        assert len(elements._rest) <= 1_004
+    assert lines.feed(b"\nnext\n") == [Oversized(500_000), b"next"]
+    assert elements.feed(b'", 7]') == [Oversized(500_002), b"7"]
+
+
+@pytest.mark.parametrize(
+    ("body", "found", "failure"),
+    [
+        (b"", [], "ends before"),
+        (b"{}", [], "does not begin with ["),
+        (b"[]", [], ""),
+        (b"[1", [], "ends before"),
+        (b"[1,]", [b"1"], "missing"),
+        (b"[1,,2]", [b"1"], "missing"),
+        (b"[,1]", [], "missing"),
+        (b"[1}", [], "without its {"),
+        (b"[1, NaN, 2]", [b"1"], "not JSON"),
+        (b"[1] 2", [b"1"], "more after the end"),
+        (b" [1] ", [b"1"], ""),
+        (b"[" + b"[" * 100_000 + b"]" * 100_000 + b"]", [], "not JSON"),
+    ],
+)
+def test_what_is_no_array_is_named(body, found, failure) -> None:
+    splitter = ArraySplitter(1_000_000)
+    assert split(splitter, [body]) == found
+    assert failure in splitter.failure
+    assert bool(splitter.failure) == bool(failure)
