@@ -9,7 +9,14 @@ from hermes_actors.config.admission import (
 from hermes_actors.config.errors import ConfigError
 from hermes_actors.config.kafka import KafkaClusterConfig, KafkaConfig
 from hermes_actors.config.loading import load
-from hermes_actors.config.publishing import FrontendConfig, TlsConfig
+from hermes_actors.config.publishing import FrontendConfig, ReadinessConfig, TlsConfig
+from hermes_actors.config.security import (
+    CertificateConfig,
+    JwtConfig,
+    ManagementAuthenticationConfig,
+    PublishingAuthenticationConfig,
+    SecurityConfig,
+)
 from hermes_actors.config.tree import (
     Config,
     ConsumersConfig,
@@ -21,19 +28,25 @@ from hermes_actors.config.tree import (
 )
 
 __all__ = [
+    "CertificateConfig",
     "Config",
     "ConfigError",
     "ConsumersConfig",
     "FrontendConfig",
     "IdempotencyConfig",
+    "JwtConfig",
     "KafkaClusterConfig",
     "KafkaConfig",
     "LogConfig",
+    "ManagementAuthenticationConfig",
     "ManagementConfig",
     "MetadataConfig",
     "PreviewConfig",
     "PropagationConfig",
+    "PublishingAuthenticationConfig",
+    "ReadinessConfig",
     "Role",
+    "SecurityConfig",
     "StatusConfig",
     "ThroughputConfig",
     "TlsConfig",

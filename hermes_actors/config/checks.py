@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes_actors.config.checks_admission import check_admission
+from hermes_actors.config.checks_security import check_security
 from hermes_actors.config.errors import ConfigError
 from hermes_actors.config.tree import Config
 
@@ -72,6 +73,7 @@ def check(config: Config) -> None:
     check_admission(frontend, _require)
     _check_names(config)
     _check_kafka(config)
+    check_security(config)
 
 
 def _check_numbers(section: Struct, path: str) -> None:

@@ -16,7 +16,15 @@ from hermes_actors.config.tree import Config
 
 _ENV_PREFIX = "HERMES_"
 # The command line's own: where its commands send requests, not how a node runs.
-_CLIENT_VARIABLES = frozenset({"HERMES_MANAGEMENT_URL", "HERMES_PUBLISH_URL"})
+_CLIENT_VARIABLES = frozenset(
+    {
+        "HERMES_MANAGEMENT_URL",
+        "HERMES_PUBLISH_URL",
+        "HERMES_TOKEN_FILE",
+        "HERMES_USER",
+        "HERMES_PASSWORD_FILE",
+    }
+)
 _PAGE = "docs/configuration.md lists every field"
 _AT = re.compile(r"at `\$\.([^\[`]*)")
 

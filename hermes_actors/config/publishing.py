@@ -10,14 +10,28 @@ from hermes_actors.config.admission import (
     PropagationConfig,
     ThroughputConfig,
 )
+from hermes_actors.config.security import PublishingAuthenticationConfig
 
 
 class TlsConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """A TLS listener beside the plain one; HTTP/2 by ALPN. Off while `certificate_file` is ""."""
+    """A TLS listener beside the plain one; HTTP/2 by ALPN. Off while `certificate_file` is "".
+
+    `client_auth` is Hermes': whether clients are asked for certificates of `client_ca_file`.
+    """
 
     certificate_file: str = ""
     key_file: str = ""
     port: int = 8443
+    client_auth: typing.Literal["not_requested", "requested", "required"] = "not_requested"
+    client_ca_file: str = ""
+
+
+class ReadinessConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """What `/status/ready` asks for beside the node's own work, each `interval_ms`."""
+
+    check_enabled: bool = False
+    log_check_enabled: bool = False
+    interval_ms: int = 1_000
 
 
 class FrontendConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,6 +41,10 @@ class FrontendConfig(Struct, frozen=True, forbid_unknown_fields=True):
     port: int = 8080
     server: typing.Literal["hypercorn", "granian"] = "hypercorn"
     tls: TlsConfig = field(default_factory=TlsConfig)
+    authentication: PublishingAuthenticationConfig = field(
+        default_factory=PublishingAuthenticationConfig
+    )
+    readiness: ReadinessConfig = field(default_factory=ReadinessConfig)
     throughput: ThroughputConfig = field(default_factory=ThroughputConfig)
     idempotency: IdempotencyConfig = field(default_factory=IdempotencyConfig)
     propagation: PropagationConfig = field(default_factory=PropagationConfig)

@@ -6,6 +6,7 @@ from msgspec import Struct, field
 
 from hermes_actors.config.kafka import KafkaConfig
 from hermes_actors.config.publishing import FrontendConfig
+from hermes_actors.config.security import ManagementAuthenticationConfig, SecurityConfig
 from hermes_actors.model.message import Envelope
 
 
@@ -41,6 +42,10 @@ class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):
     additional_endpoint_protocols: list[str] = field(default_factory=list)
     cors_allowed_origin: str = "*"
     change_timeout_ms: int = 10_000
+    authentication: ManagementAuthenticationConfig = field(
+        default_factory=ManagementAuthenticationConfig
+    )
+    subscribers_with_access_to_any_topic: list[str] = field(default_factory=list)
 
 
 class StatusConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,3 +89,4 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     log: LogConfig = field(default_factory=LogConfig)
     kafka: KafkaConfig = field(default_factory=KafkaConfig)
     metadata: MetadataConfig = field(default_factory=MetadataConfig)
+    security: SecurityConfig = field(default_factory=SecurityConfig)

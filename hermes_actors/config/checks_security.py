@@ -1,0 +1,133 @@
+"""Relations of what has to do with accounts: an authentication that nobody could pass is refused.
+
+Each error names the field, the reason and what would be right.
+"""
+
+import ipaddress
+import re
+from urllib.parse import urlsplit
+
+from hermes_actors.config.errors import ConfigError
+from hermes_actors.config.security import JwtConfig
+from hermes_actors.config.tree import Config
+
+_ALGORITHMS = frozenset(
+    f"{kind}{bits}" for kind in ("RS", "PS", "ES", "HS") for bits in (256, 384, 512)
+) | {"EdDSA"}
+_PLUGIN = re.compile(r"[\w.]+:\w+")
+_SUBSCRIBER = re.compile(r"[^:\s]+:\S+( [a-z][a-z0-9+.-]*)+")
+
+
+def check_security(config: Config) -> None:
+    """Relations of authentication, TLS client certificates and privileged subscribers."""
+    security = config.security
+    for section, is_enabled in (
+        ("frontend", config.frontend.authentication.enabled),
+        ("management", config.management.authentication.enabled),
+    ):
+        _require(
+            not is_enabled or security.has_mechanism,
+            f"{section}.authentication.enabled: nobody could say who he is; set "
+            "security.users_file, security.jwt.jwks_file or jwks_url, or "
+            "security.certificates.enabled",
+        )
+    management = config.management.authentication
+    _require(
+        not management.enabled or bool(management.admins or management.admin_role),
+        "management.authentication.admins: is empty, and so is admin_role, so that nobody could "
+        "administer; name an account, or a role",
+    )
+    _require(
+        '"' not in security.realm and "\\" not in security.realm and security.realm.isprintable(),
+        "security.realm: stands between quotes in a header; write it without quotes or backslashes",
+    )
+    for plugin in security.plugins:
+        _require(
+            _PLUGIN.fullmatch(plugin) is not None,
+            f"security.plugins: '{plugin}' is not module:function",
+        )
+    _check_jwt(security.jwt)
+    _check_tls(config)
+    for text in config.management.subscribers_with_access_to_any_topic:
+        _require(
+            _SUBSCRIBER.fullmatch(text) is not None,
+            f"management.subscribers_with_access_to_any_topic: '{text}' is not an owner and its "
+            "protocols; write for example 'Plaintext:crawler http https'",
+        )
+
+
+def _check_jwt(jwt: JwtConfig) -> None:
+    if not jwt.jwks_file and not jwt.jwks_url:
+        return
+    _require(
+        not (jwt.jwks_file and jwt.jwks_url),
+        "security.jwt.jwks_url: goes without security.jwt.jwks_file; keep one of them",
+    )
+    _require(
+        bool(jwt.issuer),
+        "security.jwt.issuer: is empty; name what your identity provider puts into iss",
+    )
+    _require(
+        bool(jwt.audiences),
+        "security.jwt.audiences: is empty, so that tokens made for anything else would be taken; "
+        "name what your identity provider puts into aud for this cluster",
+    )
+    _require(
+        bool(jwt.algorithms), "security.jwt.algorithms: is empty; the default is RS256 and so on"
+    )
+    for algorithm in jwt.algorithms:
+        _require(
+            algorithm in _ALGORITHMS,
+            f"security.jwt.algorithms: '{algorithm}' is not one of "
+            f"{', '.join(sorted(_ALGORITHMS))}",
+        )
+    _require(
+        len({each.startswith("HS") for each in jwt.algorithms}) == 1,
+        "security.jwt.algorithms: mixes HS… (a shared secret) with others (public keys); who holds "
+        "a public key must not be able to sign, so keep one kind",
+    )
+    if jwt.jwks_url:
+        url = urlsplit(jwt.jwks_url)
+        _require(
+            url.scheme in ("http", "https") and bool(url.hostname),
+            f"security.jwt.jwks_url: '{jwt.jwks_url}' is not a URL like https://id.example.com/jwks",
+        )
+        _require(
+            url.scheme == "https" or _is_loopback(url.hostname or ""),
+            "security.jwt.jwks_url: is http, so that whoever is on the way could put in his own "
+            "keys; use https, or fetch the keys yourself and set security.jwt.jwks_file",
+        )
+
+
+def _check_tls(config: Config) -> None:
+    tls = config.frontend.tls
+    asks = tls.client_auth != "not_requested"
+    _require(
+        not asks or bool(tls.certificate_file),
+        f"frontend.tls.client_auth: {tls.client_auth} needs the TLS listener; set "
+        "frontend.tls.certificate_file and key_file",
+    )
+    _require(
+        asks == bool(tls.client_ca_file),
+        "frontend.tls.client_ca_file: goes together with frontend.tls.client_auth requested or "
+        "required; set both or neither",
+    )
+    _require(
+        not config.security.certificates.enabled or asks or "frontend" not in config.roles,
+        "security.certificates.enabled: no listener asks for certificates; set "
+        "frontend.tls.client_auth to requested or required, and client_ca_file",
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise ConfigError(message)

@@ -1,0 +1,76 @@
+"""Who may publish and administer: how accounts are known, and where they are asked for."""
+
+import typing
+
+from msgspec import Struct, field
+
+
+class PublishingAuthenticationConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether publishers are asked who they are. The modes are Hermes'."""
+
+    enabled: bool = False
+    mode: typing.Literal["constraint_driven", "pro_active"] = "constraint_driven"
+
+
+class ManagementAuthenticationConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether those who administer are asked who they are, and what their accounts are there."""
+
+    enabled: bool = False
+    reads: typing.Literal["open", "authenticated"] = "open"
+    admins: list[str] = field(default_factory=list)
+    admin_role: str = "ADMIN"
+    owned_by: typing.Literal["name_and_groups", "name", "groups"] = "name_and_groups"
+    owner_sources: list[str] = field(default_factory=lambda: ["Plaintext"])
+
+
+class JwtConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Bearer tokens. Off while neither `jwks_file` nor `jwks_url` is set."""
+
+    jwks_file: str = ""
+    jwks_url: str = ""
+    jwks_ca_file: str = ""
+    jwks_refresh_interval_ms: int = 300_000
+    jwks_early_refresh_interval_ms: int = 10_000
+    jwks_timeout_ms: int = 5_000
+    algorithms: list[str] = field(default_factory=lambda: ["RS256", "PS256", "ES256", "EdDSA"])
+    issuer: str = ""
+    audiences: list[str] = field(default_factory=list)
+    leeway_ms: int = 30_000
+    name_claim: str = "sub"
+    roles_claim: str = "roles"
+    groups_claim: str = "groups"
+    roles: list[str] = field(default_factory=list)
+    remembered_max: int = 10_000
+
+
+class CertificateConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Client certificates as accounts."""
+
+    enabled: bool = False
+    name_from: typing.Literal["common_name", "dns", "uri", "email"] = "common_name"
+    roles: list[str] = field(default_factory=list)
+
+
+class SecurityConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The mechanisms, for publishing and for management alike. Basic is off without a file."""
+
+    realm: str = "hermes"
+    users_file: str = ""
+    file_check_interval_ms: int = 2_000
+    password_checks_max: int = 2
+    password_checks_waiting_max: int = 64
+    passwords_remembered_max: int = 10_000
+    jwt: JwtConfig = field(default_factory=JwtConfig)
+    certificates: CertificateConfig = field(default_factory=CertificateConfig)
+    plugins: list[str] = field(default_factory=list)
+
+    @property
+    def has_mechanism(self) -> bool:
+        """True when there is some way to show who one is."""
+        return bool(
+            self.users_file
+            or self.jwt.jwks_file
+            or self.jwt.jwks_url
+            or self.certificates.enabled
+            or self.plugins
+        )

@@ -1,0 +1,63 @@
+"""The mechanisms of one node together: the first one that knows the credentials decides."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import trio
+
+from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.security.account import (
+    Account,
+    BadCredentials,
+    Credentials,
+    Mechanism,
+    Unauthenticated,
+)
+from hermes_actors.telemetry.metrics import Metrics
+
+
+class Authenticator:
+    """Identifies authors by the given mechanisms, asked in their order. See `open_authenticator`.
+
+    `metrics` has the prefix `hermes_security`.
+    """
+
+    def __init__(self, mechanisms: Sequence[Mechanism], metrics: Metrics | None = None) -> None:
+        self.metrics = metrics if metrics is not None else Metrics("hermes_security")
+        self._mechanisms = tuple(mechanisms)
+        self._identified = self.metrics.counter("authentications", result="identified")
+        self._refused = self.metrics.counter("authentications", result="refused")
+
+    @property
+    def challenges(self) -> tuple[str, ...]:
+        """What to ask for, one WWW-Authenticate header each."""
+        return tuple(each.challenge for each in self._mechanisms if each.challenge)
+
+    async def identify(self, credentials: Credentials) -> Account | None:
+        """The account; None when the request shows no credentials.
+
+        Raises Unauthenticated (401) when they do not hold or no mechanism knows their scheme,
+        and Unavailable (503) when nobody can say now. On either loop.
+        """
+        try:
+            for mechanism in self._mechanisms:
+                account = await mechanism.identify(credentials)
+                if account is not None:
+                    self._identified.add()
+                    return account
+        except BadCredentials as error:
+            raise self.refusal(str(error)) from error
+        if credentials.authorization:
+            raise self.refusal("The Authorization header is of a scheme that is not taken here")
+        return None
+
+    def refusal(self, reason: str) -> Unauthenticated:
+        """The error for missing or bad credentials; counts it."""
+        self._refused.add()
+        return Unauthenticated(reason, self.challenges)
+
+    async def run(self, inbox: Inbox[Any]) -> None:
+        """The mechanisms' background work, as one actor of the node's supervisor."""
+        async with trio.open_nursery() as nursery:
+            for mechanism in self._mechanisms:
+                nursery.start_soon(mechanism.run)

@@ -1,0 +1,128 @@
+"""The mechanisms that a configuration asks for, with their files read."""
+
+import ssl
+from importlib import import_module
+
+from msgspec import Struct
+
+from hermes_actors.config.security import JwtConfig, SecurityConfig
+from hermes_actors.errors import StartupError
+from hermes_actors.runtime.clock import Clock, IdSource
+from hermes_actors.security.account import Mechanism
+from hermes_actors.security.authenticator import Authenticator
+from hermes_actors.security.basic import BasicMechanism
+from hermes_actors.security.bearer import BearerMechanism
+from hermes_actors.security.certificates import CertificateMechanism
+from hermes_actors.security.files import WatchedFile
+from hermes_actors.security.keys import FileKeys, Keys, UrlKeys
+from hermes_actors.security.keyset import parse_key_set
+from hermes_actors.security.passwords import PasswordChecks
+from hermes_actors.security.tokens import TokenRules
+from hermes_actors.security.users import NO_USERS, parse_users
+
+
+class PluginContext(Struct, frozen=True):
+    """What a plug-in may use: the configured realm, the node's clocks and its random ids."""
+
+    realm: str
+    clock: Clock
+    ids: IdSource
+
+
+async def open_authenticator(config: SecurityConfig, clock: Clock, ids: IdSource) -> Authenticator:
+    """The configured mechanisms, asked in the order Basic, Bearer, plug-ins, certificate.
+
+    A trio coroutine. Whoever opens it runs `Authenticator.run` as an actor. Raises StartupError
+    when a file cannot be read or a plug-in cannot be loaded.
+    """
+    mechanisms: list[Mechanism] = []
+    interval_s = config.file_check_interval_ms / 1_000
+    users = None
+    if config.users_file:
+        users = WatchedFile(config.users_file, "security.users_file", parse_users, interval_s)
+        await users.load()
+        checks = PasswordChecks(
+            _secret(ids),
+            running_max=config.password_checks_max,
+            waiting_max=config.password_checks_waiting_max,
+            remembered_max=config.passwords_remembered_max,
+        )
+        mechanisms.append(BasicMechanism(config.realm, users, checks))
+    if config.jwt.jwks_file or config.jwt.jwks_url:
+        mechanisms.append(
+            BearerMechanism(
+                config.realm,
+                await _open_keys(config.jwt, interval_s, clock),
+                _rules(config.jwt),
+                clock,
+                _secret(ids),
+                remembered_max=config.jwt.remembered_max,
+            )
+        )
+    context = PluginContext(config.realm, clock, ids)
+    mechanisms += [_plugin(name, context) for name in config.plugins]
+    if config.certificates.enabled:
+        mechanisms.append(
+            CertificateMechanism(
+                config.certificates.name_from,
+                frozenset(config.certificates.roles),
+                lambda: NO_USERS if users is None else users.value,
+            )
+        )
+    return Authenticator(mechanisms)
+
+
+async def _open_keys(config: JwtConfig, interval_s: float, clock: Clock) -> Keys:
+    if config.jwks_file:
+        file = WatchedFile(config.jwks_file, "security.jwt.jwks_file", parse_key_set, interval_s)
+        await file.load()
+        return FileKeys(file)
+    return UrlKeys(
+        config.jwks_url,
+        clock,
+        interval_s=config.jwks_refresh_interval_ms / 1_000,
+        early_interval_s=config.jwks_early_refresh_interval_ms / 1_000,
+        timeout_s=config.jwks_timeout_ms / 1_000,
+        context=_trusting(config.jwks_ca_file),
+    )
+
+
+def _trusting(ca_file: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file or None)
+    except (OSError, ssl.SSLError) as error:
+        raise StartupError(
+            f"security.jwt.jwks_ca_file: {ca_file} cannot be used: {error}; it is a PEM file of "
+            "certificates"
+        ) from error
+
+
+def _rules(config: JwtConfig) -> TokenRules:
+    return TokenRules(
+        algorithms=frozenset(config.algorithms),
+        issuer=config.issuer,
+        audiences=frozenset(config.audiences),
+        leeway_s=config.leeway_ms / 1_000,
+        name_claim=config.name_claim,
+        roles_claim=config.roles_claim,
+        groups_claim=config.groups_claim,
+        roles=frozenset(config.roles),
+    )
+
+
+def _secret(ids: IdSource) -> bytes:
+    """Random bytes that no other process has: two ids hold 244 random bits."""
+    return (ids.message_id() + ids.message_id()).encode()
+
+
+def _plugin(name: str, context: PluginContext) -> Mechanism:
+    module, _, attribute = name.partition(":")
+    try:
+        make = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise StartupError(
+            f"security.plugins: '{name}' cannot be loaded: {error}; it is module:function, and the "
+            "module is installed beside hermes_actors"
+        ) from error
+    mechanism: Mechanism = make(context)
+    return mechanism

@@ -1,0 +1,157 @@
+"""JSON Web Tokens (RFC 7519): is the signature a known key's, and do the claims hold. Pure.
+
+The library checks the signature; times are checked here, against the time that is passed in.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jwt
+import msgspec
+from msgspec import Struct
+
+from hermes_actors.security.account import Account, BadCredentials
+from hermes_actors.security.keyset import Key
+
+TOKEN_BYTES_MAX = 16_384
+_jws = jwt.PyJWS()
+
+
+class TokenRules(Struct, frozen=True):
+    """What a token must say, and which of its claims make the account.
+
+    A claim is named as it stands in the token, or by a path with dots (`realm_access.roles`).
+    Every account gets `roles` beside those of its token.
+    """
+
+    algorithms: frozenset[str]
+    issuer: str
+    audiences: frozenset[str]
+    leeway_s: float
+    name_claim: str = "sub"
+    roles_claim: str = "roles"
+    groups_claim: str = "groups"
+    roles: frozenset[str] = frozenset()
+
+
+class Header(Struct, frozen=True):
+    """What an unverified header asks for."""
+
+    algorithm: str
+    key_id: str | None
+
+
+class Claims(Struct, frozen=True):
+    """A token that holds between two times, in epoch seconds, the leeway put in."""
+
+    account: Account
+    from_s: float
+    until_s: float
+
+    def hold_at(self, now_s: float) -> bool:
+        """True while the token is in force."""
+        return self.from_s <= now_s < self.until_s
+
+
+def header_of(token: str, rules: TokenRules) -> Header:
+    """Which key and algorithm a token wants. Raises BadCredentials."""
+    if len(token) > TOKEN_BYTES_MAX:
+        raise BadCredentials(f"The token is longer than {TOKEN_BYTES_MAX} bytes")
+    try:
+        header = jwt.get_unverified_header(token)
+    except (jwt.PyJWTError, ValueError, RecursionError):
+        raise BadCredentials("The token is not a signed JSON Web Token") from None
+    algorithm, key_id = header.get("alg"), header.get("kid")
+    if not isinstance(algorithm, str) or algorithm not in rules.algorithms:
+        raise BadCredentials("The token's algorithm is not one that is taken here")
+    return Header(algorithm, key_id)
+
+
+def verify(token: str, header: Header, keys: list[Key], rules: TokenRules) -> Claims:
+    """The claims of a token that one of these keys has signed. Raises BadCredentials."""
+    for key in keys:
+        try:
+            found = _jws.decode_complete(
+                token,
+                key=key.material,
+                algorithms=[header.algorithm],
+                options={"enforce_minimum_key_length": True},
+            )
+        except (jwt.PyJWTError, ValueError, TypeError):
+            continue
+        return claims_of(_object(found["payload"]), rules)
+    raise BadCredentials("The token's signature is not that of a key that is trusted here")
+
+
+def claims_of(payload: Mapping[str, Any], rules: TokenRules) -> Claims:
+    """What the claims of a verified token come to. Raises BadCredentials."""
+    if payload.get("iss") != rules.issuer:
+        raise BadCredentials("The token is of another issuer (iss) than the one trusted here")
+    audience = payload.get("aud")
+    audiences = [audience] if isinstance(audience, str) else audience
+    if not isinstance(audiences, list) or not any(
+        isinstance(each, str) and each in rules.audiences for each in audiences
+    ):
+        raise BadCredentials("The token is meant for another audience (aud)")
+    until_s = _time(payload, "exp")
+    if until_s is None:
+        raise BadCredentials("The token has no expiry (exp); only those that expire are taken")
+    from_s = max(_time(payload, "nbf") or 0.0, _time(payload, "iat") or 0.0)
+    name = _claim(payload, rules.name_claim)
+    if not isinstance(name, str) or not name:
+        raise BadCredentials(f"The token has no name in its claim {rules.name_claim}")
+    account = Account(
+        name,
+        _texts(_claim(payload, rules.roles_claim)) | rules.roles,
+        _texts(_claim(payload, rules.groups_claim)),
+    )
+    return Claims(account, from_s - rules.leeway_s, until_s + rules.leeway_s)
+
+
+def require_in_force(claims: Claims, now_s: float) -> None:
+    """Raises BadCredentials for a token whose time is over or has not come."""
+    if now_s >= claims.until_s:
+        raise BadCredentials("The token has expired")
+    if now_s < claims.from_s:
+        raise BadCredentials("The token is not in force yet (nbf or iat)")
+
+
+def _object(payload: bytes) -> Mapping[str, Any]:
+    try:
+        found = msgspec.json.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise BadCredentials("The token's payload is not a JSON object")
+    return found
+
+
+def _time(payload: Mapping[str, Any], name: str) -> float | None:
+    value = payload.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise BadCredentials(f"The token's {name} is not a number of seconds")
+    return float(min(max(value, -1e12), 1e12))
+
+
+def _claim(payload: Mapping[str, Any], name: str) -> Any:
+    """The claim of this very name, else the one at the path."""
+    if name in payload:
+        return payload[name]
+    value: Any = payload
+    for part in name.split("."):
+        if not isinstance(value, dict):
+            return None
+        value = value.get(part)
+    return value
+
+
+def _texts(value: Any) -> frozenset[str]:
+    """A list of texts, or one text of words, as in `scope`; anything else is nothing."""
+    if isinstance(value, str):
+        return frozenset(value.split())
+    if isinstance(value, list):
+        return frozenset(each for each in value if isinstance(each, str))
+    return frozenset()

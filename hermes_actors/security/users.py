@@ -1,0 +1,89 @@
+"""The users file: TOML, a line for each user, written by `hermes user hash`.
+
+    [users]
+    shop-app = { password = "$argon2id$…", roles = ["PUBLISHER"], groups = ["sales"] }
+
+A user without a password is one who shows a client certificate.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Struct, field
+
+from hermes_actors.security.account import Account
+from hermes_actors.security.passwords import costliest, is_hash
+
+
+class WrongFile(Exception):
+    """The file is not what it should be; the message says what would be right."""
+
+
+class _User(Struct, frozen=True, forbid_unknown_fields=True):
+    password: str = ""
+    roles: list[str] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"_User(roles={self.roles}, groups={self.groups})"
+
+
+class _UsersFile(Struct, frozen=True, forbid_unknown_fields=True):
+    users: dict[str, _User]
+
+
+class Users:
+    """The users by name. `nobodys_hash` costs as much to check as a user's, and is nobody's."""
+
+    def __init__(self, users: Mapping[str, _User]) -> None:
+        self._users = users
+        self.nobodys_hash = costliest([each.password for each in users.values() if each.password])
+
+    def __repr__(self) -> str:
+        return f"Users({len(self._users)})"
+
+    def account(self, name: str) -> Account | None:
+        """The account of that name, if there is one."""
+        user = self._users.get(name)
+        if user is None:
+            return None
+        return Account(name, frozenset(user.roles), frozenset(user.groups))
+
+    def password_hash(self, name: str) -> str:
+        """The hash of the user's password; "" for one who has none or is not there."""
+        user = self._users.get(name)
+        return "" if user is None else user.password
+
+
+NO_USERS = Users({})
+
+
+def parse_users(content: bytes) -> Users:
+    """The users that a file holds. Raises WrongFile, which quotes no password."""
+    try:
+        users = msgspec.toml.decode(content, type=_UsersFile).users
+    except msgspec.ValidationError as error:
+        raise WrongFile(f"{error}; see docs/security.md for the form") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise WrongFile(f"not valid TOML: {error}") from error
+    for name, user in users.items():
+        if not name or ":" in name:
+            raise WrongFile(f"users.'{name}': a name is not empty and holds no colon")
+        if user.password and not is_hash(user.password):
+            # Not quoted: it may be the password itself.
+            raise WrongFile(
+                f"users.{name}.password: is not an argon2 hash; make one with 'hermes user hash'"
+            )
+    return Users(users)
+
+
+def user_line(name: str, hashed: str, roles: Sequence[str], groups: Sequence[str]) -> str:
+    """The line of one user, to be put below `[users]`."""
+    is_bare = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
+    key = name if is_bare else msgspec.json.encode(name).decode()
+    fields = [
+        f"password = {msgspec.json.encode(hashed).decode()}",
+        f"roles = {msgspec.json.encode(list(roles)).decode()}",
+        f"groups = {msgspec.json.encode(list(groups)).decode()}",
+    ]
+    return f"{key} = {{ {', '.join(fields)} }}"
