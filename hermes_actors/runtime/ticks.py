@@ -33,7 +33,9 @@ class Ticks:
         self._has_events = False
         self._is_waiting = False
         self._wait_ends_s = 0.0
-        self._timer: asyncio.TimerHandle | None = None
+        # uvloop's handle of a timer that is due at once does not say when it is.
+        self._timer: asyncio.Handle | None = None
+        self._timer_at_s = 0.0
 
     def soon(self, tick: Callable[[], object]) -> None:
         """Take the guest's next tick in the host's next turn; driven directly, called once."""
@@ -83,13 +85,14 @@ class Ticks:
         self._state.runner.guest_tick_scheduled = False
         self._wait_ends_s = self._loop.time() + timeout_s
         # One that is due earlier is left, and finds out itself: most waits end long before.
-        if self._timer is None or self._timer.when() > self._wait_ends_s:
+        if self._timer is None or self._timer_at_s > self._wait_ends_s:
             self._set_timer()
 
     def _set_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(self._wait_ends_s, self._on_time)
+        self._timer_at_s = self._wait_ends_s
+        self._timer = self._loop.call_at(self._timer_at_s, self._on_time)
 
     def _on_time(self) -> None:
         self._timer = None

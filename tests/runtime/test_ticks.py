@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -103,6 +104,18 @@ def test_a_deadline_moved_in_a_turn_of_the_host_holds_from_then_on(host: str) ->
         return scope.cancelled_caught
 
     assert run(main, host) == (True, True)
+
+
+@hosts
+def test_a_wait_that_is_too_short_for_a_timer_is_followed_by_others(host: str) -> None:
+    # uvloop's handle of such a timer is another one, which does not say when it is due.
+    loop = HOSTS[host]()
+    ticks = Ticks(loop)
+    ticks._state = SimpleNamespace(runner=SimpleNamespace(guest_tick_scheduled=True))
+    for wait_s in (0.0001, 0.0001, 1.0, 0.0001):
+        ticks._wait(wait_s)
+    assert ticks._is_waiting
+    loop.close()
 
 
 @hosts
