@@ -7,6 +7,7 @@ from hermes_actors.config.admission import (
     ThroughputConfig,
 )
 from hermes_actors.config.errors import ConfigError
+from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.config.kafka import KafkaClusterConfig, KafkaConfig
 from hermes_actors.config.loading import load
 from hermes_actors.config.publishing import FrontendConfig, ReadinessConfig, TlsConfig
@@ -17,6 +18,7 @@ from hermes_actors.config.security import (
     PublishingAuthenticationConfig,
     SecurityConfig,
 )
+from hermes_actors.config.spool import SpoolConfig
 from hermes_actors.config.tree import (
     Config,
     ConsumersConfig,
@@ -32,6 +34,7 @@ __all__ = [
     "Config",
     "ConfigError",
     "ConsumersConfig",
+    "FallbackConfig",
     "FrontendConfig",
     "IdempotencyConfig",
     "JwtConfig",
@@ -47,6 +50,7 @@ __all__ = [
     "ReadinessConfig",
     "Role",
     "SecurityConfig",
+    "SpoolConfig",
     "StatusConfig",
     "ThroughputConfig",
     "TlsConfig",

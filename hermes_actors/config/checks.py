@@ -73,6 +73,8 @@ def check(config: Config) -> None:
     check_admission(frontend, _require)
     _check_names(config)
     _check_kafka(config)
+    _check_fallback(config)
+    _check_spool(config)
     check_security(config)
 
 
@@ -154,6 +156,53 @@ def _check_kafka(config: Config) -> None:
         _require(
             bool(cluster.certificate_file) == bool(cluster.key_file),
             f"{at}.certificate_file: goes together with key_file; set both or neither",
+        )
+
+
+def _check_spool(config: Config) -> None:
+    """Where messages wait that no log took."""
+    spool = config.spool
+    _require(
+        bool(spool.directory),
+        "spool.directory: is empty; name a directory, or set spool.enabled to false",
+    )
+    _require(
+        spool.segment_bytes_max * 4 <= spool.disk_bytes_max,
+        f"spool.segment_bytes_max: {spool.segment_bytes_max} is more than a quarter of "
+        f"spool.disk_bytes_max ({spool.disk_bytes_max}), and space comes back a segment at a time; "
+        "lower it",
+    )
+
+
+def _check_fallback(config: Config) -> None:
+    """When, and to whom, another datacentre is sent."""
+    fallback, clusters = config.fallback, config.kafka.clusters
+    limit_ms = config.frontend.max_publish_request_duration_ms
+    _require(
+        fallback.speculative_send_delay_ms > 0,
+        "fallback.speculative_send_delay_ms: 0 would send each message twice; it must be above 0, "
+        "Hermes' default is 250",
+    )
+    for name, value, most in (
+        ("hedge_quantile_percent", fallback.hedge_quantile_percent, 99),
+        ("hedge_budget_percent", fallback.hedge_budget_percent, 100),
+    ):
+        _require(value <= most, f"fallback.{name}: {value} is too large; the most is {most}")
+    for name, value in (
+        ("speculative_send_delay_ms", fallback.speculative_send_delay_ms),
+        ("rescue_before_limit_ms", fallback.rescue_before_limit_ms),
+    ):
+        _require(
+            value < limit_ms,
+            f"fallback.{name}: {value} is not below frontend.max_publish_request_duration_ms "
+            f"({limit_ms}), so that no remote could answer in time; lower the one or raise the "
+            "other",
+        )
+    for dc in fallback.remotes:
+        _require(
+            dc != config.dc and (not clusters or dc in clusters),
+            f"fallback.remotes: '{dc}' is no other datacentre; name clusters of "
+            "kafka.clusters, without the own one",
         )
 
 

@@ -10,7 +10,7 @@ class SpoolConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     enabled: bool = True
     directory: str = "hermes-spool"
-    bytes_max: int = 1_073_741_824
+    disk_bytes_max: int = 1_073_741_824
     entries_max: int = 1_000_000
     queued_bytes_max: int = 67_108_864
     segment_bytes_max: int = 16_777_216

@@ -4,9 +4,11 @@ import typing
 
 from msgspec import Struct, field
 
+from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.config.kafka import KafkaConfig
 from hermes_actors.config.publishing import FrontendConfig
 from hermes_actors.config.security import ManagementAuthenticationConfig, SecurityConfig
+from hermes_actors.config.spool import SpoolConfig
 from hermes_actors.model.message import Envelope
 
 
@@ -89,4 +91,6 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     log: LogConfig = field(default_factory=LogConfig)
     kafka: KafkaConfig = field(default_factory=KafkaConfig)
     metadata: MetadataConfig = field(default_factory=MetadataConfig)
+    fallback: FallbackConfig = field(default_factory=FallbackConfig)
+    spool: SpoolConfig = field(default_factory=SpoolConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)

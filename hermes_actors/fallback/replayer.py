@@ -30,7 +30,7 @@ from hermes_actors.model.message import Envelope, to_record
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.topic import Ack
 
-_LOOK_S = 0.02
+_LOOK_S = 0.01
 """New entries wait this long before a sender looks for them: many come at once."""
 _FIRST_RECORDS = 10
 """The first batch, and the one after a failure: what may be stored twice then is little."""
@@ -170,11 +170,13 @@ class Replayer:
             if not batch:
                 if again_s is None:
                     return
+                sending.queue.is_flowing = False
                 # Sooner than that if the append that may still store it ends.
                 await trio.sleep(max(min(again_s - now_s, _HELD_POLL_S), 0.001))
                 continue
             async with self._probing if backoff.tries else self._healthy:
                 is_ok = await self._replay(sending, lane, batch, backoff.tries)
+            sending.queue.is_flowing = is_ok
             if is_ok:
                 backoff.reset()
                 records_max = min(records_max * 2, self._records_max)

@@ -7,7 +7,7 @@ fsync for all of it.
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import trio
 
@@ -32,6 +32,9 @@ _GROUP_OFFERS_MAX = 4_096
 _AFTER_FAILURE_S = 1.0
 _TIDY_AGAIN_S = 5.0
 _TIDY_TIMEOUT_S = 2.0
+_CATCH_UP_S = 0.025
+_CATCH_UP_POLL_S = 0.002
+_NEARLY_CAUGHT_UP_MAX = 1_000
 _MARKS_A_TIME_MAX = 10_000
 _ROLL_BYTES = 1024 * 1024
 """A segment of which nothing is needed is deleted, but not for every message a new one begun."""
@@ -70,7 +73,7 @@ class Spool:
         self.trouble = ""
         self.config = config
         self._sequence = 0
-        self._held: dict[str, list[Waiting]] = {}
+        self._held: dict[Hashable, list[Waiting]] = {}
         self._done: list[Place] = []
         self._changed = trio.Event()
         self._failing_until_s = -math.inf
@@ -108,12 +111,17 @@ class Spool:
     # Offering.
 
     def offer(
-        self, entries: Sequence[SpoolEntry], done: Done, *, sent_as: str = "", now_s: float
+        self,
+        entries: Sequence[SpoolEntry],
+        done: Done,
+        *,
+        sent_as: Hashable = None,
+        now_s: float,
     ) -> bool:
         """Keep these together; `done` is called once, later, if this is True.
 
-        `sent_as` names a publication whose append is under way: nothing of it is replayed before
-        `concluded`, or before the configured wait is over.
+        `sent_as` is what their append is known by, if one is under way: nothing of it is replayed
+        before `concluded`, or before the configured wait is over.
         """
         ref = self.ref
         if ref is None or not self.is_open:
@@ -128,7 +136,7 @@ class Spool:
         if reason:
             return self._refuse(len(entries), reason)
         held_until_s = 0.0
-        if sent_as:
+        if sent_as is not None:
             held_until_s = now_s + self.config.late_acknowledgement_wait_ms / 1_000
         waiting = [
             self._reserve(self._sequence + number, entry, payload, held_until_s, sent_as)
@@ -141,7 +149,7 @@ class Spool:
                 self.index.release(each)
             return self._refuse(len(entries), "queue")
         self._sequence += len(entries)
-        if sent_as:
+        if sent_as is not None:
             self._held[sent_as] = waiting
         return True
 
@@ -149,10 +157,24 @@ class Spool:
         """True while a message of this key waits here, or is being written."""
         return self.index.holds(log_topic, key)
 
-    def concluded(self, sent_as: str, are_stored: Sequence[bool]) -> None:
+    async def catch_up(self, log_topic: str, is_behind: Callable[[], bool]) -> None:
+        """Wait while `is_behind` something of this topic, if that is a matter of milliseconds.
+
+        A key that is published to without a pause would else never leave the spool: each message
+        would find its predecessor here.
+        """
+        await trio.lowlevel.checkpoint()
+        until_s = self.clock.monotonic_s() + _CATCH_UP_S
+        while is_behind() and self.clock.monotonic_s() < until_s:
+            queue = self.index.queue(log_topic)
+            if queue is None or not queue.is_flowing or queue.count > _NEARLY_CAUGHT_UP_MAX:
+                return
+            await trio.sleep(_CATCH_UP_POLL_S)
+
+    def concluded(self, sent_as: Hashable, are_stored: Sequence[bool]) -> None:
         """The append that was under way has ended: which of its messages it stored."""
         for waiting, is_stored in zip(self._held.pop(sent_as, ()), are_stored, strict=False):
-            waiting.held_by = ""
+            waiting.held_by = None
             waiting.held_until_s = 0.0
             if is_stored and not waiting.is_settled:
                 self.measures.late_acknowledgements.add()
@@ -162,7 +184,12 @@ class Spool:
         self._tell_of_change()
 
     def _reserve(
-        self, sequence: int, entry: SpoolEntry, payload: bytes, held_until_s: float, sent_as: str
+        self,
+        sequence: int,
+        entry: SpoolEntry,
+        payload: bytes,
+        held_until_s: float,
+        sent_as: Hashable,
     ) -> Waiting:
         waiting = self.index.reserve(
             entry.topic,
@@ -182,7 +209,7 @@ class Spool:
         queued_bytes = index.being_written_bytes + size_bytes
         if queued_bytes > config.queued_bytes_max:
             return "queue"
-        if self.store.size_bytes + queued_bytes > config.bytes_max:
+        if self.store.size_bytes + queued_bytes > config.disk_bytes_max:
             return "full"
         if index.entries + index.being_written + count > config.entries_max:
             return "full"
@@ -224,7 +251,7 @@ class Spool:
         if not batch:
             return
         for each in batch:
-            if each.held_by:
+            if each.held_by is not None:
                 self._held.pop(each.held_by, None)
             if self.index.settle(each) and each.place is not None:
                 self._done.append(each.place)
@@ -299,7 +326,7 @@ class Spool:
     def refuse(self, offer: Offer, error: SpoolUnavailable) -> None:
         """An offer that could not be written."""
         for each in offer.waiting:
-            if each.held_by:
+            if each.held_by is not None:
                 self._held.pop(each.held_by, None)
             self.index.release(each)
         self.measures.refused(error.reason).add(len(offer.waiting))
@@ -358,7 +385,7 @@ class Spool:
 
     async def _make_room(self) -> None:
         """Copy the little that is needed of a segment, when such segments take half the space."""
-        if self.store.size_bytes <= self.config.bytes_max / 2:
+        if self.store.size_bytes <= self.config.disk_bytes_max / 2:
             return
         for number, size_bytes in self.store.sealed():
             needed = self.index.unsettled(number)

@@ -6,7 +6,7 @@ the lane of their key's partition. A lane is sent from by one sender at a time.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from msgspec import Struct
 
@@ -32,7 +32,7 @@ class Waiting:
 
     Until `held_until_s` (monotonic) an append that was under way when the entry came may still
     store it: it is not sent, and what has the same key and came later is not either.
-    `held_by` is that append's publication. `is_stored`: it did, while the entry was being written.
+    `held_by` is what that append is known by. `is_stored`: it did, while the entry was written.
     """
 
     __slots__ = (
@@ -63,19 +63,20 @@ class Waiting:
         self.spooled_at_ms = spooled_at_ms
         self.size_bytes = size_bytes
         self.held_until_s = held_until_s
-        self.held_by = ""
+        self.held_by: Hashable = None
         self.place: Place | None = None
         self.is_settled = False
         self.is_stored = False
 
 
 class TopicQueue:
-    """What waits of one life of one topic."""
+    """What waits of one life of one topic. `is_flowing`: a log took the last that was sent."""
 
     def __init__(self, topic: str, log_topic: str, incarnation: int) -> None:
         self.topic = topic
         self.log_topic = log_topic
         self.incarnation = incarnation
+        self.is_flowing = False
         self.count = 0
         self.being_written = 0
         self.size_bytes = 0

@@ -205,7 +205,7 @@ class TopicProducer:
         self._freed.set()
 
     async def _append(self, batch: Batch) -> None:
-        self._drop_held(batch)
+        await self._drop_held(batch)
         batch.drop_answered()
         publications = cast("list[Publication]", batch.items)
         if not publications:
@@ -249,13 +249,20 @@ class TopicProducer:
         if stored:
             self._route.measures.stored(latencies_s, stored, now_s - batch.started_s)
 
-    def _drop_held(self, batch: Batch) -> None:
+    async def _drop_held(self, batch: Batch) -> None:
         """A key whose older messages the buffer holds: its newer ones go behind them."""
-        route = self._route
-        buffer = route.buffer
+        buffer = self._route.buffer
         if buffer is None or not batch.is_keyed:
             return
-        for publication in cast("list[Publication]", batch.items):
+        publications = cast("list[Publication]", batch.items)
+        behind = [each for each in publications if each.is_behind(buffer)]
+        if not behind:
+            return
+        # A busy key would never leave the buffer if each message joined its predecessor there.
+        await buffer.catch_up(
+            self._route, lambda: any(not each.is_done and each.is_behind(buffer) for each in behind)
+        )
+        for publication in behind:
             if publication.is_behind(buffer):
                 publication.join_kept()
 

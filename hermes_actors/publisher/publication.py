@@ -13,6 +13,7 @@ from hermes_actors.model.topic import Topic
 from hermes_actors.publisher.deadlines import Lane
 from hermes_actors.publisher.idempotency import Claim
 from hermes_actors.publisher.measures import TopicMeasures
+from hermes_actors.publisher.permits import Permits
 
 CHUNKED = -2
 """`expected_bytes` of a body whose length is not announced and need not be."""
@@ -56,6 +57,9 @@ class Buffer(Protocol):
     def holds(self, route: "Route", key: bytes) -> bool:
         """Whether a message of this key waits here: newer ones must wait behind it."""
 
+    async def catch_up(self, route: "Route", is_behind: Callable[[], bool]) -> None:
+        """Wait while `is_behind`, for some milliseconds at most, if what waits is being sent."""
+
     def concluded(self, publication: "Publication", outcome: Outcome) -> None:
         """An append that had begun before it was taken has ended, with this outcome."""
 
@@ -67,10 +71,12 @@ class Route:
     the topic changes, so that the producer looks its partitions up again. `producer` is what the
     supervisor calls that actor. With a `buffer`, `lane` ends early enough for it to keep a message
     within the limit, and `late_lane` is that of the limit; without one both are the same.
-    `partitions` is 0 until the producer knows how many the log topic has.
+    `partitions` is 0 until the producer knows how many the log topic has. `batch_permits` bounds
+    what batches have under way for it.
     """
 
     __slots__ = (
+        "batch_permits",
         "buffer",
         "is_open",
         "kept_lane",
@@ -109,6 +115,7 @@ class Route:
         self.buffer: Buffer | None = None
         self.is_open = True
         self.partitions = 0
+        self.batch_permits: Permits | None = None
         self.version = 0
 
 

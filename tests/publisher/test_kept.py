@@ -1,6 +1,6 @@
 """A message that no log takes in time is kept by the buffer, and is answered exactly once."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 import trio
@@ -31,6 +31,9 @@ class Keeper:
 
     def holds(self, route: Route, key: bytes) -> bool:
         return key in self.keys
+
+    async def catch_up(self, route: Route, is_behind: Callable[[], bool]) -> None:
+        await trio.lowlevel.checkpoint()
 
     def concluded(self, publication: Publication, outcome: Outcome) -> None:
         self.outcomes.append(outcome)

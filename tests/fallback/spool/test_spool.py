@@ -109,7 +109,7 @@ async def test_a_disk_that_does_not_answer_is_a_refusal_within_the_write_time_ou
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"bytes_max": 2_000}, "full"),
+        ({"disk_bytes_max": 2_000}, "full"),
         ({"entries_max": 5}, "full"),
         ({"queued_bytes_max": 2_000}, "queue"),
     ],
@@ -205,7 +205,7 @@ async def test_a_writer_that_fails_answers_what_it_had_and_goes_on(
 async def test_little_that_waits_long_does_not_keep_the_space_of_much(
     open_spooling, entry, autojump_clock
 ):
-    settings = {"segment_bytes_max": 2_000, "bytes_max": 20_000}
+    settings = {"segment_bytes_max": 2_000, "disk_bytes_max": 20_000}
     disk = MemoryDisk()
     async with open_spooling(disk, **settings) as spooling:
         spool = spooling.spool
@@ -213,7 +213,7 @@ async def test_little_that_waits_long_does_not_keep_the_space_of_much(
             is_old = number % 20 == 0
             assert spooling.offer(
                 entry(b"%d" % number, b"old" if is_old else None),
-                sent_as="" if is_old else str(number),
+                sent_as=None if is_old else str(number),
             ), f"full at {number}"
             await trio.sleep(0.01)
             spool.concluded(str(number), [True])

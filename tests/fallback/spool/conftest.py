@@ -1,0 +1,188 @@
+"""A spool over a disk in memory, its actors, and logs that they replay to."""
+
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import pytest
+import trio
+
+from hermes_actors.actors.supervisor import Crash, Supervisor, open_supervisor
+from hermes_actors.config.spool import SpoolConfig
+from hermes_actors.fallback.replayer import Destinations, Replayer
+from hermes_actors.fallback.spool import QUEUED_OFFERS_MAX, Spool, SpoolWriter
+from hermes_actors.fallback.spool_format import SpoolEntry
+from hermes_actors.fallback.spool_memory import MemoryDisk, MountedDisk, open_memory_store
+from hermes_actors.fallback.spool_store import SpoolUnavailable
+from hermes_actors.log.base import Log, TopicSettings
+from hermes_actors.log.faults import Faults
+from hermes_actors.log.memory import MemoryLog
+from hermes_actors.metadata.catalog import LiveTopic
+from hermes_actors.model.message import Message, Via
+from hermes_actors.model.names import TopicName
+from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, Topic
+from hermes_actors.runtime.clock import seeded_ids
+from hermes_actors.telemetry.metrics import Metrics, render
+
+EPOCH_MS = 1_700_000_000_000
+ORDERS = "shop.orders"
+
+
+class TrioClock:
+    """Both clocks from trio's, so that a mock clock moves them."""
+
+    def now_ms(self) -> int:
+        return EPOCH_MS + int(trio.current_time() * 1_000)
+
+    def monotonic_s(self) -> float:
+        return trio.current_time()
+
+
+def make_entry(
+    body: bytes,
+    key: bytes | None = None,
+    *,
+    topic: str = ORDERS,
+    incarnation: int = 0,
+    ack: Ack = Ack.LEADER,
+    age_ms: int = 0,
+) -> SpoolEntry:
+    now_ms = TrioClock().now_ms() - age_ms
+    log_topic = f"{topic}_.{incarnation}" if incarnation else topic
+    message = Message(f"id-{body!r}", body, now_ms, key, dc="dc1", via=Via.SPOOL.value)
+    return SpoolEntry(topic, log_topic, incarnation, ack, now_ms, message)
+
+
+def make_live(name: str, *, incarnation: int = 0, fallback: bool = False) -> LiveTopic:
+    topic = Topic(
+        name=name,
+        description="",
+        owner=Owner("Plaintext", "us"),
+        content_type=ContentType.JSON,
+        retention_time=RetentionTime(1),
+        fallback_to_remote_datacenter_enabled=fallback,
+    )
+    log_topic = f"{name}_.{incarnation}" if incarnation else name
+    return LiveTopic(TopicName.parse(name), topic, incarnation, incarnation, log_topic)
+
+
+class Spooling:
+    """One life of a node's spool."""
+
+    def __init__(
+        self, spool: Spool, mounted: MountedDisk, metrics: Metrics, supervisor: Supervisor
+    ) -> None:
+        self.spool = spool
+        self.mounted = mounted
+        self.metrics = metrics
+        self.supervisor = supervisor
+        self.answers: list[tuple[str, str]] = []
+        self.live: dict[str, LiveTopic] = {ORDERS: make_live(ORDERS)}
+        self.is_certain = True
+        self.logs: list[Log] = []
+        self.crashes: list[Crash] = []
+
+    def offer(self, *entries: SpoolEntry, sent_as: str | None = None) -> bool:
+        """Offer these together; what becomes of them is in `answers`."""
+        name = entries[0].message.body.decode()
+
+        def done(error: SpoolUnavailable | None) -> None:
+            self.answers.append((name, "kept" if error is None else error.reason))
+
+        return self.spool.offer(entries, done, sent_as=sent_as, now_s=trio.current_time())
+
+    def replay(self, *logs: Log) -> None:
+        """Start the replayer, which sends to these logs."""
+        self.logs = list(logs)
+        destinations = Destinations(
+            lambda name: self.live.get(name), lambda: self.is_certain, lambda _live: self.logs
+        )
+        self.supervisor.start(
+            "replayer",
+            lambda: Replayer(self.spool, destinations, self.spool.config, random.Random(2)),
+        )
+
+    async def stored(self, log: MemoryLog, topic: str = ORDERS) -> dict[int, list[bytes]]:
+        """The bodies in each partition of a log."""
+        found: dict[int, list[bytes]] = {}
+        for partition, end in (await log.end_positions(topic)).items():
+            found[partition] = []
+            async with log.reader(topic, {partition: 0}) as reader:
+                while len(found[partition]) < end:
+                    found[partition] += [r.value for r in await reader.next_batch(1_000, 10**6)]
+        return found
+
+    async def bodies(self, log: MemoryLog, topic: str = ORDERS) -> list[bytes]:
+        return [body for bodies in (await self.stored(log, topic)).values() for body in bodies]
+
+    def shown(self, name: str) -> float:
+        """A metric's value; 0 when it is not shown."""
+        for line in render([self.metrics]).decode().splitlines():
+            if line.startswith(f"hermes_frontend_spool_{name} "):
+                return float(line.rpartition(" ")[2])
+        return 0.0
+
+    async def wait_empty(self) -> None:
+        index = self.spool.index
+        while index.entries or index.being_written:  # noqa: ASYNC110
+            await trio.sleep(0.05)
+
+
+@asynccontextmanager
+async def _open_spooling(
+    disk: MemoryDisk, *, seed: int = 1, **settings: int | bool
+) -> AsyncIterator[Spooling]:
+    """A life of the spool on this disk, which ends as a killed one does unless it was closed."""
+    clock, metrics = TrioClock(), Metrics("hermes_frontend")
+    config = SpoolConfig(**settings)  # type: ignore[arg-type]
+    mounted = disk.mount(random.Random(seed))
+    ids = seeded_ids(random.Random(seed))
+    crashes: list[Crash] = []
+    async with (
+        open_memory_store(mounted, ids, segment_bytes_max=config.segment_bytes_max) as store,
+        open_supervisor(random.Random(3), crashes.append) as supervisor,
+    ):
+        spool = Spool(store, config, clock, metrics)
+        await spool.load()
+        spool.ref = supervisor.start(
+            "spool writer", lambda: SpoolWriter(spool), mailbox_capacity=QUEUED_OFFERS_MAX
+        )
+        while not spool.is_open:  # noqa: ASYNC110
+            await trio.sleep(0.001)
+        spooling = Spooling(spool, mounted, metrics, supervisor)
+        spooling.crashes = crashes
+        yield spooling
+        mounted.die()
+
+
+async def _memory_log(
+    dc: str = "dc1", *, partitions: int = 3, topics: Sequence[str] = (ORDERS,)
+) -> MemoryLog:
+    log = MemoryLog(dc, TrioClock(), faults=Faults(random.Random(5)), append_timeout_s=2.0)
+    for topic in topics:
+        await log.create_topic(topic, TopicSettings(partitions=partitions))
+    return log
+
+
+@pytest.fixture
+def entry() -> Callable[..., SpoolEntry]:
+    """`entry(body, key=None, topic=…, incarnation=…, ack=…, age_ms=…)`."""
+    return make_entry
+
+
+@pytest.fixture
+def live() -> Callable[..., LiveTopic]:
+    """`live(name, incarnation=…, fallback=…)`."""
+    return make_live
+
+
+@pytest.fixture
+def open_spooling() -> Callable[..., AbstractAsyncContextManager[Spooling]]:
+    """`open_spooling(disk, **settings)`: one life of the spool on this disk."""
+    return _open_spooling
+
+
+@pytest.fixture
+def memory_log() -> Callable[..., Awaitable[MemoryLog]]:
+    """`await memory_log(dc, partitions=…, topics=…)`."""
+    return _memory_log

@@ -1,0 +1,190 @@
+"""A frontend with the real spool: 202 is on the disk, and reaches the log in order for its key."""
+
+import random
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from hermes_actors.config import Config
+from hermes_actors.config.spool import SpoolConfig
+from hermes_actors.fallback.replayer import Destinations
+from hermes_actors.fallback.spool_memory import MemoryDisk, open_memory_store
+from hermes_actors.fallback.spool_opening import open_spool
+from hermes_actors.log.base import TopicSettings
+from hermes_actors.log.memory import MemoryLog
+from hermes_actors.metadata.catalog import LiveTopic
+from hermes_actors.model.message import from_record
+from hermes_actors.model.names import TopicName
+from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
+from hermes_actors.publisher.answers import answer_to
+from hermes_actors.publisher.buffering import buffers
+from hermes_actors.publisher.publication import Buffer
+from hermes_actors.runtime.clock import seeded_ids
+from hermes_actors.telemetry.metrics import Metrics
+
+ORDERS = "shop.orders"
+
+
+def topic(*, fallback: bool = False) -> Topic:
+    return Topic(
+        name=ORDERS,
+        description="",
+        owner=Owner("Plaintext", "us"),
+        content_type=ContentType.JSON,
+        retention_time=RetentionTime(1),
+        fallback_to_remote_datacenter_enabled=fallback,
+    )
+
+
+class LateBuffer:
+    """Stands in until the spool is there: the frontend and the spool need each other's parts."""
+
+    def __init__(self) -> None:
+        self.buffer_of = lambda _topic: None
+
+
+@pytest.fixture
+def open_buffered(open_world):
+    @asynccontextmanager
+    async def opened(disk: MemoryDisk, *, partitions: int = 2, **settings: int | bool):
+        late = LateBuffer()
+        config = Config(spool=SpoolConfig(**settings))
+        parts = {"buffer_of": lambda each: late.buffer_of(each), "reserve_ms": 15}
+        async with open_world(parts=parts) as world:
+            log: MemoryLog = world.log
+            clock = world.frontend.clock
+            live = LiveTopic(TopicName.parse(ORDERS), topic(), 0, 0, ORDERS)
+            await log.create_topic(ORDERS, TopicSettings(partitions=partitions))
+            destinations = Destinations(lambda _name: live, lambda: True, lambda _live: [log])
+            mounted = disk.mount(random.Random(4))
+            store = open_memory_store(
+                mounted, seeded_ids(random.Random(4)), segment_bytes_max=10_000
+            )
+            async with open_spool(
+                store,
+                config,
+                destinations,
+                control=world.supervisor,
+                metrics=Metrics("hermes_frontend"),
+                clock=clock,
+                rng=random.Random(5),
+            ) as spool:
+                world.spool = spool
+                late.buffer_of = buffers(spool, config.spool, clock, log.dc)
+                world.frontend.routes.set(live, world.nursery)
+                yield world
+
+    return opened
+
+
+def status(publication) -> int:
+    return answer_to(publication).status if publication.is_answered else 0
+
+
+async def wait_empty(world) -> None:
+    while world.spool.index.entries or world.spool.index.being_written:  # noqa: ASYNC110
+        await trio.sleep(0.05)
+
+
+async def test_silence_is_202_within_the_limit_and_the_message_is_stored_once(
+    open_buffered, autojump_clock
+):
+    async with open_buffered(MemoryDisk(delay_s=0.005)) as world:
+        world.log.faults.silent = True
+        publication = world.admit(body=b'{"a":1}', key=b"k")
+        await trio.sleep(0.065)
+        assert status(publication) == 202
+        world.log.faults.silent = False
+        await wait_empty(world)
+        assert [record.value for record in world.stored] == [b'{"a":1}']
+        assert world.spool.measures.late_acknowledgements.value == 1
+        assert world.spool.measures.replayed.value == 0
+
+
+async def test_what_the_log_refuses_to_take_now_is_202_at_once_and_stored_by_the_replay(
+    open_buffered, autojump_clock
+):
+    async with open_buffered(MemoryDisk()) as world:
+        world.log.faults.unavailable_rate = 1.0
+        publication = world.admit(body=b"{}", key=b"k")
+        await trio.sleep(0.01)
+        assert status(publication) == 202
+        world.log.faults.unavailable_rate = 0.0
+        await wait_empty(world)
+        (record,) = world.stored
+        message = from_record(record, str)
+        assert (message.id, message.via, message.key) == (publication.id, "spool", b"k")
+        assert message.dc == "dc1"
+        assert message.published_at_ms == pytest.approx(world.frontend.clock.now_ms(), abs=5_000)
+
+
+async def test_what_the_disk_cannot_keep_is_503_and_says_that_it_may_be_stored(
+    open_buffered, autojump_clock
+):
+    disk = MemoryDisk()
+    async with open_buffered(disk) as world:
+        await trio.sleep(0.1)
+        world.log.faults.unavailable_rate = 1.0
+        disk.is_full = True
+        publication = world.admit()
+        await trio.sleep(0.01)
+        assert status(publication) == 503
+        answer = answer_to(publication)
+        assert b"may have been stored" in answer.body
+        assert b"SENDING_TO_KAFKA_TIMEOUT" in answer.body
+
+
+async def test_an_outage_costs_no_answer_but_201_and_202_and_no_message_and_no_order(
+    open_buffered, autojump_clock
+):
+    async with open_buffered(MemoryDisk(delay_s=0.002), partitions=3) as world:
+        publications = []
+        for number in range(2_000):
+            if number == 300:
+                world.log.faults.silent = True
+            if number == 900:
+                world.log.faults.silent = False
+                world.log.faults.unavailable_rate = 0.5
+            if number == 1_300:
+                world.log.faults.heal()
+            publications.append(world.admit(body=b"%d" % number, key=b"%d" % (number % 5)))
+            await trio.sleep(0.001)
+        await wait_empty(world)
+        await trio.sleep(1)
+        assert {status(each) for each in publications} == {201, 202}
+        bodies = [int(record.value) for record in world.stored]
+        assert set(bodies) == set(range(2_000))
+        for key in range(5):
+            firsts = list(dict.fromkeys(each for each in bodies if each % 5 == key))
+            assert firsts == list(range(key, 2_000, 5))
+
+
+async def test_a_topic_with_fallback_has_a_buffer_only_if_the_operator_wants_both(
+    open_buffered, autojump_clock
+):
+    async with open_buffered(MemoryDisk()) as world:
+        clock = world.frontend.clock
+
+        def buffer_of(fallback: bool, **settings: bool) -> Buffer | None:
+            config = SpoolConfig(**settings)
+            return buffers(world.spool, config, clock, "dc1")(topic(fallback=fallback))
+
+        assert buffer_of(False) is not None
+        assert buffer_of(True) is None
+        assert buffer_of(True, for_fallback_topics=True) is not None
+
+
+async def test_a_busy_key_gets_out_of_the_spool_again(open_buffered, autojump_clock):
+    async with open_buffered(MemoryDisk(delay_s=0.002)) as world:
+        world.log.faults.delay_s = (0.002, 0.002)
+        world.log.faults.unavailable_rate = 1.0
+        last = []
+        for number in range(3_000):
+            if number == 200:
+                world.log.faults.unavailable_rate = 0.0
+            publication = world.admit(body=b"%d" % number, key=b"k")
+            last = [*last[-20:], publication]
+            await trio.sleep(0.001)
+        await trio.sleep(0.1)
+        assert {status(each) for each in last} == {201}
