@@ -113,7 +113,8 @@ def test_what_the_product_imports_is_a_direct_dependency() -> None:
                 top = name.partition(".")[0]
                 if top in sys.stdlib_module_names or top in ("hermes_actors", "__future__"):
                     continue
-                assert distribution(CALLED.get(top, top)) in declared, f"{path.relative_to(ROOT)} imports {top}"
+                is_declared = distribution(CALLED.get(top, top)) in declared
+                assert is_declared, f"{path.relative_to(ROOT)} imports {top}"
 
 
 CALLED = {"jwt": "pyjwt", "argon2": "argon2-cffi"}

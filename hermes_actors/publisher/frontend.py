@@ -7,6 +7,7 @@ from hermes_actors.config import FrontendConfig
 from hermes_actors.log.base import Log
 from hermes_actors.model.message import Envelope
 from hermes_actors.model.topic import Topic
+from hermes_actors.publisher.authentication import PublishSecurity
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.gateway import Gateway
@@ -15,6 +16,7 @@ from hermes_actors.publisher.publication import Buffer, Tally
 from hermes_actors.publisher.router import Routes
 from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime.clock import Clock, IdSource
+from hermes_actors.security.authenticator import Authenticator
 from hermes_actors.status.record import Published
 from hermes_actors.telemetry.metrics import Metrics, render_in_turns
 
@@ -41,6 +43,7 @@ class Frontend:
         buffer_of: Callable[[Topic], Buffer | None] = lambda _topic: None,
         reserve_ms: int = 0,
         trouble: Callable[[], str] = str,
+        authenticator: Authenticator | None = None,
         render_all: Callable[[], Awaitable[bytes]] | None = None,
     ) -> None:
         self.config = config
@@ -69,6 +72,15 @@ class Frontend:
         self.gateway = Gateway(
             config, self.routes.by_name, self.drain, self.tally, measures, clock, ids
         )
+        if config.authentication.enabled:
+            assert authenticator is not None, "who asks for accounts brings the mechanisms"
+            self.gateway.security = PublishSecurity(
+                authenticator,
+                config.authentication.mode,
+                self.routes.by_name,
+                self.drain,
+                measures,
+            )
         self.pages = Pages(self.drain, render_all or (lambda: render_in_turns([metrics])))
 
     def topics(self) -> list[str]:

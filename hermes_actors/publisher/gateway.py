@@ -12,7 +12,7 @@ from hermes_actors.actors.mailbox import MailboxClosed, MailboxFull
 from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
 from hermes_actors.log.base import Stored
-from hermes_actors.model.message import Message
+from hermes_actors.model.message import Headers, Message
 from hermes_actors.model.topic import ContentType
 from hermes_actors.publisher.answers import (
     BAD_REQUEST,
@@ -21,6 +21,9 @@ from hermes_actors.publisher.answers import (
     answer_to,
     error_answer,
 )
+from hermes_actors.publisher.authentication import PublishSecurity, forbidden, may_publish
+from hermes_actors.publisher.batches import Batches
+from hermes_actors.publisher.bundle import Bundle
 from hermes_actors.publisher.demands import Demands
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.head import Head
@@ -30,6 +33,7 @@ from hermes_actors.publisher.publication import (
     ABSENT,
     CHUNKED,
     Abandoned,
+    Extras,
     Publication,
     Route,
     Tally,
@@ -69,7 +73,10 @@ class Gateway:
             self._quotas = Quotas(config.throughput, clock.monotonic_s())
         self.tells_quota = self._quotas is not None and config.throughput.headers_always
         """True when every answer to an admitted publish has the `quota_headers`."""
+        self.security: PublishSecurity | None = None
+        """Who publishes is asked with it, before `admit`; None: everybody is a guest."""
         self.previews = Previews(config.preview) if config.preview.enabled else None
+        self.batches = Batches(config, self, clock, ids)
 
     @property
     def is_leaving(self) -> bool:
@@ -102,6 +109,9 @@ class Gateway:
         route = self._routes.get(topic)
         if route is None:
             return self._unknown_topic(topic, message_id)
+        auth = route.topic.auth
+        if auth.enabled and not may_publish(auth, head.account):
+            return self._forbidden(topic, head, message_id)
         measures = route.measures
         measures.requests.value += 1
         self._measures.requests.value += 1
@@ -143,12 +153,7 @@ class Gateway:
                 publication.settle(violation)
                 return
         if route.topic.content_type is not ContentType.JSON:
-            publication.settle(
-                Refused(
-                    f"No schema is known for topic {route.name}",
-                    ErrorCode.SCHEMA_COULD_NOT_BE_LOADED,
-                )
-            )
+            publication.settle(_no_schema(route))
             return
         if publication.extras is not None:
             taken = self._demands.take(publication, body)
@@ -159,6 +164,10 @@ class Gateway:
             self._preview(self.previews, publication, body)
         publication.body = body
         publication.body_bytes = size
+        self._tell(publication)
+
+    def _tell(self, publication: Publication) -> None:
+        route = publication.route
         if not route.is_open:
             publication.settle(_unavailable(route, "its producer is restarting after a failure"))
             return
@@ -168,6 +177,50 @@ class Gateway:
             publication.settle(_unavailable(route, "too many messages wait to be stored"))
         except MailboxClosed:
             publication.settle(_unavailable(route, "its producer is being stopped"))
+
+    def admit_batch(self, topic: str, head: Head) -> Route | Answer:
+        """Check what the headers of a batch say: its route, or the answer at once."""
+        if self._drain.is_refusing:
+            return SHUTTING_DOWN
+        message_id = self._message_id()
+        route = self._routes.get(topic)
+        if route is None:
+            return self._unknown_topic(topic, message_id)
+        auth = route.topic.auth
+        if auth.enabled and not may_publish(auth, head.account):
+            return self._forbidden(topic, head, message_id)
+        if self._quotas is not None:
+            violation = self._quotas.refusal(topic, self._now_s())
+            if violation is not None:
+                return self._refusal(route, violation, message_id)
+        if route.topic.content_type is not ContentType.JSON:
+            return self._refusal(route, _no_schema(route), message_id)
+        return route
+
+    def hand_over_bundle(self, bundle: Bundle) -> None:
+        """Give messages of a batch to their topic's producer; `notify` is called once."""
+        route = bundle.route
+        if self._quotas is not None:
+            violation = self._quotas.count(route.name, bundle.body_bytes, self._now_s())
+            if violation is not None:
+                bundle.settle(violation)
+                return
+        if self.previews is not None and self.previews.wants(route.name):
+            self._preview(self.previews, bundle, bundle.body)
+        self._tell(bundle)
+
+    def common_extras(self, head: Head) -> Extras | None:
+        """What the headers of a batch say for all its messages."""
+        return self._demands.common(head)
+
+    def pick(self, pairs: list[tuple[str, str]]) -> Headers:
+        """Which of a message's own headers travel with it."""
+        return self._demands.pick(pairs)
+
+    def refuse_batch(self, route: Route, error: HermesError) -> Answer:
+        """The answer to a batch that is not taken."""
+        answer = self._refusal(route, error, self._message_id())
+        return msgspec.structs.replace(answer, closes=True)
 
     def refuse_body(self, publication: Publication, received: int) -> None:
         """End a publication whose body, of no announced length, grows beyond the hard bound."""
@@ -219,6 +272,11 @@ class Gateway:
         route.measures.answered(answer.status, 1)
         return answer
 
+    def _forbidden(self, topic: str, head: Head, message_id: str) -> Answer:
+        answer = error_answer(forbidden(topic, head.account), message_id, closes=True)
+        self._measures.status(answer.status).add()
+        return answer
+
     def _too_long(self, route: Route, size: int, message_id: str) -> Answer:
         answer = error_answer(
             Refused(_too_long_text(size, self.body_bytes_max)), message_id, closes=True
@@ -238,6 +296,12 @@ class Gateway:
                 f"Message is {size} bytes long; topic {route.name} takes at most {limit}"
             )
         return None
+
+
+def _no_schema(route: Route) -> Refused:
+    return Refused(
+        f"No schema is known for topic {route.name}", ErrorCode.SCHEMA_COULD_NOT_BE_LOADED
+    )
 
 
 def _too_long_text(size: int, limit: int) -> str:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Protocol
 
+from hermes_actors.security.account import Account, ClientCertificate
+
 CLOUD_EVENTS = "application/cloudevents"
 """How the content type of every structured CloudEvent begins."""
 
@@ -13,12 +15,13 @@ SPECIAL = frozenset({"idempotency-key", "ce-specversion", "traceparent"})
 class Head(Protocol):
     """One request's headers. Names are in lower case; of a repeated header the last value counts.
 
-    `is_plain`: none of SPECIAL is there, and the body is no CloudEvent. `subject` is the name in
-    the client's verified certificate, "" without one.
+    `is_plain`: none of SPECIAL is there, and the body is no CloudEvent. `certificate` is the
+    client's, verified, None without one. `account` is the author's, once he has been identified.
     """
 
     is_plain: bool
-    subject: str
+    certificate: ClientCertificate | None
+    account: Account | None
 
     def get(self, name: str) -> str | None:
         """The header's value, None when it is absent."""
@@ -30,17 +33,18 @@ class Head(Protocol):
 class BytesHead:
     """The headers of an ASGI scope."""
 
-    __slots__ = ("_fields", "_pairs", "is_plain", "subject")
+    __slots__ = ("_fields", "_pairs", "account", "certificate", "is_plain")
 
     def __init__(
         self,
         pairs: list[tuple[bytes, bytes]],
         fields: Mapping[bytes, bytes],
-        subject: str = "",
+        certificate: ClientCertificate | None = None,
     ) -> None:
         self._pairs = pairs
         self._fields = fields
-        self.subject = subject
+        self.certificate = certificate
+        self.account: Account | None = None
         self.is_plain = _SPECIAL_BYTES.isdisjoint(fields) and not fields.get(
             b"content-type", b""
         ).lower().startswith(_CLOUD_EVENTS_BYTES)
@@ -58,14 +62,18 @@ class BytesHead:
 class TextHead:
     """The headers that a server gives as text."""
 
-    __slots__ = ("_fields", "_pairs", "is_plain", "subject")
+    __slots__ = ("_fields", "_pairs", "account", "certificate", "is_plain")
 
     def __init__(
-        self, pairs: list[tuple[str, str]], fields: Mapping[str, str], subject: str = ""
+        self,
+        pairs: list[tuple[str, str]],
+        fields: Mapping[str, str],
+        certificate: ClientCertificate | None = None,
     ) -> None:
         self._pairs = pairs
         self._fields = fields
-        self.subject = subject
+        self.certificate = certificate
+        self.account: Account | None = None
         self.is_plain = SPECIAL.isdisjoint(fields) and not fields.get(
             "content-type", ""
         ).lower().startswith(CLOUD_EVENTS)

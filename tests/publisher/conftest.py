@@ -17,7 +17,7 @@ from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.record import StoredRecord
-from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, Topic
+from hermes_actors.model.topic import Ack, ContentType, Owner, PublishingAuth, RetentionTime, Topic
 from hermes_actors.publisher.edges.asgi import AsgiEdge
 from hermes_actors.publisher.edges.cells import TrioCell
 from hermes_actors.publisher.frontend import Frontend
@@ -81,6 +81,7 @@ class World:
         partitions: int = 1,
         incarnation: int = 1,
         message_bytes_max: int = 1_024,
+        auth: PublishingAuth | None = None,
     ) -> None:
         topic = Topic(
             name=name,
@@ -91,6 +92,7 @@ class World:
             ack=ack,
             fallback_to_remote_datacenter_enabled=fallback,
             max_message_size=message_bytes_max,
+            auth=auth or PublishingAuth(unauthenticated_access_enabled=True),
         )
         log_topic = f"{name}_{incarnation}"
         await self.log.create_topic(log_topic, TopicSettings(partitions=partitions))

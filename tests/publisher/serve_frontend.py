@@ -1,6 +1,6 @@
 """One frontend over a memory log in a process of its own; prints its ports as JSON.
 
-Run as: serve_frontend.py '<FrontendConfig as JSON>' [silent]
+Run as: serve_frontend.py '<FrontendConfig as JSON>' [silent] [security='<SecurityConfig as JSON>']
 """
 
 import json
@@ -10,25 +10,28 @@ import msgspec
 import trio
 
 from hermes_actors.actors.supervisor import open_supervisor
-from hermes_actors.config import FrontendConfig
+from hermes_actors.config import FrontendConfig, SecurityConfig
 from hermes_actors.errors import StartupError
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.model.names import TopicName
-from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, Topic
+from hermes_actors.model.topic import Ack, ContentType, Owner, PublishingAuth, RetentionTime, Topic
 from hermes_actors.publisher.edges.server import make_server
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import IdSource, SystemClock, system_rng
 from hermes_actors.runtime.signals import stop_on_signal
+from hermes_actors.security.opening import open_authenticator
 from hermes_actors.telemetry.metrics import Metrics
 
 TOPICS = {
     "shop.orders": (Ack.LEADER, ContentType.JSON),
     "shop.audit": (Ack.ALL, ContentType.JSON),
     "shop.clicks": (Ack.LEADER, ContentType.AVRO),
+    "shop.guarded": (Ack.LEADER, ContentType.JSON),
 }
+PUBLISHERS = ["shop-app", "shop-cert"]
 
 
 def live_topic(name: str, ack: Ack, content_type: ContentType) -> LiveTopic:
@@ -40,16 +43,25 @@ def live_topic(name: str, ack: Ack, content_type: ContentType) -> LiveTopic:
         retention_time=RetentionTime(1),
         ack=ack,
         max_message_size=2_048,
+        auth=PublishingAuth(
+            publishers=PUBLISHERS,
+            enabled=name == "shop.guarded",
+            unauthenticated_access_enabled=name != "shop.guarded",
+        ),
     )
     return LiveTopic(TopicName.parse(name), topic, 1, 1, name)
 
 
-async def serve(config: FrontendConfig, is_silent: bool) -> None:
+async def serve(config: FrontendConfig, is_silent: bool, security: SecurityConfig) -> None:
     clock = SystemClock()
+    authenticator = await open_authenticator(security, clock, IdSource())
     log = MemoryLog("dc1", clock)
     async with open_supervisor(system_rng()) as supervisor, trio.open_nursery() as nursery:
         metrics = Metrics("hermes_frontend")
-        frontend = Frontend(config, log, supervisor, metrics, clock, IdSource())
+        frontend = Frontend(
+            config, log, supervisor, metrics, clock, IdSource(), authenticator=authenticator
+        )
+        supervisor.start("security", lambda: authenticator)
         for name, (ack, content_type) in TOPICS.items():
             await log.create_topic(name, TopicSettings(partitions=4))
             frontend.routes.set(live_topic(name, ack, content_type), nursery)
@@ -70,8 +82,14 @@ async def serve(config: FrontendConfig, is_silent: bool) -> None:
 
 if __name__ == "__main__":
     try:
+        given = [
+            each.removeprefix("security=") for each in sys.argv if each.startswith("security=")
+        ]
         guest.run(
-            serve, msgspec.json.decode(sys.argv[1], type=FrontendConfig), "silent" in sys.argv
+            serve,
+            msgspec.json.decode(sys.argv[1], type=FrontendConfig),
+            "silent" in sys.argv,
+            msgspec.json.decode(given[0] if given else "{}", type=SecurityConfig),
         )
     except* StartupError as group:
         sys.stdout.write(f"error: {group.exceptions[0]}\n")

@@ -3,7 +3,7 @@
 It runs on the asyncio host and in trio alike; `make_cell` says where a request waits.
 """
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 from hermes_actors.config import FrontendConfig
@@ -11,10 +11,12 @@ from hermes_actors.log.base import Stored
 from hermes_actors.publisher.answers import Answer
 from hermes_actors.publisher.edges.cells import Cell
 from hermes_actors.publisher.edges.heads import HeadLimits
+from hermes_actors.publisher.edges.streams import Left, run_stream
+from hermes_actors.publisher.forms import ANSWERS
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.head import BytesHead
 from hermes_actors.publisher.publication import Abandoned, Publication
-from hermes_actors.publisher.status import Pages, origin_form, topic_in
+from hermes_actors.publisher.status import Pages, batch_topic_in, origin_form, topic_in
 
 Scope = MutableMapping[str, Any]
 Event = MutableMapping[str, Any]
@@ -108,20 +110,30 @@ class AsgiEdge:
         if refusal is not None:
             await send_answer(scope, send, refusal, [])
             return
-        if topic is None:
+        batch = None if topic is not None else batch_topic_in(scope["method"], path)
+        if topic is None and batch is None:
             answer = await self._pages.answer(scope["method"], path)
             await send_answer(scope, send, answer, [])
             return
         fields = dict(pairs)
         if self._keeps_case:
             fields = {name.lower(): value for name, value in pairs}
+        head = BytesHead(pairs, fields, scope.get("client_certificate"))
+        if self._gateway.security is not None:
+            unknown = await self._gateway.security.identify(topic or batch or "", head)
+            if unknown is not None:
+                await send_answer(scope, send, unknown, self._extra(scope))
+                return
+        if topic is None:
+            await self._serve_batch(batch or "", fields, head, scope, receive, send)
+            return
         cell = self._make_cell()
         admitted = self._gateway.admit(
             topic,
             fields.get(b"content-length"),
             fields.get(b"transfer-encoding"),
             fields.get(b"partition-key"),
-            BytesHead(pairs, fields),
+            head,
             cell,
         )
         if isinstance(admitted, Answer):
@@ -149,6 +161,22 @@ class AsgiEdge:
             else:
                 await _leave(receive, close_silently)
 
+    async def _serve_batch(
+        self,
+        topic: str,
+        fields: Mapping[bytes, bytes],
+        head: BytesHead,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        batches = self._gateway.batches
+        stream = batches.open(topic, fields.get(b"partition-key"), head)
+        if isinstance(stream, Answer):
+            await send_answer(scope, send, stream, self._extra(scope))
+            return
+        await run_stream(stream, _Peer(receive, send, self._extra(scope)), batches.idle_s)
+
     def _extra(self, scope: Scope) -> Headers:
         """What an answer to a publish says of its connection."""
         if scope["http_version"] >= "2":
@@ -174,6 +202,43 @@ class AsgiEdge:
             if not message.get("more_body"):
                 break
         return (parts[0] if len(parts) == 1 else b"".join(parts)), bool(parts)
+
+
+class _Peer:
+    """A batch's connection."""
+
+    def __init__(self, receive: Receive, send: Send, extra: Headers) -> None:
+        self._receive = receive
+        self._send = send
+        self._headers = [(b"content-type", ANSWERS.encode()), *extra]
+        self._has_begun = False
+
+    async def read(self) -> bytes | None:
+        """As `Peer.read`."""
+        while True:
+            event = await self._receive()
+            if event["type"] != "http.request":
+                raise Left
+            if body := event.get("body", b""):
+                return bytes(body)
+            if not event.get("more_body"):
+                return None
+
+    async def write(self, data: bytes) -> None:
+        """As `Peer.write`."""
+        await self._begin()
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def finish(self) -> None:
+        """As `Peer.finish`."""
+        await self._begin()
+        await self._send(_EMPTY_BODY)
+
+    async def _begin(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            start = {"type": "http.response.start", "status": 200, "headers": self._headers}
+            await self._send(start)
 
 
 async def _leave(receive: Receive, close_silently: Callable[[], None]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import StartupError
+from hermes_actors.publisher.edges.authorities import trust_clients
 from hermes_actors.publisher.edges.rsgi import RsgiEdge
 from hermes_actors.publisher.edges.sockets import free_port
 from hermes_actors.publisher.gateway import Gateway
@@ -34,6 +35,11 @@ class GranianServer:
         self._tasks: list[asyncio.Task[None]] = []
         if config.tls.certificate_file:
             _check_certificate(config)
+        if config.tls.client_auth == "requested":
+            raise StartupError(
+                "frontend.tls.client_auth: granian can only require client certificates, not "
+                'request them; set it to "required", or frontend.server to "hypercorn"'
+            )
         # granian shares a port with any other listener that lets it, each getting half of the
         # connections; nobody wants that by accident.
         self.port = free_port(config.host, config.port, field="frontend.port")
@@ -46,8 +52,13 @@ class GranianServer:
         await self._start_one(self.port, {})
         if self.tls_port is not None:
             tls = self._config.tls
-            files = {"ssl_cert": Path(tls.certificate_file), "ssl_key": Path(tls.key_file)}
-            await self._start_one(self.tls_port, files)
+            options: dict[str, Any] = {
+                "ssl_cert": Path(tls.certificate_file),
+                "ssl_key": Path(tls.key_file),
+            }
+            if tls.client_auth == "required":
+                options |= {"ssl_ca": Path(tls.client_ca_file), "ssl_client_verify": True}
+            await self._start_one(self.tls_port, options)
 
     async def stop(self, grace_s: float = 3.0) -> None:
         """Accept no more, let the requests under way end for up to `grace_s`, close all."""
@@ -59,7 +70,7 @@ class GranianServer:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _start_one(self, port: int, tls_files: dict[str, Path]) -> None:
+    async def _start_one(self, port: int, tls_options: dict[str, Any]) -> None:
         config = self._config
         http = _granian("granian.http")
         server = self._server_class(
@@ -77,7 +88,7 @@ class GranianServer:
             ),
             log_enabled=False,
             ssl_protocol_min=_granian("granian.constants").SSLProtocols.tls12,
-            **tls_files,
+            **tls_options,
         )
         task = asyncio.get_running_loop().create_task(server.serve())
         self._servers.append(server)
@@ -122,10 +133,13 @@ def _granian(module: str) -> Any:
 
 def _check_certificate(config: FrontendConfig) -> None:
     tls = config.tls
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate_file, tls.key_file)
+        context.load_cert_chain(tls.certificate_file, tls.key_file)
     except (OSError, ssl.SSLError) as error:
         raise StartupError(
             f"frontend.tls: {tls.certificate_file} and {tls.key_file} cannot be used: {error}; "
             "both are PEM files, the key that of the certificate"
         ) from error
+    # granian would end the whole process with a panic.
+    trust_clients(context, tls)

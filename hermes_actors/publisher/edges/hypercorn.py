@@ -24,8 +24,10 @@ from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, Scope, TaskG
 from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import StartupError
 from hermes_actors.publisher.edges.asgi import Receive, Send
+from hermes_actors.publisher.edges.authorities import trust_clients
 from hermes_actors.publisher.edges.sockets import bind, port_of
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.security.certificates import client_certificate
 
 _BACKLOG = 4_096
 _IDLE_S = 60.0
@@ -225,6 +227,8 @@ class _Connection(TCPServer):
         self.task: asyncio.Task[Any] = task
         self._unsent_bytes = 0
         self._unsent_since_s = 0.0
+        # What the handshake has verified; None also where no certificate was asked for.
+        self._certificate = client_certificate(writer.get_extra_info("peercert"))
 
     def end(self) -> None:
         """Close now; what the client has not read is dropped, since it may never read it."""
@@ -288,9 +292,10 @@ class _Connection(TCPServer):
             # Other requests share the connection, so each one is answered.
             close = None
             self._forgive_late_data()
-        await self._edge.serve(
-            cast("dict[str, Any]", scope), cast("Receive", receive), cast("Send", send), close
-        )
+        fields = cast("dict[str, Any]", scope)
+        if self._certificate is not None:
+            fields["client_certificate"] = self._certificate
+        await self._edge.serve(fields, cast("Receive", receive), cast("Send", send), close)
 
     def _forgive_late_data(self) -> None:
         """Data for a request that was answered early is dropped.
@@ -352,12 +357,14 @@ def _hypercorn_config(config: FrontendConfig, clock: Clock) -> Config:
 
 
 def _tls_context(ours: Config, config: FrontendConfig) -> ssl.SSLContext:
+    tls = config.tls
     try:
         context = ours.create_ssl_context()
     except (OSError, ssl.SSLError) as error:
         raise StartupError(
-            f"frontend.tls: {config.tls.certificate_file} and {config.tls.key_file} cannot be "
-            f"used: {error}; both are PEM files, the key that of the certificate"
+            f"frontend.tls: {tls.certificate_file} and {tls.key_file} cannot be used: {error}; "
+            "both are PEM files, the key that of the certificate"
         ) from error
     assert context is not None, "there is a certificate"
+    trust_clients(context, tls)
     return context

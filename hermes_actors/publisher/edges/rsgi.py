@@ -97,13 +97,19 @@ class RsgiEdge:
             return
         fields = dict(pairs)
         key = fields.get("partition-key")
+        head = TextHead(pairs, fields)
+        if self._gateway.security is not None:
+            unknown = await self._gateway.security.identify(topic, head)
+            if unknown is not None:
+                _answer(scope, exchange, unknown, self._extra(scope))
+                return
         cell = AsyncioCell()
         admitted = self._gateway.admit(
             topic,
             fields.get("content-length"),
             fields.get("transfer-encoding"),
             None if key is None else key.encode(),
-            TextHead(pairs, fields),
+            head,
             cell,
         )
         if isinstance(admitted, Answer):

@@ -1,0 +1,104 @@
+"""Who publishes, and whether a topic lets him: asked before a message gets its id.
+
+Undertow's two modes, as in Hermes. `constraint_driven`: credentials are looked at only where the
+topic demands them, and missing or bad ones are then 401; elsewhere everybody is a guest, whatever
+he shows. `pro_active`: credentials that are shown are always checked, bad ones are 401; who shows
+none is a guest, and the topic decides.
+"""
+
+from collections.abc import Mapping
+
+from hermes_actors.errors import ErrorCode, HermesError, Refused
+from hermes_actors.model.topic import PublishingAuth
+from hermes_actors.publisher.answers import SHUTTING_DOWN, Answer, error_answer
+from hermes_actors.publisher.drain import Drain
+from hermes_actors.publisher.head import Head
+from hermes_actors.publisher.measures import FrontendMeasures
+from hermes_actors.publisher.publication import Route
+from hermes_actors.security.account import (
+    PUBLISHER,
+    Account,
+    Credentials,
+    Unauthenticated,
+)
+from hermes_actors.security.authenticator import Authenticator
+
+
+def demands_account(auth: PublishingAuth) -> bool:
+    """True when nobody may publish to the topic without an account."""
+    return auth.enabled and not auth.unauthenticated_access_enabled
+
+
+def may_publish(auth: PublishingAuth, account: Account | None) -> bool:
+    """True when this account, or a guest (None), may publish to a topic of this `auth`."""
+    if not auth.enabled:
+        return True
+    if account is None:
+        return auth.unauthenticated_access_enabled
+    return PUBLISHER in account.roles and account.name in auth.publishers
+
+
+def forbidden(topic: str, account: Account | None) -> Refused:
+    """The error for an author who may not publish to the topic (403)."""
+    who = "nobody who shows no account" if account is None else f"not {account.name}"
+    return Refused(
+        f"Permission denied to publish to topic {topic}: {who} may; its auth.publishers and the "
+        f"role {PUBLISHER} say who",
+        ErrorCode.AUTH_ERROR,
+    )
+
+
+class PublishSecurity:
+    """Identifies the authors of publishes by the node's authenticator, in the configured mode.
+
+    `routes` is the router's, read live.
+    """
+
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        mode: str,
+        routes: Mapping[str, Route],
+        drain: Drain,
+        measures: FrontendMeasures,
+    ) -> None:
+        self._authenticator = authenticator
+        self._is_pro_active = mode == "pro_active"
+        self._routes = routes
+        self._drain = drain
+        self._measures = measures
+
+    @property
+    def reads_certificates(self) -> bool:
+        """True when the server must tell the client certificates of connections."""
+        return self._authenticator.reads_certificates
+
+    async def identify(self, topic: str, head: Head) -> Answer | None:
+        """Put the author's account into `head`; or the answer that ends the request: 401, 503.
+
+        Awaited before `Gateway.admit`, on the host loop or in trio.
+        """
+        if self._drain.is_refusing:
+            return SHUTTING_DOWN
+        route = self._routes.get(topic)
+        is_demanded = route is not None and demands_account(route.topic.auth)
+        if not is_demanded and not self._is_pro_active:
+            return None
+        credentials = Credentials(
+            head.get("authorization") or "",
+            head.certificate,
+            lambda name: head.get(name) or "",
+        )
+        try:
+            head.account = await self._authenticator.identify(credentials)
+            if head.account is None and is_demanded and not self._is_pro_active:
+                raise self._authenticator.refusal("Credentials are needed here")
+        except Unauthenticated as error:
+            return self._counted(Answer(error.status, headers=error.headers, closes=True))
+        except HermesError as error:
+            return self._counted(error_answer(error, "", closes=True))
+        return None
+
+    def _counted(self, answer: Answer) -> Answer:
+        self._measures.status(answer.status).add()
+        return answer
