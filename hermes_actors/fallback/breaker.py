@@ -16,6 +16,8 @@ _LATE_MAX = 3
 _ERRORS_MAX = 5
 _RATED_APPENDS = 32
 _GOOD_PROBES_MIN = 3
+# Whoever asks does so when a timer has run out, which may be this much early.
+_TIMER_S = 0.0005
 # The first probe comes after an eighth of the interval, then twice that, until the whole.
 _FIRST_PROBE = 1 / 8
 
@@ -122,10 +124,11 @@ class Breaker:
         is slow is not taken for a dead log. An append that was overdue already at the last sign of
         life is stuck for a reason of its own and is not counted.
         """
+        patience_s = max(min(2 * delay_s, self._cap_s), delay_s) - _TIMER_S
+        delay_s -= _TIMER_S
         if self.is_open or now_s - self._alive_s < delay_s:
             return False
         messages = appends = 0
-        patience_s = max(min(2 * delay_s, self._cap_s), delay_s)
         is_old = False
         for sent in self._outstanding:
             if now_s - sent.sent_s < delay_s:

@@ -20,8 +20,9 @@ class HedgeBudget:
         """`count` messages are sent first-hand."""
         self._tokens = min(self._tokens + count * self._percent, self._full)
 
-    def take(self, count: int) -> int:
-        """How many of `count` messages may be sent a second time; these are paid for."""
-        granted = min(count, self._tokens // 100)
-        self._tokens -= granted * 100
-        return granted
+    def take(self, count: int) -> bool:
+        """Whether `count` messages may be sent a second time; these are paid for then."""
+        if self._tokens < count * 100:
+            return False
+        self._tokens -= count * 100
+        return True

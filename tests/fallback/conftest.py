@@ -1,188 +1,210 @@
-"""A spool over a disk in memory, its actors, and logs that they replay to."""
+"""A topic's hedge over memory logs, driven under trio's mock clock."""
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 import trio
 
-from hermes_actors.actors.supervisor import Crash, Supervisor, open_supervisor
-from hermes_actors.config.spool import SpoolConfig
-from hermes_actors.fallback.replayer import Destinations, Replayer
-from hermes_actors.fallback.spool import QUEUED_OFFERS_MAX, Spool, SpoolWriter
-from hermes_actors.fallback.spool_format import SpoolEntry
-from hermes_actors.fallback.spool_memory import MemoryDisk, MountedDisk, open_memory_store
-from hermes_actors.fallback.spool_store import SpoolUnavailable
-from hermes_actors.log.base import Log, TopicSettings
-from hermes_actors.log.faults import Faults
+from hermes_actors.config.fallback import FallbackConfig
+from hermes_actors.fallback.hedge import Hedge
+from hermes_actors.fallback.node import Fallback
+from hermes_actors.log.base import Outcome, Stored, TopicSettings
 from hermes_actors.log.memory import MemoryLog
-from hermes_actors.metadata.catalog import LiveTopic
-from hermes_actors.model.message import Message, Via
-from hermes_actors.model.names import TopicName
-from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, Topic
-from hermes_actors.runtime.clock import seeded_ids
+from hermes_actors.model.record import Record
+from hermes_actors.model.topic import Ack, Chaos
 from hermes_actors.telemetry.metrics import Metrics, render
 
-EPOCH_MS = 1_700_000_000_000
-ORDERS = "shop.orders"
+TOPIC = "shop.orders"
+LIMIT_S = 0.5
 
 
 class TrioClock:
-    """Both clocks from trio's, so that a mock clock moves them."""
-
     def now_ms(self) -> int:
-        return EPOCH_MS + int(trio.current_time() * 1_000)
+        return 1_700_000_000_000 + int(trio.current_time() * 1_000)
 
     def monotonic_s(self) -> float:
         return trio.current_time()
 
 
-def make_entry(
-    body: bytes,
-    key: bytes | None = None,
-    *,
-    topic: str = ORDERS,
-    incarnation: int = 0,
-    ack: Ack = Ack.LEADER,
-    age_ms: int = 0,
-) -> SpoolEntry:
-    now_ms = TrioClock().now_ms() - age_ms
-    log_topic = f"{topic}_.{incarnation}" if incarnation else topic
-    message = Message(f"id-{body!r}", body, now_ms, key, dc="dc1", via=Via.SPOOL.value)
-    return SpoolEntry(topic, log_topic, incarnation, ack, now_ms, message)
+class Message:
+    """What a publisher waits for."""
+
+    count = 1
+
+    def __init__(self, number: int, key: bytes | None) -> None:
+        self.number = number
+        self.key = key
+        self.body_bytes = 20
+        self.started_s = trio.current_time()
+        self.is_done = False
+        self.outcome: Outcome | None = None
+        self.dc = ""
+        self.told: list[Outcome] = []
+        self.took_s = 0.0
+
+    @property
+    def is_stored(self) -> bool:
+        return type(self.outcome) is Stored
 
 
-def make_live(name: str, *, incarnation: int = 0, fallback: bool = False) -> LiveTopic:
-    topic = Topic(
-        name=name,
-        description="",
-        owner=Owner("Plaintext", "us"),
-        content_type=ContentType.JSON,
-        retention_time=RetentionTime(1),
-        fallback_to_remote_datacenter_enabled=fallback,
-    )
-    log_topic = f"{name}_.{incarnation}" if incarnation else name
-    return LiveTopic(TopicName.parse(name), topic, incarnation, incarnation, log_topic)
-
-
-class Spooling:
-    """One life of a node's spool."""
+class World:
+    """One topic in some datacentres; dc1 is the own one."""
 
     def __init__(
-        self, spool: Spool, mounted: MountedDisk, metrics: Metrics, supervisor: Supervisor
+        self,
+        config: FallbackConfig,
+        dcs: int,
+        partitions: dict[str, int],
+        nursery: trio.Nursery,
+        chaos: Chaos | None,
+        limit_s: float,
     ) -> None:
-        self.spool = spool
-        self.mounted = mounted
-        self.metrics = metrics
-        self.supervisor = supervisor
-        self.answers: list[tuple[str, str]] = []
-        self.live: dict[str, LiveTopic] = {ORDERS: make_live(ORDERS)}
-        self.is_certain = True
-        self.logs: list[Log] = []
-        self.crashes: list[Crash] = []
-
-    def offer(self, *entries: SpoolEntry, sent_as: str = "") -> bool:
-        """Offer these together; what becomes of them is in `answers`."""
-        name = entries[0].message.body.decode()
-
-        def done(error: SpoolUnavailable | None) -> None:
-            self.answers.append((name, "kept" if error is None else error.reason))
-
-        return self.spool.offer(entries, done, sent_as=sent_as, now_s=trio.current_time())
-
-    def replay(self, *logs: Log) -> None:
-        """Start the replayer, which sends to these logs."""
-        self.logs = list(logs)
-        destinations = Destinations(
-            lambda name: self.live.get(name), lambda: self.is_certain, lambda _live: self.logs
+        self.logs = {
+            f"dc{n}": MemoryLog(f"dc{n}", TrioClock(), append_timeout_s=5.0)
+            for n in range(1, dcs + 1)
+        }
+        self.partitions = {dc: partitions.get(dc, 4) for dc in self.logs}
+        self.log = self.logs["dc1"]
+        self.nursery = nursery
+        self.metrics = Metrics("hermes_frontend")
+        self.ready = dict.fromkeys(self.logs, True)
+        self.trouble = dict.fromkeys(self.logs, "")
+        self.stored: dict[str, list[tuple[int, bytes | None, int, str]]] = {}
+        for dc, log in self.logs.items():
+            self.stored[dc] = []
+            log.on_append.append(
+                lambda _topic, record, dc=dc: self.stored[dc].append(
+                    (
+                        int(record.value),
+                        record.key,
+                        record.partition,
+                        dict(record.headers)["via"].decode(),
+                    )
+                )
+            )
+        self.fallback = Fallback(
+            config,
+            self.log,
+            {dc: log for dc, log in self.logs.items() if dc != "dc1"},
+            nursery,
+            TrioClock(),
+            random.Random(11),
+            self.metrics,
+            is_ready=lambda dc: self.ready[dc],
+            trouble=lambda dc: self.trouble[dc],
         )
-        self.supervisor.start(
-            "replayer",
-            lambda: Replayer(self.spool, destinations, self.spool.config, random.Random(2)),
+        self.hedge = Hedge(
+            self.fallback,
+            TOPIC,
+            TOPIC,
+            ack=Ack.LEADER,
+            records=self.records,
+            settle=self.settle,
+            limit_s=limit_s,
+            chaos=chaos,
         )
+        self.messages: list[Message] = []
 
-    async def stored(self, log: MemoryLog, topic: str = ORDERS) -> dict[int, list[bytes]]:
-        """The bodies in each partition of a log."""
-        found: dict[int, list[bytes]] = {}
-        for partition, end in (await log.end_positions(topic)).items():
-            found[partition] = []
-            async with log.reader(topic, {partition: 0}) as reader:
-                while len(found[partition]) < end:
-                    found[partition] += [r.value for r in await reader.next_batch(1_000, 10**6)]
-        return found
+    async def open(self) -> None:
+        for dc, log in self.logs.items():
+            await log.create_topic(
+                TOPIC, TopicSettings(partitions=self.partitions[dc], record_bytes_max=1_000)
+            )
+        self.nursery.start_soon(self.hedge.follow)
+        await trio.sleep(0.001)
 
-    async def bodies(self, log: MemoryLog, topic: str = ORDERS) -> list[bytes]:
-        return [body for bodies in (await self.stored(log, topic)).values() for body in bodies]
+    def records(self, items, via):
+        assert not any(item.is_done for item in items), "nothing is begun for what is done"
+        return [
+            Record(item.key, b"%d" % item.number, (("via", via.encode()),), 0) for item in items
+        ]
 
-    def shown(self, name: str) -> float:
-        """A metric's value; 0 when it is not shown."""
+    def settle(self, dc, items, outcomes, took_s) -> None:
+        assert len(items) == len(outcomes)
+        for item, outcome in zip(items, outcomes, strict=True):
+            item.told.append(outcome)
+            if not item.is_done:
+                item.is_done = True
+                item.outcome = outcome
+                item.dc = dc
+                item.took_s = trio.current_time() - item.started_s
+
+    def make(self, count: int = 1, key: bytes | None = None) -> list[Message]:
+        made = [Message(len(self.messages) + n, key) for n in range(count)]
+        self.messages += made
+        return made
+
+    async def send(self, count: int = 1, partition: int = 0, key: bytes | None = None):
+        """One batch, and wait as its producer does."""
+        batch = self.make(count, key)
+        await self.hedge.append(batch, partition)
+        return batch
+
+    def begin(self, count: int = 1, partition: int = 0, key: bytes | None = None):
+        """One batch that nobody waits for."""
+        batch = self.make(count, key)
+        self.nursery.start_soon(self.hedge.append, batch, partition)
+        return batch
+
+    async def warm(self, latency_s: float = 0.005) -> None:
+        """Enough ordinary appends for the hedge delay to be the least."""
+        self.log.faults.delay_s = (latency_s, latency_s)
+        for _ in range(20):
+            await self.send(10)
+        self.log.faults.delay_s = None
+        await trio.sleep(0.1)
+
+    def counted(self, name: str, **labels: str) -> float:
+        """A metric as scraped; 0 when it was never counted."""
+        wanted = {f'{key}="{value}"' for key, value in labels.items()}
+        total = 0.0
         for line in render([self.metrics]).decode().splitlines():
-            if line.startswith(f"hermes_frontend_spool_{name} "):
-                return float(line.rpartition(" ")[2])
-        return 0.0
+            full, _, value = line.rpartition(" ")
+            shown, _, rest = full.partition("{")
+            if shown == f"hermes_frontend_{name}" and wanted <= set(rest.rstrip("}").split(",")):
+                total += float(value)
+        return total
 
-    async def wait_empty(self) -> None:
-        index = self.spool.index
-        while index.entries or index.being_written:  # noqa: ASYNC110
-            await trio.sleep(0.05)
-
-
-@asynccontextmanager
-async def _open_spooling(
-    disk: MemoryDisk, *, seed: int = 1, **settings: int | bool
-) -> AsyncIterator[Spooling]:
-    """A life of the spool on this disk, which ends as a killed one does unless it was closed."""
-    clock, metrics = TrioClock(), Metrics("hermes_frontend")
-    config = SpoolConfig(**settings)  # type: ignore[arg-type]
-    mounted = disk.mount(random.Random(seed))
-    ids = seeded_ids(random.Random(seed))
-    crashes: list[Crash] = []
-    async with (
-        open_memory_store(mounted, ids, segment_bytes_max=config.segment_bytes_max) as store,
-        open_supervisor(random.Random(3), crashes.append) as supervisor,
-    ):
-        spool = Spool(store, config, clock, metrics)
-        await spool.load()
-        spool.ref = supervisor.start(
-            "spool writer", lambda: SpoolWriter(spool), mailbox_capacity=QUEUED_OFFERS_MAX
-        )
-        while not spool.is_open:  # noqa: ASYNC110
-            await trio.sleep(0.001)
-        spooling = Spooling(spool, mounted, metrics, supervisor)
-        spooling.crashes = crashes
-        yield spooling
-        mounted.die()
+    def where(self, number: int) -> list[str]:
+        """The datacentres that hold a message."""
+        return [dc for dc, kept in self.stored.items() for each in kept if each[0] == number]
 
 
-async def _memory_log(
-    dc: str = "dc1", *, partitions: int = 3, topics: Sequence[str] = (ORDERS,)
-) -> MemoryLog:
-    log = MemoryLog(dc, TrioClock(), faults=Faults(random.Random(5)), append_timeout_s=2.0)
-    for topic in topics:
-        await log.create_topic(topic, TopicSettings(partitions=partitions))
-    return log
+OpenWorld = Callable[..., AbstractAsyncContextManager[World]]
 
 
 @pytest.fixture
-def entry() -> Callable[..., SpoolEntry]:
-    """`entry(body, key=None, topic=…, incarnation=…, ack=…, age_ms=…)`."""
-    return make_entry
+def open_world() -> OpenWorld:
+    @asynccontextmanager
+    async def opened(
+        *,
+        dcs: int = 2,
+        partitions: dict[str, int] | None = None,
+        chaos: Chaos | None = None,
+        limit_s: float = LIMIT_S,
+        **settings: object,
+    ) -> AsyncIterator[World]:
+        async with trio.open_nursery() as nursery:
+            world = World(
+                FallbackConfig(**settings),  # type: ignore[arg-type]
+                dcs,
+                partitions or {},
+                nursery,
+                chaos,
+                limit_s,
+            )
+            await world.open()
+            yield world
+            nursery.cancel_scope.cancel()
+        for message in world.messages:
+            assert len(message.told) <= 1, f"message {message.number} was told {message.told}"
+
+    return opened
 
 
 @pytest.fixture
-def live() -> Callable[..., LiveTopic]:
-    """`live(name, incarnation=…, fallback=…)`."""
-    return make_live
-
-
-@pytest.fixture
-def open_spooling() -> Callable[..., AbstractAsyncContextManager[Spooling]]:
-    """`open_spooling(disk, **settings)`: one life of the spool on this disk."""
-    return _open_spooling
-
-
-@pytest.fixture
-def memory_log() -> Callable[..., Awaitable[MemoryLog]]:
-    """`await memory_log(dc, partitions=…, topics=…)`."""
-    return _memory_log
+async def world(open_world: OpenWorld, autojump_clock) -> AsyncIterator[World]:
+    async with open_world() as world:
+        yield world

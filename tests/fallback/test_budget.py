@@ -21,24 +21,34 @@ def test_no_more_is_granted_than_the_burst_and_the_share_of_what_was_sent(
             budget.earn(count)
             sent += count
         else:
-            given_now = budget.take(count)
-            assert 0 <= given_now <= count
-            granted += given_now
+            granted += count * budget.take(count)
         assert granted * 100 <= burst * 100 + sent * percent
+
+
+def take_all(budget: HedgeBudget) -> int:
+    taken = 0
+    while budget.take(1):
+        taken += 1
+    return taken
 
 
 @given(st.integers(1, 100), st.integers(1, 50), st.integers(1, 10_000))
 def test_what_is_earned_is_granted_up_to_the_burst(percent, burst, sent) -> None:
     budget = HedgeBudget(percent, burst)
-    assert budget.take(10**6) == burst
-    assert budget.take(1) == 0
+    assert take_all(budget) == burst
     budget.earn(sent)
-    assert budget.take(10**6) == min(sent * percent // 100, burst)
+    assert take_all(budget) == min(sent * percent // 100, burst)
+
+
+def test_what_is_too_much_at_once_costs_nothing() -> None:
+    budget = HedgeBudget(5, 10)
+    assert not budget.take(11)
+    assert budget.take(10)
 
 
 def test_a_hundredth_is_not_lost_however_small_the_steps() -> None:
     budget = HedgeBudget(7, 1_000)
-    budget.take(1_000)
+    take_all(budget)
     for _ in range(1_000):
         budget.earn(1)
-    assert budget.take(1_000) == 70
+    assert take_all(budget) == 70

@@ -1,0 +1,68 @@
+"""What all topics of a node share when they publish to several datacentres."""
+
+import random
+from collections.abc import Callable, Mapping
+
+import trio
+
+from hermes_actors.config.fallback import FallbackConfig
+from hermes_actors.fallback.losers import Losers
+from hermes_actors.fallback.measures import FallbackMeasures
+from hermes_actors.fallback.remotes import Datacentre, in_order
+from hermes_actors.log.base import Log
+from hermes_actors.model.topic import Ack
+from hermes_actors.runtime.clock import Clock
+from hermes_actors.telemetry.metrics import Metrics
+
+
+def _is_ready(_dc: str) -> bool:
+    return True
+
+
+def _no_trouble(_dc: str) -> str:
+    return ""
+
+
+class Fallback:
+    """The own datacentre, the others in the order to ask them, and what runs on between them.
+
+    `nursery` outlives the topics' producers: appends that nobody waits for end in it. `is_ready`
+    tells whether an administrator lets a datacentre be used, `trouble` what its log complains of,
+    "" when of nothing; both are asked before each use. Raises ConfigError for a remote that is
+    configured and not there.
+    """
+
+    def __init__(
+        self,
+        config: FallbackConfig,
+        log: Log,
+        remote_logs: Mapping[str, Log],
+        nursery: trio.Nursery,
+        clock: Clock,
+        rng: random.Random,
+        metrics: Metrics,
+        *,
+        is_ready: Callable[[str], bool] = _is_ready,
+        trouble: Callable[[str], str] = _no_trouble,
+    ) -> None:
+        self.config = config
+        self.nursery = nursery
+        self.clock = clock
+        self.rng = rng
+        self.measures = FallbackMeasures(metrics)
+        self.losers = Losers(
+            config.losers_max, config.losers_bytes_max, self.measures.losers_cancelled
+        )
+        others = in_order(config.remotes, [dc for dc in remote_logs if dc != log.dc])
+        self.local, *self.remotes = [
+            Datacentre(each, config, rng, self.measures, is_ready, trouble)
+            for each in (log, *(remote_logs[dc] for dc in others))
+        ]
+        metrics.gauge("fallback_losers", lambda: len(self.losers))
+        metrics.gauge("fallback_losers_bytes", lambda: self.losers.size_bytes)
+        for ack in (Ack.LEADER, Ack.ALL):
+            metrics.gauge(
+                "fallback_hedge_delay_seconds",
+                lambda ack=ack: self.local.delay(ack).delay_s(clock.monotonic_s()),  # type: ignore[misc]
+                ack=ack.value,
+            )

@@ -1,0 +1,201 @@
+"""Which messages go to which partition next: one batch at a time for each partition. Pure.
+
+What waited while a partition's last append was in flight is its next batch. Messages without a
+key have one batch in flight at a time, each on another partition than the last (sticky batches are
+larger than a round robin of messages); when that batch takes unusually long they go on elsewhere,
+so that one silent partition holds up only what it already has.
+"""
+
+from collections import deque
+from typing import Protocol
+
+from hermes_actors.model.partitioner import partition_of
+
+RECORD_OVERHEAD_BYTES = 128
+"""What key-less headers of a record come to; counted so that a batch's bytes stay a bound."""
+
+
+class Waiting(Protocol):
+    """What is batched: one message, or several that stay together (`count`; all go where `key`
+    says). One that `is_done` was answered already and is not sent any more. `body_bytes` are those
+    of all its messages.
+    """
+
+    @property
+    def is_done(self) -> bool: ...  # noqa: D102
+
+    @property
+    def key(self) -> bytes | None: ...  # noqa: D102
+
+    @property
+    def body_bytes(self) -> int: ...  # noqa: D102
+
+    @property
+    def count(self) -> int: ...  # noqa: D102
+
+
+class Batch:
+    """What is appended to one partition at once: `count` messages in `items`."""
+
+    __slots__ = ("body_bytes", "count", "is_keyed", "items", "partition", "started_s")
+
+    def __init__(self, partition: int, is_keyed: bool, started_s: float) -> None:
+        self.partition = partition
+        self.is_keyed = is_keyed
+        self.started_s = started_s
+        self.items: list[Waiting] = []
+        self.count = 0
+        self.body_bytes = 0
+
+    def drop_answered(self) -> None:
+        """Leave out what was answered since the batch was filled: it is not stored any more."""
+        if any(item.is_done for item in self.items):
+            self.items = [item for item in self.items if not item.is_done]
+            self.body_bytes = sum(item.body_bytes for item in self.items)
+            self.count = sum(item.count for item in self.items)
+
+
+class Batcher:
+    """The queues of one topic's producer.
+
+    A batch has at most `records_max` records and `bytes_max` bytes, but always one record.
+    `first` is the partition of the first batch without keys; a key-less batch is slow after
+    `slow_s`.
+    """
+
+    def __init__(
+        self, partitions: int, *, records_max: int, bytes_max: int, first: int, slow_s: float
+    ) -> None:
+        assert partitions > 0
+        self._records_max = records_max
+        self._bytes_max = bytes_max
+        self._slow_s = slow_s
+        self._keyed: list[deque[Waiting]] = [deque() for _ in range(partitions)]
+        self._keyless: deque[Waiting] = deque()
+        self._in_flight: dict[int, Batch] = {}
+        # Partitions that have keyed messages and were idle when these came.
+        self._ready: deque[int] = deque()
+        self._next_sticky = first % partitions
+        self._lane: Batch | None = None
+        self.waiting = 0
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions there are."""
+        return len(self._keyed)
+
+    @property
+    def in_flight(self) -> int:
+        """How many batches are in flight."""
+        return len(self._in_flight)
+
+    def grow(self, partitions: int) -> None:
+        """The topic has more partitions now; keys that wait already stay where they are."""
+        while len(self._keyed) < partitions:
+            self._keyed.append(deque())
+
+    def add(self, item: Waiting) -> None:
+        """Put a message behind those that go to the same partition."""
+        self.waiting += item.count
+        if item.key is None:
+            self._drop_answered(self._keyless)
+            self._keyless.append(item)
+            return
+        partition = partition_of(item.key, len(self._keyed))
+        queue = self._keyed[partition]
+        self._drop_answered(queue)
+        if not queue and partition not in self._in_flight:
+            self._ready.append(partition)
+        queue.append(item)
+
+    def next_batch(self, now_s: float) -> Batch | None:
+        """The next batch that may be started now, which then is in flight; None when none may."""
+        if self._keyless and self._lane_is_free(now_s):
+            partition = self._idle_partition()
+            if partition is not None:
+                batch = self._fill(Batch(partition, False, now_s), self._keyless)
+                if batch is not None:
+                    self._next_sticky = (partition + 1) % len(self._keyed)
+                    self._lane = batch
+                    return batch
+        while self._ready:
+            partition = self._ready.popleft()
+            if partition in self._in_flight:
+                continue  # A key-less batch took it; `release` puts it back.
+            batch = self._fill(Batch(partition, True, now_s), self._keyed[partition])
+            if batch is not None:
+                return batch
+        return None
+
+    def release(self, batch: Batch) -> None:
+        """The batch's append has ended: its partition is idle again."""
+        del self._in_flight[batch.partition]
+        if batch is self._lane:
+            self._lane = None
+        if self._keyed[batch.partition]:
+            self._ready.append(batch.partition)
+
+    def slow_at_s(self) -> float | None:
+        """When key-less messages that wait may go to another partition; None: that would not help.
+
+        A time in the past means now.
+        """
+        if not self._keyless or self._lane is None or len(self._in_flight) >= len(self._keyed):
+            return None
+        return self._lane.started_s + self._slow_s
+
+    def take_all(self) -> tuple[list[Waiting], list[Waiting]]:
+        """Empty everything: (what is in flight, what waits)."""
+        flying = [item for batch in self._in_flight.values() for item in batch.items]
+        waiting = [*self._keyless, *(item for queue in self._keyed for item in queue)]
+        self._in_flight.clear()
+        self._keyless.clear()
+        self._ready.clear()
+        for queue in self._keyed:
+            queue.clear()
+        self._lane = None
+        self.waiting = 0
+        return flying, waiting
+
+    def _lane_is_free(self, now_s: float) -> bool:
+        return self._lane is None or now_s >= self._lane.started_s + self._slow_s
+
+    def _idle_partition(self) -> int | None:
+        count = len(self._keyed)
+        if len(self._in_flight) >= count:
+            return None
+        for step in range(count):
+            partition = (self._next_sticky + step) % count
+            if partition not in self._in_flight:
+                return partition
+        return None
+
+    def _drop_answered(self, queue: deque[Waiting]) -> None:
+        """Deadlines of one topic run in order, so what was answered stands at the head."""
+        while queue and queue[0].is_done:
+            self.waiting -= queue.popleft().count
+
+    def _fill(self, batch: Batch, queue: deque[Waiting]) -> Batch | None:
+        """Move the head of the queue into the batch; None when all of it was answered already."""
+        room_bytes = self._bytes_max
+        items = batch.items
+        while queue and batch.count < self._records_max:
+            item = queue[0]
+            count = item.count
+            if not item.is_done:
+                body_bytes = item.body_bytes
+                size_bytes = body_bytes + RECORD_OVERHEAD_BYTES * count
+                if item.key is not None:
+                    size_bytes += len(item.key) * count
+                if items and (size_bytes > room_bytes or batch.count + count > self._records_max):
+                    break
+                room_bytes -= size_bytes
+                batch.body_bytes += body_bytes
+                batch.count += count
+                items.append(item)
+            queue.popleft()
+            self.waiting -= count
+        if not items:
+            return None
+        self._in_flight[batch.partition] = batch
+        return batch
