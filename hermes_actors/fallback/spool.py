@@ -84,6 +84,7 @@ class Spool:
             size_bytes=lambda: self.index.size_bytes,
             disk_bytes=lambda: store.size_bytes,
             oldest_age_s=self._oldest_age_s,
+            is_failing=lambda: float(bool(self.trouble)),
         )
 
     async def load(self) -> None:

@@ -16,6 +16,7 @@ class SpoolMeasures:
         size_bytes: Callable[[], float],
         disk_bytes: Callable[[], float],
         oldest_age_s: Callable[[], float],
+        is_failing: Callable[[], float],
     ) -> None:
         self._metrics = metrics
         self.written = metrics.counter("spool_written")
@@ -27,6 +28,7 @@ class SpoolMeasures:
         metrics.gauge("spool_bytes", size_bytes)
         metrics.gauge("spool_disk_bytes", disk_bytes)
         metrics.gauge("spool_oldest_age_s", oldest_age_s)
+        metrics.gauge("spool_is_failing", is_failing)
 
     def refused(self, reason: str) -> Counter:
         """Messages that the spool did not take: `full`, `disk`, `slow`, `queue` or `closed`."""

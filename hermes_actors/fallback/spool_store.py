@@ -7,7 +7,7 @@ begins a segment of its own. A segment is deleted when none of its entries is ne
 import errno
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -481,6 +481,3 @@ async def open_segment_store(
         # Files that a hung write may still use stay open: the process ends.
         with trio.move_on_after(_CLOSE_GRACE_S, shield=True):
             await in_thread(writing)(disk.close)
-
-
-OpenSpoolStore = Callable[[], AbstractAsyncContextManager[SpoolStore]]

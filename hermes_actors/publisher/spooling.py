@@ -1,0 +1,77 @@
+"""One node's spool with all that it needs of the node: what keeps messages and sends them later."""
+
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from hermes_actors.actors.supervisor import Supervisor
+from hermes_actors.config import Config
+from hermes_actors.fallback.replayer import Destinations
+from hermes_actors.fallback.spool_opening import open_spool, reserve_ms
+from hermes_actors.fallback.spool_store import SpoolStore
+from hermes_actors.log.base import Log
+from hermes_actors.metadata.catalog import LiveTopic
+from hermes_actors.metadata.registry import Metadata
+from hermes_actors.model.topic import Topic
+from hermes_actors.publisher.buffering import buffers
+from hermes_actors.publisher.publication import Buffer
+from hermes_actors.runtime.clock import Clock
+from hermes_actors.telemetry.metrics import Metrics
+
+OpenSpoolStore = Callable[[], AbstractAsyncContextManager[SpoolStore]]
+
+
+class Spooling:
+    """What a frontend is given of the spool; as made, there is none."""
+
+    def __init__(self) -> None:
+        self.buffer_of: Callable[[Topic], Buffer | None] = lambda _topic: None
+        self.reserve_ms = 0
+        self.trouble: Callable[[], str] = str
+
+
+@asynccontextmanager
+async def open_spooling(
+    open_store: OpenSpoolStore | None,
+    config: Config,
+    metadata: Metadata,
+    own: Log,
+    remotes_of: Callable[[LiveTopic], Sequence[Log]],
+    *,
+    control: Supervisor,
+    metrics: Metrics,
+    clock: Clock,
+    rng: random.Random,
+) -> AsyncIterator[Spooling]:
+    """The node's spool, running for the length of the block; none without a store, or if it is off.
+
+    `remotes_of` are the other logs that may take a topic's messages now, for topics with the
+    fallback flag. Close it after all that publishes. Raises StartupError.
+    """
+    spooling = Spooling()
+    if open_store is None or not config.spool.enabled:
+        yield spooling
+        return
+
+    def logs(live: LiveTopic) -> Sequence[Log]:
+        if not live.topic.fallback_to_remote_datacenter_enabled:
+            return (own,)
+        return (own, *remotes_of(live))
+
+    def live(name: str) -> LiveTopic | None:
+        return metadata.catalog.topics.get(name)
+
+    destinations = Destinations(live, lambda: metadata.is_own, logs)
+    async with open_spool(
+        open_store(),
+        config,
+        destinations,
+        control=control,
+        metrics=metrics,
+        clock=clock,
+        rng=rng,
+    ) as spool:
+        spooling.buffer_of = buffers(spool, config.spool, clock, own.dc)
+        spooling.reserve_ms = reserve_ms(config)
+        spooling.trouble = lambda: spool.trouble
+        yield spooling
