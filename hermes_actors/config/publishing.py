@@ -69,3 +69,7 @@ class FrontendConfig(Struct, frozen=True, forbid_unknown_fields=True):
     waiting_per_topic_max: int = 10_000
     batch_records_max: int = 1_000
     batch_bytes_max: int = 1_000_000
+    batch_streams_max: int = 64
+    batch_answer_bytes_max: int = 4_194_304
+    batch_in_flight_bytes_max: int = 67_108_864
+    batch_idle_timeout_ms: int = 30_000

@@ -95,7 +95,7 @@ class StoredRun(Sequence[Stored]):
         return [Stored(offset) for offset in found]
 
 
-def is_all_stored(outcomes: Sequence[Outcome]) -> TypeGuard[StoredRun]:
+def is_all_stored(outcomes: Sequence[object]) -> TypeGuard[StoredRun]:
     """True when the log says so in one piece."""
     return type(outcomes) is StoredRun
 

@@ -60,12 +60,13 @@ def answer_to(publication: Publication) -> Answer:
         return error_answer(outcome, message_id, closes=not publication.has_body)
     assert outcome is not None, "the publication is not settled"
     assert not isinstance(outcome, Abandoned), "nobody waits for this answer"
-    return error_answer(_log_error(outcome, publication.route.name), message_id)
+    return error_answer(log_error(outcome, publication.route.name), message_id)
 
 
-def _log_error(
+def log_error(
     outcome: RefusedRecord | UnavailableRecord | UnknownRecord, topic: str
 ) -> HermesError:
+    """What is said of a record that the log has not stored, as far as it knows."""
     if isinstance(outcome, UnknownRecord):
         text = f"Message for topic {topic} may or may not have been stored: {outcome.reason}"
     else:

@@ -10,6 +10,7 @@ from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import HermesError
 from hermes_actors.log.base import Stored
 from hermes_actors.model.keyed_id import keyed_id
+from hermes_actors.model.message import Headers
 from hermes_actors.publisher.cloudevents import (
     VERSION_HEADER,
     event_in,
@@ -55,6 +56,20 @@ class Demands:
                 return error
         publication.extras = extras
         return None
+
+    def common(self, head: Head) -> Extras | None:
+        """What the head of a batch says for all its messages; None for nothing."""
+        extras = Extras()
+        if self._propagation is not None:
+            extras.propagated = self._propagation.pick(head.pairs())
+        traceparent = head.get("traceparent")
+        if traceparent is not None and _TRACEPARENT.fullmatch(traceparent):
+            extras.traceparent = traceparent
+        return None if extras == Extras() else extras
+
+    def pick(self, pairs: list[tuple[str, str]]) -> Headers:
+        """Which of a message's own headers travel with it."""
+        return () if self._propagation is None else self._propagation.pick(pairs)
 
     def take(self, publication: Publication, body: bytes) -> bytes | None:
         """The message's body in this request's one; None when the publication was settled instead:

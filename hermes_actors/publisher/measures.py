@@ -59,7 +59,7 @@ class TopicMeasures:
         "_global_latency",
         "_labels",
         "_latency",
-        "_published",
+        "_published_in",
         "_sizes",
         "_status",
         "_throughput",
@@ -72,13 +72,20 @@ class TopicMeasures:
         self._frontend = frontend
         self._labels = labels
         self.requests = metrics.counter("topic_requests", **labels)
-        self._published = metrics.counter("topic_published", **labels, storageDc=frontend.dc)
+        self._published_in = {
+            frontend.dc: metrics.counter("topic_published", **labels, storageDc=frontend.dc)
+        }
         self._throughput = metrics.counter("topic_throughput_bytes", **labels)
         self._sizes = metrics.sizes("topic_message_size_bytes", **labels)
         self._latency = metrics.timer(f"topic_{_level(ack)}_latency", **labels)
         self._broker = metrics.timer(f"topic_{_level(ack)}_broker_latency", **labels)
         self._global_latency = frontend.latency(ack, "global_latency")
         self._status: dict[int, _Both] = {}
+
+    def requested(self, count: int) -> None:
+        """`count` messages were read, of one request."""
+        self.requests.value += count
+        self._frontend.requests.value += count
 
     def answered(self, status: int, count: int) -> None:
         """`count` publishes were answered with this status."""
@@ -98,12 +105,18 @@ class TopicMeasures:
         self._sizes.add(count, size_bytes)
         frontend.sizes.add(count, size_bytes)
 
-    def stored(self, latencies_s: list[float], stored: int, append_s: float) -> None:
-        """Of a batch, `stored` messages were acknowledged after `append_s` in the log.
+    def stored(self, latencies_s: list[float], stored: int, append_s: float, dc: str) -> None:
+        """Of a batch, `stored` messages were acknowledged after `append_s` in that datacentre's
+        log, which was the first to do so.
 
         `latencies_s` are those of the ones answered with 201, from headers read to answer.
         """
-        self._published.value += stored
+        published = self._published_in.get(dc)
+        if published is None:
+            published = self._published_in[dc] = self._frontend.metrics.counter(
+                "topic_published", **self._labels, storageDc=dc
+            )
+        published.value += stored
         self._broker.observe(append_s, stored)
         for each in latencies_s:
             self._latency.observe(each)
@@ -123,7 +136,7 @@ class TopicMeasures:
         for status, both in self._status.items():
             by_class[status // 100] += both.of_topic
         return Published(
-            messages=self._published.value,
+            messages=sum([each.value for each in self._published_in.values()]),
             size_bytes=self._throughput.value,
             rejected=by_class[4],
             failed=by_class[5],

@@ -149,7 +149,7 @@ class ArraySplitter:
             data = data[1:]
         self._rest = data
         found = self._guess() if len(data) <= _GUESSED_BYTES_MAX else []
-        return found if self._has_ended else found + self._count()
+        return found + self._count()
 
     def finish(self) -> Found:
         """The body has ended: nothing is left, or the array has no end."""
@@ -186,6 +186,8 @@ class ArraySplitter:
 
     def _count(self) -> Found:
         """The elements that counting brackets finds."""
+        if self._has_ended:
+            return []
         found: Found = []
         start = 0
         while (mark := self._next_mark()) is not None and not self.failure:

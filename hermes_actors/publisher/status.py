@@ -8,6 +8,8 @@ from hermes_actors.publisher.answers import JSON, NOT_FOUND, Answer
 from hermes_actors.publisher.drain import Drain
 
 TOPICS = "/topics/"
+BATCH = "batch"
+_BATCH = "/" + BATCH
 _PLAIN = "text/plain"
 _PROMETHEUS = "text/plain;version=0.0.4;charset=utf-8"
 _UP = Answer(200, body=b"UP", content_type=_PLAIN)
@@ -27,6 +29,15 @@ def topic_in(method: str, path: str) -> str | None:
         name = path[len(TOPICS) :]
         name = name.removesuffix("/")
         if "/" not in name:
+            return name
+    return None
+
+
+def batch_topic_in(method: str, path: str) -> str | None:
+    """The topic that this request publishes a batch to; None: another page's request."""
+    if method == "POST" and path.startswith(TOPICS):
+        name, separator, rest = path[len(TOPICS) :].partition("/")
+        if separator and rest.removesuffix("/") == BATCH:
             return name
     return None
 
@@ -57,7 +68,7 @@ class Pages:
             if method == "GET":
                 return Answer(200, body=await self._render(), content_type=_PROMETHEUS)
             return _ONLY_GET
-        elif path.startswith(TOPICS) and "/" not in path[len(TOPICS) :]:
+        elif path.startswith(TOPICS) and path[len(TOPICS) :].count("/") == path.endswith(_BATCH):
             return _ONLY_POST
         else:
             return NOT_FOUND

@@ -212,17 +212,19 @@ class _Peer:
         self._send = send
         self._headers = [(b"content-type", ANSWERS.encode()), *extra]
         self._has_begun = False
+        self._is_read = False
 
     async def read(self) -> bytes | None:
         """As `Peer.read`."""
-        while True:
+        while not self._is_read:
             event = await self._receive()
             if event["type"] != "http.request":
                 raise Left
-            if body := event.get("body", b""):
-                return bytes(body)
-            if not event.get("more_body"):
-                return None
+            self._is_read = not event.get("more_body")
+            body: bytes = event.get("body", b"")
+            if body:
+                return body
+        return None
 
     async def write(self, data: bytes) -> None:
         """As `Peer.write`."""

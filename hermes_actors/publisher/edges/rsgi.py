@@ -9,14 +9,17 @@ from hermes_actors.log.base import Stored
 from hermes_actors.publisher.answers import Answer
 from hermes_actors.publisher.edges.cells import AsyncioCell
 from hermes_actors.publisher.edges.heads import HeadLimits
+from hermes_actors.publisher.edges.streams import Left, run_stream
+from hermes_actors.publisher.forms import ANSWERS
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.head import TextHead
 from hermes_actors.publisher.publication import CHUNKED, Abandoned, Publication
-from hermes_actors.publisher.status import Pages, topic_in
+from hermes_actors.publisher.status import Pages, batch_topic_in, topic_in
 
 Headers = list[tuple[str, str]]
 
 _CLOSE = ("connection", "close")
+_KEY_IS_HIDDEN = "Partition-Key has characters other than visible ASCII"
 
 
 class RequestHeaders(Protocol):
@@ -48,6 +51,13 @@ class ChunkStream(Protocol):
         """The next piece; b"" is the end."""
 
 
+class Transport(Protocol):
+    """The body of an answer, sent as it is made."""
+
+    def send_bytes(self, data: bytes) -> Awaitable[None]:
+        """Send a piece."""
+
+
 class Exchange(Protocol):
     """granian's side of one request: the body in, the answer out."""
 
@@ -56,6 +66,9 @@ class Exchange(Protocol):
 
     def __aiter__(self) -> ChunkStream:
         """The body in pieces."""
+
+    def response_stream(self, status: int, headers: Headers) -> Transport:
+        """Begin an answer whose body comes in pieces."""
 
     def response_empty(self, status: int, headers: Headers) -> None:
         """Answer without a body."""
@@ -91,7 +104,8 @@ class RsgiEdge:
         if refusal is not None:
             _answer(scope, exchange, refusal, [])
             return
-        if topic is None:
+        batch = None if topic is not None else batch_topic_in(scope.method, scope.path)
+        if topic is None and batch is None:
             page = await self._pages.answer(scope.method, scope.path)
             _answer(scope, exchange, page, [])
             return
@@ -99,10 +113,13 @@ class RsgiEdge:
         key = fields.get("partition-key")
         head = TextHead(pairs, fields)
         if self._gateway.security is not None:
-            unknown = await self._gateway.security.identify(topic, head)
+            unknown = await self._gateway.security.identify(topic or batch or "", head)
             if unknown is not None:
                 _answer(scope, exchange, unknown, self._extra(scope))
                 return
+        if topic is None:
+            await self._serve_batch(batch or "", key, head, scope, exchange)
+            return
         cell = AsyncioCell()
         admitted = self._gateway.admit(
             topic,
@@ -135,6 +152,22 @@ class RsgiEdge:
             exchange.response_empty(201, headers)
         elif not isinstance(admitted.outcome, Abandoned):
             _answer(scope, exchange, self._gateway.answer(admitted), extra)
+
+    async def _serve_batch(
+        self, topic: str, key: str | None, head: TextHead, scope: Scope, exchange: Exchange
+    ) -> None:
+        batches = self._gateway.batches
+        is_hidden = key is None and "partition-key" in scope.headers
+        stream = (
+            batches.refuse(topic, head, Refused(_KEY_IS_HIDDEN))
+            if is_hidden
+            else batches.open(topic, None if key is None else key.encode(), head)
+        )
+        if isinstance(stream, Answer):
+            _answer(scope, exchange, stream, self._extra(scope))
+            return
+        peer = _Peer(exchange, self._extra(scope), self._disconnects)
+        await run_stream(stream, peer, batches.idle_s)
 
     def _extra(self, scope: Scope) -> Headers:
         """What an answer to a publish says of its connection."""
@@ -172,6 +205,45 @@ def _hidden_name(headers: RequestHeaders, fields: Mapping[str, str]) -> str | No
         if lower not in fields and lower in headers:
             return name
     return None
+
+
+class _Peer:
+    """A batch's connection."""
+
+    def __init__(
+        self, exchange: Exchange, extra: Headers, disconnects: tuple[type[Exception], ...]
+    ) -> None:
+        self._exchange = exchange
+        self._headers = [("content-type", ANSWERS), *extra]
+        self._disconnects = disconnects
+        self._body = exchange.__aiter__()
+        self._transport: Transport | None = None
+
+    async def read(self) -> bytes | None:
+        """As `Peer.read`."""
+        try:
+            return await self._body.__anext__() or None
+        except StopAsyncIteration:
+            return None
+        except self._disconnects as error:
+            raise Left from error
+
+    async def write(self, data: bytes) -> None:
+        """As `Peer.write`."""
+        try:
+            await self._begun().send_bytes(data)
+        except self._disconnects as error:
+            raise Left from error
+
+    async def finish(self) -> None:
+        """As `Peer.finish`. The answer ends when nobody holds its transport any more."""
+        self._begun()
+        self._transport = None
+
+    def _begun(self) -> "Transport":
+        if self._transport is None:
+            self._transport = self._exchange.response_stream(200, self._headers)
+        return self._transport
 
 
 def _answer(scope: Scope, exchange: Exchange, answer: Answer, extra: Headers) -> None:

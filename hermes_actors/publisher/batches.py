@@ -1,0 +1,131 @@
+"""The batch streams of one node: who may open one, and what bounds all of them together."""
+
+from typing import Protocol
+
+from hermes_actors.config import FrontendConfig
+from hermes_actors.errors import HermesError, Refused, Unavailable
+from hermes_actors.model.message import Headers
+from hermes_actors.publisher.answers import Answer
+from hermes_actors.publisher.batch import BatchStream, Limits
+from hermes_actors.publisher.bundle import Bundle
+from hermes_actors.publisher.forms import form_of
+from hermes_actors.publisher.head import Head
+from hermes_actors.publisher.permits import Permits
+from hermes_actors.publisher.publication import Extras, Route
+from hermes_actors.runtime.clock import Clock, IdSource
+
+_BUNDLES_A_TOPIC = 4
+"""One is being stored, one is ready, the others are being made and answered."""
+
+
+class Way(Protocol):
+    """The way of a batch through the gateway."""
+
+    def admit_batch(self, topic: str, head: Head) -> Route | Answer:
+        """Check what the headers say, but of the body's form."""
+
+    def refuse_batch(self, route: Route, error: HermesError) -> Answer:
+        """The answer to a batch that is not taken."""
+
+    def common_extras(self, head: Head) -> Extras | None:
+        """What the request's headers say for all its messages."""
+
+    def pick(self, pairs: list[tuple[str, str]]) -> Headers:
+        """Which of a message's own headers travel with it."""
+
+    def hand_over_bundle(self, bundle: Bundle) -> None:
+        """Give a bundle to its topic's producer; it is settled, whatever comes of it."""
+
+
+class Batches:
+    """The streams that are open, and the bounds that they share."""
+
+    def __init__(self, config: FrontendConfig, way: Way, clock: Clock, ids: IdSource) -> None:
+        self._way = way
+        self._now_s = clock.monotonic_s
+        self._make_ids = ids.message_ids
+        self._bytes_max = config.body_bytes_max
+        self._streams_max = config.batch_streams_max
+        self.idle_s = config.batch_idle_timeout_ms / 1_000
+        self._takes_events = config.cloud_events
+        self._messages_a_topic = _BUNDLES_A_TOPIC * config.batch_records_max
+        self._limits = Limits(
+            messages_max=config.batch_records_max,
+            bytes_max=config.batch_bytes_max,
+            answer_bytes_max=config.batch_answer_bytes_max,
+            node=Permits(config.batch_in_flight_bytes_max),
+            enforces_size=config.force_topic_max_message_size,
+        )
+        self._streams: dict[BatchStream, None] = {}
+        self._ending: HermesError | None = None
+
+    def __len__(self) -> int:
+        """How many streams are open."""
+        return len(self._streams)
+
+    def open(self, topic: str, key: bytes | None, head: Head) -> BatchStream | Answer:
+        """Check what the headers say: the answer at once, or a stream that wants its body."""
+        route = self._way.admit_batch(topic, head)
+        if isinstance(route, Answer):
+            return route
+        try:
+            return self._open(route, key, head)
+        except HermesError as error:
+            return self._way.refuse_batch(route, error)
+
+    def refuse(self, topic: str, head: Head, error: HermesError) -> Answer:
+        """The answer to a batch that the edge itself does not take."""
+        route = self._way.admit_batch(topic, head)
+        return route if isinstance(route, Answer) else self._way.refuse_batch(route, error)
+
+    def end_all(self) -> None:
+        """The node is about to end: streams read no further, and answer what they have read."""
+        self._ending = Unavailable(
+            "The server is shutting down: lines after this were not read; send them again, to "
+            "another node"
+        )
+        for stream in list(self._streams):
+            stream.stop(self._ending)
+
+    def _open(self, route: Route, key: bytes | None, head: Head) -> BatchStream:
+        if head.get("idempotency-key") is not None:
+            raise Refused(
+                "Idempotency-Key is for one message; in a batch give each an id, as a line of "
+                "application/vnd.hermes.messages+ndjson"
+            )
+        if len(self._streams) >= self._streams_max:
+            error = Unavailable(
+                f"{self._streams_max} batches are being published on this node; try again later"
+            )
+            error.headers = (("retry-after", "1"),)
+            raise error
+        extras = self._way.common_extras(head)
+        form = form_of(
+            head.get("content-type"),
+            self._bytes_max,
+            extras,
+            self._way.pick,
+            takes_events=self._takes_events,
+        )
+        permits = route.batch_permits
+        if permits is None:
+            permits = route.batch_permits = Permits(self._messages_a_topic)
+        stream = BatchStream(
+            route,
+            form,
+            self._limits,
+            permits,
+            key,
+            extras,
+            self._way.hand_over_bundle,
+            self._make_ids,
+            self._now_s,
+            self._closed,
+        )
+        self._streams[stream] = None
+        route.tally.in_flight += 1
+        return stream
+
+    def _closed(self, stream: BatchStream) -> None:
+        del self._streams[stream]
+        stream.route.tally.in_flight -= 1
