@@ -94,6 +94,17 @@ class Batcher:
         while len(self._keyed) < partitions:
             self._keyed.append(deque())
 
+    def rehash(self, partitions: int) -> None:
+        """The number of partitions was a guess; what waits goes where it belongs."""
+        waiting = [item for queue in self._keyed for item in queue]
+        for queue in self._keyed:
+            queue.clear()
+        self._ready.clear()
+        self.grow(partitions)
+        self.waiting -= sum([item.count for item in waiting])
+        for item in waiting:
+            self.add(item)
+
     def add(self, item: Waiting) -> None:
         """Put a message behind those that go to the same partition."""
         self.waiting += item.count

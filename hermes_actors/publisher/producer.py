@@ -4,25 +4,24 @@ While an append is in flight nothing is done for messages that could not start a
 in the mailbox and are the next batch. That is what makes a loaded broker cheap.
 """
 
-from collections.abc import Sequence
+import math
 from typing import cast
 
 import trio
 
 from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.fallback.node import Fallback
 from hermes_actors.log.base import (
     Log,
     LogUnavailable,
     Outcome,
-    Stored,
+    TopicSettings,
     UnavailableRecord,
     UnknownRecord,
-    stored_count,
 )
-from hermes_actors.model.message import Envelope, Message, to_record
-from hermes_actors.model.record import Record
-from hermes_actors.publisher.batching import Batch, Batcher
-from hermes_actors.publisher.bundle import Bundle, joined
+from hermes_actors.log.batching import Batch, Batcher
+from hermes_actors.model.message import Envelope
+from hermes_actors.publisher.appending import Appending
 from hermes_actors.publisher.publication import Publication, Route
 from hermes_actors.runtime.clock import Clock
 
@@ -30,13 +29,15 @@ _SLOW_S = 0.020
 _LOOKUP_FIRST_S = 0.02
 _LOOKUP_MAX_S = 1.0
 _LOOK_AGAIN_S = 30.0
+_OWN_LOG_PATIENCE_S = 0.25
 
 
 class TopicProducer:
     """One live topic's producer.
 
     At most `waiting_max` messages with keys wait here beside those in the mailbox; `first` is the
-    partition of the first batch without keys.
+    partition of the first batch without keys. `fallback` is what topics that want it are published
+    to when the own log does not work, within `fallback_limit_s`.
     """
 
     def __init__(
@@ -50,11 +51,22 @@ class TopicProducer:
         bytes_max: int = 1_000_000,
         waiting_max: int = 10_000,
         first: int = 0,
+        fallback: Fallback | None = None,
+        fallback_limit_s: float = 0.5,
     ) -> None:
         self._route = route
         self._log = log
         self._clock = clock
-        self._envelope = envelope
+        self._appending = Appending(
+            route,
+            log,
+            clock,
+            envelope,
+            fallback,
+            limit_s=fallback_limit_s,
+            records_max=records_max,
+            bytes_max=bytes_max,
+        )
         self._records_max = records_max
         self._bytes_max = bytes_max
         self._waiting_max = waiting_max
@@ -66,29 +78,41 @@ class TopicProducer:
         self._watching = trio.CancelScope()
         self._passing = trio.CancelScope()
         self._looked_up = (-1, 0.0)
+        self._is_own_known = True
+        self._background: trio.Nursery | None = None
 
     async def run(self, inbox: Inbox[Publication]) -> None:
         """Append until the inbox ends; what waits then goes out first."""
         self._route.is_open = True
         batcher: Batcher | None = None
         try:
-            partitions = await self._partitions(inbox)
-            if partitions is None:
-                return
-            batcher = Batcher(
-                partitions,
-                records_max=self._records_max,
-                bytes_max=self._bytes_max,
-                first=self._first,
-                slow_s=_SLOW_S,
-            )
-            async with trio.open_nursery() as appends:
-                appends.start_soon(self._watch, inbox, batcher, appends)
-                await self._feed(inbox, batcher, appends)
-                self._watching.cancel()
+            async with trio.open_nursery() as background:
+                self._background = background
+                self._appending.equip(background)
+                partitions = await self._partitions(inbox)
+                if partitions is not None:
+                    batcher = Batcher(
+                        partitions,
+                        records_max=self._records_max,
+                        bytes_max=self._bytes_max,
+                        first=self._first,
+                        slow_s=_SLOW_S,
+                    )
+                    await self._run(inbox, batcher, background)
+                background.cancel_scope.cancel()
         finally:
             self._route.is_open = False
             _give_up(inbox, batcher)
+
+    async def _run(
+        self, inbox: Inbox[Publication], batcher: Batcher, background: trio.Nursery
+    ) -> None:
+        if not self._is_own_known:
+            background.start_soon(self._find_own, batcher)
+        async with trio.open_nursery() as appends:
+            appends.start_soon(self._watch, inbox, batcher, appends)
+            await self._feed(inbox, batcher, appends)
+            self._watching.cancel()
 
     async def _feed(
         self, inbox: Inbox[Publication], batcher: Batcher, appends: trio.Nursery
@@ -205,108 +229,7 @@ class TopicProducer:
         self._freed.set()
 
     async def _append(self, batch: Batch) -> None:
-        await self._drop_held(batch)
-        batch.drop_answered()
-        publications = cast("list[Publication]", batch.items)
-        if not publications:
-            return
-        route = self._route
-        route.measures.sent(batch.count, batch.body_bytes)
-        for publication in publications:
-            publication.is_sent = True
-        is_plain = batch.count == len(publications)
-        records = self._records(publications) if is_plain else self._joined(publications)
-        outcomes = await self._log.append(
-            route.log_topic, batch.partition, records, route.topic.ack
-        )
-        self._conclude(batch, publications, outcomes)
-
-    def _conclude(
-        self, batch: Batch, publications: list[Publication], outcomes: Sequence[Outcome]
-    ) -> None:
-        """Tell each publication what became of it."""
-        now_s = self._clock.monotonic_s()
-        stored = 0
-        latencies_s: list[float] = []
-        at = 0
-        for publication in publications:
-            outcome = outcomes[at]
-            if type(outcome) is Stored and publication.count == 1 and not publication.is_kept:
-                stored += 1
-                if publication.settle(outcome):
-                    latencies_s.append(now_s - publication.started_s)
-                at += 1
-                continue
-            following = at + publication.count
-            own = outcomes[at:following]
-            stored += stored_count(own)
-            answered = publication.conclude(own)
-            if publication.count == 1:
-                latencies_s += [now_s - publication.started_s] * answered
-            else:
-                self._route.measures.stored_together(now_s - publication.started_s, answered)
-            at = following
-        if stored:
-            self._route.measures.stored(latencies_s, stored, now_s - batch.started_s)
-
-    async def _drop_held(self, batch: Batch) -> None:
-        """A key whose older messages the buffer holds: its newer ones go behind them."""
-        buffer = self._route.buffer
-        if buffer is None or not batch.is_keyed:
-            return
-        publications = cast("list[Publication]", batch.items)
-        behind = [each for each in publications if each.is_behind(buffer)]
-        if not behind:
-            return
-        # A busy key would never leave the buffer if each message joined its predecessor there.
-        await buffer.catch_up(
-            self._route, lambda: any(not each.is_done and each.is_behind(buffer) for each in behind)
-        )
-        for publication in behind:
-            if publication.is_behind(buffer):
-                publication.join_kept()
-
-    def _joined(self, publications: list[Publication]) -> Sequence[Record]:
-        """The records of single messages and bundles, in order."""
-        clock, dc, envelope = self._clock, self._log.dc, self._envelope
-        zero_ms = clock.now_ms() - clock.monotonic_s() * 1_000
-        return joined(
-            [
-                each.records(zero_ms, dc, envelope)
-                if isinstance(each, Bundle)
-                else self._records([each])
-                for each in publications
-            ]
-        )
-
-    def _records(self, publications: list[Publication]) -> Sequence[Record]:
-        clock, dc, envelope = self._clock, self._log.dc, self._envelope
-        # One reading of the wall clock for the batch; each message's own age comes off it.
-        zero_ms = clock.now_ms() - clock.monotonic_s() * 1_000
-        return [
-            to_record(
-                Message(
-                    id=each.id,
-                    body=each.body,
-                    published_at_ms=int(zero_ms + each.started_s * 1_000),
-                    key=each.key,
-                    dc=dc,
-                )
-                if each.extras is None
-                else Message(
-                    id=each.id,
-                    body=each.body,
-                    published_at_ms=int(zero_ms + each.started_s * 1_000),
-                    key=each.key,
-                    propagated=each.extras.propagated,
-                    dc=dc,
-                    traceparent=each.extras.traceparent,
-                    attributes=each.extras.attributes,
-                ),
-                envelope,
-            )
-            for each in publications
-        ]
+        await self._appending.append(batch)
 
     async def _partitions(self, inbox: Inbox[Publication]) -> int | None:
         """The topic's number of partitions, waiting until the log has the topic.
@@ -316,35 +239,61 @@ class TopicProducer:
         Publications wait meanwhile, up to their deadlines: a log that is down is no failure of
         this actor, which would back off for longer than the log is away.
         """
+        hedge = self._appending.hedge
+        patience_s = math.inf if hedge is None else _OWN_LOG_PATIENCE_S
+        until_s = self._clock.monotonic_s() + patience_s
         delay_s = _LOOKUP_FIRST_S
         while True:
             version = self._route.version
-            try:
-                settings = await self._log.describe_topic(self._route.log_topic)
-            except LogUnavailable:
-                settings = None
+            settings = None
+            with trio.move_on_after(patience_s):
+                settings = await self._describe()
+            now_s = self._clock.monotonic_s()
             if settings is not None:
-                self._looked_up = (version, self._clock.monotonic_s())
+                self._looked_up = (version, now_s)
                 self._route.partitions = settings.partitions
                 return settings.partitions
             if inbox.is_closed and not self._route.tally.in_flight:
                 return None
+            if hedge is not None and hedge.is_useful and now_s >= until_s:
+                hedge.set_local_known(False)
+                self._is_own_known = False
+                return 1
             await trio.sleep(delay_s)
             delay_s = min(delay_s * 2, _LOOKUP_MAX_S)
+
+    async def _describe(self) -> TopicSettings | None:
+        try:
+            return await self._log.describe_topic(self._route.log_topic)
+        except LogUnavailable:
+            return None
+
+    async def _find_own(self, batcher: Batcher) -> None:
+        """The others are published to while the own log does not say what it has of the topic."""
+        delay_s = _LOOKUP_FIRST_S
+        while (settings := await self._describe()) is None:
+            await trio.sleep(delay_s)
+            delay_s = min(delay_s * 2, _LOOKUP_MAX_S)
+        batcher.rehash(settings.partitions)
+        self._route.partitions = batcher.partitions
+        self._is_own_known = True
+        hedge = self._appending.hedge
+        if hedge is not None:
+            hedge.set_local_known(True)
 
     def _look_up_if_due(self, batcher: Batcher, appends: trio.Nursery) -> None:
         version, at_s = self._looked_up
         now_s = self._clock.monotonic_s()
+        if version != self._route.version and self._background is not None:
+            self._appending.equip(self._background)
         if version != self._route.version or now_s >= at_s + _LOOK_AGAIN_S:
             self._looked_up = (self._route.version, now_s)
-            appends.start_soon(self._look_again, batcher)
+            if self._is_own_known:
+                appends.start_soon(self._look_again, batcher)
 
     async def _look_again(self, batcher: Batcher) -> None:
         """Partitions may have been added; when the log does not say, the old number holds."""
-        try:
-            settings = await self._log.describe_topic(self._route.log_topic)
-        except LogUnavailable:
-            return
+        settings = await self._describe()
         if settings is not None:
             batcher.grow(settings.partitions)
             self._route.partitions = batcher.partitions

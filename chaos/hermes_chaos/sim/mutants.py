@@ -1,8 +1,6 @@
-"""Seeded bugs: small, explicit patches of production classes, which the checkers must catch."""
+"""All seeded bugs, which the checkers must catch."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, cast
 
 import trio
@@ -16,31 +14,11 @@ from hermes_actors.consumer.retry import DiscardReason
 from hermes_actors.consumer.sender import SendOutcome
 from hermes_actors.consumer.serial import SerialConsumer
 from hermes_actors.log.base import Stored
-from hermes_actors.publisher.batching import Batch, Batcher
+from hermes_actors.log.batching import Batch, Batcher
 from hermes_actors.publisher.producer import TopicProducer
 from hermes_actors.publisher.publication import Publication
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """One bug: `patches` are (class, attribute, what it becomes)."""
-
-    name: str
-    bug: str
-    patches: tuple[tuple[type, str, Any], ...]
-
-    @contextmanager
-    def planted(self) -> Iterator[None]:
-        """The bug is in the product for the length of the block."""
-        before = [(owner, name, owner.__dict__[name]) for owner, name, _ in self.patches]
-        try:
-            for owner, name, patch in self.patches:
-                setattr(owner, name, patch)
-            yield
-        finally:
-            for owner, name, original in before:
-                setattr(owner, name, original)
-
+from hermes_chaos.sim.mutant import Mutant
+from hermes_chaos.sim.mutants_publishing import PUBLISHING
 
 _append: Callable[[TopicProducer, Batch], Any] = TopicProducer._append
 _settle = PartitionOffsets.settle
@@ -167,5 +145,6 @@ MUTANTS = {
                 (Inbox, "wait", _wait_beside_another),
             ),
         ),
+        *PUBLISHING,
     )
 }

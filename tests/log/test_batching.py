@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from hermes_actors.log.batching import RECORD_OVERHEAD_BYTES, Batch, Batcher
 from hermes_actors.model.partitioner import partition_of
-from hermes_actors.publisher.batching import RECORD_OVERHEAD_BYTES, Batch, Batcher
 
 PARTITIONS, RECORDS_MAX, BYTES_MAX, SLOW_S = 3, 4, 1_000, 1.0
 
