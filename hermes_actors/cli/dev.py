@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +20,7 @@ from hermes_actors.cli.options import examples
 from hermes_actors.cli.plain import PlainCommand
 from hermes_actors.cli.serving import embedded_log_metrics, run_nodes, serve_nodes
 from hermes_actors.config import Config
+from hermes_actors.fallback.spool_opening import open_spool_store
 from hermes_actors.listeners import Addresses, open_senders
 from hermes_actors.log.embedded import EmbeddedLog, open_embedded_log
 from hermes_actors.model.names import is_name_part
@@ -188,10 +190,20 @@ async def _run(plan: DevPlan) -> None:
             for node in plan.nodes
         }
         await serve_nodes(
-            [(node, _environment(node, logs)) for node in plan.nodes],
+            [(node, _environment(node, logs)) for node in _spooling_to(data / "spool", plan.nodes)],
             lambda addresses: _announce(plan, addresses, data),
             before_exit=lambda: None if plan.data else shutil.rmtree(data, ignore_errors=True),
         )
+
+
+def _spooling_to(directory: Path, nodes: Sequence[Config]) -> list[Config]:
+    """The nodes with their spools beside their logs."""
+    return [
+        msgspec.structs.replace(
+            node, spool=msgspec.structs.replace(node.spool, directory=str(directory))
+        )
+        for node in nodes
+    ]
 
 
 def _environment(node: Config, logs: dict[str, EmbeddedLog]) -> NodeEnvironment:
@@ -204,6 +216,7 @@ def _environment(node: Config, logs: dict[str, EmbeddedLog]) -> NodeEnvironment:
         open_senders=lambda: open_senders(node.consumers),
         consumer_nodes=(node.node,),
         metrics=(embedded_log_metrics(logs[node.dc]),),
+        open_spool=lambda: open_spool_store(node, IdSource()),
     )
 
 

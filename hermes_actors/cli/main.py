@@ -29,6 +29,7 @@ _COMMANDS = (
         "Create, list, show, update, suspend, activate, explain, delete subscriptions.",
     ),
     LazyCommand("status", f"{_PACKAGE}.status:app", "Show all nodes, and how they fare."),
+    LazyCommand("spool", f"{_PACKAGE}.spool:app", "Show and empty what waits for a log."),
     LazyCommand("config", f"{_PACKAGE}.configuration:app", "Check and show a configuration."),
 )
 

@@ -22,6 +22,7 @@ from hermes_actors.cli.serving import (
     serve_nodes,
 )
 from hermes_actors.config import Config
+from hermes_actors.fallback.spool_opening import open_spool_store
 from hermes_actors.listeners import Addresses, open_senders
 from hermes_actors.log.base import Log
 from hermes_actors.log.embedded import open_embedded_log
@@ -77,13 +78,17 @@ def run_node(
 
 async def _run(plan: NodePlan) -> None:
     async with AsyncExitStack() as stack:
-        if plan.config.kafka.clusters:
-            environment = await _on_kafka(plan.config, stack)
-        else:
-            environment = await _on_embedded_log(plan.config, stack)
+        environment = await open_environment(plan.config, stack)
         await serve_nodes(
             [(plan.config, environment)], lambda addresses: _announce(plan, addresses[0])
         )
+
+
+async def open_environment(config: Config, stack: AsyncExitStack) -> NodeEnvironment:
+    """The node's logs and all that it finds around it, open until the stack closes."""
+    if config.kafka.clusters:
+        return await _on_kafka(config, stack)
+    return await _on_embedded_log(config, stack)
 
 
 async def _on_kafka(config: Config, stack: AsyncExitStack) -> NodeEnvironment:
@@ -132,6 +137,7 @@ def _environment(
         consumer_nodes=config.consumers.nodes or (config.node,),
         metrics=(metrics,),
         log_trouble=log_trouble,
+        open_spool=lambda: open_spool_store(config, IdSource()),
     )
 
 

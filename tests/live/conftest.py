@@ -64,12 +64,13 @@ class Process:
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., Process]]:
+def start(tmp_path: Path) -> Iterator[Callable[..., Process]]:
     """Start `hermes …` with HERMES_… variables; every process is ended with the test."""
     processes: list[Process] = []
+    own = {"HERMES_SPOOL_DIRECTORY": str(tmp_path / "spools")}
 
     def start(*arguments: str, waits: bool = True, **variables: str) -> Process:
-        process = Process(list(arguments), variables)
+        process = Process(list(arguments), own | variables)
         processes.append(process)
         if waits:
             process.wait_ready()
