@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 from hermes_actors.config.publishing import FrontendConfig
 
+_PREVIEW_RECORD_BYTES_MAX = 1_000_000
+
 
 def check_admission(frontend: FrontendConfig, require: Callable[[bool, str], None]) -> None:
     """Each relation with its own sentence."""
@@ -31,6 +33,13 @@ def check_admission(frontend: FrontendConfig, require: Callable[[bool, str], Non
         f"frontend.preview.total_bytes_max: {frontend.preview.total_bytes_max} is below "
         f"frontend.preview.message_bytes_max ({frontend.preview.message_bytes_max}), so that a "
         "message might not fit; raise it",
+    )
+    together = frontend.preview.messages_max * frontend.preview.message_bytes_max
+    require(
+        together <= _PREVIEW_RECORD_BYTES_MAX,
+        f"frontend.preview.messages_max: so many messages of frontend.preview.message_bytes_max "
+        f"come to {together} bytes for one topic, more than the {_PREVIEW_RECORD_BYTES_MAX} that "
+        "one record takes; lower one of them",
     )
     require(
         frontend.connections_per_address_max == 0 or frontend.server == "hypercorn",

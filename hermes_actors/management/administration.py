@@ -8,6 +8,7 @@ from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import Log, UnknownTopic
 from hermes_actors.management.changes import Changes
 from hermes_actors.management.groups import Groups
+from hermes_actors.management.previews import MessagePreviews
 from hermes_actors.management.roles import (
     Caller,
     OpenToAll,
@@ -25,6 +26,7 @@ from hermes_actors.model.subscription import Subscription, TrackingMode
 from hermes_actors.model.topic import Ack, ContentType, Topic
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.status.fold import StatusFold
+from hermes_actors.status.previews import PreviewRegister
 
 
 class Administration:
@@ -33,9 +35,9 @@ class Administration:
     `metadata` and `log` are that datacentre's. `security` tells who calls; without one everybody
     is administrator. `status` is what readers of the nodes' status records fold into; without it
     there are no metrics. `notices` are what an operator should know of the node beside its
-    metadata. Everything is a trio coroutine; those that change or read on a caller's
-    behalf take the caller first. Each raises Refused (mend the request) and Unavailable (try
-    again).
+    metadata. `previews` is what readers of the nodes' previews fill. Everything is a trio
+    coroutine; those that change or read on a caller's behalf take the caller first. Each raises
+    Refused (mend the request) and Unavailable (try again).
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Administration:
         security: SecurityProvider | None = None,
         status: StatusFold | None = None,
         notices: Callable[[], Sequence[str]] = tuple,
+        previews: PreviewRegister | None = None,
     ) -> None:
         self._metadata = metadata
         self._notices = notices
@@ -58,6 +61,7 @@ class Administration:
         self.groups = Groups(metadata, changes, config.management)
         self.topics = Topics(metadata, log, changes, config, clock)
         self.subscriptions = Subscriptions(metadata, changes, config.management, clock)
+        self.previews = MessagePreviews(self.topics, previews)
         self.statuses = Statuses(metadata, self.subscriptions, status, clock)
 
     async def roles(

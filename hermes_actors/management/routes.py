@@ -101,6 +101,15 @@ def topic_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHa
             ErrorCode.IMPLEMENTATION_ABSENT,
         )
 
+    @get("/topics/{topic:str}/preview", summary="Messages that were published lately")
+    async def previews(request: AnyRequest, topic: Name) -> Answer:
+        return json_answer(await gate.act(request, administration.previews.of_topic, topic))
+
+    @get("/topics/{topic:str}/preview/{index:int}", summary="One of them, as its bytes")
+    async def preview(request: AnyRequest, topic: Name, index: FromPath[int]) -> Answer:
+        content = await gate.act(request, administration.previews.one, topic, index)
+        return Response(content, media_type="application/octet-stream")
+
     @get("/topics/{topic:str}/metrics", summary="What is published to a topic, and how fast")
     async def topic_metrics(topic: Name) -> Answer:
         return json_answer(await gate.read(administration.statuses.topic_metrics, topic))
@@ -115,6 +124,8 @@ def topic_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHa
         topic_clients,
         offline_clients,
         topic_metrics,
+        previews,
+        preview,
     ]
 
 

@@ -1,17 +1,8 @@
 """The first messages of each topic in each interval, for people who look at it. Pure, bounded."""
 
-from msgspec import Struct
-
 from hermes_actors.config import PreviewConfig
 from hermes_actors.model.message import Envelope, Message, to_record
 from hermes_actors.status.previews import Preview
-
-
-class TopicPreviews(Struct, frozen=True):
-    """What was published to one topic, `group.topic`, in an interval."""
-
-    topic: str
-    previews: tuple[Preview, ...]
 
 
 class Previews:
@@ -44,7 +35,6 @@ class Previews:
                 propagated=message.propagated,
             )
         content = to_record(message, Envelope.HERMES).value
-        assert content is not None, "an envelope is never empty"
         is_truncated = len(content) > limit
         content = content[:limit]
         if self._total_bytes + len(content) > self._total_bytes_max:
@@ -53,7 +43,7 @@ class Previews:
         self._total_bytes += len(content)
         self._by_topic.setdefault(topic, []).append(Preview(content, is_truncated))
 
-    def take_all(self) -> list[TopicPreviews]:
-        """All that was gathered; the next interval begins."""
+    def take_all(self) -> dict[str, tuple[Preview, ...]]:
+        """All that was gathered, by `group.topic`; the next interval begins."""
         gathered, self._by_topic, self._total_bytes = self._by_topic, {}, 0
-        return [TopicPreviews(topic, tuple(previews)) for topic, previews in gathered.items()]
+        return {topic: tuple(previews) for topic, previews in gathered.items()}

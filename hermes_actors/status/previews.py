@@ -78,7 +78,9 @@ class PreviewRegister:
     def take(self, record: PreviewRecord) -> None:
         """A node's previews of a topic, in the place of its earlier ones."""
         name = (record.topic, record.dc, record.node)
-        self._held_bytes -= _size_bytes(self._newest.pop(name, ()))
+        earlier = self._newest.pop(name, None)
+        if earlier is not None:
+            self._held_bytes -= _size_bytes(earlier)
         self._newest[name] = record.previews
         self._held_bytes += _size_bytes(record.previews)
         while self._held_bytes > self._bytes_max:
@@ -93,4 +95,4 @@ class PreviewRegister:
 
 def _size_bytes(previews: Sequence[Preview]) -> int:
     # Some for the entry itself, so that many empty ones are bounded too.
-    return sum(len(preview.content) + 200 for preview in previews) + 200 if previews else 0
+    return sum(len(preview.content) + 200 for preview in previews) + 200
