@@ -47,9 +47,8 @@ from hermes_actors.publisher.router import Router
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.status.collector import Collector, NodeIdentity, Sources, SubscriptionFigures
 from hermes_actors.status.fold import StatusFold
-from hermes_actors.status.preview_reader import PreviewReader
+from hermes_actors.status.preview_reader import follow_previews
 from hermes_actors.status.preview_reporter import PreviewReporter
-from hermes_actors.status.previews import PreviewRegister
 from hermes_actors.status.reader import StatusReader
 from hermes_actors.status.record import Published
 from hermes_actors.status.reporter import StatusReporter
@@ -164,7 +163,13 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                     environment.clock,
                     status=_follow_status(environment, control),
                     notices=node.notices,
-                    previews=_follow_previews(config, environment, control),
+                    previews=follow_previews(
+                        control,
+                        (environment.log, *environment.remote_logs.values()),
+                        environment.split_rng,
+                    )
+                    if config.frontend.preview.enabled
+                    else None,
                 )
             await parts.enter_async_context(_open_reporter(node, environment))
             if "frontend" in config.roles:
@@ -231,25 +236,6 @@ def _follow_status(environment: NodeEnvironment, control: Supervisor) -> StatusF
     for log in (environment.log, *environment.remote_logs.values()):
         follow(log)
     return fold
-
-
-def _follow_previews(
-    config: Config, environment: NodeEnvironment, control: Supervisor
-) -> PreviewRegister | None:
-    """Gather the previews of all datacentres' messages, if there are any."""
-    if not config.frontend.preview.enabled:
-        return None
-    register = PreviewRegister()
-
-    def follow(log: Log) -> None:
-        control.start(
-            f"preview reader {log.dc}",
-            lambda: PreviewReader(log, register, rng=environment.split_rng()),
-        )
-
-    for log in (environment.log, *environment.remote_logs.values()):
-        follow(log)
-    return register
 
 
 @asynccontextmanager
@@ -354,34 +340,26 @@ async def _open_frontend(node: Node, environment: NodeEnvironment) -> AsyncItera
         node.frontend = frontend
         nursery.start_soon(frontend.deadlines.run)
         node.control.start("router", lambda: Router(node.metadata, frontend.routes))
-        _start_previewing(node, environment, frontend)
+        if previews := frontend.gateway.previews:
+            node.control.start(
+                "preview reporter",
+                lambda: PreviewReporter(
+                    environment.log,
+                    previews.take_all,
+                    node=node.config.node,
+                    clock=environment.clock,
+                    interval_s=node.config.frontend.preview.interval_ms / 1_000,
+                    may_write=lambda: node.metadata.is_own,
+                ),
+            )
         yield
         # Not in a `finally`: a node that is cancelled stops as if it had been killed.
         with trio.move_on_after(_STOP_GRACE_S):
             await node.control.stop("router")
-            if frontend.gateway.previews is not None:
+            if previews:
                 await node.control.stop("preview reporter")
             await _stop_all(producers)
         nursery.cancel_scope.cancel()
-
-
-def _start_previewing(node: Node, environment: NodeEnvironment, frontend: Frontend) -> None:
-    """Hand the previews of what is published here to management, if they are wanted."""
-    previews = frontend.gateway.previews
-    if previews is None:
-        return
-    interval_ms = node.config.frontend.preview.interval_ms
-    node.control.start(
-        "preview reporter",
-        lambda: PreviewReporter(
-            environment.log,
-            previews.take_all,
-            node=node.config.node,
-            clock=environment.clock,
-            interval_s=interval_ms / 1_000,
-            may_write=lambda: node.metadata.is_own,
-        ),
-    )
 
 
 @asynccontextmanager

@@ -1,10 +1,12 @@
 """The actor that tails one datacentre's previews into the register."""
 
 import random
+from collections.abc import Callable, Iterable
 
 import trio
 
 from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, UnknownTopic
 from hermes_actors.metadata.backoff import Backoff
 from hermes_actors.status.previews import (
@@ -62,3 +64,19 @@ class PreviewReader:
                         continue
                     await trio.lowlevel.checkpoint()
                 self._backoff.reset()
+
+
+def follow_previews(
+    supervisor: Supervisor, logs: Iterable[Log], split_rng: Callable[[], random.Random]
+) -> PreviewRegister:
+    """A register that a reader for each of these datacentres' logs fills."""
+    register = PreviewRegister()
+
+    def follow(log: Log) -> None:
+        supervisor.start(
+            f"preview reader {log.dc}", lambda: PreviewReader(log, register, rng=split_rng())
+        )
+
+    for log in logs:
+        follow(log)
+    return register
