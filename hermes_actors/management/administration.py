@@ -8,7 +8,9 @@ from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import Log, UnknownTopic
 from hermes_actors.management.changes import Changes
 from hermes_actors.management.groups import Groups
+from hermes_actors.management.mode import AccessMode
 from hermes_actors.management.previews import MessagePreviews
+from hermes_actors.management.readiness import DatacenterReadiness
 from hermes_actors.management.roles import (
     Caller,
     OpenToAll,
@@ -22,8 +24,8 @@ from hermes_actors.management.subscriptions import Subscriptions
 from hermes_actors.management.tail import Tail, open_tail
 from hermes_actors.management.topics import Topics
 from hermes_actors.metadata.registry import Metadata
-from hermes_actors.model.subscription import Subscription, TrackingMode
-from hermes_actors.model.topic import Ack, ContentType, Topic
+from hermes_actors.model.subscription import TrackingMode
+from hermes_actors.model.topic import Ack, ContentType, Owner
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.previews import PreviewRegister
@@ -35,9 +37,9 @@ class Administration:
     `metadata` and `log` are that datacentre's. `security` tells who calls; without one everybody
     is administrator. `status` is what readers of the nodes' status records fold into; without it
     there are no metrics. `notices` are what an operator should know of the node beside its
-    metadata. `previews` is what readers of the nodes' previews fill. Everything is a trio
-    coroutine; those that change or read on a caller's behalf take the caller first. Each raises
-    Refused (mend the request) and Unavailable (try again).
+    metadata. `previews` is what readers of the nodes' previews fill. `datacenters` are all of the
+    cluster. Everything is a trio coroutine; those that change or read on a caller's behalf take
+    the caller first. Each raises Refused (mend the request) and Unavailable (try again).
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Administration:
         status: StatusFold | None = None,
         notices: Callable[[], Sequence[str]] = tuple,
         previews: PreviewRegister | None = None,
+        datacenters: Sequence[str] = (),
     ) -> None:
         self._metadata = metadata
         self._notices = notices
@@ -62,18 +65,21 @@ class Administration:
         self.topics = Topics(metadata, log, changes, config, clock)
         self.subscriptions = Subscriptions(metadata, changes, config.management, clock)
         self.previews = MessagePreviews(self.topics, previews)
+        self.readiness = DatacenterReadiness(metadata, changes, datacenters)
+        self.mode = AccessMode()
         self.statuses = Statuses(metadata, self.subscriptions, status, clock)
 
     async def roles(
         self, caller: Caller, topic: str | None = None, subscription: str | None = None
     ) -> list[str]:
         """The caller's roles, for a topic or a subscription where one is named."""
-        on_topic: Topic | None = None
-        on_subscription: Subscription | None = None
+        on_topic: tuple[Owner, ...] = ()
+        on_subscription: tuple[Owner, ...] = ()
         if topic is not None:
-            on_topic = self.topics.live(topic).topic
+            on_topic = self.topics.owners(self.topics.live(topic))
             if subscription is not None:
-                on_subscription = self.subscriptions.live(topic, subscription).subscription
+                found = self.subscriptions.live(topic, subscription)
+                on_subscription = (found.subscription.owner,)
         return [role.value for role in roles_of(caller, on_topic, on_subscription)]
 
     async def owner_sources(self) -> list[dict[str, Any]]:
@@ -116,7 +122,7 @@ class Administration:
     ) -> Tail:
         """A topic's messages from `start` on, for owners and administrators; see `open_tail`."""
         live = self.topics.live(topic)
-        require_owner(caller, f"read the messages of topic {topic}", live.topic.owner)
+        require_owner(caller, f"read the messages of topic {topic}", *self.topics.owners(live))
         try:
             return await open_tail(self._log, live.log_topic, start, follow=follow, limit=limit)
         except UnknownTopic as error:

@@ -69,7 +69,12 @@ async def object_of(request: AnyRequest) -> dict[str, Any]:
 
 def on_hermes_error(_: AnyRequest, error: HermesError) -> Response[bytes]:
     """An error of ours says itself what it is."""
-    return error_answer(error.message, error.code, error.status)
+    answer = error_answer(error.message, error.code, error.status)
+    for name, value in error.headers:
+        # Several challenges are one header's list.
+        said = answer.headers.get(name)
+        answer.headers[name] = f"{said}, {value}" if said else value
+    return answer
 
 
 def on_http_error(request: AnyRequest, error: HTTPException) -> Response[bytes]:

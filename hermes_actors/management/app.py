@@ -1,6 +1,6 @@
 """The management REST API as one ASGI app, for a server on either loop."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import cache
 from typing import Annotated, Any
 
@@ -62,7 +62,12 @@ def build_app(
 
     `metrics` is what `/status/prometheus` shows.
     """
-    gate = Gate(bridge, administration)
+    authentication = config.management.authentication
+    gate = Gate(
+        bridge,
+        administration,
+        guards_reads=authentication.enabled and authentication.reads == "authenticated",
+    )
     routes = [
         *group_routes(gate, administration),
         *topic_routes(gate, administration),
@@ -84,12 +89,18 @@ def build_app(
     async def openapi() -> Response[bytes]:
         return json_answer(described())
 
-    return WireRules(_litestar([*routes, openapi], None), config.management.cors_allowed_origin)
+    app = _litestar([*routes, openapi], None, gate.check)
+    return WireRules(app, config.management.cors_allowed_origin)
 
 
-def _litestar(routes: list[HTTPRouteHandler], openapi: OpenAPIConfig | None) -> Litestar:
+def _litestar(
+    routes: list[HTTPRouteHandler],
+    openapi: OpenAPIConfig | None,
+    before_request: Callable[[AnyRequest], Awaitable[None]] | None = None,
+) -> Litestar:
     return Litestar(
         routes,
+        before_request=before_request,
         openapi_config=openapi,
         # The process configures logging; the framework would start a thread for it.
         logging_config=None,

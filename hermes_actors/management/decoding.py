@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.patch import without_nulls
+from hermes_actors.model.group import Group
 from hermes_actors.model.subscription import (
     BatchPolicy,
     DeliveryType,
@@ -96,6 +97,11 @@ def decode_topic(body: Mapping[str, Any]) -> Topic:
     if isinstance(retention, dict):
         retention.setdefault("duration", 0)
     return _decode(Topic, raw, {})
+
+
+def decode_group(body: Mapping[str, Any]) -> Group:
+    """A group from its JSON object. Raises Refused."""
+    return _decode(Group, _cleaned(Group, body), {})
 
 
 def decode_subscription(body: Mapping[str, Any]) -> Subscription:

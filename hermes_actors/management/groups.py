@@ -3,17 +3,34 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from hermes_actors.config import ManagementConfig
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.changes import Changes
-from hermes_actors.management.decoding import required_text
-from hermes_actors.management.roles import Caller, require_admin
+from hermes_actors.management.decoding import decode_group, required_text
+from hermes_actors.management.group_owners import group_named
+from hermes_actors.management.patch import merge
+from hermes_actors.management.roles import Caller, require_owner
+from hermes_actors.management.rules_topics import require_known_source
 from hermes_actors.metadata.bodies import group_body
 from hermes_actors.metadata.catalog import LiveGroup
-from hermes_actors.metadata.commands import Absent, Alive, Change, Childless, delete, put
+from hermes_actors.metadata.commands import (
+    Absent,
+    Alive,
+    Change,
+    Childless,
+    StampIs,
+    delete,
+    put,
+)
 from hermes_actors.metadata.keys import group_key, topics_below
 from hermes_actors.metadata.registry import Metadata
+from hermes_actors.model.group import Group
 from hermes_actors.model.names import is_group_name
+from hermes_actors.model.topic import Owner
+
+_FIELDS = frozenset(each.encode_name for each in msgspec.structs.fields(Group))
 
 
 class Groups:
@@ -31,12 +48,14 @@ class Groups:
     async def get(self, name: str) -> dict[str, Any]:
         """One group's JSON object. Raises Refused with GROUP_NOT_EXISTS."""
         self._live(name)
-        return {"groupName": name}
+        view: dict[str, Any] = msgspec.to_builtins(group_named(self._metadata.catalog, name))
+        return view
 
     async def create(self, caller: Caller, body: Mapping[str, Any]) -> None:
-        """Create a group.
+        """Create a group, perhaps with an owner.
 
-        Raises Refused: GROUP_NAME_IS_INVALID, GROUP_ALREADY_EXISTS, PERMISSION_DENIED.
+        Raises Refused: GROUP_NAME_IS_INVALID, GROUP_ALREADY_EXISTS, PERMISSION_DENIED, and
+        VALIDATION_ERROR for an owner who is not the caller.
         """
         name = required_text(body, "groupName", "Group")
         pattern = self._config.allowed_group_name_pattern
@@ -45,6 +64,7 @@ class Groups:
                 f"Group name '{name}' is invalid: it must match {pattern} and hold neither $ nor /",
                 ErrorCode.GROUP_NAME_IS_INVALID,
             )
+        group = decode_group(body)
 
         def decide() -> Change:
             if name in self._metadata.catalog.groups:
@@ -54,24 +74,46 @@ class Groups:
                     f"{caller.name} may not create groups: only an administrator may",
                     ErrorCode.PERMISSION_DENIED,
                 )
+            _require_manageable(group, caller)
             key = group_key(name)
-            return put(key, group_body({"groupName": name}), Absent(key))
+            return put(key, group_body(msgspec.to_builtins(group)), Absent(key))
 
         await self._changes.make(decide)
 
     async def update(self, caller: Caller, name: str, patch: Mapping[str, Any]) -> None:
-        """Change a group: it has nothing but its name, which cannot change. Raises Refused."""
-        require_admin(caller, f"change group {name}")
-        self._live(name)
-        renamed = patch.get("groupName")
-        if renamed is not None and renamed != name:
-            raise Refused(f"Group.groupName is '{renamed}', but the path names '{name}'")
+        """Change who owns a group and who may subscribe in it; its name cannot change.
+
+        For administrators and the group's owner. Raises Refused.
+        """
+
+        def decide() -> Change | None:
+            live = self._live(name)
+            old = group_named(self._metadata.catalog, name)
+            require_owner(caller, f"change group {name}", *_owners(old))
+            new = decode_group(merge(msgspec.to_builtins(old), patch))
+            if new.group_name != name:
+                raise Refused(f"Group.groupName is '{new.group_name}', but the path names '{name}'")
+            _require_manageable(new, caller)
+            if new == old:
+                return None
+            key = group_key(name)
+            kept = {k: v for k, v in live.attributes.items() if k not in _FIELDS}
+            body = group_body({**kept, **msgspec.to_builtins(new)})
+            return put(key, body, StampIs(key, live.stamp))
+
+        await self._changes.make(decide)
 
     async def delete(self, caller: Caller, name: str) -> None:
-        """Remove an empty group, for anyone. Raises Refused: GROUP_NOT_EXISTS, GROUP_NOT_EMPTY."""
+        """Remove an empty group: for anyone, or where it has an owner for him and administrators.
+
+        Raises Refused: GROUP_NOT_EXISTS, GROUP_NOT_EMPTY, OTHER (403).
+        """
 
         def decide() -> Change:
             group = self._live(name)
+            owners = _owners(group_named(self._metadata.catalog, name))
+            if owners:
+                require_owner(caller, f"remove group {name}", *owners)
             topics = self._metadata.catalog.topics_of(name)
             if topics:
                 count = "1 topic" if len(topics) == 1 else f"{len(topics)} topics"
@@ -90,3 +132,17 @@ class Groups:
         if group is None:
             raise Refused(f"Group {name} does not exist", ErrorCode.GROUP_NOT_EXISTS)
         return group
+
+
+def _owners(group: Group) -> tuple[Owner, ...]:
+    return () if group.owner is None else (group.owner,)
+
+
+def _require_manageable(group: Group, caller: Caller) -> None:
+    """Raises Refused for owners that nobody knows, or who would lock the caller out."""
+    for owner in (*_owners(group), *group.subscribers):
+        require_known_source(owner, "Group")
+    if group.owner is not None and not caller.is_admin and not caller.owns(group.owner):
+        raise Refused(
+            "Provide an owner that includes you, you would not be able to manage this group later"
+        )

@@ -1,17 +1,17 @@
 """Who calls, and what he may do: the seam for a security provider, and the one that trusts all.
 
-A provider decides for each request from its headers. Roles follow from the caller: an
+A provider decides for each request from its credentials. Roles follow from the caller: an
 administrator has every role, an owner of an object has the owner's role for it, and ANY is
 everybody's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Protocol
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.model.subscription import Subscription
-from hermes_actors.model.topic import Owner, Topic
+from hermes_actors.model.topic import Owner
+from hermes_actors.security.account import Credentials, Unauthenticated
 
 
 class Role(StrEnum):
@@ -41,11 +41,14 @@ class Caller(Protocol):
 class SecurityProvider(Protocol):
     """Tells who calls."""
 
-    async def identify(self, headers: Mapping[str, str]) -> Caller:
-        """The caller behind a request's headers (names in lower case).
+    async def identify(self, credentials: Credentials) -> Caller | None:
+        """The caller behind a request's credentials; None when it shows none.
 
-        A trio coroutine. Raises Refused (401 or 403) for credentials that do not hold.
+        A trio coroutine. Raises Unauthenticated (401) for credentials that do not hold.
         """
+
+    def refusal(self) -> Unauthenticated:
+        """The error for a request that needs credentials and shows none."""
 
 
 class Anonymous:
@@ -59,24 +62,41 @@ class Anonymous:
         return True
 
 
+class Guest:
+    """The caller who shows no credentials where they are asked for: he may do nothing."""
+
+    name = "[guest]"
+    is_admin = False
+
+    def owns(self, owner: Owner) -> bool:
+        """False: nothing."""
+        return False
+
+
 class OpenToAll:
     """The default provider: everyone is administrator."""
 
-    async def identify(self, headers: Mapping[str, str]) -> Caller:
-        """The anonymous administrator, whatever the headers say."""
+    async def identify(self, credentials: Credentials) -> Caller | None:
+        """The anonymous administrator, whatever is shown."""
         return Anonymous()
+
+    def refusal(self) -> Unauthenticated:
+        """Never needed: nobody is asked."""
+        return Unauthenticated("Credentials are needed here", ())
 
 
 def roles_of(
-    caller: Caller, topic: Topic | None = None, subscription: Subscription | None = None
+    caller: Caller,
+    topic_owners: Iterable[Owner] = (),
+    subscription_owners: Iterable[Owner] = (),
 ) -> list[Role]:
-    """The caller's roles, for these objects where some are given."""
+    """The caller's roles, for what these own where some are given."""
     roles = [Role.ANY]
     if caller.is_admin:
         roles.append(Role.ADMIN)
-    if topic is not None and _manages(caller, topic.owner):
+    if any(_manages(caller, owner) for owner in topic_owners):
         roles.append(Role.TOPIC_OWNER)
-    if subscription is not None and _manages(caller, subscription.owner):
+    if any(_manages(caller, owner) for owner in subscription_owners):
         roles.append(Role.SUBSCRIPTION_OWNER)
     return roles
 

@@ -212,19 +212,19 @@ def subscription_status_routes(
 
 
 def other_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHandler]:
-    """/roles, /owners and /stats."""
+    """/roles, /owners, /stats, /mode and /readiness."""
 
     @get("/roles", summary="The caller's roles")
     async def roles(request: AnyRequest) -> Answer:
-        return json_answer(await gate.act(request, administration.roles))
+        return json_answer(await gate.greet(request, administration.roles))
 
     @get("/roles/topics/{topic:str}", summary="The caller's roles for a topic")
     async def topic_roles(request: AnyRequest, topic: Name) -> Answer:
-        return json_answer(await gate.act(request, administration.roles, topic))
+        return json_answer(await gate.greet(request, administration.roles, topic))
 
     @get("/roles" + _SUBSCRIPTION, summary="The caller's roles for a subscription")
     async def subscription_roles(request: AnyRequest, topic: Name, name: Name) -> Answer:
-        return json_answer(await gate.act(request, administration.roles, topic, name))
+        return json_answer(await gate.greet(request, administration.roles, topic, name))
 
     @get("/owners/sources", summary="Directories of owners")
     async def owner_sources() -> Answer:
@@ -242,7 +242,31 @@ def other_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHa
     async def stats() -> Answer:
         return json_answer(await gate.read(administration.stats))
 
+    @get("/mode", summary="readWrite, readOnly or readOnlyAdmin")
+    async def get_mode() -> Answer:
+        return Response(
+            (await gate.look(administration.mode.get)).encode(), media_type="text/plain"
+        )
+
+    @post("/mode", summary="Let nobody but administrators change something, or everybody again")
+    async def set_mode(request: AnyRequest, mode: FromQuery[str]) -> Answer:
+        await gate.act(request, administration.mode.set, mode)
+        return empty_answer(200)
+
+    @get("/readiness/datacenters", summary="Which datacentres are ready to be published to")
+    async def readiness(request: AnyRequest) -> Answer:
+        return json_answer(await gate.act(request, administration.readiness.all))
+
+    @post("/readiness/datacenters/{dc:str}", summary="Mark a datacentre as ready, or not")
+    async def set_readiness(request: AnyRequest, dc: Name) -> Answer:
+        await gate.act(request, administration.readiness.set, dc, await object_of(request))
+        return empty_answer(202)
+
     return [
+        get_mode,
+        set_mode,
+        readiness,
+        set_readiness,
         roles,
         topic_roles,
         subscription_roles,

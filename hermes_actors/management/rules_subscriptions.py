@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.endpoint import require_valid_endpoint
 from hermes_actors.management.roles import Caller
 from hermes_actors.management.rules_topics import require_known_source
+from hermes_actors.model.group import Group
 from hermes_actors.model.subscription import SerialPolicy, Subscription
-from hermes_actors.model.topic import ContentType, Topic
+from hermes_actors.model.topic import ContentType, Owner, Topic
 
 _FILTERS_OF = {
     ContentType.JSON: ("jsonpath", "header"),
@@ -54,14 +57,45 @@ def require_fitting_filters(subscription: Subscription, topic: Topic) -> None:
             )
 
 
+class PrivilegedSubscriber(Struct, frozen=True):
+    """An owner whose subscriptions need no topic owner's leave, and his endpoints' protocols."""
+
+    owner: Owner
+    protocols: frozenset[str]
+
+    @classmethod
+    def parse(cls, text: str) -> "PrivilegedSubscriber":
+        """From `source:id protocol…`, which the configuration has checked."""
+        owner, *protocols = text.split(" ")
+        source, _, owner_id = owner.partition(":")
+        return cls(Owner(source, owner_id), frozenset(protocols))
+
+    def covers(self, subscription: Subscription) -> bool:
+        """True for a subscription of this owner, to an endpoint of these protocols."""
+        scheme = subscription.endpoint.partition("://")[0].lower()
+        return subscription.owner == self.owner and scheme in self.protocols
+
+
 def require_open_topic(
-    subscription: Subscription, old: Subscription | None, topic: Topic, caller: Caller
+    subscription: Subscription,
+    old: Subscription | None,
+    topic: Topic,
+    group: Group,
+    caller: Caller,
+    privileged: Iterable[PrivilegedSubscriber] = (),
 ) -> None:
     """Raises Refused (403) when the topic restricts subscribing and the caller is not exempt.
 
-    An update is restricted only where it changes the endpoint.
+    Exempt are administrators, the owners of the topic and of its group, whom the group names as
+    subscribers, and the privileged. An update is restricted only where it changes the endpoint.
     """
     if not topic.subscribing_restricted or caller.is_admin or caller.owns(topic.owner):
+        return
+    if group.owner is not None and caller.owns(group.owner):
+        return
+    if subscription.owner in group.subscribers and caller.owns(subscription.owner):
+        return
+    if any(each.covers(subscription) for each in privileged):
         return
     if old is None:
         action = "create a new subscription"

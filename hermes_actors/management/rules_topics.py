@@ -2,6 +2,7 @@
 
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.roles import Caller
+from hermes_actors.model.group import Group
 from hermes_actors.model.topic import ChaosMode, ContentType, Owner, Topic
 
 OWNER_SOURCES = ("Plaintext",)
@@ -43,6 +44,16 @@ def require_creatable(topic: Topic, caller: Caller) -> None:
                 "later"
             )
         _require_short_retention(topic)
+
+
+def require_open_group(group: Group, caller: Caller) -> None:
+    """Raises Refused (403) for a topic in a group that somebody else owns."""
+    if group.owner is not None and not caller.is_admin and not caller.owns(group.owner):
+        raise Refused(
+            f"{caller.name} may not create topics in group {group.group_name}: only its owner and "
+            "administrators may",
+            ErrorCode.PERMISSION_DENIED,
+        )
 
 
 def require_updatable(old: Topic, new: Topic, caller: Caller) -> None:

@@ -12,9 +12,11 @@ from hermes_actors.management.changes import Changes
 from hermes_actors.management.constraints import require_valid_subscription
 from hermes_actors.management.decoding import decode_subscription, required_text
 from hermes_actors.management.endpoint import unmask_endpoint
+from hermes_actors.management.group_owners import group_named, owners_of
 from hermes_actors.management.patch import merge
 from hermes_actors.management.roles import Caller, require_owner
 from hermes_actors.management.rules_subscriptions import (
+    PrivilegedSubscriber,
     require_acceptable,
     require_fitting_filters,
     require_open_topic,
@@ -27,6 +29,7 @@ from hermes_actors.metadata.keys import subscription_key, topic_key
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.names import SubscriptionName, TopicName
 from hermes_actors.model.subscription import Subscription, SubscriptionState, TrackingMode
+from hermes_actors.model.topic import Owner
 from hermes_actors.runtime.clock import Clock
 
 
@@ -40,6 +43,9 @@ class Subscriptions:
         self._changes = changes
         self._config = config
         self._clock = clock
+        self._privileged = [
+            PrivilegedSubscriber.parse(each) for each in config.subscribers_with_access_to_any_topic
+        ]
 
     async def names(self, topic: str, *, tracked: bool = False) -> list[str]:
         """A topic's subscriptions, sorted; `tracked` only those tracked and not suspended.
@@ -84,7 +90,7 @@ class Subscriptions:
         def decide() -> Change:
             live = self._live_topic(topic)
             require_fitting_filters(new, live.topic)
-            require_open_topic(new, None, live.topic, caller)
+            self._require_open_topic(new, None, live, caller)
             if str(name) in self._metadata.catalog.subscriptions:
                 raise Refused(
                     f"Subscription {name.name} of topic {topic} already exists",
@@ -126,14 +132,14 @@ class Subscriptions:
         def decide() -> Change | None:
             live = self.live(topic, name)
             old, owning = live.subscription, self._live_topic(topic)
-            require_owner(caller, f"change subscription {live.name}", owning.topic.owner, old.owner)
+            require_owner(caller, f"change subscription {live.name}", *self._owners(live))
             new = _patched(old, patch)
             _require_same("topicName", new.topic_name, topic)
             _require_same("name", new.name, name)
             require_valid_subscription(new)
             require_acceptable(new, old, caller, self._config.additional_endpoint_protocols)
             require_fitting_filters(new, owning.topic)
-            require_open_topic(new, old, owning.topic, caller)
+            self._require_open_topic(new, old, owning, caller)
             return self._rewrite(live, new)
 
         await self._changes.make(decide)
@@ -151,9 +157,8 @@ class Subscriptions:
 
         def decide() -> Change | None:
             live = self.live(topic, name)
-            owner = self._live_topic(topic).topic.owner
             action = f"change the state of subscription {live.name}"
-            require_owner(caller, action, owner, live.subscription.owner)
+            require_owner(caller, action, *self._owners(live))
             wanted = SubscriptionState(state)
             if wanted is SubscriptionState.PENDING:
                 return None
@@ -166,13 +171,18 @@ class Subscriptions:
 
         def decide() -> Change:
             live = self.live(topic, name)
-            owner = self._live_topic(topic).topic.owner
             action = f"remove subscription {live.name}"
-            require_owner(caller, action, owner, live.subscription.owner)
+            require_owner(caller, action, *self._owners(live))
             key = subscription_key(live.name)
             return delete(key, Alive(key, live.incarnation))
 
         await self._changes.make(decide)
+
+    def _owners(self, live: LiveSubscription) -> tuple[Owner, ...]:
+        """Who may manage it: its owner, its topic's, and its group's if that has one."""
+        topic = live.name.topic
+        owning = self._live_topic(str(topic)).topic.owner
+        return owners_of(self._metadata.catalog, topic, owning, live.subscription.owner)
 
     def live(self, topic: str, name: str) -> LiveSubscription:
         """The subscription as it is now. Raises Refused with SUBSCRIPTION_NOT_EXISTS."""
@@ -183,6 +193,12 @@ class Subscriptions:
                 ErrorCode.SUBSCRIPTION_NOT_EXISTS,
             )
         return live
+
+    def _require_open_topic(
+        self, new: Subscription, old: Subscription | None, topic: LiveTopic, caller: Caller
+    ) -> None:
+        group = group_named(self._metadata.catalog, topic.name.group)
+        require_open_topic(new, old, topic.topic, group, caller, self._privileged)
 
     def _rewrite(self, live: LiveSubscription, new: Subscription) -> Change | None:
         if new == live.subscription:

@@ -13,12 +13,14 @@ from hermes_actors.log.base import Log, UnknownTopic
 from hermes_actors.management.changes import ATTEMPTS_MAX, Changes, contended
 from hermes_actors.management.constraints import require_valid_topic
 from hermes_actors.management.decoding import decode_topic, required_text
+from hermes_actors.management.group_owners import group_named, owners_of
 from hermes_actors.management.patch import merge
 from hermes_actors.management.roles import Caller, require_owner
 from hermes_actors.management.rules_topics import (
     require_content_type_kept,
     require_creatable,
     require_no_avro,
+    require_open_group,
     require_updatable,
 )
 from hermes_actors.management.views import topic_view
@@ -44,7 +46,7 @@ from hermes_actors.metadata.keys import (
 from hermes_actors.metadata.reconciler import settings_for
 from hermes_actors.metadata.registry import Metadata, OutcomeUnknown
 from hermes_actors.model.names import TopicName
-from hermes_actors.model.topic import Topic
+from hermes_actors.model.topic import Owner, Topic
 from hermes_actors.runtime.clock import Clock
 
 _TAKE_BACK_S = 5.0
@@ -127,17 +129,18 @@ class Topics:
         self, caller: Caller, body: Mapping[str, Any]
     ) -> tuple[TopicName, Topic, Change]:
         name = TopicName.parse(required_text(body, "name", "Topic"))
-        group = self._require_group(name.group)
+        incarnation = self._require_group(name.group)
         topic = decode_topic(body)
         require_valid_topic(topic)
         require_creatable(topic, caller)
+        require_open_group(group_named(self._metadata.catalog, name.group), caller)
         if str(name) in self._metadata.catalog.topics:
             raise Refused(f"Topic {name} already exists", ErrorCode.TOPIC_ALREADY_EXISTS)
         require_no_avro(topic, _schema_in(body))
         now_s = self._clock.now_ms() / 1_000
         key = topic_key(name)
         stored = topic_body(replace(topic, created_at=now_s, modified_at=now_s))
-        return name, topic, put(key, stored, Absent(key), Alive(group_key(name.group), group))
+        return name, topic, put(key, stored, Absent(key), Alive(group_key(name.group), incarnation))
 
     async def _create_with_log_topic(self, topic: Topic, change: Change, log_topic: str) -> bool:
         """True when the topic was made; the log topic is taken back when it certainly was not."""
@@ -179,7 +182,7 @@ class Topics:
 
         def decide() -> Change | None:
             old = self.live(name)
-            require_owner(caller, f"change topic {name}", old.topic.owner)
+            require_owner(caller, f"change topic {name}", *self.owners(old))
             merged = decode_topic(merge(msgspec.to_builtins(old.topic), patch))
             new = replace(
                 merged, created_at=old.topic.created_at, modified_at=old.topic.modified_at
@@ -210,7 +213,7 @@ class Topics:
         for _ in range(ATTEMPTS_MAX):
             self._changes.require_current()
             topic = self.live(name)
-            require_owner(caller, f"remove topic {name}", topic.topic.owner)
+            require_owner(caller, f"remove topic {name}", *self.owners(topic))
             self._require_removable(topic)
             for child in self._children(topic.name):
                 await self._changes.attempt(child)
@@ -256,6 +259,10 @@ class Topics:
         if topic is None:
             raise Refused(f"Topic {name} does not exist", ErrorCode.TOPIC_NOT_EXISTS)
         return topic
+
+    def owners(self, live: LiveTopic) -> tuple[Owner, ...]:
+        """Who may manage the topic: its owner, and its group's if it has one."""
+        return owners_of(self._metadata.catalog, live.name, live.topic.owner)
 
     def _require_group(self, name: str) -> int:
         """The group's incarnation. Raises Refused with GROUP_NOT_EXISTS."""

@@ -1,4 +1,4 @@
-"""The JSON bodies of groups, topics, subscriptions and activations: written once, read once.
+"""The JSON bodies of groups, topics, subscriptions and so on: written once, read once.
 
 Unknown fields are ignored, so that an older node reads what a newer one wrote.
 """
@@ -32,6 +32,10 @@ class SubscriptionBody(Struct, frozen=True, rename="camel"):
 
 class _Activation(Struct, frozen=True, rename="camel"):
     subscription_incarnation: int
+
+
+class _Readiness(Struct, frozen=True, rename="camel"):
+    is_ready: bool
 
 
 class _RawSubscriptionBody(Struct, frozen=True, rename="camel"):
@@ -72,6 +76,11 @@ def activation_body(subscription_incarnation: int) -> bytes:
     return msgspec.json.encode(_Activation(subscription_incarnation))
 
 
+def readiness_body(is_ready: bool) -> bytes:
+    """The body that says whether a datacentre is ready."""
+    return msgspec.json.encode(_Readiness(is_ready))
+
+
 def decode_group(body: bytes) -> dict[str, Any]:
     """A group's wire form. Raises UndecodableBody."""
     return _decode(body, dict[str, Any])
@@ -99,6 +108,11 @@ def decode_subscription(body: bytes) -> SubscriptionBody:
 def decode_activation(body: bytes) -> int:
     """The incarnation of the subscription that was started. Raises UndecodableBody."""
     return _decode(body, _Activation).subscription_incarnation
+
+
+def decode_readiness(body: bytes) -> bool:
+    """Whether the datacentre is ready. Raises UndecodableBody."""
+    return _decode(body, _Readiness).is_ready
 
 
 def _decode(body: bytes, kind: type[T]) -> T:

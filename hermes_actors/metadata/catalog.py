@@ -14,12 +14,14 @@ from hermes_actors.metadata.bodies import (
     UndecodableBody,
     decode_activation,
     decode_group,
+    decode_readiness,
     decode_subscription,
     decode_topic,
 )
 from hermes_actors.metadata.keys import (
     ACTIVATION,
     GROUP,
+    READINESS,
     SUBSCRIPTION,
     TOPIC,
     Key,
@@ -145,6 +147,15 @@ class Catalog:
         self._topic_incarnations: dict[str, int] = {}
         self._names_by_topic: dict[str, dict[str, None]] = {}
         self._activations: dict[str, dict[str, int]] = {}
+        self._readiness: dict[str, bool] = {}
+
+    def is_ready(self, dc: str) -> bool:
+        """False while an administrator has marked the datacentre as not ready."""
+        return self._readiness.get(dc, True)
+
+    def marked_datacenters(self) -> list[str]:
+        """The datacentres that an administrator has ever marked, ready or not, sorted."""
+        return sorted(self._readiness)
 
     def subscriptions_of(self, topic: TopicName | str) -> list[LiveSubscription]:
         """The live subscriptions of a topic, sorted by name."""
@@ -178,6 +189,8 @@ class Catalog:
                     return self._take_in_subscription(name, alive)
                 if name is not None:
                     return self._take_in_activation(name, parsed, alive)
+        if parsed.kind == READINESS and len(parsed.names) == 1:
+            _replace(self._readiness, parsed.names[0], self._decode(alive, decode_readiness))
         if alive is None:
             return [OtherChanged(key, register)] if self.others.pop(key, None) else []
         if self.others.get(key) == alive:

@@ -15,6 +15,7 @@ GROUP = "group"
 TOPIC = "topic"
 SUBSCRIPTION = "subscription"
 ACTIVATION = "activation"
+READINESS = "readiness"
 
 
 class Key(Struct, frozen=True):
@@ -50,6 +51,11 @@ def subscription_key(name: SubscriptionName) -> str:
 def activation_key(name: SubscriptionName, dc: str) -> str:
     """The key that says: in this datacentre a consumer of this subscription has started."""
     return key(ACTIVATION, name.topic.group, name.topic.name, name.name, dc)
+
+
+def readiness_key(dc: str) -> str:
+    """The key that says whether a datacentre may be published to from others."""
+    return key(READINESS, dc)
 
 
 def topics_below(group: str) -> str:

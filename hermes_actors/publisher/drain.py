@@ -22,7 +22,7 @@ class Phase(Enum):
 
 class Drain:
     """The phase of one frontend. `trouble` says, while it serves, what keeps
-    it from being ready (its log is away, say), or "".
+    it from being ready (its log is away, say), or ""; `unready` what else does (an administrator).
 
     The flags are plain attributes because each request reads them. `is_leaving`, from the
     announcement on: answers over HTTP/1.1 close their connections, so that publishers move on.
@@ -35,14 +35,18 @@ class Drain:
         initial_wait_ms: int,
         drain_ms: int,
         trouble: Callable[[], str] = str,
+        unready: Callable[[], str] = str,
     ) -> None:
         self._tally = tally
         self._initial_wait_s = initial_wait_ms / 1_000
         self._drain_s = drain_ms / 1_000
         self._trouble = trouble
+        self._unready = unready
         self.phase = Phase.STARTING
         self.is_refusing = True
         self.is_leaving = False
+        self.on_closed: list[Callable[[], None]] = []
+        """Called when new publishes begin to be refused: what goes on for long must end."""
 
     @property
     def is_up(self) -> bool:
@@ -52,13 +56,18 @@ class Drain:
     @property
     def is_ready(self) -> bool:
         """What readiness says."""
-        return self.is_up and not self._trouble()
+        return self.is_up and not self._trouble() and not self._unready()
+
+    @property
+    def is_troubled(self) -> bool:
+        """True while it serves, but may not know all that it should."""
+        return self.is_up and bool(self._trouble())
 
     @property
     def trouble(self) -> str:
         """Why it is not ready, in words; "" when it is."""
         if self.phase in (Phase.STARTING, Phase.SERVING):
-            trouble = self._trouble()
+            trouble = self._trouble() or self._unready()
             return trouble or ("" if self.is_up else "it is starting")
         return "it is shutting down"
 
@@ -85,6 +94,8 @@ class Drain:
             await trio.sleep(self._initial_wait_s)
         self.phase = Phase.CLOSED
         self.is_refusing = True
+        for call in self.on_closed:
+            call()
         with trio.move_on_after(self._drain_s):
             # A counter costs each request less than an event that somebody can wait for.
             while self._tally.in_flight:  # noqa: ASYNC110

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.config import FrontendConfig
+from hermes_actors.fallback.node import Fallback
 from hermes_actors.log.base import Log
 from hermes_actors.model.message import Envelope
 from hermes_actors.model.topic import Topic
@@ -27,7 +28,8 @@ class Frontend:
     The owner runs `deadlines.run` in a nursery, starts a Router over `routes` under a supervisor,
     puts a server before `gateway` and `pages`, calls `drain.open()` when it listens, and
     `drain.run()` to end. `metrics` has the prefix `hermes_frontend`; `render_all` renders those of
-    the whole node and is by default these alone. `buffer_of` and `reserve_ms` are those of Routes.
+    the whole node and is by default these alone. `buffer_of`, `reserve_ms` and `fallback` are
+    those of Routes.
     """
 
     def __init__(
@@ -42,8 +44,10 @@ class Frontend:
         envelope: Envelope = Envelope.NATIVE,
         buffer_of: Callable[[Topic], Buffer | None] = lambda _topic: None,
         reserve_ms: int = 0,
+        fallback: Fallback | None = None,
         trouble: Callable[[], str] = str,
         authenticator: Authenticator | None = None,
+        unready: Callable[[], str] = str,
         render_all: Callable[[], Awaitable[bytes]] | None = None,
     ) -> None:
         self.config = config
@@ -62,12 +66,14 @@ class Frontend:
             envelope=envelope,
             buffer_of=buffer_of,
             reserve_ms=reserve_ms,
+            fallback=fallback,
         )
         self.drain = Drain(
             self.tally,
             initial_wait_ms=config.graceful_shutdown_initial_wait_ms,
             drain_ms=config.graceful_shutdown_drain_ms,
             trouble=trouble,
+            unready=unready,
         )
         self.gateway = Gateway(
             config, self.routes.by_name, self.drain, self.tally, measures, clock, ids

@@ -77,6 +77,8 @@ class Gateway:
         """Who publishes is asked with it, before `admit`; None: everybody is a guest."""
         self.previews = Previews(config.preview) if config.preview.enabled else None
         self.batches = Batches(config, self, clock, ids)
+        drain.on_closed.append(self.batches.end_all)
+        measures.metrics.gauge("batch_streams", lambda: len(self.batches))
 
     @property
     def is_leaving(self) -> bool:
@@ -242,7 +244,7 @@ class Gateway:
 
     def _unknown_topic(self, topic: str, message_id: str) -> Answer:
         error: HermesError = Refused(f"Topic not found: {topic}", ErrorCode.TOPIC_NOT_EXISTS)
-        if self._drain.is_up and not self._drain.is_ready:
+        if self._drain.is_troubled:
             # What is known may be another datacentre's, where this topic has not come to yet; and
             # a publisher gives up after a 404.
             error = Unavailable(

@@ -21,6 +21,7 @@ from hermes_actors.node import NodeEnvironment, open_node
 from hermes_actors.publisher.head import BytesHead
 from hermes_actors.publisher.publication import Publication
 from hermes_actors.runtime.clock import seeded_ids
+from hermes_actors.security.account import Credentials
 from hermes_actors.telemetry.metrics import render
 from hermes_local import dockerfile
 
@@ -437,7 +438,7 @@ async def metrics_of_a_busy_node():
 
 
 async def create_shop(administration):
-    caller = await administration.security.identify({})
+    caller = await administration.security.identify(Credentials())
     owner = {"source": "Plaintext", "id": "test"}
     await administration.groups.create(caller, {"groupName": "shop"})
     for name, ack in (("shop.orders", "leader"), ("shop.bills", "all")):

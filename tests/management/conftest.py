@@ -1,7 +1,7 @@
 """A management API in process: the real app over the real metadata over a log in memory."""
 
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -19,6 +19,7 @@ from hermes_actors.metadata.registry import Metadata, Registry
 from hermes_actors.model.topic import Owner
 from hermes_actors.runtime.bridge import TrioBridge, open_bridge
 from hermes_actors.runtime.clock import seeded_ids
+from hermes_actors.security.account import Credentials, Unauthenticated
 from hermes_actors.telemetry.metrics import Metrics
 
 START_MS = 1_700_000_000_000
@@ -52,11 +53,15 @@ class Person:
 class ByHeader:
     """A provider that believes the headers x-user (a name) and x-teams; nobody is admin there."""
 
-    async def identify(self, headers: Mapping[str, str]) -> Caller:
-        if "x-user" not in headers:
+    async def identify(self, credentials: Credentials) -> Caller:
+        name = credentials.header("x-user")
+        if not name:
             return Anonymous()
-        teams = tuple(team for team in headers.get("x-teams", "").split(",") if team)
-        return Person(headers["x-user"], teams, is_admin=headers["x-user"] == "admin")
+        teams = tuple(team for team in credentials.header("x-teams").split(",") if team)
+        return Person(name, teams, is_admin=name == "admin")
+
+    def refusal(self) -> Unauthenticated:
+        return Unauthenticated("nobody is asked here", ())
 
 
 def topic_of(name: str = "shop.orders", **fields: Any) -> dict[str, Any]:

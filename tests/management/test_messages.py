@@ -22,6 +22,7 @@ from hermes_actors.model.topic import Ack
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.bridge import open_bridge
 from hermes_actors.runtime.clock import SystemClock, seeded_ids
+from hermes_actors.security.account import Credentials
 
 START_MS = 1_700_000_000_000
 PATH = "/topics/shop.orders/messages"
@@ -251,7 +252,7 @@ async def test_retention_that_overtakes_the_reader_skips_what_is_gone(api):
     await publish(api, *(b"%d" % n for n in range(5)))
     await publish(api, *(b"%d" % n for n in range(5)), at_ms=START_MS + 60_000)
     administration = api.administration
-    caller = await administration.security.identify({})
+    caller = await administration.security.identify(Credentials())
     tail = await administration.tail(caller, "shop.orders", "beginning", False, None)
     api.log.expire(START_MS + 86_400_000 + 1)
     found = []

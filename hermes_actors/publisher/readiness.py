@@ -1,0 +1,77 @@
+"""Whether a frontend is to be published to, beside whether it could be: an administrator's mark,
+and a log that has answered for every topic once.
+"""
+
+from typing import Any
+
+import trio
+
+from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.config import ReadinessConfig
+from hermes_actors.errors import Unavailable
+from hermes_actors.log.base import Log, UnknownTopic
+from hermes_actors.metadata.registry import Metadata
+
+_ASKED_AT_ONCE = 16
+
+
+class ReadinessCheck:
+    """An actor; `reason` says why the frontend is not to be published to, "" when it is.
+
+    The log's answers are latched: once every topic's partitions have answered, trouble of the log
+    does not revert it (each publish says for itself how the log fares then).
+    """
+
+    def __init__(self, metadata: Metadata, log: Log, config: ReadinessConfig) -> None:
+        self._metadata = metadata
+        self._log = log
+        self._interval_s = config.interval_ms / 1_000
+        self._answered: set[str] = set()
+        self._waits_for_log = config.log_check_enabled
+        self._log_trouble = "the log has not been asked yet" if self._waits_for_log else ""
+
+    @property
+    def reason(self) -> str:
+        """Why it is not ready, in words. Follows an administrator's mark at once."""
+        if not self._metadata.catalog.is_ready(self._metadata.dc):
+            return f"an administrator has marked datacentre {self._metadata.dc} as not ready"
+        return self._log_trouble
+
+    async def run(self, inbox: Inbox[Any]) -> None:
+        """Ask the log until every topic has answered. A trio coroutine."""
+        while self._waits_for_log:
+            await self._ask_log()
+            self._waits_for_log = bool(self._log_trouble)
+            if self._waits_for_log:
+                await trio.sleep(self._interval_s)
+        await trio.sleep_forever()
+
+    async def _ask_log(self) -> None:
+        if not self._metadata.is_readable:
+            self._log_trouble = f"topics are not known yet: {self._metadata.health.reason}"
+            return
+        topics = self._metadata.catalog.topics
+        missing = [name for name in sorted(topics) if topics[name].log_topic not in self._answered]
+        limiter = trio.CapacityLimiter(_ASKED_AT_ONCE)
+        async with trio.open_nursery() as nursery:
+            for name in missing:
+                nursery.start_soon(self._ask_topic, topics[name].log_topic, limiter)
+        silent = [
+            name
+            for name in missing
+            if name in topics and topics[name].log_topic not in self._answered
+        ]
+        self._log_trouble = ""
+        if silent:
+            more = f" and {len(silent) - 1} more" if len(silent) > 1 else ""
+            self._log_trouble = f"the log does not answer for topic {silent[0]}{more}"
+
+    async def _ask_topic(self, log_topic: str, limiter: trio.CapacityLimiter) -> None:
+        async with limiter:
+            try:
+                with trio.move_on_after(self._interval_s):
+                    await self._log.end_positions(log_topic)
+                    self._answered.add(log_topic)
+            except (UnknownTopic, Unavailable):
+                # Not there yet, or without a leader: asked again.
+                return

@@ -1,0 +1,141 @@
+"""Readiness beyond the node's own: an administrator's mark, and a log that answered once."""
+
+import random
+from typing import Any
+
+import pytest
+import trio
+
+from hermes_actors.actors.mailbox import open_mailbox
+from hermes_actors.config import ReadinessConfig
+from hermes_actors.log.base import TopicSettings
+from hermes_actors.log.memory import MemoryLog
+from hermes_actors.metadata.bodies import group_body, readiness_body, topic_body
+from hermes_actors.metadata.commands import put
+from hermes_actors.metadata.keys import group_key, readiness_key, topic_key
+from hermes_actors.metadata.registry import Metadata, Registry
+from hermes_actors.model.names import TopicName
+from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
+from hermes_actors.publisher.readiness import ReadinessCheck
+from hermes_actors.runtime.clock import seeded_ids
+
+
+class TrioClock:
+    def now_ms(self) -> int:
+        return int(trio.current_time() * 1_000)
+
+    def monotonic_s(self) -> float:
+        return trio.current_time()
+
+
+class Dc:
+    """One datacentre's log and metadata, and a check over them."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        clock = TrioClock()
+        rng = random.Random(1)
+        self.log = MemoryLog("dc1", clock)
+        self.metadata = Metadata(self.log, clock=clock, ids=seeded_ids(rng), rng=rng)
+        self._nursery = nursery
+        _, inbox = open_mailbox(10)
+        registry_inbox: Any = inbox
+        nursery.start_soon(Registry(self.metadata).run, registry_inbox)
+
+    async def mark(self, is_ready: bool, dc: str = "dc1") -> None:
+        await self.metadata.change(put(readiness_key(dc), readiness_body(is_ready)))
+
+    async def add_topic(self, name: str, *, in_log: bool = True) -> None:
+        parsed = TopicName.parse(name)
+        topic = Topic(
+            name=name,
+            description="",
+            owner=Owner("Plaintext", "team"),
+            content_type=ContentType.JSON,
+            retention_time=RetentionTime(1),
+        )
+        await self.metadata.change(put(group_key(parsed.group), group_body({"groupName": "shop"})))
+        await self.metadata.change(put(topic_key(parsed), topic_body(topic)))
+        if in_log:
+            await self.log.create_topic(
+                self.metadata.catalog.topics[name].log_topic, TopicSettings()
+            )
+
+    def check(self, **settings: Any) -> ReadinessCheck:
+        config = ReadinessConfig(check_enabled=True, **settings)
+        check = ReadinessCheck(self.metadata, self.log, config)
+        _, inbox = open_mailbox(1)
+        check_inbox: Any = inbox
+        self._nursery.start_soon(check.run, check_inbox)
+        return check
+
+
+@pytest.fixture
+async def dc(nursery) -> Dc:
+    dc = Dc(nursery)
+    await dc.metadata.wait_current()
+    return dc
+
+
+async def test_a_mark_is_followed_at_once(dc, autojump_clock):
+    check = dc.check()
+    assert check.reason == ""
+    await dc.mark(False)
+    assert check.reason == "an administrator has marked datacentre dc1 as not ready"
+    await dc.mark(True)
+    assert check.reason == ""
+    await dc.mark(False, dc="dc2")
+    assert check.reason == ""
+
+
+async def test_it_waits_once_for_every_topic_of_the_log(dc, autojump_clock):
+    await dc.add_topic("shop.orders")
+    for number in range(40):
+        await dc.add_topic(f"shop.late-{number:02}", in_log=False)
+    check = dc.check(log_check_enabled=True)
+    assert check.reason == "the log has not been asked yet"
+    await trio.sleep(3.5)
+    assert check.reason == "the log does not answer for topic shop.late-00 and 39 more"
+    for number in range(40):
+        await dc.log.create_topic(f"shop.late-{number:02}", TopicSettings())
+    await trio.sleep(1.5)
+    assert check.reason == ""
+    await dc.add_topic("shop.newest", in_log=False)
+    await dc.log.delete_topic("shop.orders")
+    await trio.sleep(10)
+    assert check.reason == ""
+
+
+async def test_a_log_that_is_silent_is_asked_again(dc, autojump_clock):
+    await dc.add_topic("shop.orders")
+    await dc.add_topic("shop.clicks")
+    answers = dc.log.end_positions
+    silent = True
+
+    async def end_positions(topic: str) -> dict[int, int]:
+        if silent and topic == "shop.clicks":
+            await trio.sleep_forever()
+        return await answers(topic)
+
+    dc.log.end_positions = end_positions  # type: ignore[method-assign]
+    check = dc.check(log_check_enabled=True)
+    await trio.sleep(5.5)
+    assert check.reason == "the log does not answer for topic shop.clicks"
+    silent = False
+    await trio.sleep(3)
+    assert check.reason == ""
+
+
+async def test_a_frontend_shows_it(open_world, autojump_clock):
+    reasons = ["an administrator has marked datacentre dc1 as not ready"]
+    async with open_world(parts={"unready": lambda: reasons[0]}) as world:
+        await world.add_topic("shop.orders")
+        answer = await world.client.get("/status/ready")
+        assert (answer.status_code, answer.text) == (503, "NOT_READY")
+        details = (await world.client.get("/status/details")).json()
+        assert details["reason"] == reasons[0]
+        # What is published all the same is taken, and what is not known is known not to be.
+        assert (await world.publish("shop.orders")).status_code == 201
+        assert (await world.publish("shop.nothing")).status_code == 404
+        assert (await world.client.get("/status/health")).text == "UP"
+        reasons[0] = ""
+        assert (await world.client.get("/status/ready")).text == "READY"
