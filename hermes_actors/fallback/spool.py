@@ -232,7 +232,10 @@ class Spool:
         self._changed = trio.Event()
 
     async def read(self, batch: Sequence[Waiting]) -> list[tuple[Waiting, SpoolEntry | None]]:
-        """The entries, without those settled meanwhile; None for what cannot be read."""
+        """The entries, without those settled meanwhile; None for what cannot be read.
+
+        Raises SpoolUnavailable.
+        """
         places = [each.place for each in batch]
         assert None not in places, "what waits has a place"
         payloads = await self.store.read([place for place in places if place is not None])

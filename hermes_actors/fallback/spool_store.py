@@ -6,7 +6,7 @@ begins a segment of its own. A segment is deleted when none of its entries is ne
 
 import errno
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -49,6 +49,8 @@ from hermes_actors.runtime.clock import IdSource
 _logger = logging.getLogger(__name__)
 
 _CLOSE_GRACE_S = 5.0
+_GAP_BYTES_MAX = 16_384
+_STRETCH_BYTES_MAX = 4_194_304
 _LOCK_TRIES = 5
 _LOCK_PAUSE_S = 0.1
 
@@ -99,7 +101,10 @@ class SpoolStore(Protocol):
         """
 
     async def read(self, places: Sequence[Place]) -> list[bytes | None]:
-        """What lies there; None for what the disk does not give back as it was written."""
+        """What lies there; None for what the disk does not give back as it was written.
+
+        Raises SpoolUnavailable when it may give it back another time.
+        """
 
     async def copy_aside(self, place: Place) -> None:
         """Keep, for people, what can be read of a damaged entry. Raises SpoolUnavailable."""
@@ -187,7 +192,10 @@ class SegmentStore:
     async def read(self, places: Sequence[Place]) -> list[bytes | None]:
         """As `SpoolStore.read`."""
         known = [self._names.get(place.segment) for place in places]
-        read: list[bytes | None] = await self._read(partial(self._read_all, places, known))
+        try:
+            read: list[bytes | None] = await self._read(partial(self._read_all, places, known))
+        except OSError as error:
+            raise _unavailable(error) from error
         return read
 
     async def copy_aside(self, place: Place) -> None:
@@ -312,19 +320,30 @@ class SegmentStore:
     def _read_all(
         self, places: Sequence[Place], names: Sequence[SegmentName | None]
     ) -> list[bytes | None]:
-        return [
-            None if name is None else self._read_one(place, name)
-            for place, name in zip(places, names, strict=True)
-        ]
+        found: list[bytes | None] = []
+        for begin, end in _stretches(places):
+            stretch, name = places[begin:end], names[begin]
+            found += [None] * len(stretch) if name is None else self._read_stretch(stretch, name)
+        return found
 
-    def _read_one(self, place: Place, name: SegmentName) -> bytes | None:
+    def _read_stretch(self, places: Sequence[Place], name: SegmentName) -> list[bytes | None]:
+        """With one read, though a little of what lies between may not be wanted."""
+        start, last = places[0].at, places[-1]
         try:
-            data = self._disk.read(name.entries, place.at, place.size_bytes)
+            data = self._disk.read(name.entries, start, last.at + last.size_bytes - start)
         except OSError as error:
-            _logger.warning("spool: %s at %d cannot be read: %s", name.entries, place.at, error)
-            return None
-        found = read_frame(data, place.at, name.salt)
-        return None if found is None else found.payload
+            if error.errno not in (errno.ENOENT, errno.EIO):
+                raise  # Too many open files, say: nothing is wrong with the entries.
+            if len(places) > 1:
+                return [each for place in places for each in self._read_stretch([place], name)]
+            _logger.warning("spool: %s at %d cannot be read: %s", name.entries, start, error)
+            return [None]
+        found: list[bytes | None] = []
+        for place in places:
+            at = place.at - start
+            frame = read_frame(data[at : at + place.size_bytes], place.at, name.salt)
+            found.append(None if frame is None else frame.payload)
+        return found
 
     def _load(self) -> Loaded:
         loaded = Loaded([])
@@ -409,6 +428,23 @@ class SegmentStore:
         self._disk.append(f"{SET_ASIDE}/{file}", content, syncs=True)
         self._beside_bytes += len(content)
         return 1
+
+
+def _stretches(places: Sequence[Place]) -> Iterator[tuple[int, int]]:
+    """Which of them (from, to) lie so near behind each other that one read gets them all."""
+    begin = 0
+    for number in range(1, len(places) + 1):
+        if number < len(places):
+            first, before, place = places[begin], places[number - 1], places[number]
+            gap_bytes = place.at - before.at - before.size_bytes
+            if (
+                place.segment == first.segment
+                and 0 <= gap_bytes <= _GAP_BYTES_MAX
+                and place.at + place.size_bytes - first.at <= _STRETCH_BYTES_MAX
+            ):
+                continue
+        yield begin, number
+        begin = number
 
 
 def _found(place: Place, sequence: int, entry: SpoolEntry) -> Found:

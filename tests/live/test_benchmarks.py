@@ -18,10 +18,15 @@ SMALL = {
     "append": ("--rounds 1 --directory {folder}", "EmbeddedLog"),
     "deliver": ("--messages 500 --log embedded", "whole path"),
     "fsyncs": ("--messages 50", "granian"),
+    "spool": (
+        "--rounds 1 --seconds 0.05 --entries 500 --directory {folder}",
+        "bytes of memory each",
+    ),
+    "hedging": ("--seconds 2 --seeds 1", "adaptive"),
     "publish": (
         (
             "--logs embedded --servers granian --seconds 0.3 --bytes 100 --connections 4 "
-            "--batch-connections 1 --rates 300 --json {folder}/figures.json "
+            "--batch-connections 1 --chunk 20 --rates 300 --spacing constant --json {folder}/figures.json "
             "--svg {folder}/figures.svg"
         ),
         "Open loop",
@@ -77,13 +82,14 @@ def test_publish_measures_each_protocol_in_both_loops_and_draws_it(tmp_path: Pat
     figures = json.loads((tmp_path / "figures.json").read_text())
     for rows in (figures["closed"], figures["open"]):
         measured = {row["protocol"]: row for row in rows if row["log"] == "embedded"}
-        assert {"http1", "http2"} <= set(measured)
+        assert set(measured) == {"http1", "http2", "batch"}
         for row in measured.values():
             assert row["messages_per_s"] > 0
             assert row["errors"] == {}
             assert row["p50_ms"] <= row["p99_ms"] <= row["max_ms"]
     picture = ET.parse(tmp_path / "figures.svg").getroot()
-    assert len(picture.findall(".//{*}polyline")) >= 6
+    # Three protocols and two empty apps, in three panels.
+    assert len(picture.findall(".//{*}polyline")) == 15
 
 
 @pytest.mark.kafka

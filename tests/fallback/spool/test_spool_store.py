@@ -306,3 +306,46 @@ def test_a_full_disk_takes_a_part_and_refuses():
     assert caught.value.errno == errno.ENOSPC
     assert b"content".startswith(mounted.read("f"))
     assert len(mounted.read("f")) < len(b"content")
+
+
+async def test_places_are_read_in_any_order_near_or_far_and_damage_hides_no_other(
+    open_folder_store, tmp_path, entry
+):
+    bodies = [b"%d" % number + b"x" * (number % 5 * 9_000) for number in range(60)]
+    async with open_folder_store(segment_bytes_max=200_000) as store:
+        await store.load()
+        places = []
+        for number, body in enumerate(bodies):
+            places += await store.append(payloads(entry, body, first=number))
+        assert len({place.segment for place in places}) > 3
+        chosen = [0, 1, 2, 7, 9, 59, 58, 30, 31, 30, 12, 45, 46, 47]
+        (segment,) = (tmp_path / "spool").glob(f"{places[1].segment:010}-*.spool")
+        data = bytearray(segment.read_bytes())
+        data[places[1].at + 30] ^= 1
+        segment.write_bytes(data)
+        read = await store.read([places[number] for number in chosen])
+        assert [None if p is None else decode_entry(p)[1].message.body for p in read] == [
+            None if number == 1 else bodies[number] for number in chosen
+        ]
+
+
+async def test_a_read_that_fails_for_want_of_something_else_is_tried_again(entry):
+    disk = MemoryDisk()
+    mounted = disk.mount(random.Random(1))
+    read, failures = mounted.read, [errno.EMFILE, errno.EIO]
+
+    def failing(name, at=0, size_bytes=-1):
+        if failures:
+            raise OSError(failures.pop(0), "no")
+        return read(name, at, size_bytes)
+
+    async with open_memory_store(
+        mounted, seeded_ids(random.Random(1)), segment_bytes_max=10_000
+    ) as store:
+        await store.load()
+        places = await store.append(payloads(entry, b"1", b"2"))
+        mounted.read = failing
+        with pytest.raises(SpoolUnavailable):
+            await store.read(places)
+        # A bad sector below one entry is not one below its neighbours.
+        assert None not in await store.read(places)
