@@ -8,12 +8,13 @@ from hermes_actors.actors.mailbox import Inbox, Ref
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.config import FrontendConfig
+from hermes_actors.fallback.node import Fallback
 from hermes_actors.log.base import Log
 from hermes_actors.metadata.catalog import LiveTopic, TopicChanged
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.message import Envelope
 from hermes_actors.model.topic import Ack, Topic
-from hermes_actors.publisher.deadlines import Deadlines
+from hermes_actors.publisher.deadlines import Deadlines, Lanes
 from hermes_actors.publisher.measures import FrontendMeasures
 from hermes_actors.publisher.producer import TopicProducer
 from hermes_actors.publisher.publication import Buffer, Publication, Route, Tally
@@ -43,10 +44,13 @@ class Routes:
         envelope: Envelope = Envelope.NATIVE,
         buffer_of: Callable[[Topic], Buffer | None] = lambda _topic: None,
         reserve_ms: int = 0,
+        fallback: Fallback | None = None,
     ) -> None:
         """`buffer_of` tells what keeps a topic's messages when no log takes them, and begins to
-        `reserve_ms` before their time limit.
+        `reserve_ms` before their time limit. `fallback` is what publishes to other datacentres,
+        for the topics that ask for it.
         """
+        self._fallback = fallback
         self._buffer_of = buffer_of
         self._reserve_ms = reserve_ms
         self._config = config
@@ -113,6 +117,8 @@ class Routes:
                 bytes_max=config.batch_bytes_max,
                 waiting_max=config.waiting_per_topic_max,
                 first=first,
+                fallback=self._fallback,
+                fallback_limit_s=config.max_publish_request_duration_ms / 1_000,
             )
 
         producer = f"producer {live.log_topic}"
@@ -142,14 +148,23 @@ class Routes:
     def _equip(self, route: Route) -> None:
         """Give the route what its topic, as it is now, asks for."""
         limit_ms = self._limit_ms(route.topic)
-        deadlines = self._deadlines
-        buffer = self._buffer_of(route.topic)
-        route.buffer = buffer
-        route.lane = route.late_lane = route.kept_lane = deadlines.lane(limit_ms)
-        if buffer is not None:
-            route.lane = deadlines.lane(max(limit_ms - self._reserve_ms, 1))
-            route.late_lane = deadlines.lane(limit_ms, 1)
-            route.kept_lane = deadlines.lane(limit_ms + _KEEPING_MS, 2)
+        route.buffer = self._buffer_of(route.topic)
+        lanes = self._lanes(limit_ms, route.buffer)
+        route.lane, route.late_lane, route.kept_lane = lanes.first, lanes.late, lanes.kept
+        # A batch is for throughput: a log that pauses for a moment, to write back what it has, must
+        # not fail all that is under way.
+        batch_limit_ms = max(limit_ms, self._config.max_publish_request_duration_ms)
+        route.batch_lanes = self._lanes(batch_limit_ms, route.buffer)
+
+    def _lanes(self, limit_ms: int, buffer: Buffer | None) -> Lanes:
+        lane = self._deadlines.lane
+        if buffer is None:
+            return Lanes(lane(limit_ms), lane(limit_ms), lane(limit_ms))
+        return Lanes(
+            lane(max(limit_ms - self._reserve_ms, 1)),
+            lane(limit_ms, 1),
+            lane(limit_ms + _KEEPING_MS, 2),
+        )
 
     def _limit_ms(self, topic: Topic) -> int:
         if topic.fallback_to_remote_datacenter_enabled:
