@@ -26,8 +26,8 @@ SMALL = {
     "publish": (
         (
             "--logs embedded --servers granian --seconds 0.3 --bytes 100 --connections 4 "
-            "--batch-connections 1 --chunk 20 --rates 300 --spacing constant --json {folder}/figures.json "
-            "--svg {folder}/figures.svg"
+            "--batch-connections 1 --chunk 20 --rates 300 --spacing constant "
+            "--json {folder}/figures.json --svg {folder}/figures.svg"
         ),
         "Open loop",
     ),

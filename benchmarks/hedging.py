@@ -1,0 +1,268 @@
+"""Adaptive hedging against a fixed delay and none, on logs whose delays have a heavy tail.
+
+    python benchmarks/hedging.py [--seconds 60] [--rate 200] [--seeds 1,2,3]
+
+Two datacentres, each with a log in memory whose every append takes a drawn time; one node's
+production code publishes to a topic with the fallback flag, in virtual time: nothing waits, and a
+seed is one exact history, the same for each mode. Messages arrive independently of each other at
+the rate, without keys, and all answers count, those that fail with the time until they did.
+
+Hedged, otherwise, duplicates and refused are parts of all messages: sent to the other datacentre
+because the hedge delay had passed; for another reason (a breaker, an error, a deadline); stored in
+both; not hedged because the budget was used up.
+"""
+
+import argparse
+import math
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from typing import Literal, NamedTuple
+
+import trio
+
+from hermes_actors.actors.supervisor import Crash, open_supervisor
+from hermes_actors.config import FrontendConfig
+from hermes_actors.config.fallback import FallbackConfig
+from hermes_actors.fallback.measures import Cause
+from hermes_actors.fallback.node import Fallback
+from hermes_actors.log.base import Outcome, Stored, TopicSettings
+from hermes_actors.log.memory import MemoryLog
+from hermes_actors.metadata.catalog import LiveTopic
+from hermes_actors.model.names import TopicName
+from hermes_actors.model.record import Record
+from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, Topic
+from hermes_actors.publisher.frontend import Frontend
+from hermes_actors.publisher.head import BytesHead
+from hermes_actors.publisher.publication import Publication
+from hermes_actors.runtime.clock import IdSource
+from hermes_actors.telemetry.metrics import Metrics
+from hermes_chaos.sim.clock import SimulatedClock
+from hermes_chaos.sim.determinism import rng_of, run
+from publishing.arrivals import poisson
+from publishing.latencies import Latencies
+
+TOPIC = "bench.orders"
+PARTITIONS = 10
+BODY = b'{"n":1}'
+SETTLE_S = 5.0
+WARM_UP_S = 5.0
+Mode = Literal["off", "fixed", "adaptive"]
+MODES: tuple[Mode, ...] = ("off", "fixed", "adaptive")
+
+
+class Delays(NamedTuple):
+    """How long appends take: log-normal, and with a small probability Pareto (both in ms).
+
+    The other datacentre is `distance_ms` farther. In slow phases, which come on average every
+    `slow_every_s` and last `slow_for_s` (both exponential), all appends to the own log take
+    `slow_factor` times as long.
+    """
+
+    name: str
+    median_ms: float
+    sigma: float
+    tail_percent: float
+    tail_from_ms: float
+    tail_alpha: float
+    distance_ms: float = 10.0
+    slow_every_s: float = math.inf
+    slow_for_s: float = 0.0
+    slow_factor: float = 1.0
+
+    def draw_s(self, rng: random.Random) -> float:
+        """One append, without phases and distance."""
+        if rng.random() * 100 < self.tail_percent:
+            return self.tail_from_ms * rng.paretovariate(self.tail_alpha) / 1_000
+        return rng.lognormvariate(math.log(self.median_ms), self.sigma) / 1_000
+
+    def phases_s(self, rng: random.Random, end_s: float) -> Iterator[tuple[float, float]]:
+        """The slow phases."""
+        at_s = 0.0
+        while self.slow_every_s < math.inf:
+            at_s += rng.expovariate(1 / self.slow_every_s)
+            if at_s > end_s:
+                return
+            begun_s, at_s = at_s, at_s + rng.expovariate(1 / self.slow_for_s)
+            yield begun_s, at_s
+
+    def describe(self) -> str:
+        """All parameters in a line."""
+        text = (
+            f"{self.name}: log-normal, median {self.median_ms:g} ms, sigma {self.sigma:g}; "
+            f"{self.tail_percent:g} % Pareto from {self.tail_from_ms:g} ms, "
+            f"alpha {self.tail_alpha:g}; the other datacentre {self.distance_ms:g} ms farther"
+        )
+        if self.slow_every_s < math.inf:
+            text += (
+                f"; every {self.slow_every_s:g} s the own log is {self.slow_factor:g} times as "
+                f"slow for {self.slow_for_s:g} s"
+            )
+        return text
+
+
+DELAYS = (
+    Delays("moderate", 2.0, 0.5, 0.5, 20.0, 1.5),
+    Delays("heavy", 2.0, 0.5, 2.0, 20.0, 1.1),
+    Delays("phases", 2.0, 0.5, 0.5, 20.0, 1.5, 10.0, 10.0, 1.0, 50.0),
+)
+
+
+class SlowLog(MemoryLog):
+    """A log whose appends take their time; one does not wait for another."""
+
+    def __init__(
+        self, dc: str, delays: Delays, seed: int, distance_ms: float, end_s: float
+    ) -> None:
+        super().__init__(dc, SimulatedClock(), append_timeout_s=math.inf)
+        self._delays = delays
+        self._rng = rng_of(seed, f"delays {dc}")
+        self._distance_s = distance_ms / 1_000
+        self._phases = []
+        if not distance_ms:
+            self._phases = list(delays.phases_s(rng_of(seed, "phases"), end_s))
+
+    async def append(
+        self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
+    ) -> list[Outcome]:
+        """As `Log.append`, later."""
+        delay_s = self._delays.draw_s(self._rng)
+        now_s = trio.current_time()
+        if any(begun_s <= now_s < ended_s for begun_s, ended_s in self._phases):
+            delay_s *= self._delays.slow_factor
+        await trio.sleep(self._distance_s + delay_s)
+        return await super().append(topic, partition, batch, ack)
+
+
+class Tally:
+    """What publishers saw and what it cost, after the warm-up."""
+
+    def __init__(self) -> None:
+        self.latencies = Latencies()
+        self.failed = 0
+        self.counts: Counter[str] = Counter()
+
+    def note(self, publication: Publication) -> None:
+        """One answer."""
+        if publication.started_s >= WARM_UP_S:
+            self.latencies.record(trio.current_time() - publication.started_s)
+            self.failed += type(publication.outcome) is not Stored
+
+
+async def publish(
+    delays: Delays, mode: Mode, seed: int, rate_per_s: float, seconds: float, tally: Tally
+) -> None:
+    """One history: a node that publishes to two logs, and its publishers."""
+    clock, rng = SimulatedClock(), rng_of(seed, "node")
+    metrics = Metrics("hermes_frontend")
+    end_s = WARM_UP_S + seconds
+    own = SlowLog("dc1", delays, seed, 0.0, end_s)
+    other = SlowLog("dc2", delays, seed, delays.distance_ms, end_s)
+    for log in (own, other):
+        await log.create_topic(TOPIC, TopicSettings(partitions=PARTITIONS))
+    async with open_supervisor(rng, raise_it) as supervisor, trio.open_nursery() as nursery:
+        fallback = Fallback(
+            FallbackConfig(hedge_mode=mode), own, {"dc2": other}, nursery, clock, rng, metrics
+        )
+        frontend = Frontend(
+            FrontendConfig(),
+            own,
+            supervisor,
+            metrics,
+            clock,
+            IdSource(rng_of(seed, "ids").randbytes),
+            fallback=fallback,
+        )
+        frontend.routes.set(live_topic(), nursery)
+        nursery.start_soon(frontend.deadlines.run)
+        frontend.drain.open()
+        arrivals = poisson(rate_per_s, 0.0, rng_of(seed, "arrivals"))
+        before: Counter[str] | None = None
+        for due_s in takewhile(lambda each_s: each_s < end_s, arrivals):
+            await trio.sleep_until(due_s)
+            if before is None and due_s >= WARM_UP_S:
+                before = counted(fallback)
+            publication = frontend.gateway.admit(
+                TOPIC, str(len(BODY)), None, None, BytesHead([], {}), tally.note
+            )
+            assert isinstance(publication, Publication), publication
+            frontend.gateway.hand_over(publication, BODY)
+        # What is under way may still turn out to be stored twice.
+        await trio.sleep(SETTLE_S)
+        assert before is not None, "it ended before the warm-up did"
+        tally.counts += counted(fallback) - before
+        nursery.cancel_scope.cancel()
+
+
+def counted(fallback: Fallback) -> Counter[str]:
+    """What the fallback did so far."""
+    measures = fallback.measures
+    counts: Counter[str] = Counter(refused=int(measures.budget_refused.value))
+    for cause in Cause:
+        kind = "hedged" if cause is Cause.HEDGE else "otherwise"
+        counts[kind] += int(measures.messages(cause, "dc2").value)
+        counts["duplicates"] += int(measures.duplicated(TOPIC, cause).value)
+    return counts
+
+
+def live_topic() -> LiveTopic:
+    """The topic that is published to."""
+    topic = Topic(
+        name=TOPIC,
+        description="",
+        owner=Owner("Plaintext", "bench"),
+        content_type=ContentType.JSON,
+        retention_time=RetentionTime(1),
+        fallback_to_remote_datacenter_enabled=True,
+    )
+    return LiveTopic(TopicName.parse(TOPIC), topic, 1, 1, TOPIC)
+
+
+def raise_it(crash: Crash) -> None:
+    """A crash of production code ends the benchmark."""
+    raise crash.error
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each history")
+    parser.add_argument("--rate", type=float, default=200.0, help="messages/s")
+    parser.add_argument("--seeds", default="1,2,3", help="a history for each, summed up")
+    asked = parser.parse_args()
+    seeds = [int(each) for each in asked.seeds.split(",")]
+    for delays in DELAYS:
+        print(delays.describe())
+    print(f"{asked.rate:g} messages/s for {asked.seconds:g} s, seeds {asked.seeds}, 10 partitions")
+    print(
+        f"{'delays':10}{'hedge':10}{'p50 ms':>8}{'p99 ms':>9}{'p99.9 ms':>9}{'max ms':>9}"
+        f"{'hedged':>9}{'otherwise':>10}{'duplicates':>11}{'refused':>9}{'failed':>8}{'of':>8}"
+    )
+    for delays in DELAYS:
+        for mode in MODES:
+            tally = Tally()
+            for seed in seeds:
+                run(publish, delays, mode, seed, asked.rate, asked.seconds, tally, seed=seed)
+            show(delays.name, mode, tally)
+
+
+def show(delays: str, mode: str, tally: Tally) -> None:
+    """One row."""
+    count = tally.latencies.count
+    p50, p99, p999, most = tally.latencies.summary().values()
+    hedged, otherwise, duplicates, refused = (
+        f"{tally.counts[name] / count * 100:.2f} %"
+        for name in ("hedged", "otherwise", "duplicates", "refused")
+    )
+    print(
+        f"{delays:10}{mode:10}{p50:8.1f}{p99:9.1f}{p999:9.1f}{most:9.1f}"
+        f"{hedged:>9}{otherwise:>10}{duplicates:>11}{refused:>9}{tally.failed:8}{count:8}",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()
