@@ -82,7 +82,7 @@ class Bench:
         if "kafka" in self.asked.logs:
             with self._node("kafka", self.asked.servers[0]):
                 pass
-        for messages in self.asked.kinds:
+        for messages in self.asked.kinds if self.asked.has_floors else ():
             self._floors(messages)
         for log in self.asked.logs:
             for server in self.asked.servers:
@@ -99,7 +99,7 @@ class Bench:
         # Kept, the floor serves the rows of the other log too.
         empty = of._replace(log="empty")
         is_new = of.protocol != "batch" and of.log == self.asked.logs[0]
-        both = [empty, of] if is_new else [of]
+        both = [empty, of] if is_new and self.asked.has_floors else [of]
         best = dict.fromkeys(both, 0)
         if "closed" in self.asked.loads:
             counts = self.asked.connections
@@ -270,6 +270,7 @@ def arguments() -> argparse.Namespace:
     )
     add("--spacing", choices=["poisson", "constant"], default="poisson", help="of the arrivals")
     add("--find-max", type=float, default=0.0, metavar="P99_MS", help="search the highest rate")
+    add("--no-floors", dest="has_floors", action="store_false", help="to compare two revisions")
     add("--ack", default="LEADER", choices=["LEADER", "ALL"])
     add("--starts", type=int, default=3, help="how often a node on Kafka is started and timed")
     add("--json", type=Path, metavar="FILE")
