@@ -73,6 +73,8 @@ class Batcher:
         self._keyed: list[deque[Waiting]] = [deque() for _ in range(partitions)]
         self._keyless: deque[Waiting] = deque()
         self._in_flight: dict[int, Batch] = {}
+        # Partitions whose last batch had no keys: the next one is that of the keys, if any wait.
+        self._was_keyless: set[int] = set()
         # Partitions that have keyed messages and were idle when these came.
         self._ready: deque[int] = deque()
         self._next_sticky = first % partitions
@@ -128,6 +130,7 @@ class Batcher:
                 if batch is not None:
                     self._next_sticky = (partition + 1) % len(self._keyed)
                     self._lane = batch
+                    self._was_keyless.add(partition)
                     return batch
         while self._ready:
             partition = self._ready.popleft()
@@ -135,6 +138,7 @@ class Batcher:
                 continue  # A key-less batch took it; `release` puts it back.
             batch = self._fill(Batch(partition, True, now_s), self._keyed[partition])
             if batch is not None:
+                self._was_keyless.discard(partition)
                 return batch
         return None
 
@@ -177,7 +181,10 @@ class Batcher:
             return None
         for step in range(count):
             partition = (self._next_sticky + step) % count
-            if partition not in self._in_flight:
+            if partition in self._in_flight:
+                continue
+            self._drop_answered(self._keyed[partition])
+            if not self._keyed[partition] or partition not in self._was_keyless:
                 return partition
         return None
 

@@ -159,3 +159,16 @@ def test_more_partitions_are_used_once_known() -> None:
         used.add(batch.partition)
         batches.release(batch)
     assert used == {0, 1, 2}
+
+
+def test_messages_with_and_without_keys_take_turns_on_one_partition() -> None:
+    batcher = Batcher(1, records_max=1, bytes_max=BYTES_MAX, first=0, slow_s=SLOW_S)
+    for number in range(3):
+        batcher.add(Item(number, None, b""))
+    for number in range(3, 5):
+        batcher.add(Item(number, b"key", b""))
+    sent = []
+    while (batch := batcher.next_batch(0.0)) is not None:
+        sent.append(batch.items[0].number)
+        batcher.release(batch)
+    assert sent == [0, 3, 1, 4, 2]
