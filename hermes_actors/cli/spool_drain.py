@@ -1,5 +1,6 @@
 """Empties a node's spool: by waiting for its node, or, when that does not run, in its place."""
 
+import sys
 from contextlib import AsyncExitStack
 
 import trio
@@ -43,7 +44,7 @@ async def _drain(plan: _Plan) -> None:
     left = [content.entries]
     with trio.move_on_after(plan.timeout_s) as scope:
         if content.pid:
-            say(f"the node runs (process {content.pid}) and sends them: {content.entries} wait")
+            _progress(f"the node runs (process {content.pid}) and sends: {content.entries} wait")
             await _wait_for_node(plan.config, left)
         else:
             await _send(plan.config, left)
@@ -122,8 +123,12 @@ def _tell(entries: int, tell_at_s: float) -> float:
     now_s = trio.current_time()
     if now_s < tell_at_s or not entries:
         return tell_at_s
-    say(f"{entries} wait")
+    _progress(f"{entries} wait")
     return now_s + _TELL_S
+
+
+def _progress(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _tell_result(spool: Spool) -> None:
