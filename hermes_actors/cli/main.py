@@ -30,6 +30,7 @@ _COMMANDS = (
     ),
     LazyCommand("status", f"{_PACKAGE}.status:app", "Show all nodes, and how they fare."),
     LazyCommand("spool", f"{_PACKAGE}.spool:app", "Show and empty what waits for a log."),
+    LazyCommand("user", f"{_PACKAGE}.users:app", "Hash passwords, check a users file."),
     LazyCommand("config", f"{_PACKAGE}.configuration:app", "Check and show a configuration."),
 )
 

@@ -8,6 +8,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
+from hermes_actors.cli.credentials import authorization
 from hermes_actors.cli.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.options import MANAGEMENT_URL_DEFAULT
 
@@ -66,7 +67,12 @@ class ManagementClient:
 
     def __init__(self, url: str) -> None:
         self._url = checked_url(url, "--management", MANAGEMENT_URL_DEFAULT)
-        self._client = httpx.Client(timeout=_TIMEOUT_S, trust_env=not is_loopback(self._url))
+        shown = authorization()
+        self._client = httpx.Client(
+            timeout=_TIMEOUT_S,
+            trust_env=not is_loopback(self._url),
+            headers={"Authorization": shown} if shown else None,
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -128,6 +134,8 @@ class ManagementClient:
         """The failure that an error answer means."""
         code, text = error_of(content)
         way_out = _WAYS_OUT.get(code, "")
+        if status == 401:
+            way_out = "say who you are with --user and --password-file, or with --token-file"
         if not code and status in (404, 405):
             # A management API explains itself in JSON; a publishing side knows no such path.
             way_out = f"is {self._url} a management API (default port 8090)?"

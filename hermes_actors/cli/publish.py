@@ -10,6 +10,7 @@ from typing import Annotated
 import trio
 import typer
 
+from hermes_actors.cli.credentials import authorization
 from hermes_actors.cli.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.lines import (
     KeyOf,
@@ -103,7 +104,8 @@ def publish(
         retries=retries,
         timeout_s=timeout_s,
         headers=[("Content-Type", header_value(content_type, "--content-type"))]
-        + [_header(text) for text in header or []],
+        + [_header(text) for text in header or []]
+        + _credentials(),
     )
     messages, total = _source(message, file, lines, KeyOf(key, key_field))
     report = Report(output)
@@ -136,6 +138,11 @@ def _source(
     name = lines or "-"
     total = count_lines(name) if sys.stderr.isatty() else None
     return messages_of_lines(open_lines(name), keys), total
+
+
+def _credentials() -> list[tuple[str, str]]:
+    shown = authorization()
+    return [("Authorization", shown)] if shown else []
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -1,0 +1,115 @@
+"""How a command shows who asks, and how users are hashed; no secret is ever printed."""
+
+import base64
+
+import pytest
+
+from hermes_actors.security.users import parse_users
+
+ACCEPTED = (201, b"")
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "token").write_text("aaa.bbb.ccc\n")
+    (tmp_path / "password").write_text("s3cret: ü\n")
+    (tmp_path / "empty").write_text("\n")
+    (tmp_path / "lines").write_text("one-secret\ntwo-secret\n")
+    return {each.name: str(each) for each in tmp_path.iterdir()}
+
+
+BASIC = f"Basic {base64.b64encode('ada:s3cret: ü'.encode()).decode()}"
+
+
+def test_nobody_is_named_by_default(hermes, server):
+    server.on("GET /groups", (200, []))
+    hermes("group", "list")
+    assert "authorization" not in server.calls[0].headers
+
+
+def test_a_token_is_shown_by_management_commands_and_publish(hermes, server, files):
+    server.on("GET /groups", (200, []))
+    server.on("POST /topics/a.b", ACCEPTED)
+    hermes("group", "list", "--token-file", files["token"])
+    hermes("publish", "a.b", "1", "--token-file", files["token"])
+    shown = [call.headers["authorization"] for call in server.calls]
+    assert shown == ["Bearer aaa.bbb.ccc"] * 2
+
+
+def test_a_user_and_the_environment(hermes, server, files, monkeypatch):
+    server.on("POST /topics", ACCEPTED)
+    server.on("POST /topics/a.b", ACCEPTED)
+    user = ("--user", "ada", "--password-file", files["password"])
+    assert hermes("topic", "create", "shop.orders", *user).exit_code == 0
+    monkeypatch.setenv("HERMES_USER", "ada")
+    monkeypatch.setenv("HERMES_PASSWORD_FILE", files["password"])
+    assert hermes("publish", "a.b", "1").exit_code == 0
+    assert [call.headers["authorization"] for call in server.calls] == [BASIC] * 2
+
+
+def test_what_one_command_was_given_is_forgotten_by_the_next(hermes, server, files):
+    server.on("GET /groups", (200, []))
+    hermes("group", "list", "--token-file", files["token"])
+    hermes("group", "list")
+    assert "authorization" not in server.calls[1].headers
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "said"),
+    [
+        (("--token-file", "{missing}"), 1, "--token-file"),
+        (("--token-file", "{empty}"), 1, "is empty or has more than one line"),
+        (("--token-file", "{lines}"), 1, "is empty or has more than one line"),
+        (("--user", "ada"), 2, "needs --password-file"),
+        (("--user", "a:b", "--password-file", "{password}"), 2, "no colon"),
+        (("--user", "ada", "--token-file", "{token}"), 2, "give one of them"),
+    ],
+)
+def test_credentials_that_cannot_be_shown_send_nothing(hermes, server, files, given, code, said):
+    names = {**files, "missing": "/nonexistent/token"}
+    result = hermes("group", "list", *(each.format(**names) for each in given))
+    assert result.exit_code == code
+    assert said in result.stderr
+    assert "secret" not in result.stderr
+    assert server.calls == []
+
+
+def test_a_401_says_how_to_say_who_one_is(hermes, server):
+    server.on("POST /groups", (401, {"message": "Credentials are needed here", "code": "OTHER"}))
+    result = hermes("group", "create", "shop")
+    assert result.exit_code == 1
+    assert "Credentials are needed here; say who you are with --user" in result.stderr
+
+
+def test_commands_that_ask_nobody_have_no_such_options(hermes):
+    assert hermes("config", "show", "--user", "ada").exit_code == 2
+
+
+def test_a_hashed_user_is_a_line_of_the_users_file(hermes, tmp_path):
+    result = hermes(
+        "user", "hash", "shop-app", "--role", "PUBLISHER", "--group", "a", "--group", "b",
+        stdin="s3cret\n",
+    )  # fmt: skip
+    assert result.exit_code == 0
+    assert "s3cret" not in result.output
+    file = tmp_path / "users.toml"
+    file.write_text("[users]\n" + result.stdout)
+    account = parse_users(file.read_bytes()).account("shop-app")
+    assert account is not None
+    assert (account.roles, account.groups) == ({"PUBLISHER"}, {"a", "b"})
+    assert hermes("user", "check", str(file)).stdout == "ok\n"
+
+
+def test_a_wrong_users_file_is_one_line(hermes, tmp_path):
+    file = tmp_path / "users.toml"
+    file.write_text('[users]\nada = { password = "my-own-password" }')
+    result = hermes("user", "check", str(file))
+    assert result.exit_code == 1
+    assert "users.ada.password: is not an argon2 hash" in result.stderr
+    assert "my-own-password" not in result.output
+    assert hermes("user", "check", str(tmp_path / "none")).exit_code == 1
+
+
+@pytest.mark.parametrize(("name", "stdin", "code"), [("a:b", "x\n", 2), ("ada", "\n", 1)])
+def test_what_cannot_be_a_user_is_refused(hermes, name, stdin, code):
+    assert hermes("user", "hash", name, stdin=stdin).exit_code == code
