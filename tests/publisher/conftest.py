@@ -1,8 +1,10 @@
 """A frontend over a memory log, driven under trio's mock clock."""
 
 import random
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -25,6 +27,9 @@ from hermes_actors.publisher.head import BytesHead
 from hermes_actors.publisher.publication import Publication
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics, render
+
+# Test modules are imported by their path; a helper beside them is found by its folder's.
+sys.path.insert(0, str(Path(__file__).parent))
 
 EPOCH_MS = 1_700_000_000_000
 
@@ -82,6 +87,7 @@ class World:
         incarnation: int = 1,
         message_bytes_max: int = 1_024,
         auth: PublishingAuth | None = None,
+        is_created: bool = True,
     ) -> None:
         topic = Topic(
             name=name,
@@ -95,7 +101,8 @@ class World:
             auth=auth or PublishingAuth(unauthenticated_access_enabled=True),
         )
         log_topic = f"{name}_{incarnation}"
-        await self.log.create_topic(log_topic, TopicSettings(partitions=partitions))
+        if is_created:
+            await self.log.create_topic(log_topic, TopicSettings(partitions=partitions))
         live = LiveTopic(TopicName.parse(name), topic, incarnation, incarnation, log_topic)
         self.frontend.routes.set(live, self.nursery)
 
@@ -169,10 +176,12 @@ def open_world() -> OpenWorld:
         is_open: bool = True,
         append_timeout_s: float = 5.0,
         parts: Mapping[str, Any] = MappingProxyType({}),
+        log: MemoryLog | None = None,
         **settings: object,
     ) -> AsyncIterator[World]:
         config = FrontendConfig(**settings)  # type: ignore[arg-type]
-        log = MemoryLog("dc1", TrioClock(), append_timeout_s=append_timeout_s)
+        if log is None:
+            log = MemoryLog("dc1", TrioClock(), append_timeout_s=append_timeout_s)
         crashes: list[Crash] = []
         async with (
             open_supervisor(random.Random(1), crashes.append) as supervisor,
