@@ -14,9 +14,8 @@ from typing import Any, Protocol
 
 import msgspec
 import trio
-from msgspec import Struct
 
-from hermes_actors.errors import StartupError, Unavailable
+from hermes_actors.errors import Unavailable
 from hermes_actors.fallback.spool_disk import (
     SET_ASIDE,
     Disk,
@@ -30,20 +29,14 @@ from hermes_actors.fallback.spool_format import (
     Kind,
     SegmentName,
     SpoolEntry,
-    UndecodableEntry,
-    UnknownVersion,
-    check_header,
-    decode_done,
-    decode_entry,
     encode_done,
     frame,
     frames,
     header,
-    parse_name,
     read_frame,
-    scan,
 )
 from hermes_actors.fallback.spool_index import Place
+from hermes_actors.fallback.spool_loading import Loaded, keep_aside, load
 from hermes_actors.runtime.clock import IdSource
 
 _logger = logging.getLogger(__name__)
@@ -61,27 +54,6 @@ class SpoolUnavailable(Unavailable):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
-
-
-class Found(Struct, frozen=True, gc=False):
-    """An entry that an earlier process left, without its body."""
-
-    place: Place
-    sequence: int
-    topic: str
-    log_topic: str
-    incarnation: int
-    spooled_at_ms: int
-    key: bytes | None
-
-
-class Loaded(Struct):
-    """What was found, in the order in which it came. `damaged`: (reason, ranges set aside)."""
-
-    entries: list[Found]
-    corrupt: int = 0
-    torn: int = 0
-    undecodable: int = 0
 
 
 class SpoolStore(Protocol):
@@ -157,6 +129,7 @@ class SegmentStore:
         self._sizes: dict[int, int] = {}
         self._active: int | None = None
         self._last = 0
+        self._retained: set[int] = set()
         self._beside_bytes = 0
 
     @property
@@ -166,7 +139,13 @@ class SegmentStore:
 
     async def load(self) -> Loaded:
         """As `SpoolStore.load`."""
-        loaded: Loaded = await self._write(self._load)
+        loaded: Loaded = await self._write(partial(load, self._disk))
+        for name, size_bytes in loaded.segments.items():
+            self._names[name.number] = name
+            self._sizes[name.number] = size_bytes
+        self._last = loaded.last
+        self._retained = loaded.retained
+        self._beside_bytes = loaded.set_aside_bytes
         return loaded
 
     async def append(self, payloads: Sequence[bytes]) -> list[Place]:
@@ -210,7 +189,7 @@ class SegmentStore:
             except OSError as error:
                 content = b""
                 _logger.error("spool: %s at %d is lost: %s", name.entries, place.at, error)
-            self._keep(name, place.at, content, "unreadable")
+            self._beside_bytes += keep_aside(self._disk, name, place.at, content, "unreadable")
 
         try:
             await self._write(copy)
@@ -238,7 +217,8 @@ class SegmentStore:
 
     def sealed(self) -> list[tuple[int, int]]:
         """As `SpoolStore.sealed`."""
-        return [(number, size) for number, size in self._sizes.items() if number != self._active]
+        kept = {self._active} | self._retained
+        return [(number, size) for number, size in self._sizes.items() if number not in kept]
 
     async def seal(self) -> None:
         """As `SpoolStore.seal`."""
@@ -345,90 +325,6 @@ class SegmentStore:
             found.append(None if frame is None else frame.payload)
         return found
 
-    def _load(self) -> Loaded:
-        loaded = Loaded([])
-        try:
-            files = self._disk.names()
-            self._beside_bytes = sum(size for _name, size in self._disk.names(SET_ASIDE))
-            segments: dict[SegmentName, set[str]] = {}
-            for file, _size in files:
-                parsed = parse_name(file)
-                if parsed is not None:
-                    segments.setdefault(parsed[0], set()).add(parsed[1])
-            for name in sorted(segments):
-                self._last = max(self._last, name.number)
-                if "spool" in segments[name]:
-                    self._load_segment(name, "done" in segments[name], loaded)
-                else:
-                    # A crash came between the two deletions.
-                    self._disk.delete(name.done)
-        except OSError as error:
-            raise StartupError(
-                f"spool.directory: what an earlier run left cannot be read: {error}; repair the "
-                "disk, or move the folder away and start without it"
-            ) from error
-        # Segments that were copied together hold an entry twice until the old one is deleted.
-        by_sequence = {each.sequence: each for each in loaded.entries}
-        loaded.entries = [by_sequence[sequence] for sequence in sorted(by_sequence)]
-        return loaded
-
-    def _load_segment(self, name: SegmentName, has_marks: bool, loaded: Loaded) -> None:
-        data = self._disk.read(name.entries)
-        self._names[name.number] = name
-        self._sizes[name.number] = len(data)
-        try:
-            if not check_header(data) and len(data) >= HEADER_BYTES:
-                self._keep_damage(name, 0, data[:HEADER_BYTES], loaded)
-        except UnknownVersion as error:
-            raise StartupError(
-                f"spool.directory: {name.entries} has {error}; start the newer version until the "
-                "spool is empty, or move the file away"
-            ) from error
-        done: set[int] = set()
-        if has_marks:
-            marks, _damages = scan(self._disk.read(name.done), name.salt)
-            for mark in marks:
-                if mark.kind == Kind.DONE:
-                    done.update(decode_done(mark.payload))
-        found, damages = scan(data, name.salt)
-        for each in found:
-            if each.kind != Kind.ENTRY or each.at in done:
-                continue
-            try:
-                sequence, entry = decode_entry(each.payload)
-            except UndecodableEntry as error:
-                _logger.error("spool: %s at %d: %s; set aside", name.entries, each.at, error)
-                loaded.undecodable += self._keep(name, each.at, each.payload, "undecodable")
-                continue
-            place = Place(name.number, each.at, FRAME_OVERHEAD_BYTES + len(each.payload))
-            loaded.entries.append(_found(place, sequence, entry))
-        for damage in damages:
-            if damage.is_torn:
-                loaded.torn += 1
-                _logger.warning(
-                    "spool: the last %d bytes of %s were not written whole when the node stopped; "
-                    "none of them was acknowledged",
-                    damage.end - damage.at,
-                    name.entries,
-                )
-            else:
-                self._keep_damage(name, damage.at, data[damage.at : damage.end], loaded)
-
-    def _keep_damage(self, name: SegmentName, at: int, content: bytes, loaded: Loaded) -> None:
-        _logger.error(
-            "spool: %d bytes of %s at %d are damaged; set aside", len(content), name.entries, at
-        )
-        loaded.corrupt += self._keep(name, at, content, "corrupt")
-
-    def _keep(self, name: SegmentName, at: int, content: bytes, reason: str) -> int:
-        """Set bytes aside; 1 unless that was done at an earlier start."""
-        file = f"{reason}-{name.number:010}-{at}.bin"
-        if file in dict(self._disk.names(SET_ASIDE)):
-            return 0
-        self._disk.append(f"{SET_ASIDE}/{file}", content, syncs=True)
-        self._beside_bytes += len(content)
-        return 1
-
 
 def _stretches(places: Sequence[Place]) -> Iterator[tuple[int, int]]:
     """Which of them (from, to) lie so near behind each other that one read gets them all."""
@@ -445,18 +341,6 @@ def _stretches(places: Sequence[Place]) -> Iterator[tuple[int, int]]:
                 continue
         yield begin, number
         begin = number
-
-
-def _found(place: Place, sequence: int, entry: SpoolEntry) -> Found:
-    return Found(
-        place,
-        sequence,
-        entry.topic,
-        entry.log_topic,
-        entry.incarnation,
-        entry.spooled_at_ms,
-        entry.message.key,
-    )
 
 
 def _unavailable(error: OSError) -> SpoolUnavailable:

@@ -349,3 +349,31 @@ async def test_a_read_that_fails_for_want_of_something_else_is_tried_again(entry
             await store.read(places)
         # A bad sector below one entry is not one below its neighbours.
         assert None not in await store.read(places)
+
+
+async def test_damage_that_cannot_be_set_aside_stays_where_it_is_until_the_next_start(entry):
+    disk = MemoryDisk()
+
+    def open_one(seed):
+        return open_memory_store(
+            disk.mount(random.Random(seed)),
+            seeded_ids(random.Random(seed)),
+            segment_bytes_max=10_000,
+        )
+
+    async with open_one(1) as store:
+        await store.load()
+        places = await store.append(payloads(entry, b"1", b"2"))
+    (file,) = disk.files.values()
+    file.content[places[0].at + 40] ^= 1
+    disk.is_full = True
+    async with open_one(2) as store:
+        loaded = await store.load()
+        assert [each.sequence for each in loaded.entries] == [2]
+        assert loaded.corrupt == 0
+        assert store.sealed() == []
+    disk.is_full = False
+    async with open_one(3) as store:
+        loaded = await store.load()
+        assert loaded.corrupt == 1
+        assert len(store.sealed()) == 1
