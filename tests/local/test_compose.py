@@ -71,6 +71,7 @@ def test_a_node_of_the_shipped_file_is_run_as_its_container_would_be(topology):
     assert node.command.environment == {
         "HERMES_NODE": "frontend-dc2-1",
         "HERMES_ROLES": "frontend",
+        "HERMES_SPOOL_DIRECTORY": str(topology.data / "volumes/spool-dc2-1/spool"),
     }
     assert node.check.test == (
         sys.executable,

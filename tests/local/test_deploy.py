@@ -198,10 +198,22 @@ def test_the_default_pages_are_those_of_the_default_ports(healthcheck):
 def config_of(name):
     """The configuration that a service's container would run with."""
     service = NODES[name]
-    (mount,) = service["volumes"]
+    mount, *_others = service["volumes"]
     source, target, _ = mount.split(":")
     assert target == "/etc/hermes/node.toml"
     return config.load(DEPLOY / source, service["environment"])
+
+
+def test_each_frontend_has_a_volume_of_its_own_for_its_spool():
+    volumes = {}
+    for name, service in NODES.items():
+        spools = [mount for mount in service["volumes"] if mount.endswith(":/var/lib/hermes")]
+        if "frontend" in config_of(name).roles:
+            (volumes[name],) = spools
+            assert config_of(name).spool.directory.startswith("/var/lib/hermes/")
+        else:
+            assert spools == []
+    assert len(set(volumes.values())) == len(volumes) == 4
 
 
 def test_there_are_two_of_each_but_one_management_in_each_datacentre():
