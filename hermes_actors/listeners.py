@@ -41,6 +41,7 @@ class Addresses(Struct, frozen=True, omit_defaults=True):
     publish: str = ""
     publish_tls: str = ""
     management: str = ""
+    management_tls: str = ""
     status: str = ""
 
 
@@ -62,11 +63,20 @@ async def serve_node(
         # The sockets are bound first, so that a port in use is known at once.
         front = _Front(node, environment.clock)
         listeners.push_async_callback(front.close)
-        management = await listeners.enter_async_context(_open_management(node, environment.clock))
+        management, management_tls = await listeners.enter_async_context(
+            _open_management(node, environment.clock)
+        )
         if await _wait_prepared(node, stop, front.listen):
             await front.open()
         task_status.started(
-            Addresses(config.dc, front.publish, front.publish_tls, management, front.status)
+            Addresses(
+                config.dc,
+                front.publish,
+                front.publish_tls,
+                management,
+                management_tls,
+                front.status,
+            )
         )
         await stop.wait()
         await front.drain.run()
@@ -148,24 +158,35 @@ async def _wait_prepared(
 
 
 @asynccontextmanager
-async def _open_management(node: Node, clock: Clock) -> AsyncIterator[str]:
-    """Serve the management API for the length of the block; gives its URL, "" without the role."""
+async def _open_management(node: Node, clock: Clock) -> AsyncIterator[tuple[str, str]]:
+    """Serve the management API for the length of the block; gives its URLs, plain and by TLS, each
+    "" for what is not served.
+    """
     if node.administration is None:
-        yield ""
+        yield "", ""
         return
     config = node.config.management
     async with open_bridge() as bridge:
         app = build_app(node.administration, bridge, node.config, node.metrics)
         server = HypercornServer(
             _AppEdge(app),
-            # Its own listener of the same kind: plain HTTP, Hermes' limits do not apply to it.
-            FrontendConfig(host=config.host, port=config.port, headers_max=_HEADERS_MAX),
+            # Its own listener of the same kind; Hermes' limits do not apply to it.
+            FrontendConfig(
+                host=config.host,
+                port=config.port,
+                tls=config.tls.listener,
+                headers_max=_HEADERS_MAX,
+            ),
             clock,
             field="management.port",
         )
         await guest.call(server.start)
         try:
-            yield _url("http", config.host, server.port)
+            tls_port = server.tls_port
+            yield (
+                _url("http", config.host, server.port),
+                "" if tls_port is None else _url("https", config.host, tls_port),
+            )
         finally:
             # Streams that are followed end with the bridge, so that the server need not wait.
             bridge.close()

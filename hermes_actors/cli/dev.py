@@ -150,6 +150,9 @@ def plan_nodes(
         management = msgspec.structs.replace(
             base.management, port=management_port + index if management_port else 0
         )
+        if management.tls.certificate_file and management.tls.port:
+            own_tls = msgspec.structs.replace(management.tls, port=management.tls.port + index)
+            management = msgspec.structs.replace(management, tls=own_tls)
         nodes.append(
             msgspec.structs.replace(
                 base, dc=name, node=f"{name}-1", frontend=frontend, management=management

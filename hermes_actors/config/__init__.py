@@ -10,7 +10,12 @@ from hermes_actors.config.errors import ConfigError
 from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.config.kafka import KafkaClusterConfig, KafkaConfig
 from hermes_actors.config.loading import load
-from hermes_actors.config.publishing import FrontendConfig, ReadinessConfig, TlsConfig
+from hermes_actors.config.publishing import (
+    FrontendConfig,
+    ManagementTlsConfig,
+    ReadinessConfig,
+    TlsConfig,
+)
 from hermes_actors.config.security import (
     CertificateConfig,
     JwtConfig,
@@ -43,6 +48,7 @@ __all__ = [
     "LogConfig",
     "ManagementAuthenticationConfig",
     "ManagementConfig",
+    "ManagementTlsConfig",
     "MetadataConfig",
     "PreviewConfig",
     "PropagationConfig",

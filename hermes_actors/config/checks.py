@@ -30,6 +30,7 @@ def check(config: Config) -> None:
         ("frontend.port", frontend.port),
         ("frontend.tls.port", frontend.tls.port),
         ("management.port", config.management.port),
+        ("management.tls.port", config.management.tls.port),
         ("status.port", config.status.port),
     ):
         _require(
@@ -60,11 +61,12 @@ def check(config: Config) -> None:
         f"frontend.long_idle_timeout_ms ({frontend.long_idle_timeout_ms}); "
         "the limit for ack ALL cannot be the shorter one: raise it",
     )
-    _require(
-        bool(frontend.tls.certificate_file) == bool(frontend.tls.key_file),
-        "frontend.tls.certificate_file: goes together with frontend.tls.key_file; "
-        "set both or neither",
-    )
+    for section, tls in (("frontend", frontend.tls), ("management", config.management.tls)):
+        _require(
+            bool(tls.certificate_file) == bool(tls.key_file),
+            f"{section}.tls.certificate_file: goes together with {section}.tls.key_file; "
+            "set both or neither",
+        )
     _require(
         consumers.inflight_max <= consumers.unsettled_span_max,
         f"consumers.inflight_max: {consumers.inflight_max} is above consumers.unsettled_span_max "

@@ -100,20 +100,22 @@ def _check_jwt(jwt: JwtConfig) -> None:
 
 
 def _check_tls(config: Config) -> None:
-    tls = config.frontend.tls
-    asks = tls.client_auth != "not_requested"
+    listeners = {"frontend": config.frontend.tls, "management": config.management.tls.listener}
+    for section, tls in listeners.items():
+        asks = tls.client_auth != "not_requested"
+        _require(
+            not asks or bool(tls.certificate_file),
+            f"{section}.tls.client_auth: {tls.client_auth} needs the TLS listener; set "
+            f"{section}.tls.certificate_file and key_file",
+        )
+        _require(
+            asks == bool(tls.client_ca_file),
+            f"{section}.tls.client_ca_file: goes together with {section}.tls.client_auth "
+            "requested or required; set both or neither",
+        )
     _require(
-        not asks or bool(tls.certificate_file),
-        f"frontend.tls.client_auth: {tls.client_auth} needs the TLS listener; set "
-        "frontend.tls.certificate_file and key_file",
-    )
-    _require(
-        asks == bool(tls.client_ca_file),
-        "frontend.tls.client_ca_file: goes together with frontend.tls.client_auth requested or "
-        "required; set both or neither",
-    )
-    _require(
-        not config.security.certificates.enabled or asks or "frontend" not in config.roles,
+        not config.security.certificates.enabled
+        or any(tls.client_auth != "not_requested" for tls in listeners.values()),
         "security.certificates.enabled: no listener asks for certificates; set "
         "frontend.tls.client_auth to requested or required, and client_ca_file",
     )

@@ -26,6 +26,27 @@ class TlsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     client_ca_file: str = ""
 
 
+class ManagementTlsConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The same beside management's plain listener."""
+
+    certificate_file: str = ""
+    key_file: str = ""
+    port: int = 8453
+    client_auth: typing.Literal["not_requested", "requested", "required"] = "not_requested"
+    client_ca_file: str = ""
+
+    @property
+    def listener(self) -> TlsConfig:
+        """As what any listener takes."""
+        return TlsConfig(
+            self.certificate_file,
+            self.key_file,
+            self.port,
+            self.client_auth,
+            self.client_ca_file,
+        )
+
+
 class ReadinessConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """What `/status/ready` asks for beside the node's own work, each `interval_ms`."""
 
@@ -67,7 +88,7 @@ class FrontendConfig(Struct, frozen=True, forbid_unknown_fields=True):
     graceful_shutdown_initial_wait_ms: int = 10_000
     graceful_shutdown_drain_ms: int = 20_000
     waiting_per_topic_max: int = 10_000
-    batch_records_max: int = 1_000
+    batch_records_max: int = 4_000
     batch_bytes_max: int = 1_000_000
     batch_streams_max: int = 64
     batch_answer_bytes_max: int = 4_194_304

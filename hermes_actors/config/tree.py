@@ -6,7 +6,7 @@ from msgspec import Struct, field
 
 from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.config.kafka import KafkaConfig
-from hermes_actors.config.publishing import FrontendConfig
+from hermes_actors.config.publishing import FrontendConfig, ManagementTlsConfig
 from hermes_actors.config.security import ManagementAuthenticationConfig, SecurityConfig
 from hermes_actors.config.spool import SpoolConfig
 from hermes_actors.model.message import Envelope
@@ -36,6 +36,7 @@ class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     host: str = "127.0.0.1"
     port: int = 8090
+    tls: ManagementTlsConfig = field(default_factory=ManagementTlsConfig)
     topic_partitions: int = 10
     topic_bytes_max: int = 1_048_576
     allow_removal: bool = False

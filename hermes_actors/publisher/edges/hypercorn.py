@@ -84,13 +84,16 @@ class HypercornServer:
         self._servers: list[asyncio.Server] = []
         self._context = WorkerContext(None)
         self._sweeper: asyncio.Task[None] | None = None
-        self._tls = _tls_context(self._config, config) if config.tls.certificate_file else None
+        section = field.rpartition(".")[0] + ".tls"
+        self._tls = None
+        if config.tls.certificate_file:
+            self._tls = _tls_context(self._config, config, section)
         self._socket = bind(config.host, config.port, field=field)
         self.port = port_of(self._socket)
         self.tls_port: int | None = None
         if self._tls is not None:
             try:
-                self._tls_socket = bind(config.host, config.tls.port, field="frontend.tls.port")
+                self._tls_socket = bind(config.host, config.tls.port, field=f"{section}.port")
             except StartupError:
                 self._socket.close()
                 raise
@@ -356,15 +359,15 @@ def _hypercorn_config(config: FrontendConfig, clock: Clock) -> Config:
     return ours
 
 
-def _tls_context(ours: Config, config: FrontendConfig) -> ssl.SSLContext:
+def _tls_context(ours: Config, config: FrontendConfig, section: str) -> ssl.SSLContext:
     tls = config.tls
     try:
         context = ours.create_ssl_context()
     except (OSError, ssl.SSLError) as error:
         raise StartupError(
-            f"frontend.tls: {tls.certificate_file} and {tls.key_file} cannot be used: {error}; "
+            f"{section}: {tls.certificate_file} and {tls.key_file} cannot be used: {error}; "
             "both are PEM files, the key that of the certificate"
         ) from error
     assert context is not None, "there is a certificate"
-    trust_clients(context, tls)
+    trust_clients(context, tls, section)
     return context
