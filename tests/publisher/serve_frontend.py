@@ -16,6 +16,7 @@ from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.model.names import TopicName
+from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.topic import Ack, ContentType, Owner, PublishingAuth, RetentionTime, Topic
 from hermes_actors.publisher.edges.server import make_server
 from hermes_actors.publisher.frontend import Frontend
@@ -52,7 +53,13 @@ def live_topic(name: str, ack: Ack, content_type: ContentType) -> LiveTopic:
     return LiveTopic(TopicName.parse(name), topic, 1, 1, name)
 
 
-async def serve(config: FrontendConfig, is_silent: bool, security: SecurityConfig) -> None:
+def headers_of(record: StoredRecord) -> dict[str, str]:
+    return {name: value.decode() for name, value in record.headers}
+
+
+async def serve(
+    config: FrontendConfig, is_silent: bool, security: SecurityConfig, tells: bool
+) -> None:
     clock = SystemClock()
     authenticator = await open_authenticator(security, clock, IdSource())
     log = MemoryLog("dc1", clock)
@@ -66,6 +73,9 @@ async def serve(config: FrontendConfig, is_silent: bool, security: SecurityConfi
             await log.create_topic(name, TopicSettings(partitions=4))
             frontend.routes.set(live_topic(name, ack, content_type), nursery)
         log.faults.silent = is_silent
+        stored: list[dict[str, str]] = []
+        if tells:
+            log.on_append.append(lambda _topic, record: stored.append(headers_of(record)))
         nursery.start_soon(frontend.deadlines.run)
         server = make_server(frontend, config)
         await guest.call(server.start)
@@ -77,6 +87,8 @@ async def serve(config: FrontendConfig, is_silent: bool, security: SecurityConfi
         await ended.wait()
         await frontend.drain.run()
         await guest.call(server.stop)
+        if tells:
+            sys.stdout.write(json.dumps(stored))
         nursery.cancel_scope.cancel()
 
 
@@ -90,6 +102,7 @@ if __name__ == "__main__":
             msgspec.json.decode(sys.argv[1], type=FrontendConfig),
             "silent" in sys.argv,
             msgspec.json.decode(given[0] if given else "{}", type=SecurityConfig),
+            "tell" in sys.argv,
         )
     except* StartupError as group:
         sys.stdout.write(f"error: {group.exceptions[0]}\n")
