@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any, Self
@@ -19,13 +20,20 @@ _PATIENCE_MS = "5000"
 
 
 class Server:
-    """A process that prints a line when it serves; killed at the end of the block."""
+    """A process that prints a line when it serves; killed at the end of the block.
+
+    It runs in a folder of its own, where a node's spool goes by default, and imports what a process
+    in the benchmark's folder would: that of another revision measures that revision.
+    """
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="hermes-bench-")
+        paths = [str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])]
         self.started_s = time.perf_counter()
         self.process = subprocess.Popen(
             [sys.executable, *command],
-            env={**os.environ, **environment},
+            cwd=self._folder.name,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment},
             stdout=subprocess.PIPE,
         )
 
@@ -41,6 +49,7 @@ class Server:
             self.process.wait()
         if self.process.stdout is not None:
             self.process.stdout.close()
+        self._folder.cleanup()
 
     def wait_ready(self) -> None:
         """Wait for its line."""
@@ -59,7 +68,7 @@ class EmptyServer(Server):
     """An app that reads the body and answers 201, over the same HTTP server."""
 
     def __init__(self, http_server: str, port: int) -> None:
-        app = str(Path(__file__).parent / "empty_app.py")
+        app = str(Path(__file__).resolve().parent / "empty_app.py")
         super().__init__([app, http_server, str(port)], {})
         self.publish_port = port
 
@@ -88,7 +97,7 @@ class Node(Server):
         if directory is None:
             environment["HERMES_KAFKA_CLUSTERS_DC1_BOOTSTRAP_SERVERS"] = kafka_servers
         else:
-            environment["HERMES_LOG_DIRECTORY"] = str(directory)
+            environment["HERMES_LOG_DIRECTORY"] = str(directory.resolve())
         super().__init__(["-m", "hermes_actors.cli", "node", "--json"], environment)
 
     def first_answer(self) -> tuple[int, float]:
