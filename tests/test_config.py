@@ -94,6 +94,37 @@ def test_the_variables_of_the_command_line_are_passed_over() -> None:
             "management.allowed_group_name_pattern",
             "the default is",
         ),
+        (
+            "[frontend.throughput]\ndynamic_threshold_bytes_per_s = 9",
+            "frontend.throughput.dynamic_desired_bytes_per_s",
+            "lower the one",
+        ),
+        (
+            "[frontend.throughput]\ndynamic_idle_bytes_per_s = -1",
+            "frontend.throughput.dynamic_idle_bytes_per_s",
+            "default is 0.5",
+        ),
+        (
+            "[frontend.propagation]\nallowed = ['Trace-Id']",
+            "frontend.propagation.allowed",
+            "write 'trace-id'",
+        ),
+        (
+            "[frontend.preview]\ntotal_bytes_max = 9",
+            "frontend.preview.total_bytes_max",
+            "raise it",
+        ),
+        (
+            "[frontend.preview]\nmessages_max = 1000",
+            "frontend.preview.messages_max",
+            "lower one of them",
+        ),
+        (
+            "[frontend]\nserver = 'granian'\nconnections_per_address_max = 9",
+            "frontend.connections_per_address_max",
+            "hypercorn",
+        ),
+        ("[frontend]\nconnections_per_address_max = -1", "_per_address_max", "the least is 0"),
     ],
 )
 def test_a_wrong_file_is_refused_with_the_field_and_the_way_out(

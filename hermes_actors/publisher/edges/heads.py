@@ -1,7 +1,6 @@
 """What is taken of a request before anybody reads it: how many headers, how long, at which path."""
 
 from collections.abc import Sequence, Sized
-from itertools import chain
 
 from hermes_actors.config import FrontendConfig
 from hermes_actors.publisher.answers import BAD_REQUEST, Answer
@@ -26,6 +25,6 @@ class HeadLimits:
             return BAD_REQUEST
         if len(path) + len(query) > self._url_bytes_max:
             return _URI_TOO_LONG
-        if sum(map(len, chain.from_iterable(pairs))) > self._header_bytes_max:
+        if sum([len(name) + len(value) for name, value in pairs]) > self._header_bytes_max:
             return _HEADERS_TOO_LARGE
         return None
