@@ -10,6 +10,7 @@ from hermes_actors.metadata.bodies import (
     activation_body,
     decode_subscription,
     group_body,
+    readiness_body,
     subscription_body,
     topic_body,
 )
@@ -20,6 +21,7 @@ from hermes_actors.metadata.keys import (
     log_topic_of,
     parse_key,
     parse_log_topic,
+    readiness_key,
     subscription_key,
     subscriptions_below,
     topic_key,
@@ -219,3 +221,19 @@ def test_other_log_topics_are_not_taken_for_ours():
     assert parse_log_topic("plain") is None
     assert parse_log_topic("shop.orders", "test") is None
     assert parse_log_topic("shop.orders_.012") == (TopicName("shop.orders_", "012"), 0)
+
+
+def test_a_datacentre_is_ready_unless_it_is_marked():
+    catalog = Catalog()
+    assert catalog.is_ready("dc1")
+    for stamp, is_ready in enumerate((False, True, False), start=1):
+        catalog.apply(register(readiness_key("dc1"), readiness_body(is_ready), stamp=stamp))
+        assert catalog.is_ready("dc1") is is_ready
+        assert catalog.is_ready("dc2")
+        assert catalog.marked_datacenters() == ["dc1"]
+    catalog.apply(register(readiness_key("dc1"), b"nonsense"))
+    assert catalog.is_ready("dc1")
+    assert readiness_key("dc1") in catalog.undecodable
+    catalog.forget(readiness_key("dc1"))
+    assert catalog.is_ready("dc1")
+    assert catalog.marked_datacenters() == []

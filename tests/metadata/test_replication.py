@@ -6,7 +6,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 import trio
 
+from hermes_actors.metadata.bodies import readiness_body
 from hermes_actors.metadata.commands import Accepted, Copy, delete, encode, put
+from hermes_actors.metadata.keys import readiness_key
 from hermes_actors.metadata.replication import CompareNow, Replicator
 from hermes_actors.model.topic import Ack
 
@@ -216,3 +218,12 @@ async def test_faulty_logs_delay_convergence_and_do_not_prevent_it(
             site.log.faults.heal()
         await trio.sleep(130)
         shared_bytes(*sites)
+
+
+async def test_a_mark_of_readiness_reaches_every_datacentre(autojump_clock, open_sites):
+    async with open_sites("dc1", "dc2") as (one, two):
+        for is_ready in (False, True):
+            await two.metadata.change(put(readiness_key("dc1"), readiness_body(is_ready)))
+            await trio.sleep(5)
+            assert [site.metadata.catalog.is_ready("dc1") for site in (one, two)] == [is_ready] * 2
+            assert one.metadata.catalog.is_ready("dc2")

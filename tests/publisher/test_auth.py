@@ -1,5 +1,8 @@
 """Who may publish: the decision, the two modes, and the order of the checks."""
 
+import re
+from pathlib import Path
+
 import msgspec
 import pytest
 import trio
@@ -127,6 +130,38 @@ async def test_the_modes(open_secured, autojump_clock, mode, shown, expected):
         assert await statuses(world, shown) == expected
         stored = sum(status == 201 for status in expected)
         assert len(world.stored) == stored
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+ROWS = re.findall(
+    r"^\| ([a-z ]+) \| ([a-z ]+) \| (\d+)[^|]*\| (\d+)[^|]*\|$", PAGE, flags=re.MULTILINE
+)
+NAMED = {
+    "open to all": "shop.open",
+    "lets guests in": "shop.guests",
+    "demands an account": "shop.guarded",
+    "does not exist": "shop.nothing",
+}
+SHOWN = {
+    "nothing": "",
+    "bad credentials": "Name bad",
+    "an account that is not a publisher": "Name other",
+    "a publisher": "Name shop",
+}
+
+
+@pytest.mark.parametrize("mode", ["constraint_driven", "pro_active"])
+async def test_the_table_of_the_docs_holds(open_secured, autojump_clock, mode):
+    assert len(ROWS) == 10
+    async with open_secured(mode) as world:
+        for name, auth in TOPICS.items():
+            await world.add_topic(name, auth=auth)
+        for topic, shown, constraint_driven, pro_active in ROWS:
+            header = SHOWN[shown]
+            headers = {"authorization": header} if header else {}
+            answer = await world.publish(NAMED[topic], **headers)
+            expected = constraint_driven if mode == "constraint_driven" else pro_active
+            assert answer.status_code == int(expected), (topic, shown)
 
 
 async def test_nobody_is_asked_where_the_topic_does_not_demand_it(open_secured, autojump_clock):
