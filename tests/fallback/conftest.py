@@ -175,7 +175,7 @@ class World:
 OpenWorld = Callable[..., AbstractAsyncContextManager[World]]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def open_world() -> OpenWorld:
     @asynccontextmanager
     async def opened(

@@ -1,0 +1,210 @@
+"""Whatever happens to the logs: each message has one fate, and what is acknowledged is stored."""
+
+import random
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from trio.testing import MockClock
+
+from hermes_actors.fallback.hedge import Hedge
+from hermes_actors.log.base import RefusedRecord, Stored, UnavailableRecord
+from hermes_actors.model.topic import Ack
+
+FAULTS = ["silent", "cut", "slow", "very slow", "flaky", "lost", "well"]
+
+
+def strike(log, fault: str) -> None:
+    log.faults.heal()
+    if fault == "silent":
+        log.faults.silent = True
+    elif fault == "cut":
+        log.faults.cut()
+    elif fault == "slow":
+        log.faults.delay_s = (0.05, 0.2)
+    elif fault == "very slow":
+        log.faults.delay_s = (0.2, 0.9)
+    elif fault == "flaky":
+        log.faults.unavailable_rate = 0.3
+        log.faults.partial_rate = 0.5
+    elif fault == "lost":
+        log.faults.acknowledgement_lost_rate = 0.3
+
+
+async def publish(world, seconds: float, rate: float, rng: random.Random, partitions: int) -> None:
+    """Keyed batches, one in flight for each partition, as the producer does it."""
+    queues: list[list] = [[] for _ in range(partitions)]
+    busy = [False] * partitions
+
+    async def drive(partition: int) -> None:
+        while queues[partition]:
+            batch = [each for each in queues[partition] if not each.is_done]
+            queues[partition] = []
+            if batch:
+                await world.hedge.append(batch, partition)
+        busy[partition] = False
+
+    async def expire() -> None:
+        """The producer's timer."""
+        at = 0
+        while True:
+            await trio.sleep(0.01)
+            while at < len(world.messages) and (
+                trio.current_time() >= world.messages[at].started_s + 0.5
+            ):
+                world.messages[at].is_done = True
+                at += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(expire)
+        end_s = trio.current_time() + seconds
+        while trio.current_time() < end_s:
+            partition = rng.randrange(partitions)
+            queues[partition] += world.make(1, b"key-%d" % partition)
+            if not busy[partition]:
+                busy[partition] = True
+                world.nursery.start_soon(drive, partition)
+            await trio.sleep(rng.expovariate(rate))
+        await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+
+
+# What fails is one seed already: making it smaller would take minutes.
+FEW = settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.generate))
+
+
+@FEW
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 3), st.sampled_from(FAULTS), st.floats(0.1, 2.0)),
+        min_size=1,
+        max_size=6,
+    ),
+    st.integers(0, 10**6),
+)
+def test_each_message_has_one_fate_and_what_is_acknowledged_is_where_it_is_said_to_be(
+    open_world, history, seed
+) -> None:
+    async def main() -> None:
+        async with open_world(dcs=3, partitions={"dc1": 3, "dc2": 2, "dc3": 5}) as world:
+            rng = random.Random(seed)
+
+            async def nemesis() -> None:
+                for dc, fault, pause_s in history:
+                    strike(world.logs[f"dc{dc}"], fault)
+                    await trio.sleep(pause_s)
+
+            world.nursery.start_soon(nemesis)
+            await publish(world, sum(pause_s for *_, pause_s in history), 60, rng, 3)
+            for log in world.logs.values():
+                log.faults.heal()
+            await trio.sleep(6)
+            kept = {dc: {number for number, *_ in each} for dc, each in world.stored.items()}
+            known = every = 0
+            for message in world.messages:
+                places = [dc for dc in kept if message.number in kept[dc]]
+                (told,) = message.told
+                again = max(len(places) - 1, 0)
+                every += again
+                if type(told) is Stored:
+                    known += again
+                    assert message.dc in ("", *places)
+                if isinstance(told, UnavailableRecord | RefusedRecord):
+                    assert places == [], "certainly not stored"
+            for each in world.stored.values():
+                assert len({number for number, *_ in each}) == len(each), "once in each log"
+            counted = world.counted("topic_duplicated_message_total")
+            assert counted <= every
+            assert known <= counted + world.counted("fallback_unknown_copies_total")
+            assert not world.fallback.losers
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
+@FEW
+@given(
+    st.tuples(st.floats(0.01, 0.2), st.floats(0.0, 0.04)),
+    st.floats(0.05, 0.95),
+    st.integers(0, 10**6),
+)
+def test_a_log_that_is_merely_slow_costs_no_more_than_the_budget(
+    open_world, delay, share, seed
+) -> None:
+    low_s, width_s = delay
+
+    async def main() -> None:
+        async with open_world(partitions={"dc1": 8}) as world:
+            rng = random.Random(seed)
+            await world.warm()
+            before = len(world.messages)
+
+            async def nemesis() -> None:
+                while True:
+                    slow = rng.random() < share
+                    world.log.faults.delay_s = (low_s, low_s + width_s) if slow else (0.002, 0.004)
+                    await trio.sleep(1)
+
+            world.nursery.start_soon(nemesis)
+            await publish(world, 10, 100, rng, 8)
+            assert all(message.is_stored for message in world.messages)
+            sent = len(world.messages) - before
+            extra = world.counted("topic_duplicated_message_total")
+            assert extra <= 0.05 * sent + 50
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
+@pytest.fixture
+def publish_until():
+    @asynccontextmanager
+    async def publishing(world, rate: float, partitions: int):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(publish, world, 1e6, rate, random.Random(1), partitions)
+            yield
+            nursery.cancel_scope.cancel()
+
+    return publishing
+
+
+async def test_a_log_that_comes_back_is_used_again_within_two_probe_intervals(
+    open_world, publish_until, autojump_clock
+) -> None:
+    async with open_world(partitions={"dc1": 4}) as world:
+        await world.warm(0.003)
+        async with publish_until(world, 200, 4):
+            world.log.faults.silent = True
+            await trio.sleep(10)
+            assert world.fallback.local.breaker.is_open
+            world.log.faults.heal()
+            await trio.sleep(2.5)
+            assert not world.fallback.local.breaker.is_open
+            at = len(world.messages)
+            await trio.sleep(1)
+            assert {each.dc for each in world.messages[at:-5]} == {"dc1"}
+        assert all(each.is_stored for each in world.messages[:-5])
+
+
+async def test_what_one_topic_learnt_spares_another_the_wait(open_world, autojump_clock) -> None:
+    async with open_world() as world:
+        await world.warm()
+        told = []
+        quiet = Hedge(
+            world.fallback,
+            "shop.quiet",
+            "shop.orders",
+            ack=Ack.LEADER,
+            records=world.records,
+            settle=lambda dc, items, _outcomes, _took_s: told.append((dc, len(items))),
+            limit_s=0.5,
+        )
+        world.nursery.start_soon(quiet.follow)
+        await trio.sleep(0.01)
+        world.log.faults.silent = True
+        world.begin(30)
+        await world.send(30, 1)
+        started_s = trio.current_time()
+        await quiet.append(world.make(), 2)
+        assert told == [("dc2", 1)]
+        assert trio.current_time() - started_s < 0.001
