@@ -186,6 +186,21 @@ def test_each_variable_on_the_page_is_one(variable: str) -> None:
     assert variable in {f"HERMES_{name.upper().replace('.', '_')}" for name in OURS}
 
 
+def anchors(page: Path) -> set[str]:
+    """What the headings of a page are called in links, as GitHub makes it of them."""
+    heads = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def test_each_link_of_the_page_leads_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#]*)#?([^)]*)\)", PAGE.read_text())
+    assert len(links) > 10
+    for file, anchor in links:
+        page = PAGE.parent / file if file else PAGE
+        assert page.is_file(), file
+        assert not anchor or anchor in anchors(page), f"{file}#{anchor}"
+
+
 def test_the_configuration_on_the_page_is_one(tmp_path: Path) -> None:
     (block,) = re.findall(r"^```toml\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     file = tmp_path / "node.toml"
