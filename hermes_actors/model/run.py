@@ -76,6 +76,11 @@ class RecordRun(Sequence[Record]):
         keys = self.keys
         return keys if keys is None or isinstance(keys, bytes) else keys[at]
 
+    def keys_of_each(self) -> Sequence[bytes | None]:
+        """The key of each record."""
+        keys = self.keys
+        return [keys] * len(self) if keys is None or isinstance(keys, bytes) else keys
+
     @property
     def size_bytes(self) -> int:
         """What all of it counts against bounds: the records' `size_bytes` together."""

@@ -14,8 +14,10 @@ from hermes_actors.publisher.permits import Permits
 from hermes_actors.publisher.publication import Extras, Route
 from hermes_actors.runtime.clock import Clock, IdSource
 
-_BUNDLES_A_TOPIC = 4
-"""One is being stored, one is ready, the others are being made and answered."""
+_APPENDS_A_TOPIC = 2
+"""What batches have under way for a topic: one append is on its way, one is ready."""
+_MESSAGES_MAX = 1_000
+"""In one bundle, so that the first are answered while the last of a piece are taken apart."""
 
 
 class Way(Protocol):
@@ -48,16 +50,15 @@ class Batches:
         self._streams_max = config.batch_streams_max
         self.idle_s = config.batch_idle_timeout_ms / 1_000
         self._takes_events = config.cloud_events
-        self._messages_a_topic = _BUNDLES_A_TOPIC * config.batch_records_max
+        self._messages_a_topic = _APPENDS_A_TOPIC * config.batch_records_max
         self._limits = Limits(
-            messages_max=config.batch_records_max,
+            messages_max=min(config.batch_records_max, _MESSAGES_MAX),
             bytes_max=config.batch_bytes_max,
             answer_bytes_max=config.batch_answer_bytes_max,
             node=Permits(config.batch_in_flight_bytes_max),
             enforces_size=config.force_topic_max_message_size,
         )
         self._streams: dict[BatchStream, None] = {}
-        self._ending: HermesError | None = None
 
     def __len__(self) -> int:
         """How many streams are open."""
@@ -80,12 +81,12 @@ class Batches:
 
     def end_all(self) -> None:
         """The node is about to end: streams read no further, and answer what they have read."""
-        self._ending = Unavailable(
+        error = Unavailable(
             "The server is shutting down: lines after this were not read; send them again, to "
             "another node"
         )
         for stream in list(self._streams):
-            stream.stop(self._ending)
+            stream.stop(error)
 
     def _open(self, route: Route, key: bytes | None, head: Head) -> BatchStream:
         if head.get("idempotency-key") is not None:

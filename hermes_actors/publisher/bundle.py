@@ -121,12 +121,17 @@ class Bundle(Publication):
 
     def expire(self, limit_ms: int) -> None:
         """Its time is over: its messages are kept, or answered 503."""
-        if not self.is_kept:
-            super().expire(limit_ms)
-        elif limit_ms < self.route.kept_lane.limit_ms:
-            self.route.kept_lane.add(self)
-        else:
-            self.settle(overdue(limit_ms, may_be_stored=True))
+        lanes = self.route.batch_lanes
+        if self.is_kept:
+            if limit_ms < lanes.kept.limit_ms:
+                lanes.kept.add(self)
+                return
+        elif limit_ms < lanes.late.limit_ms:
+            # Some time is left for what cannot be kept.
+            lane = lanes.kept if self.keep() else lanes.late
+            lane.add(self)
+            return
+        self.settle(overdue(limit_ms, may_be_stored=self.is_sent or self.is_kept))
 
     def records(
         self, zero_ms: float, dc: str, envelope: Envelope, via: str = Via.LOCAL.value
@@ -218,7 +223,26 @@ def _message(each: Publication, at_ms: int, dc: str, via: str) -> Message:
 
 
 def joined(parts: Sequence[Sequence[Record]]) -> Sequence[Record]:
-    """The records of all parts, in order."""
+    """The records of all parts, in order; a run, where all are runs of the same headers. Its time
+    is that of the first, which is older than the others by less than their time limit.
+    """
     if len(parts) == 1:
         return parts[0]
-    return [record for part in parts for record in part]
+    first = parts[0]
+    runs = [part for part in parts if isinstance(part, RecordRun)]
+    if (
+        not isinstance(first, RecordRun)
+        or len(runs) != len(parts)
+        or any(run.headers != first.headers for run in runs)
+    ):
+        return [record for part in parts for record in part]
+    keys = first.keys
+    if isinstance(keys, list | tuple) or any(run.keys != keys for run in runs):
+        keys = [key for run in runs for key in run.keys_of_each()]
+    return RecordRun(
+        [value for run in runs for value in run.values],
+        [each for run in runs for each in run.ids],
+        first.headers,
+        first.timestamp_ms,
+        keys,
+    )

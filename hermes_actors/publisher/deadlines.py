@@ -9,6 +9,7 @@ from collections import deque
 from typing import Protocol
 
 import trio
+from msgspec import Struct
 
 from hermes_actors.runtime.clock import Clock
 
@@ -62,6 +63,16 @@ class Lane:
                 head.expire(self.limit_ms)
             waiting.popleft()
         return None
+
+
+class Lanes(Struct, frozen=True):
+    """The lanes that a request may go through: until a buffer is asked, until it is answered that
+    none took it, and until it is answered that the buffer's disk did not.
+    """
+
+    first: Lane
+    late: Lane
+    kept: Lane
 
 
 class Deadlines:

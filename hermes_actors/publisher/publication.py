@@ -10,7 +10,7 @@ from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
 from hermes_actors.log.base import Outcome, Stored, UnavailableRecord, UnknownRecord
 from hermes_actors.model.message import Headers
 from hermes_actors.model.topic import Topic
-from hermes_actors.publisher.deadlines import Lane
+from hermes_actors.publisher.deadlines import Lane, Lanes
 from hermes_actors.publisher.idempotency import Claim
 from hermes_actors.publisher.measures import TopicMeasures
 from hermes_actors.publisher.permits import Permits
@@ -72,10 +72,11 @@ class Route:
     supervisor calls that actor. With a `buffer`, `lane` ends early enough for it to keep a message
     within the limit, and `late_lane` is that of the limit; without one both are the same.
     `partitions` is 0 until the producer knows how many the log topic has. `batch_permits` bounds
-    what batches have under way for it.
+    what batches have under way for it, `batch_lanes` are those of their messages.
     """
 
     __slots__ = (
+        "batch_lanes",
         "batch_permits",
         "buffer",
         "is_open",
@@ -115,6 +116,7 @@ class Route:
         self.buffer: Buffer | None = None
         self.is_open = True
         self.partitions = 0
+        self.batch_lanes = Lanes(lane, lane, lane)
         self.batch_permits: Permits | None = None
         self.version = 0
 
