@@ -33,6 +33,28 @@ async def read(reader, count):
     return [record.value for record in found]
 
 
+@pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
+async def test_what_others_wrote_compressed_is_read(kafka_cluster, open_log, fresh, compression):
+    topic = fresh("t")
+    async with open_log(kafka_cluster.bootstrap_servers) as log:
+        await log.create_topic(topic, TopicSettings())
+
+        async def others():
+            producer = AIOKafkaProducer(
+                bootstrap_servers=kafka_cluster.bootstrap_servers, compression_type=compression
+            )
+            await producer.start()
+            try:
+                for value in (b"a" * 500, b"b" * 500):
+                    await producer.send_and_wait(topic, value, partition=0)
+            finally:
+                await producer.stop()
+
+        await guest.call(others)
+        async with log.reader(topic, {0: 0}) as reader:
+            assert await read(reader, 2) == [b"a" * 500, b"b" * 500]
+
+
 async def test_the_marks_of_transactions_are_stepped_over(kafka_cluster, open_log, fresh):
     topic = fresh("t")
     async with open_log(kafka_cluster.bootstrap_servers) as log:
