@@ -64,7 +64,13 @@ def show(
         show_object(client.get(f"/groups/{quoted(group)}"), output)
 
 
-@app.command(cls=PlainCommand, epilog=examples("hermes group update shop --from-file group.json"))
+@app.command(
+    cls=PlainCommand,
+    epilog=examples(
+        "hermes group update shop owner.source=Plaintext owner.id=sales",
+        "hermes group update shop --from-file group.json",
+    ),
+)
 def update(
     group: GroupArgument,
     pairs: PatchArgument = None,
@@ -72,7 +78,7 @@ def update(
     management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Update a group. A group has nothing but its name today; Hermes keeps the route."""
+    """Update a group: who owns it, and who may subscribe to its topics."""
     body = {"groupName": group} | changes(pairs, from_file)
     with ManagementClient(management) as client:
         path = f"/groups/{quoted(group)}"

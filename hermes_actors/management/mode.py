@@ -40,8 +40,9 @@ class AccessMode:
         """True for a request that only administrators may make now."""
         if self._mode is Mode.READ_WRITE or method in _READS:
             return False
-        is_query = path.startswith("/topics") and path.rstrip("/").endswith("query")
-        return not (is_query or path.startswith(("/query", "/mode")))
+        is_query = path.startswith("/topics/") and path.rstrip("/").endswith("/query")
+        # Only a POST asks; a topic or a subscription may be called "query" too.
+        return not ((is_query and method == "POST") or path.startswith(("/query", "/mode")))
 
     def refusal(self) -> Unavailable:
         """The error for such a request of anybody else."""

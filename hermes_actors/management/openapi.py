@@ -6,6 +6,7 @@ import msgspec
 from litestar import Litestar
 from msgspec import Struct
 
+from hermes_actors.model.group import Group
 from hermes_actors.model.subscription import BatchPolicy, SerialPolicy, Subscription
 from hermes_actors.model.topic import Topic
 
@@ -14,12 +15,6 @@ _OBJECT: dict[str, Any] = {"type": "object"}
 _NAMES: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
 _STATE: dict[str, Any] = {"type": "string", "enum": ["ACTIVE", "PENDING", "SUSPENDED"]}
 _MASKED = "Passwords are shown as asterisks; sent back, asterisks mean the password that is there."
-
-
-class Group(Struct, frozen=True, rename="camel"):
-    """A group of topics."""
-
-    group_name: str
 
 
 class Error(Struct, frozen=True):

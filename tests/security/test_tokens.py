@@ -249,6 +249,25 @@ def test_what_is_no_key_set_is_refused(content):
         parse_key_set(content)
 
 
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            ["kty", "crv", "n", "e", "x", "y", "k", "alg", "use", "kid", "key_ops", "d"]
+        ),
+        st.sampled_from(["RSA", "EC", "OKP", "oct", "P-256", "Ed25519", "sig", "AQAB", "RS256"])
+        | st.text(max_size=8)
+        | st.integers()
+        | st.none()
+        | st.lists(st.text(max_size=3), max_size=2),
+    )
+)
+def test_a_key_of_any_shape_is_taken_or_left_out(jwk):
+    try:
+        assert len(parse_key_set(key_set_of(jwk))) == 1
+    except WrongFile:
+        return
+
+
 def test_too_many_keys_are_refused(signer):
     with pytest.raises(WrongFile, match="at most 64"):
         parse_key_set(key_set_of(*[signer.jwk("ec")] * 65))
