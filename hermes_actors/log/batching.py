@@ -73,8 +73,8 @@ class Batcher:
         self._keyed: list[deque[Waiting]] = [deque() for _ in range(partitions)]
         self._keyless: deque[Waiting] = deque()
         self._in_flight: dict[int, Batch] = {}
-        # Partitions whose last batch had no keys: the next one is that of the keys, if any wait.
-        self._was_keyless: set[int] = set()
+        # Partitions at which messages with keys are the next to go first.
+        self._keyed_next: set[int] = set()
         # Partitions that have keyed messages and were idle when these came.
         self._ready: deque[int] = deque()
         self._next_sticky = first % partitions
@@ -126,11 +126,8 @@ class Batcher:
         if self._keyless and self._lane_is_free(now_s):
             partition = self._idle_partition()
             if partition is not None:
-                batch = self._fill(Batch(partition, False, now_s), self._keyless)
+                batch = self._fill_with_both(partition, now_s)
                 if batch is not None:
-                    self._next_sticky = (partition + 1) % len(self._keyed)
-                    self._lane = batch
-                    self._was_keyless.add(partition)
                     return batch
         while self._ready:
             partition = self._ready.popleft()
@@ -138,9 +135,26 @@ class Batcher:
                 continue  # A key-less batch took it; `release` puts it back.
             batch = self._fill(Batch(partition, True, now_s), self._keyed[partition])
             if batch is not None:
-                self._was_keyless.discard(partition)
                 return batch
         return None
+
+    def _fill_with_both(self, partition: int, now_s: float) -> Batch | None:
+        """A batch of key-less messages, and of those whose key leads to this partition too: none of
+        them waits for two appends. If there are too many, both kinds take turns in going first.
+        """
+        keyed, keyless = self._keyed[partition], self._keyless
+        queues = (keyless, keyed)
+        if partition in self._keyed_next:
+            queues = (keyed, keyless)
+            self._keyed_next.discard(partition)
+        elif keyed:
+            self._keyed_next.add(partition)
+        waited = len(keyless)
+        batch = self._fill(Batch(partition, bool(keyed), now_s), *queues)
+        if batch is not None and len(keyless) < waited:
+            self._next_sticky = (partition + 1) % len(self._keyed)
+            self._lane = batch
+        return batch
 
     def release(self, batch: Batch) -> None:
         """The batch's append has ended: its partition is idle again."""
@@ -181,10 +195,7 @@ class Batcher:
             return None
         for step in range(count):
             partition = (self._next_sticky + step) % count
-            if partition in self._in_flight:
-                continue
-            self._drop_answered(self._keyed[partition])
-            if not self._keyed[partition] or partition not in self._was_keyless:
+            if partition not in self._in_flight:
                 return partition
         return None
 
@@ -193,27 +204,35 @@ class Batcher:
         while queue and queue[0].is_done:
             self.waiting -= queue.popleft().count
 
-    def _fill(self, batch: Batch, queue: deque[Waiting]) -> Batch | None:
-        """Move the head of the queue into the batch; None when all of it was answered already."""
+    def _fill(self, batch: Batch, *queues: deque[Waiting]) -> Batch | None:
+        """Move the queues' heads into the batch; None when all of them were answered already."""
         room_bytes = self._bytes_max
         items = batch.items
-        while queue and batch.count < self._records_max:
-            item = queue[0]
-            count = item.count
-            if not item.is_done:
-                body_bytes = item.body_bytes
-                size_bytes = body_bytes + RECORD_OVERHEAD_BYTES * count
-                if item.key is not None:
-                    size_bytes += len(item.key) * count
-                if items and (size_bytes > room_bytes or batch.count + count > self._records_max):
-                    break
-                room_bytes -= size_bytes
-                batch.body_bytes += body_bytes
-                batch.count += count
-                items.append(item)
-            queue.popleft()
-            self.waiting -= count
+        for queue in queues:
+            while queue and batch.count < self._records_max:
+                item = queue[0]
+                count = item.count
+                if not item.is_done:
+                    body_bytes = item.body_bytes
+                    size_bytes = body_bytes + RECORD_OVERHEAD_BYTES * count
+                    if item.key is not None:
+                        size_bytes += len(item.key) * count
+                    if items and (
+                        size_bytes > room_bytes or batch.count + count > self._records_max
+                    ):
+                        break
+                    room_bytes -= size_bytes
+                    batch.body_bytes += body_bytes
+                    batch.count += count
+                    items.append(item)
+                queue.popleft()
+                self.waiting -= count
         if not items:
             return None
         self._in_flight[batch.partition] = batch
         return batch
+
+    def drop_answered(self) -> None:
+        """Forget what was answered and stands at the head of a queue, so that others may wait."""
+        for queue in (self._keyless, *self._keyed):
+            self._drop_answered(queue)

@@ -205,7 +205,12 @@ class TopicProducer:
 
     def _room(self, batcher: Batcher) -> int:
         """How many more messages may wait here."""
-        return (self._waiting_max if self._has_keys else self._records_max) - batcher.waiting
+        waiting_max = self._waiting_max if self._has_keys else self._records_max
+        if batcher.waiting >= waiting_max:
+            # A log that is silent is given nothing: what was answered by the buffer meanwhile
+            # must not keep new messages from it.
+            batcher.drop_answered()
+        return waiting_max - batcher.waiting
 
     def _start(self, inbox: Inbox[Publication], batcher: Batcher, appends: trio.Nursery) -> None:
         """Start every batch that may start."""

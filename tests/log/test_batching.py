@@ -161,14 +161,36 @@ def test_more_partitions_are_used_once_known() -> None:
     assert used == {0, 1, 2}
 
 
-def test_messages_with_and_without_keys_take_turns_on_one_partition() -> None:
-    batcher = Batcher(1, records_max=1, bytes_max=BYTES_MAX, first=0, slow_s=SLOW_S)
-    for number in range(3):
-        batcher.add(Item(number, None, b""))
-    for number in range(3, 5):
-        batcher.add(Item(number, b"key", b""))
+def numbers_of_all(batches: Batcher) -> list[list[int]]:
     sent = []
-    while (batch := batcher.next_batch(0.0)) is not None:
-        sent.append(batch.items[0].number)
-        batcher.release(batch)
-    assert sent == [0, 3, 1, 4, 2]
+    while (batch := batches.next_batch(0.0)) is not None:
+        sent.append([item.number for item in batch.items])
+        batches.release(batch)
+    return sent
+
+
+def test_messages_with_and_without_keys_share_a_batch_of_one_partition() -> None:
+    batches = batcher(partitions=1)
+    batches.add(Item(0, b"key", b""))
+    batches.add(Item(1, None, b""))
+    batches.add(Item(2, b"key", b""))
+    assert numbers_of_all(batches) == [[1, 0, 2]]
+
+
+def test_messages_with_and_without_keys_take_turns_where_a_batch_is_too_small_for_both() -> None:
+    batches = Batcher(1, records_max=1, bytes_max=BYTES_MAX, first=0, slow_s=SLOW_S)
+    for number in range(3):
+        batches.add(Item(number, None, b""))
+    for number in range(3, 5):
+        batches.add(Item(number, b"key", b""))
+    assert numbers_of_all(batches) == [[0], [3], [1], [4], [2]]
+
+
+def test_answered_messages_at_the_heads_make_room() -> None:
+    batches = batcher()
+    items = [Item(0, None, b""), Item(1, b"a", b""), Item(2, b"a", b""), Item(3, b"b", b"")]
+    for item in items:
+        batches.add(item)
+    items[0].is_done = items[1].is_done = True
+    batches.drop_answered()
+    assert batches.waiting == 2
