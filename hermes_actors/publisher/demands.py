@@ -37,6 +37,13 @@ class Demands:
         self._window = KeyWindow(config.idempotency.keys_max, config.idempotency.window_ms / 1_000)
         self.reads_every_head = self._propagation is not None
         """True when also a plain head has something that is wanted."""
+        self.replays = 0
+        """How many publishes were answered again, and not stored again."""
+
+    @property
+    def keys(self) -> int:
+        """How many keys are remembered now."""
+        return len(self._window)
 
     def read(self, publication: Publication, head: Head) -> HermesError | None:
         """Note what the head asks for; why the publish is refused, None when it is not.
@@ -81,6 +88,7 @@ class Demands:
             if extras.claim is not None:
                 status = extras.claim.match(publication.key, body)
                 if status:
+                    self.replays += 1
                     publication.settle(Replayed(status))
                     return None
             if extras.is_event:

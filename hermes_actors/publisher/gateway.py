@@ -75,7 +75,12 @@ class Gateway:
         """True when every answer to an admitted publish has the `quota_headers`."""
         self.security: PublishSecurity | None = None
         """Who publishes is asked with it, before `admit`; None: everybody is a guest."""
-        self.previews = Previews(config.preview) if config.preview.enabled else None
+        self.previews: Previews | None = None
+        if config.preview.enabled:
+            self.previews = previews = Previews(config.preview)
+            measures.metrics.total("previews_left_out", lambda: previews.left_out)
+        measures.metrics.total("idempotency_replays", lambda: self._demands.replays)
+        measures.metrics.gauge("idempotency_keys", lambda: self._demands.keys)
         self.batches = Batches(config, self, clock, ids)
         drain.on_closed.append(self.batches.end_all)
         measures.metrics.gauge("batch_streams", lambda: len(self.batches))

@@ -155,16 +155,24 @@ class Quotas:
         average = self._rates.get(topic)
         rate = 0.0 if average is None else average.per_s(now_s)
         limit = self.limit_of(topic)
-        return self._fields(topic, limit, (limit - rate) * TIME_CONSTANT_S, _wait_s(rate, limit))
+        left = (limit - rate) * TIME_CONSTANT_S
+        return self._fields(topic, limit, left, self._wait_s(rate, limit))
 
     def _is_above(self, rate: float, limit: float) -> bool:
         # Hermes compares whole bytes a second for fixed limits.
         return rate > limit if self._is_dynamic else math.floor(rate) > limit
 
+    def _wait_s(self, rate: float, limit: float) -> int:
+        """After how many whole seconds without a byte it is taken again, at least 1."""
+        taken_from = limit if self._is_dynamic else limit + 1
+        if rate <= taken_from:
+            return 1
+        return max(1, math.ceil(TIME_CONSTANT_S * math.log(rate / taken_from)))
+
     def _violation(
         self, topic: str, whose: str, rate: float, limit: float, now_s: float
     ) -> Unavailable:
-        wait_s = _wait_s(rate, limit)
+        wait_s = self._wait_s(rate, limit)
         error = Unavailable(
             f"The throughput {whose} is {math.floor(rate)} bytes/s, above the limit of "
             f"{math.floor(limit)} bytes/s; try again in {wait_s} s",
@@ -200,10 +208,3 @@ class Quotas:
             if not self._rates and not self._lowered:
                 break
         self._check_at_s += due * self._interval_s
-
-
-def _wait_s(rate: float, limit: float) -> int:
-    """After how many whole seconds without a byte the rate is at its limit, at least 1."""
-    if rate <= limit:
-        return 1
-    return max(1, math.ceil(TIME_CONSTANT_S * math.log(rate / limit)))

@@ -1,17 +1,25 @@
 """One frontend over a memory log in a process of its own; prints its ports as JSON.
 
-Run as: serve_frontend.py '<FrontendConfig as JSON>' [silent] [security='<SecurityConfig as JSON>']
+Run as: serve_frontend.py '<FrontendConfig as JSON>' and any of these:
+silent                              both datacentres' logs never answer
+tell                                print, at the end, the headers of the records stored in dc1
+spool=FOLDER                        keep there what no log takes
+security='<SecurityConfig as JSON>'
 """
 
 import json
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import trio
 
 from hermes_actors.actors.supervisor import open_supervisor
-from hermes_actors.config import FrontendConfig, SecurityConfig
+from hermes_actors.config import Config, FallbackConfig, FrontendConfig, SecurityConfig, SpoolConfig
 from hermes_actors.errors import StartupError
+from hermes_actors.fallback.node import Fallback
+from hermes_actors.fallback.spool_opening import open_spool_store
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.catalog import LiveTopic
@@ -20,6 +28,7 @@ from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.topic import Ack, ContentType, Owner, PublishingAuth, RetentionTime, Topic
 from hermes_actors.publisher.edges.server import make_server
 from hermes_actors.publisher.frontend import Frontend
+from hermes_actors.publisher.spooling import open_spooling
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import IdSource, SystemClock, system_rng
 from hermes_actors.runtime.signals import stop_on_signal
@@ -31,6 +40,7 @@ TOPICS = {
     "shop.audit": (Ack.ALL, ContentType.JSON),
     "shop.clicks": (Ack.LEADER, ContentType.AVRO),
     "shop.guarded": (Ack.LEADER, ContentType.JSON),
+    "shop.distant": (Ack.LEADER, ContentType.JSON),
 }
 PUBLISHERS = ["shop-app", "shop-cert"]
 
@@ -44,6 +54,7 @@ def live_topic(name: str, ack: Ack, content_type: ContentType) -> LiveTopic:
         retention_time=RetentionTime(1),
         ack=ack,
         max_message_size=2_048,
+        fallback_to_remote_datacenter_enabled=name == "shop.distant",
         auth=PublishingAuth(
             publishers=PUBLISHERS,
             enabled=name == "shop.guarded",
@@ -58,21 +69,54 @@ def headers_of(record: StoredRecord) -> dict[str, str]:
 
 
 async def serve(
-    config: FrontendConfig, is_silent: bool, security: SecurityConfig, tells: bool
+    config: FrontendConfig,
+    is_silent: bool,
+    security: SecurityConfig,
+    tells: bool,
+    spool: str,
 ) -> None:
     clock = SystemClock()
+    whole = Config(frontend=config, spool=SpoolConfig(enabled=bool(spool), directory=spool or "-"))
     authenticator = await open_authenticator(security, clock, IdSource())
-    log = MemoryLog("dc1", clock)
-    async with open_supervisor(system_rng()) as supervisor, trio.open_nursery() as nursery:
-        metrics = Metrics("hermes_frontend")
+    log, remote = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
+    metrics = Metrics("hermes_frontend")
+    live = {name: live_topic(name, *kind) for name, kind in TOPICS.items()}
+    metadata: Any = SimpleNamespace(is_own=True, catalog=SimpleNamespace(topics=live))
+    async with (
+        open_supervisor(system_rng()) as supervisor,
+        open_spooling(
+            lambda: open_spool_store(whole, IdSource()),
+            whole,
+            metadata,
+            log,
+            lambda _topic: [remote],
+            control=supervisor,
+            metrics=metrics,
+            clock=clock,
+            rng=system_rng(),
+        ) as spooling,
+        trio.open_nursery() as nursery,
+    ):
         frontend = Frontend(
-            config, log, supervisor, metrics, clock, IdSource(), authenticator=authenticator
+            config,
+            log,
+            supervisor,
+            metrics,
+            clock,
+            IdSource(),
+            authenticator=authenticator,
+            buffer_of=spooling.buffer_of,
+            reserve_ms=spooling.reserve_ms,
+            fallback=Fallback(
+                FallbackConfig(), log, {"dc2": remote}, nursery, clock, system_rng(), metrics
+            ),
         )
         supervisor.start("security", lambda: authenticator)
-        for name, (ack, content_type) in TOPICS.items():
-            await log.create_topic(name, TopicSettings(partitions=4))
-            frontend.routes.set(live_topic(name, ack, content_type), nursery)
-        log.faults.silent = is_silent
+        for name, each in live.items():
+            for one in (log, remote):
+                await one.create_topic(name, TopicSettings(partitions=4))
+            frontend.routes.set(each, nursery)
+        log.faults.silent = remote.faults.silent = is_silent
         stored: list[dict[str, str]] = []
         if tells:
             log.on_append.append(lambda _topic, record: stored.append(headers_of(record)))
@@ -103,6 +147,7 @@ if __name__ == "__main__":
             "silent" in sys.argv,
             msgspec.json.decode(given[0] if given else "{}", type=SecurityConfig),
             "tell" in sys.argv,
+            "".join(each[len("spool=") :] for each in sys.argv if each.startswith("spool=")),
         )
     except* StartupError as group:
         sys.stdout.write(f"error: {group.exceptions[0]}\n")
