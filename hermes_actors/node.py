@@ -11,6 +11,10 @@ sockets. Lifetimes are indentation: what is opened first is closed last.
     ├─ status reader <dc>     folds what the nodes of a datacentre tell (management)
     ├─ preview reporter       hands previews of what is published to management, if that is on
     ├─ preview reader <dc>    gathers those of a datacentre (management)
+    ├─ spool writer           keeps on the disk what no log took
+    ├─ replayer               sends that when a log takes it again
+    ├─ security               reads users and keys again, if somebody is asked who he is
+    ├─ readiness check        asks the log for every topic once, if readiness waits for that
     ├─ router                 keeps one producer for each topic
     ├─ agent                  keeps one consumer for each subscription of this node
     │   └─ <subscription>     tenants: back off up to 5 minutes, never give up
@@ -36,15 +40,22 @@ from hermes_actors.consumer.factory import ConsumerFactory
 from hermes_actors.consumer.sender import Sender
 from hermes_actors.consumer.serial import ConsumerParts
 from hermes_actors.errors import StartupError
+from hermes_actors.fallback.node import Fallback
 from hermes_actors.log.base import Log
+from hermes_actors.management.accounts import AccountProvider
 from hermes_actors.management.administration import Administration
+from hermes_actors.management.roles import SecurityProvider
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.reconciler import TopicReconciler
 from hermes_actors.metadata.registry import Metadata, Registry
 from hermes_actors.metadata.replication import Replicator
 from hermes_actors.publisher.frontend import Frontend
+from hermes_actors.publisher.readiness import ReadinessCheck
 from hermes_actors.publisher.router import Router
+from hermes_actors.publisher.spooling import OpenSpoolStore, open_spooling
 from hermes_actors.runtime.clock import Clock, IdSource
+from hermes_actors.security.authenticator import Authenticator
+from hermes_actors.security.opening import open_authenticator
 from hermes_actors.status.collector import Collector, NodeIdentity, Sources, SubscriptionFigures
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.preview_reader import follow_previews
@@ -77,7 +88,8 @@ class NodeEnvironment:
 
     `open_senders` opens what pushes messages, for the life of the node. `metrics` are shown with
     the node's own: those of its log. `log_trouble` says why the own log cannot be used now, ""
-    when it can.
+    when it can; `remote_trouble` says it of another datacentre's. `open_spool` opens what keeps
+    messages that no log takes; None: they are refused.
     """
 
     clock: Clock
@@ -89,6 +101,8 @@ class NodeEnvironment:
     consumer_nodes: Sequence[str]
     metrics: Sequence[Metrics] = ()
     log_trouble: Callable[[], str] = str
+    remote_trouble: Callable[[str], str] = lambda _dc: ""
+    open_spool: OpenSpoolStore | None = None
 
     def split_rng(self) -> random.Random:
         """A generator of its own for one part, so that one part's draws do not shift another's."""
@@ -107,6 +121,7 @@ class Node:
     producers: Supervisor | None = None
     agent: Agent | None = None
     administration: Administration | None = None
+    authenticator: Authenticator | None = None
     metrics: list[Metrics] = field(default_factory=list)
     duties: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     """What this node does for its whole datacentre, and what keeps each from getting on."""
@@ -155,12 +170,15 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
             duties=duties,
         )
         async with AsyncExitStack() as parts:
+            node.authenticator = await _open_authenticator(node, environment)
             if "management" in config.roles:
                 node.administration = Administration(
                     metadata,
                     environment.log,
                     config,
                     environment.clock,
+                    security=_security_of_management(node),
+                    datacenters=tuple(environment.remote_logs),
                     status=_follow_status(environment, control),
                     notices=node.notices,
                     previews=follow_previews(
@@ -322,9 +340,25 @@ async def _open_frontend(node: Node, environment: NodeEnvironment) -> AsyncItera
     metrics = Metrics("hermes_frontend")
     node.metrics.append(metrics)
     async with (
+        open_spooling(
+            environment.open_spool,
+            node.config,
+            node.metadata,
+            environment.log,
+            lambda _topic: [
+                log
+                for dc, log in environment.remote_logs.items()
+                if node.metadata.catalog.is_ready(dc)
+            ],
+            control=node.control,
+            metrics=metrics,
+            clock=environment.clock,
+            rng=environment.split_rng(),
+        ) as spooling,
         open_supervisor(environment.split_rng(), _log_crash) as producers,
         trio.open_nursery() as nursery,
     ):
+        node.duties = {**node.duties, "spool": spooling.trouble}
         frontend = Frontend(
             node.config.frontend,
             environment.log,
@@ -333,7 +367,22 @@ async def _open_frontend(node: Node, environment: NodeEnvironment) -> AsyncItera
             environment.clock,
             environment.ids,
             envelope=node.config.log.envelope,
+            buffer_of=spooling.buffer_of,
+            reserve_ms=spooling.reserve_ms,
+            fallback=Fallback(
+                node.config.fallback,
+                environment.log,
+                environment.remote_logs,
+                nursery,
+                environment.clock,
+                environment.split_rng(),
+                metrics,
+                is_ready=node.metadata.catalog.is_ready,
+                trouble=environment.remote_trouble,
+            ),
             trouble=lambda: node.trouble,
+            authenticator=node.authenticator,
+            unready=_start_readiness_check(node, environment),
             render_all=lambda: render_in_turns(node.metrics),
         )
         node.producers = producers
@@ -360,6 +409,35 @@ async def _open_frontend(node: Node, environment: NodeEnvironment) -> AsyncItera
                 await node.control.stop("preview reporter")
             await _stop_all(producers)
         nursery.cancel_scope.cancel()
+
+
+async def _open_authenticator(node: Node, environment: NodeEnvironment) -> Authenticator | None:
+    """The mechanisms by which accounts are known, if anybody is asked. Raises StartupError."""
+    config = node.config
+    if not (config.frontend.authentication.enabled or config.management.authentication.enabled):
+        return None
+    authenticator = await open_authenticator(config.security, environment.clock, environment.ids)
+    node.metrics.append(authenticator.metrics)
+    node.control.start("security", lambda: authenticator)
+    return authenticator
+
+
+def _security_of_management(node: Node) -> SecurityProvider | None:
+    """Who may administer; None: everybody."""
+    config = node.config.management.authentication
+    if node.authenticator is None or not config.enabled:
+        return None
+    return AccountProvider(node.authenticator, config)
+
+
+def _start_readiness_check(node: Node, environment: NodeEnvironment) -> Callable[[], str]:
+    """What keeps publishers away beside the node's own trouble, if that is looked at."""
+    config = node.config.frontend.readiness
+    if not config.check_enabled:
+        return str
+    check = ReadinessCheck(node.metadata, environment.log, config)
+    node.control.start("readiness check", lambda: check)
+    return lambda: check.reason
 
 
 @asynccontextmanager

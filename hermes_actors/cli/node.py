@@ -104,6 +104,7 @@ async def _on_kafka(config: Config, stack: AsyncExitStack) -> NodeEnvironment:
         logs,
         metrics=kafka_log_metrics(own),
         log_trouble=lambda: own.statistics().reason,
+        remote_trouble=lambda dc: logs[dc].statistics().reason,
     )
 
 
@@ -126,6 +127,7 @@ def _environment(
     *,
     metrics: Metrics,
     log_trouble: Callable[[], str] = str,
+    remote_trouble: Callable[[str], str] = lambda _dc: "",
 ) -> NodeEnvironment:
     return NodeEnvironment(
         clock=SystemClock(),
@@ -137,6 +139,7 @@ def _environment(
         consumer_nodes=config.consumers.nodes or (config.node,),
         metrics=(metrics,),
         log_trouble=log_trouble,
+        remote_trouble=remote_trouble,
         open_spool=lambda: open_spool_store(config, IdSource()),
     )
 
