@@ -96,7 +96,7 @@ async def started(world) -> AsyncIterator:
         nursery.cancel_scope.cancel()
 
 
-async def test_each_line_is_a_message_and_has_an_answer_in_its_place(world) -> None:
+async def test_each_line_is_a_message_and_has_an_answer_in_its_place(world, autojump_clock) -> None:
     exchange = await call(world, b'{"a": 1}\n{"b"', b": 2}\r\n\n  \n{c}")
     assert exchange.status == 200
     assert exchange.headers["content-type"] == LINES
@@ -108,13 +108,15 @@ async def test_each_line_is_a_message_and_has_an_answer_in_its_place(world) -> N
     assert all(dict(record.headers)["dc"] == b"dc1" for record in world.stored)
 
 
-async def test_each_element_of_an_array_is_a_message_byte_for_byte(world) -> None:
+async def test_each_element_of_an_array_is_a_message_byte_for_byte(world, autojump_clock) -> None:
     exchange = await call(world, b' [ {"a" :1}', b', "x,y" ,[1, 2] ] ', content_type=ARRAY)
     assert [record.value for record in world.stored] == [b'{"a" :1}', b'"x,y"', b"[1, 2]"]
     assert [line["status"] for line in exchange.lines] == [201, 201, 201]
 
 
-async def test_an_array_that_breaks_ends_with_a_line_that_is_no_messages(world) -> None:
+async def test_an_array_that_breaks_ends_with_a_line_that_is_no_messages(
+    world, autojump_clock
+) -> None:
     exchange = await call(world, b'[{"a":1}, nothing, 3]', content_type=ARRAY)
     assert [record.value for record in world.stored] == [b'{"a":1}']
     stored, last = exchange.lines
@@ -125,13 +127,13 @@ async def test_an_array_that_breaks_ends_with_a_line_that_is_no_messages(world) 
     assert "not JSON" in last["message"]
 
 
-async def test_a_body_without_messages_is_answered_without_lines(world) -> None:
+async def test_a_body_without_messages_is_answered_without_lines(world, autojump_clock) -> None:
     for content_type, body in ((LINES, b"\n\n"), (LINES, b""), (ARRAY, b"[ ]")):
         exchange = await call(world, body, content_type=content_type)
         assert (exchange.status, exchange.body) == (200, b"")
 
 
-async def test_the_partition_key_header_is_that_of_all_messages(world) -> None:
+async def test_the_partition_key_header_is_that_of_all_messages(world, autojump_clock) -> None:
     await world.add_topic("shop.keyed", partitions=7)
     await call(world, b"1\n2\n3\n", topic="shop.keyed", partition_key="customer-1")
     assert [record.key for record in world.stored] == [b"customer-1"] * 3
@@ -139,7 +141,7 @@ async def test_the_partition_key_header_is_that_of_all_messages(world) -> None:
     assert [record.value for record in world.stored] == [b"1", b"2", b"3"]
 
 
-async def test_envelopes_carry_a_key_and_an_id_for_each_message(world) -> None:
+async def test_envelopes_carry_a_key_and_an_id_for_each_message(world, autojump_clock) -> None:
     await world.add_topic("shop.keyed", partitions=5)
     chosen = "8e03978e-40d5-43dd-bc93-6894a57f9324"
     lines = [
@@ -168,7 +170,7 @@ async def test_envelopes_carry_a_key_and_an_id_for_each_message(world) -> None:
         assert world.stored[-1].partition == record.partition
 
 
-async def test_a_line_that_is_no_envelope_is_refused_in_its_place(world) -> None:
+async def test_a_line_that_is_no_envelope_is_refused_in_its_place(world, autojump_clock) -> None:
     body = (
         b'{"message":1}\nnonsense\n{"key":"a"}\n{"message":2,"id":"x"}\n'
         b'{"message":3,"x":1}\n{"message":4}'
@@ -194,7 +196,7 @@ async def test_the_headers_of_an_envelope_travel_with_its_message(
         assert "h-X-Trace" not in second
 
 
-async def test_each_element_of_a_batch_of_cloud_events_is_an_event(world) -> None:
+async def test_each_element_of_a_batch_of_cloud_events_is_an_event(world, autojump_clock) -> None:
     events = [
         {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data": {"n": 1}},
         {"specversion": "1.0", "id": "2", "type": "t"},
@@ -233,7 +235,7 @@ async def test_a_message_that_is_too_long_is_refused_and_the_others_go_on(
     ],
 )
 async def test_what_the_headers_forbid_is_answered_as_for_one_message(
-    world, options, status, code
+    world, autojump_clock, options, status, code
 ) -> None:
     await world.add_topic("shop.clicks", content_type=ContentType.AVRO)
     exchange = await call(world, b"1\n", **options)
@@ -258,7 +260,7 @@ async def test_above_the_number_of_streams_a_batch_is_refused(open_world, autoju
         assert (await call(world, b"1\n")).status == 200
 
 
-async def test_answers_come_while_the_body_does(world, started) -> None:
+async def test_answers_come_while_the_body_does(world, started, autojump_clock) -> None:
     exchange = started()
     for number in range(3):
         exchange.feed(b"%d\n" % number)
@@ -270,7 +272,9 @@ async def test_answers_come_while_the_body_does(world, started) -> None:
     assert exchange.is_complete
 
 
-async def test_an_unanswered_message_holds_back_the_lines_after_it(world, started) -> None:
+async def test_an_unanswered_message_holds_back_the_lines_after_it(
+    world, started, autojump_clock
+) -> None:
     await world.add_topic("shop.keyed", partitions=2)
     world.log.faults.delay_s = (0.030, 0.030)
     exchange = started(topic="shop.keyed", content_type=ENVELOPES)
@@ -386,7 +390,7 @@ async def test_a_stream_that_is_cut_short_while_it_waits_gives_everything_back(
 
 
 async def test_a_stream_without_a_piece_for_long_ends_with_a_line_that_says_so(
-    world, started
+    world, started, autojump_clock
 ) -> None:
     exchange = started()
     exchange.feed(b"1\nhalf")
@@ -426,7 +430,9 @@ async def test_a_shutdown_ends_streams_after_what_they_have_read(
         assert refused.status == 503
 
 
-async def test_bundles_and_single_messages_share_a_batch_in_their_order(world) -> None:
+async def test_bundles_and_single_messages_share_a_batch_in_their_order(
+    world, autojump_clock
+) -> None:
     world.log.faults.delay_s = (0.010, 0.010)
     world.admit(body=b"first")
     await trio.sleep(0.001)
@@ -442,7 +448,7 @@ async def test_bundles_and_single_messages_share_a_batch_in_their_order(world) -
     assert [line["status"] for line in exchange.lines] == [201, 201]
 
 
-async def test_the_counters_count_messages_not_requests(world) -> None:
+async def test_the_counters_count_messages_not_requests(world, autojump_clock) -> None:
     await world.add_topic("shop.audit", ack=Ack.ALL)
     await call(world, b"12345\n" * 3, topic="shop.audit")
     text = world.text()
@@ -454,7 +460,7 @@ async def test_the_counters_count_messages_not_requests(world) -> None:
     assert f"hermes_frontend_topic_ack_all_latency_seconds_count{{{labels}}} 3" in text
 
 
-async def test_another_verb_is_refused(world) -> None:
+async def test_another_verb_is_refused(world, autojump_clock) -> None:
     response = await world.client.get("/topics/shop.orders/batch")
     assert (response.status_code, response.headers["allow"]) == (405, "POST")
     assert (await world.client.post("/topics/shop.orders/other", content=b"")).status_code == 404

@@ -73,7 +73,7 @@ def started(world, *args) -> tuple[Bundle, list[Bundle]]:
     return made, ended
 
 
-async def test_silence_is_kept_message_by_message_before_the_limit(keeping) -> None:
+async def test_silence_is_kept_message_by_message_before_the_limit(keeping, autojump_clock) -> None:
     keeping.log.faults.silent = True
     made, ended = started(keeping, [b"1", b"2", b"3"], b"key")
     await trio.sleep((LIMIT_MS - 10) / 1_000)
@@ -87,7 +87,9 @@ async def test_silence_is_kept_message_by_message_before_the_limit(keeping) -> N
     assert keeping.frontend.tally.in_flight == 0
 
 
-async def test_what_the_buffer_has_no_room_for_is_answered_and_the_rest_is_kept(keeping) -> None:
+async def test_what_the_buffer_has_no_room_for_is_answered_and_the_rest_is_kept(
+    keeping, autojump_clock
+) -> None:
     keeping.log.faults.silent = True
     keeping.keeper.room = 2
     made, ended = started(keeping, [b"1", b"2", b"3"])
@@ -100,7 +102,9 @@ async def test_what_the_buffer_has_no_room_for_is_answered_and_the_rest_is_kept(
     assert keeping.frontend.tally.in_flight == 0
 
 
-async def test_a_buffer_that_takes_nothing_leaves_the_bundle_as_it_is(keeping) -> None:
+async def test_a_buffer_that_takes_nothing_leaves_the_bundle_as_it_is(
+    keeping, autojump_clock
+) -> None:
     keeping.log.faults.delay_s = (0.490, 0.490)
     keeping.keeper.room = 0
     made, ended = started(keeping, [b"1", b"2"])
@@ -110,7 +114,9 @@ async def test_a_buffer_that_takes_nothing_leaves_the_bundle_as_it_is(keeping) -
     assert keeping.frontend.tally.in_flight == 0
 
 
-async def test_messages_that_the_log_does_not_take_are_kept_and_others_answered(keeping) -> None:
+async def test_messages_that_the_log_does_not_take_are_kept_and_others_answered(
+    keeping, autojump_clock
+) -> None:
     keeping.log.faults.partial_rate = 1.0
     made, ended = started(keeping, [b"%d" % number for number in range(6)])
     await trio.sleep(0.01)
@@ -126,7 +132,9 @@ async def test_messages_that_the_log_does_not_take_are_kept_and_others_answered(
     assert keeping.frontend.tally.in_flight == 0
 
 
-async def test_a_log_that_acknowledges_late_what_is_kept_settles_it_as_stored(keeping) -> None:
+async def test_a_log_that_acknowledges_late_what_is_kept_settles_it_as_stored(
+    keeping, autojump_clock
+) -> None:
     keeping.log.faults.delay_s = (0.495, 0.495)
     made, ended = started(keeping, [b"1", b"2"])
     await trio.sleep(0.490)
@@ -139,7 +147,9 @@ async def test_a_log_that_acknowledges_late_what_is_kept_settles_it_as_stored(ke
     assert len(ended) == 1
 
 
-async def test_a_slow_disk_has_longer_than_a_slow_log_but_not_for_ever(keeping) -> None:
+async def test_a_slow_disk_has_longer_than_a_slow_log_but_not_for_ever(
+    keeping, autojump_clock
+) -> None:
     keeping.log.faults.silent = True
     made, ended = started(keeping, [b"1", b"2"])
     await trio.sleep(1.4)
@@ -150,7 +160,7 @@ async def test_a_slow_disk_has_longer_than_a_slow_log_but_not_for_ever(keeping) 
     assert keeping.frontend.tally.in_flight == 0
 
 
-async def test_a_bundle_of_a_key_that_is_kept_joins_what_is_kept(keeping) -> None:
+async def test_a_bundle_of_a_key_that_is_kept_joins_what_is_kept(keeping, autojump_clock) -> None:
     keeping.keeper.keys.add(b"b")
     keys = [b"a", b"b", b"a"]
     made, ended = bundle(keeping, [b"1", b"2", b"3"], keys)
@@ -164,7 +174,7 @@ async def test_a_bundle_of_a_key_that_is_kept_joins_what_is_kept(keeping) -> Non
     other.settle(Stored(1))
 
 
-async def test_an_answered_bundle_is_not_answered_again(world) -> None:
+async def test_an_answered_bundle_is_not_answered_again(world, autojump_clock) -> None:
     made, ended = bundle(world, [b"1", b"2"])
     assert made.settle(Stored(4))
     assert not made.settle(Stored(5))
@@ -173,7 +183,7 @@ async def test_an_answered_bundle_is_not_answered_again(world) -> None:
     assert ended == [made]
 
 
-async def test_records_are_those_of_the_messages_one_by_one(world) -> None:
+async def test_records_are_those_of_the_messages_one_by_one(world, autojump_clock) -> None:
     keys = [b"a", None]
     extras = [Extras(propagated=(("X-Trace", "1"),)), None]
     for own in (None, extras):

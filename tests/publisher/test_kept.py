@@ -58,7 +58,7 @@ def statuses(publications: Iterable[Publication]) -> list[int]:
     return [answer_to(each).status for each in publications if each.is_answered]
 
 
-async def test_silence_is_kept_before_the_limit_and_answered_202(world) -> None:
+async def test_silence_is_kept_before_the_limit_and_answered_202(world, autojump_clock) -> None:
     world.log.faults.silent = True
     started_s = trio.current_time()
     publication = world.admit(body=b"precious")
@@ -71,7 +71,9 @@ async def test_silence_is_kept_before_the_limit_and_answered_202(world) -> None:
     assert trio.current_time() - started_s < 0.065
 
 
-async def test_what_the_disk_does_not_take_in_time_either_is_503_and_may_be_stored(world) -> None:
+async def test_what_the_disk_does_not_take_in_time_either_is_503_and_may_be_stored(
+    world, autojump_clock
+) -> None:
     world.log.faults.silent = True
     publication = world.admit()
     await trio.sleep(0.5)
@@ -81,7 +83,7 @@ async def test_what_the_disk_does_not_take_in_time_either_is_503_and_may_be_stor
     assert b"may have been stored" in answer_to(publication).body
 
 
-async def test_a_full_buffer_leaves_the_message_its_whole_time(world) -> None:
+async def test_a_full_buffer_leaves_the_message_its_whole_time(world, autojump_clock) -> None:
     world.keeper.is_full = True
     world.log.faults.delay_s = (0.060, 0.060)
     publication = world.admit()
@@ -93,7 +95,9 @@ async def test_a_full_buffer_leaves_the_message_its_whole_time(world) -> None:
     assert statuses([late]) == [503]
 
 
-async def test_an_acknowledgement_that_comes_while_the_disk_writes_is_201(world) -> None:
+async def test_an_acknowledgement_that_comes_while_the_disk_writes_is_201(
+    world, autojump_clock
+) -> None:
     world.log.faults.delay_s = (0.058, 0.058)
     publication = world.admit()
     await trio.sleep(0.06)
@@ -104,7 +108,7 @@ async def test_an_acknowledgement_that_comes_while_the_disk_writes_is_201(world)
     assert statuses([publication]) == [201]
 
 
-async def test_an_error_is_kept_at_once_and_its_outcome_told(world) -> None:
+async def test_an_error_is_kept_at_once_and_its_outcome_told(world, autojump_clock) -> None:
     world.log.faults.unavailable_rate = 1.0
     publication = world.admit()
     await trio.sleep(0.002)
@@ -114,7 +118,7 @@ async def test_an_error_is_kept_at_once_and_its_outcome_told(world) -> None:
     assert statuses([publication]) == [202]
 
 
-async def test_an_unknown_outcome_is_kept_and_told(world) -> None:
+async def test_an_unknown_outcome_is_kept_and_told(world, autojump_clock) -> None:
     world.log.faults.acknowledgement_lost_rate = 1.0
     publication = world.admit()
     await trio.sleep(0.002)
@@ -122,7 +126,7 @@ async def test_an_unknown_outcome_is_kept_and_told(world) -> None:
     assert [type(each) for each in world.keeper.outcomes] == [UnknownRecord]
 
 
-async def test_newer_messages_of_a_kept_key_wait_behind_it(world) -> None:
+async def test_newer_messages_of_a_kept_key_wait_behind_it(world, autojump_clock) -> None:
     first = world.admit(body=b"1", key=b"k")
     await trio.sleep(0.001)
     assert statuses([first]) == [201]
@@ -143,7 +147,7 @@ async def test_newer_messages_of_a_kept_key_wait_behind_it(world) -> None:
     assert [record.value for record in world.stored] == [b"1", b"4"]
 
 
-async def test_what_is_kept_before_it_was_sent_is_never_sent(world) -> None:
+async def test_what_is_kept_before_it_was_sent_is_never_sent(world, autojump_clock) -> None:
     world.log.faults.silent = True
     blockers = [world.admit(body=b"%d" % number, key=b"k") for number in range(3)]
     await trio.sleep(0.2)
@@ -154,7 +158,7 @@ async def test_what_is_kept_before_it_was_sent_is_never_sent(world) -> None:
     assert len(world.stored) == len(sent) == len(world.keeper.outcomes)
 
 
-async def test_a_body_that_does_not_come_has_its_whole_limit(world) -> None:
+async def test_a_body_that_does_not_come_has_its_whole_limit(world, autojump_clock) -> None:
     status, body, _headers = await world.call([b"{", 0.3], {"content-length": "10"})
     assert status == 408
     assert b"65 ms" in body
