@@ -12,6 +12,7 @@ from hermes_actors.fallback.flight import Flight, Flying, Item
 from hermes_actors.fallback.node import Fallback
 from hermes_actors.fallback.outlet import Outlet, Records
 from hermes_actors.fallback.remotes import Path
+from hermes_actors.fallback.shares import Share, whole_outcomes
 from hermes_actors.fallback.verdicts import Verdicts
 from hermes_actors.log.base import (
     LogUnavailable,
@@ -131,18 +132,24 @@ class Appends:
     # The others.
 
     async def remote(
-        self, path: Path, partition: int, flyings: Sequence[Flying], records: Sequence[Record]
+        self,
+        path: Path,
+        partition: int,
+        parts: Sequence[Flying | Share],
+        records: Sequence[Record],
     ) -> None:
         """One batch into a remote log."""
         name = path.dc.name
-        started_s = self._clock.monotonic_s()
-        sent = path.send(len(records), started_s)
+        flyings = [part if isinstance(part, Flying) else part.flying for part in parts]
         for flying in flyings:
             flying.running[name] = None
         flights = list(dict.fromkeys([flying.flight for flying in flyings]))
+        started_s = self._clock.monotonic_s()
+        sent = path.send(len(records), started_s)
         found = await self._call(path, partition, records, flights)
         took_s = self._clock.monotonic_s() - started_s
-        self._go_on(self._verdicts.receive(name, flyings, found, took_s))
+        ended, outcomes = whole_outcomes(parts, found)
+        self._go_on(self._verdicts.receive(name, ended, outcomes, took_s))
         self._learn(path, sent, found)
         for flight in flights:
             flight.changed.set()

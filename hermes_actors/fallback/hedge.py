@@ -17,6 +17,7 @@ from hermes_actors.fallback.measures import Cause
 from hermes_actors.fallback.node import Fallback
 from hermes_actors.fallback.outlet import Outlet, Records
 from hermes_actors.fallback.remotes import Path
+from hermes_actors.fallback.shares import Keys
 from hermes_actors.fallback.verdicts import Settle, Verdicts
 from hermes_actors.fallback.ways import Ways
 from hermes_actors.model.topic import Ack, Chaos, ChaosMode
@@ -34,7 +35,8 @@ class Hedge:
     """One topic's. `name` is `group.topic`, `topic` what the logs call it.
 
     `records` makes the records of some items, with the `via` that it is given; `limit_s` is how
-    long after its `started_s` an item has its answer. Run `follow` beside it.
+    long after its `started_s` an item has its answer. `keys` are those of an item whose messages
+    have several. Run `follow` beside it.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Hedge:
         settle: Settle,
         limit_s: float,
         chaos: Chaos | None = None,
+        keys: Keys = lambda _item: None,
         records_max: int = 1_000,
         bytes_max: int = 1_000_000,
     ) -> None:
@@ -72,6 +75,7 @@ class Hedge:
                 fallback.clock,
                 append=self._appends.remote,
                 records=records,
+                keys=keys,
                 records_max=records_max,
                 bytes_max=bytes_max,
             )

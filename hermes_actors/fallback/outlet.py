@@ -3,15 +3,17 @@
 A key goes where the remote's own number of partitions puts it, behind what was sent there before.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
 
 import trio
 
 from hermes_actors.fallback.flight import Flying, Item
 from hermes_actors.fallback.remotes import Path
+from hermes_actors.fallback.shares import Keys, Share, shares_of
 from hermes_actors.log.base import LogUnavailable
 from hermes_actors.log.batching import Batch, Batcher
+from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.record import Record
 from hermes_actors.runtime.clock import Clock
 
@@ -20,8 +22,10 @@ _LOOKUP_MAX_S = 1.0
 _LOOK_AGAIN_S = 30.0
 
 Records = Callable[[Sequence[Item], str], Sequence[Record]]
-Append = Callable[["Path", int, Sequence[Flying], Sequence[Record]], object]
-"""Sends records to a partition; a coroutine function that reports to the hedge itself."""
+"""The records of some items, with this `via`."""
+
+Append = Callable[[Path, int, Sequence[Flying | Share], Sequence[Record]], Awaitable[None]]
+"""Sends the records of these to a partition, and tells what became of them."""
 
 
 class Outlet:
@@ -39,6 +43,7 @@ class Outlet:
         *,
         append: Append,
         records: Records,
+        keys: Keys,
         records_max: int,
         bytes_max: int,
     ) -> None:
@@ -48,6 +53,7 @@ class Outlet:
         self._clock = clock
         self._append = append
         self._records = records
+        self._keys = keys
         self._records_max = records_max
         self._bytes_max = bytes_max
         self._batcher: Batcher | None = None
@@ -93,27 +99,41 @@ class Outlet:
         assert self._batcher is not None, "not usable before its partitions are known"
         self._used.set()
         for flying in flyings:
-            self._batcher.add(flying)
+            for part in self._parts(flying, self._batcher.partitions):
+                self._batcher.add(part)
         self._start(self._batcher)
+
+    def _parts(self, flying: Flying, partitions: int) -> Sequence[Flying | Share]:
+        if flying.count == 1:
+            return [flying]
+        keys = self._keys(flying.item)
+        return shares_of(flying, keys, lambda key: partition_of(key, partitions)) or [flying]
 
     def _start(self, batcher: Batcher) -> None:
         while (batch := batcher.next_batch(self._clock.monotonic_s())) is not None:
-            self._begin(batch, batcher)
-
-    def _begin(self, batch: Batch, batcher: Batcher) -> None:
-        flyings = cast("list[Flying]", batch.items)
-        # Built at once: a message that is answered meanwhile has no body any more.
-        self._nursery.start_soon(self._drive, batch, flyings, self._build(flyings), batcher)
+            parts = cast("list[Flying | Share]", batch.items)
+            # Built at once: a message that is answered meanwhile has no body any more.
+            self._nursery.start_soon(self._drive, batch, parts, self._build(parts), batcher)
 
     async def _drive(
-        self, batch: Batch, flyings: list[Flying], records: Sequence[Record], batcher: Batcher
+        self,
+        batch: Batch,
+        parts: list[Flying | Share],
+        records: Sequence[Record],
+        batcher: Batcher,
     ) -> None:
-        await self._append(self.path, batch.partition, flyings, records)  # type: ignore[misc]
+        await self._append(self.path, batch.partition, parts, records)
         batcher.release(batch)
         self._start(batcher)
 
-    def _build(self, flyings: list[Flying]) -> Sequence[Record]:
-        vias = {flying.via for flying in flyings}
-        if len(vias) == 1:
-            return self._records([flying.item for flying in flyings], flyings[0].via)
-        return [record for each in flyings for record in self._records([each.item], each.via)]
+    def _build(self, parts: list[Flying | Share]) -> Sequence[Record]:
+        whole = [part for part in parts if isinstance(part, Flying)]
+        if len(whole) == len(parts) and len({flying.via for flying in whole}) == 1:
+            return self._records([flying.item for flying in whole], whole[0].via)
+        return [record for part in parts for record in self._build_one(part)]
+
+    def _build_one(self, part: Flying | Share) -> Sequence[Record]:
+        if isinstance(part, Flying):
+            return self._records([part.item], part.via)
+        records = self._records([part.flying.item], part.flying.via)
+        return [records[place] for place in part.places]

@@ -73,6 +73,7 @@ class Appending:
                 settle=self._settle,
                 limit_s=self._limit_s,
                 chaos=route.topic.chaos,
+                keys=_keys_of,
                 records_max=self._records_max,
                 bytes_max=self._bytes_max,
             )
@@ -209,3 +210,7 @@ class Appending:
             )
             for each in publications
         ]
+
+
+def _keys_of(item: Item) -> Sequence[bytes | None] | None:
+    return item.keys if isinstance(item, Bundle) else None

@@ -68,6 +68,11 @@ class Bundle(Publication):
         self._members: list[Publication] | None = None
         self._left = 0
 
+    @property
+    def keys(self) -> Sequence[bytes | None] | None:
+        """One for each message; None when all have the same."""
+        return None if self._keys is None or isinstance(self._keys, bytes) else self._keys
+
     def settle(self, outcome: Settled) -> bool:
         """Set the outcome of all messages that have none; False when each had one already."""
         if self.is_answered:

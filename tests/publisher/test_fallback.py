@@ -288,3 +288,31 @@ async def test_a_chaos_experiment_fails_the_own_sends_and_the_remote_helps(
         started_s = trio.current_time()
         assert (await world.publish()).status_code == 201
         assert 0.030 <= trio.current_time() - started_s <= 0.061
+
+
+@pytest.mark.parametrize("how", ["cut", "silent"])
+async def test_a_batch_request_is_stored_elsewhere_and_each_key_where_it_belongs(
+    open_pair, autojump_clock, how
+) -> None:
+    async with open_pair(partitions=2, remote_partitions=7) as pair:
+        if how == "cut":
+            pair.own.faults.cut()
+        else:
+            pair.own.faults.silent = True
+        lines = "\n".join(
+            '{"key": "key-%d", "message": {"n": %d}}' % (n % 9, n) for n in range(100)
+        )
+        response = await pair.world.client.post(
+            "/topics/shop.orders/batch",
+            content=lines,
+            headers={"content-type": "application/vnd.hermes.messages+ndjson"},
+        )
+        answers = [msgspec.json.decode(line) for line in response.text.splitlines()]
+        assert [answer["status"] for answer in answers] == [201] * 100
+        assert len(pair.kept) == 100
+        for number in range(9):
+            key = b"key-%d" % number
+            records = [record for record in pair.kept if record.key == key]
+            assert {record.partition for record in records} == {partition_of(key, 7)}
+            numbers = [msgspec.json.decode(record.value)["n"] for record in records]
+            assert numbers == list(range(number, 100, 9))
