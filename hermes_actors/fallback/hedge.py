@@ -22,8 +22,10 @@ from hermes_actors.fallback.verdicts import Settle, Verdicts
 from hermes_actors.fallback.ways import Ways
 from hermes_actors.model.topic import Ack, Chaos, ChaosMode
 
-_END_MARGIN_S = 0.005
-"""So much before the limit a message is given up, so that its answer names the datacentres."""
+_END_MARGIN_S = 0.015
+"""So much before the limit a message is given up, so that its answer names the datacentres also
+when the loop is late."""
+_LOOK_AGAIN_MIN_S = 0.005
 
 _RELEASE_POLL_S = 0.05
 _WAKE_MIN_S = 0.0002
@@ -186,7 +188,7 @@ class Hedge:
         if flight.is_over:
             return self._step(flight)
         # Silence is looked for once in each hedge delay.
-        wake_s = now_s + max(min(self._local.delay_s(now_s), self._limit_s), _END_MARGIN_S)
+        wake_s = now_s + max(min(self._local.delay_s(now_s), self._limit_s), _LOOK_AGAIN_MIN_S)
         for each in flyings:
             if each.is_open:
                 wake_s = min(wake_s, each.due_s, each.rescue_s, each.end_s)

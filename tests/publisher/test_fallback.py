@@ -299,8 +299,8 @@ async def test_a_batch_request_is_stored_elsewhere_and_each_key_where_it_belongs
             pair.own.faults.cut()
         else:
             pair.own.faults.silent = True
-        lines = "\n".join(
-            '{"key": "key-%d", "message": {"n": %d}}' % (n % 9, n) for n in range(100)
+        lines = b"\n".join(
+            msgspec.json.encode({"key": f"key-{n % 9}", "message": {"n": n}}) for n in range(100)
         )
         response = await pair.world.client.post(
             "/topics/shop.orders/batch",
