@@ -76,8 +76,8 @@ class Form(Protocol):
     def feed(self, data: bytes) -> Parcel:
         """The messages that end in this piece."""
 
-    def finish(self) -> Parcel:
-        """The messages that the body's end completes."""
+    def finish(self, *, is_whole: bool) -> Parcel:
+        """The messages that the body's end completes. Not `is_whole`: it may be torn."""
 
 
 class BodiesForm:
@@ -96,9 +96,9 @@ class BodiesForm:
         """The messages that end in this piece."""
         return self._parcel(self._splitter.feed(data))
 
-    def finish(self) -> Parcel:
+    def finish(self, *, is_whole: bool) -> Parcel:
         """The messages that the body's end completes."""
-        return self._parcel(self._splitter.finish())
+        return self._parcel(self._splitter.finish(is_whole=is_whole))
 
     def _parcel(self, found: Found) -> Parcel:
         refused: dict[int, HermesError] = {}

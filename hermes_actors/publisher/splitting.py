@@ -30,8 +30,10 @@ class Splitter(Protocol):
     def feed(self, data: bytes) -> Found:
         """The messages that end in this piece."""
 
-    def finish(self) -> Found:
-        """The body has ended: the messages that its end completes."""
+    def finish(self, *, is_whole: bool = True) -> Found:
+        """The body has ended: the messages that its end completes. Not `is_whole`: nobody knows
+        whether more should have come.
+        """
 
 
 class LineSplitter:
@@ -59,8 +61,14 @@ class LineSplitter:
         self._add(last)
         return found
 
-    def finish(self) -> Found:
-        """The last line, when nothing ended it."""
+    def finish(self, *, is_whole: bool = True) -> Found:
+        """The last line, when nothing ended it. It is a failure when it may be torn."""
+        if not is_whole and self._size:
+            self.failure = (
+                "the last line has no end, so it may be torn: end each line with a line feed, or "
+                "send a Content-Length"
+            )
+            return []
         last = self._complete(b"")
         return [] if last is None else [last]
 
@@ -151,7 +159,7 @@ class ArraySplitter:
         found = self._guess() if len(data) <= _GUESSED_BYTES_MAX else []
         return found + self._count()
 
-    def finish(self) -> Found:
+    def finish(self, *, is_whole: bool = True) -> Found:
         """The body has ended: nothing is left, or the array has no end."""
         if not self.failure and not self._has_ended:
             self.failure = "the body ends before the JSON array does"

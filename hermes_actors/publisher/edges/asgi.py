@@ -207,6 +207,8 @@ class AsgiEdge:
 class _Peer:
     """A batch's connection."""
 
+    is_whole = True
+
     def __init__(self, receive: Receive, send: Send, extra: Headers) -> None:
         self._receive = receive
         self._send = send

@@ -166,7 +166,9 @@ class RsgiEdge:
         if isinstance(stream, Answer):
             _answer(scope, exchange, stream, self._extra(scope))
             return
-        peer = _Peer(exchange, self._extra(scope), self._disconnects)
+        length = head.get("content-length") or ""
+        left_bytes = int(length) if length.isdigit() else None
+        peer = _Peer(exchange, self._extra(scope), self._disconnects, left_bytes)
         await run_stream(stream, peer, batches.idle_s)
 
     def _extra(self, scope: Scope) -> Headers:
@@ -208,11 +210,21 @@ def _hidden_name(headers: RequestHeaders, fields: Mapping[str, str]) -> str | No
 
 
 class _Peer:
-    """A batch's connection."""
+    """A batch's connection.
+
+    The server tells no difference between a body's end and a connection's, so that only the
+    announced length does: `left_bytes` of it are still to come, None where there is none.
+    """
 
     def __init__(
-        self, exchange: Exchange, extra: Headers, disconnects: tuple[type[Exception], ...]
+        self,
+        exchange: Exchange,
+        extra: Headers,
+        disconnects: tuple[type[Exception], ...],
+        left_bytes: int | None,
     ) -> None:
+        self._left_bytes = left_bytes
+        self.is_whole = left_bytes is not None
         self._exchange = exchange
         self._headers = [("content-type", ANSWERS), *extra]
         self._disconnects = disconnects
@@ -222,11 +234,16 @@ class _Peer:
     async def read(self) -> bytes | None:
         """As `Peer.read`."""
         try:
-            return await self._body.__anext__() or None
+            piece = await self._body.__anext__()
         except StopAsyncIteration:
-            return None
+            piece = b""
         except self._disconnects as error:
             raise Left from error
+        if self._left_bytes is not None:
+            self._left_bytes -= len(piece)
+            if not piece and self._left_bytes:
+                raise Left
+        return piece or None
 
     async def write(self, data: bytes) -> None:
         """As `Peer.write`."""

@@ -1,0 +1,181 @@
+"""A batch through real sockets, on both servers: streamed both ways, held back, never torn."""
+
+import json
+import socket
+import time  # noqa: TID251 -- real processes take real time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from frontend_process import SERVERS, Process
+
+pytestmark = pytest.mark.live
+
+HEAD = (
+    b"POST /topics/shop.orders/batch HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n"
+)
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def frontend(request) -> Iterator[Process]:
+    with Process(
+        request.param,
+        max_publish_request_duration_ms=5_000,
+        batch_answer_bytes_max=100_000,
+        batch_idle_timeout_ms=3_000,
+    ) as process:
+        yield process
+
+
+def url(frontend: Process, topic: str = "shop.orders") -> str:
+    return f"{frontend.url}/topics/{topic}/batch"
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def connect(frontend: Process) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", frontend.port), timeout=10)
+    connection.sendall(HEAD)
+    return connection
+
+
+def read_until(connection: socket.socket, mark: bytes) -> bytes:
+    received = b""
+    while mark not in received:
+        piece = connection.recv(65_536)
+        assert piece, f"closed after {received[-200:]!r}"
+        received += piece
+    return received
+
+
+@pytest.mark.parametrize("http2", [False, True])
+def test_each_message_of_a_long_body_has_its_line_in_order(frontend: Process, http2: bool) -> None:
+    messages = [{"n": number, "text": "x" * (number % 300)} for number in range(20_000)]
+    lines = b"".join(json.dumps(message).encode() + b"\n" for message in messages)
+    with httpx.Client(http1=not http2, http2=http2, timeout=30) as client:
+        answer = client.post(
+            url(frontend), content=lines[:60_000], headers={"Content-Type": "application/x-ndjson"}
+        )
+        assert answer.status_code == 200
+        told = [json.loads(line) for line in answer.text.splitlines()]
+        assert len(told) == lines[:60_000].count(b"\n") + 1
+        assert {each["status"] for each in told} == {201}
+        assert len({each["id"] for each in told}) == len(told)
+        array = json.dumps(messages[:500], indent=1).encode()
+        answer = client.post(
+            url(frontend), content=array, headers={"Content-Type": "application/json"}
+        )
+        assert len(answer.text.splitlines()) == 500
+
+
+def test_what_the_headers_forbid_is_an_answer_as_for_one_message(frontend: Process) -> None:
+    for topic, content_type, status, code in (
+        ("shop.none", "application/x-ndjson", 404, "TOPIC_NOT_EXISTS"),
+        ("shop.orders", "text/plain", 415, "VALIDATION_ERROR"),
+    ):
+        answer = httpx.post(
+            url(frontend, topic), content=b"1\n", headers={"Content-Type": content_type}
+        )
+        assert (answer.status_code, answer.json()["code"]) == (status, code)
+    answer = httpx.get(url(frontend))
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
+def test_answers_come_while_the_body_does_and_the_connection_is_used_again(
+    frontend: Process,
+) -> None:
+    with connect(frontend) as connection:
+        connection.sendall(chunk(b"1\n"))
+        assert b'"status":201' in read_until(connection, b'"}\n')
+        connection.sendall(chunk(b"2\n"))
+        assert b'"status":201' in read_until(connection, b'"}\n')
+        connection.sendall(b"0\r\n\r\n")
+        read_until(connection, b"0\r\n\r\n")
+        connection.sendall(HEAD + chunk(b"3\n") + b"0\r\n\r\n")
+        assert read_until(connection, b"0\r\n\r\n").count(b'"status":201') == 1
+
+
+def test_a_client_that_reads_nothing_is_held_back_until_it_does(frontend: Process) -> None:
+    block = chunk(b"1\n" * 5_000)
+    with connect(frontend) as connection:
+        connection.settimeout(1.0)
+        sent = 0
+        with pytest.raises(TimeoutError):
+            # The kernel's own buffers take some megabytes of answers before anybody is held back.
+            while sent < 200_000:
+                connection.sendall(block)
+                sent += 1
+        stuck_at = sent
+        assert stuck_at < 200_000
+
+
+def test_a_stream_that_falls_silent_is_ended_with_a_last_line(frontend: Process) -> None:
+    with connect(frontend) as connection:
+        connection.sendall(chunk(b"1\nhalf a li"))
+        received = read_until(connection, b"0\r\n\r\n")
+        lines = [json.loads(line) for line in received.splitlines() if line.startswith(b"{")]
+        assert [line["status"] for line in lines] == [201, 408]
+        assert "id" not in lines[1]
+
+
+def test_an_array_that_breaks_is_answered_though_the_client_goes_on(frontend: Process) -> None:
+    with connect(frontend) as connection:
+        connection.close()
+    with socket.create_connection(("127.0.0.1", frontend.port), timeout=10) as connection:
+        connection.sendall(HEAD.replace(b"application/x-ndjson", b"application/json"))
+        connection.sendall(chunk(b'[{"a":1},nonsense,'))
+        time.sleep(0.2)
+        for _ in range(50):
+            connection.sendall(chunk(b"x" * 1_000))
+        received = read_until(connection, b"VALIDATION_ERROR")
+        assert received.count(b'"status":201') == 1
+
+
+def test_a_client_that_leaves_costs_nobody_else_anything(frontend: Process) -> None:
+    for _ in range(100):
+        connection = connect(frontend)
+        connection.sendall(chunk(b"1\n" * 100 + b"torn"))
+        connection.close()
+    deadline_s = time.monotonic() + 5
+    while (
+        "hermes_frontend_batch_streams 0" not in httpx.get(f"{frontend.url}/status/prometheus").text
+    ):
+        assert time.monotonic() < deadline_s, "streams of clients that have left stay open"
+        time.sleep(0.1)
+    answer = httpx.post(
+        url(frontend), content=b"1\n" * 10, headers={"Content-Type": "application/x-ndjson"}
+    )
+    assert answer.text.count('"status":201') == 10
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_line_that_the_end_of_the_connection_tore_is_not_stored(server: str) -> None:
+    with Process(server, "tell", max_publish_request_duration_ms=5_000) as process:
+        for body in (chunk(b"1\nto"), b"1\nto"):
+            head = HEAD
+            if body == b"1\nto":
+                head = HEAD.replace(b"Transfer-Encoding: chunked", b"Content-Length: 100")
+            with socket.create_connection(("127.0.0.1", process.port)) as connection:
+                connection.sendall(head + body)
+                time.sleep(0.3)
+        answer = httpx.post(
+            url(process), content=b"2\n3", headers={"Content-Type": "application/x-ndjson"}
+        )
+        assert answer.text.count('"status":201') == 2
+        assert len(process.stored()) == 4
+
+
+def test_an_unended_last_line_in_chunks_is_taken_where_its_end_is_certain(
+    frontend: Process,
+) -> None:
+    with connect(frontend) as connection:
+        connection.sendall(chunk(b"1\n2") + b"0\r\n\r\n")
+        received = read_until(connection, b"0\r\n\r\n")
+        if frontend.server == "hypercorn":
+            assert received.count(b'"status":201') == 2
+        else:
+            assert received.count(b'"status":201') == 1
+            assert b"may be torn" in received
