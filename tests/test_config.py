@@ -191,6 +191,16 @@ def test_a_variable_finds_the_cluster_of_the_file_whatever_characters_its_name_h
         (KAFKA + "[kafka]\nrequest_timeout_ms = 0", "kafka.request_timeout_ms", "least is 1"),
         (KAFKA + 'security_protocol = "SASL_SSL"', "sasl_username", "set both"),
         (KAFKA + 'key_file = "k.pem"', "certificate_file", "set both or neither"),
+        (KAFKA + '[fallback]\nremotes = ["dc9"]', "fallback.remotes", "name clusters of"),
+        ('[fallback]\nremotes = ["dc1"]', "fallback.remotes", "without the own one"),
+        (
+            "[fallback]\nspeculative_send_delay_ms = 0",
+            "fallback.speculative_send_delay_ms",
+            "above 0",
+        ),
+        ("[fallback]\nrescue_before_limit_ms = 500", "rescue_before_limit_ms", "lower the one"),
+        ("[fallback]\nhedge_quantile_percent = 100", "hedge_quantile_percent", "most is 99"),
+        ("[fallback]\nhedge_budget_percent = 101", "hedge_budget_percent", "most is 100"),
         (
             '[consumers]\nnodes = ["a", "b"]',
             "consumers.nodes",
