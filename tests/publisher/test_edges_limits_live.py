@@ -94,10 +94,10 @@ def test_a_head_that_trickles_ends_the_connection(frontend: Process) -> None:
     for number in range(40):
         steps += [b"X-%d: 1\r\n" % number, 0.05] if number < 17 else [0.05]
     start_s = time.monotonic()
-    answer, is_closed = frontend.raw(*steps, wait_s=1)
+    answer, is_closed = frontend.raw(*steps, wait_s=3)
     if frontend.server == "hypercorn":
         assert (answer, is_closed) == (b"", True)
-        assert time.monotonic() - start_s < 4
+        assert time.monotonic() - start_s < 8
     else:
         # granian has one time for heads and for idle connections, 60 s.
         assert not is_closed
@@ -110,9 +110,8 @@ def test_an_idle_connection_has_longer_than_a_head(frontend: Process) -> None:
             connection.sendall(HEAD + BODY)
             assert status_of(connection.recv(4_096)) == 201
             time.sleep(pause_s)
-            # A line end before a request is no beginning of one.
         connection.sendall(HEAD)
-        time.sleep(0.5)
+        time.sleep(0.2)
         connection.sendall(BODY)
         assert status_of(connection.recv(4_096)) == 201
 
