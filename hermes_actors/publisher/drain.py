@@ -21,8 +21,9 @@ class Phase(Enum):
 
 
 class Drain:
-    """The phase of one frontend. `trouble` says, while it serves, what keeps
-    it from being ready (its log is away, say), or ""; `unready` what else does (an administrator).
+    """The phase of one frontend. `trouble` says, while it serves, what keeps it from being ready
+    (its log is away, say), or "", unless `goes_on`: publishers need not notice, since what its log
+    does not take is kept. `unready` says what else keeps it from being ready (an administrator).
 
     The flags are plain attributes because each request reads them. `is_leaving`, from the
     announcement on: answers over HTTP/1.1 close their connections, so that publishers move on.
@@ -35,12 +36,14 @@ class Drain:
         initial_wait_ms: int,
         drain_ms: int,
         trouble: Callable[[], str] = str,
+        goes_on: Callable[[], bool] = bool,
         unready: Callable[[], str] = str,
     ) -> None:
         self._tally = tally
         self._initial_wait_s = initial_wait_ms / 1_000
         self._drain_s = drain_ms / 1_000
         self._trouble = trouble
+        self._goes_on = goes_on
         self._unready = unready
         self.phase = Phase.STARTING
         self.is_refusing = True
@@ -56,7 +59,9 @@ class Drain:
     @property
     def is_ready(self) -> bool:
         """What readiness says."""
-        return self.is_up and not self._trouble() and not self._unready()
+        if not self.is_up or self._unready():
+            return False
+        return not self._trouble() or self._goes_on()
 
     @property
     def is_troubled(self) -> bool:
@@ -65,7 +70,7 @@ class Drain:
 
     @property
     def trouble(self) -> str:
-        """Why it is not ready, in words; "" when it is."""
+        """Why it is not ready, in words, or what it puts up with; "" when all is well."""
         if self.phase in (Phase.STARTING, Phase.SERVING):
             trouble = self._trouble() or self._unready()
             return trouble or ("" if self.is_up else "it is starting")

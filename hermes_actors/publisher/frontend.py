@@ -46,6 +46,7 @@ class Frontend:
         reserve_ms: int = 0,
         fallback: Fallback | None = None,
         trouble: Callable[[], str] = str,
+        goes_on: Callable[[], bool] = bool,
         authenticator: Authenticator | None = None,
         unready: Callable[[], str] = str,
         render_all: Callable[[], Awaitable[bytes]] | None = None,
@@ -73,6 +74,7 @@ class Frontend:
             initial_wait_ms=config.graceful_shutdown_initial_wait_ms,
             drain_ms=config.graceful_shutdown_drain_ms,
             trouble=trouble,
+            goes_on=goes_on,
             unready=unready,
         )
         self.gateway = Gateway(

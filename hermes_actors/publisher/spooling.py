@@ -28,6 +28,12 @@ class Spooling:
         self.buffer_of: Callable[[Topic], Buffer | None] = lambda _topic: None
         self.reserve_ms = 0
         self.trouble: Callable[[], str] = str
+        self.is_open = False
+
+    @property
+    def takes_more(self) -> bool:
+        """What no log takes now is kept, as far as is known."""
+        return self.is_open and not self.trouble()
 
 
 @asynccontextmanager
@@ -74,4 +80,5 @@ async def open_spooling(
         spooling.buffer_of = buffers(spool, config.spool, clock, own.dc)
         spooling.reserve_ms = reserve_ms(config)
         spooling.trouble = lambda: spool.trouble
+        spooling.is_open = True
         yield spooling

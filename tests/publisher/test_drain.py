@@ -4,6 +4,21 @@ import pytest
 import trio
 
 
+async def test_a_frontend_that_keeps_what_its_log_does_not_take_is_ready(
+    open_world, autojump_clock
+):
+    goes_on = [True]
+    parts = {"trouble": lambda: "the log is away", "goes_on": lambda: goes_on[0]}
+    async with open_world(parts=parts) as world:
+        ready = await world.client.get("/status/ready")
+        assert (ready.status_code, ready.text) == (200, "READY")
+        details = (await world.client.get("/status/details")).json()
+        assert details == {"phase": "SERVING", "isReady": True, "reason": "the log is away"}
+        goes_on[0] = False
+        ready = await world.client.get("/status/ready")
+        assert (ready.status_code, ready.text) == (503, "NOT_READY")
+
+
 async def test_health_is_503_at_once_while_publishing_goes_on(open_world, autojump_clock) -> None:
     async with open_world(graceful_shutdown_initial_wait_ms=10_000) as world:
         await world.add_topic("shop.orders")

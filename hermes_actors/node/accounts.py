@@ -1,0 +1,27 @@
+"""Who may publish to a node and administer it."""
+
+from hermes_actors.management.accounts import AccountProvider
+from hermes_actors.management.roles import SecurityProvider
+from hermes_actors.node.environment import NodeEnvironment
+from hermes_actors.node.running import Node
+from hermes_actors.security.authenticator import Authenticator
+from hermes_actors.security.opening import open_authenticator
+
+
+async def open_authenticating(node: Node, environment: NodeEnvironment) -> Authenticator | None:
+    """The mechanisms by which accounts are known, if anybody is asked. Raises StartupError."""
+    config = node.config
+    if not (config.frontend.authentication.enabled or config.management.authentication.enabled):
+        return None
+    authenticator = await open_authenticator(config.security, environment.clock, environment.ids)
+    node.metrics.append(authenticator.metrics)
+    node.control.start("security", lambda: authenticator)
+    return authenticator
+
+
+def security_of_management(node: Node) -> SecurityProvider | None:
+    """Who may administer; None: everybody."""
+    config = node.config.management.authentication
+    if node.authenticator is None or not config.enabled:
+        return None
+    return AccountProvider(node.authenticator, config)

@@ -1,0 +1,54 @@
+"""The delivering part of a node: senders, and the agent that keeps the consumers."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from hermes_actors.balancer.agent import Agent
+from hermes_actors.consumer.factory import ConsumerFactory
+from hermes_actors.consumer.serial import ConsumerParts
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.node.environment import NodeEnvironment
+from hermes_actors.node.running import Node
+from hermes_actors.telemetry.metrics import Metrics
+
+_COMMIT_GRACE_S = 5.0
+
+
+@asynccontextmanager
+async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
+    """Deliver for the length of the block; what is under way at its end is settled."""
+    config = node.config
+    metrics = Metrics("hermes_consumers")
+    node.metrics.append(metrics)
+    async with environment.open_senders() as sender_of:
+        parts = ConsumerParts(
+            log=environment.log,
+            sender_of=sender_of,
+            clock=environment.clock,
+            rng=environment.split_rng(),
+            ids=environment.ids,
+            metrics=metrics,
+            config=config.consumers,
+        )
+
+        stop_grace_s = config.consumers.stop_grace_ms / 1_000 + _COMMIT_GRACE_S
+
+        def forget(gone: LiveSubscription) -> None:
+            name = gone.name
+            metrics.forget(group=name.topic.group, topic=name.topic.name, subscription=name.name)
+
+        def make() -> Agent:
+            node.agent = Agent(
+                node.metadata,
+                ConsumerFactory(parts),
+                node=config.node,
+                nodes=environment.consumer_nodes,
+                rng=environment.split_rng(),
+                stop_grace_s=stop_grace_s,
+                on_gone=forget,
+            )
+            return node.agent
+
+        node.control.start("agent", make)
+        yield
+        await node.control.stop("agent", grace_s=stop_grace_s + _COMMIT_GRACE_S)

@@ -1,0 +1,42 @@
+"""What a node finds around it: clocks, logs, and what opens its senders and its spool."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from hermes_actors.consumer.sender import Sender
+from hermes_actors.log.base import Log
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.publisher.spooling import OpenSpoolStore
+from hermes_actors.runtime.clock import Clock, IdSource
+from hermes_actors.telemetry.metrics import Metrics
+
+SenderOf = Callable[[LiveSubscription], Sender]
+
+
+@dataclass(frozen=True)
+class NodeEnvironment:
+    """What a node finds around it. `consumer_nodes` are all consuming nodes of its datacentre.
+
+    `open_senders` opens what pushes messages, for the life of the node. `metrics` are shown with
+    the node's own: those of its log. `log_trouble` says why the own log cannot be used now, ""
+    when it can; `remote_trouble` says it of another datacentre's. `open_spool` opens what keeps
+    messages that no log takes; None: they are refused.
+    """
+
+    clock: Clock
+    ids: IdSource
+    rng: random.Random
+    log: Log
+    remote_logs: Mapping[str, Log]
+    open_senders: Callable[[], AbstractAsyncContextManager[SenderOf]]
+    consumer_nodes: Sequence[str]
+    metrics: Sequence[Metrics] = ()
+    log_trouble: Callable[[], str] = str
+    remote_trouble: Callable[[str], str] = lambda _dc: ""
+    open_spool: OpenSpoolStore | None = None
+
+    def split_rng(self) -> random.Random:
+        """A generator of its own for one part, so that one part's draws do not shift another's."""
+        return random.Random(self.rng.getrandbits(64))  # noqa: S311 -- jitter, not secrets

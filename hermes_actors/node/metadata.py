@@ -1,0 +1,92 @@
+"""A node's part in the metadata: what it folds, and what it does for its whole datacentre."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.actors.supervisor import Supervisor
+from hermes_actors.config import Config
+from hermes_actors.log.base import Log
+from hermes_actors.metadata.reconciler import TopicReconciler
+from hermes_actors.metadata.registry import Metadata, Registry
+from hermes_actors.metadata.replication import Replicator
+from hermes_actors.node.environment import NodeEnvironment
+from hermes_actors.telemetry.metrics import Metrics
+
+
+class _Duty(Protocol):
+    """An actor that works for the whole datacentre; `trouble` keeps it from getting on."""
+
+    trouble: str
+
+    async def run(self, inbox: Inbox[Any]) -> None: ...
+
+
+def start_metadata(
+    config: Config, environment: NodeEnvironment, control: Supervisor
+) -> tuple[Metadata, dict[str, Callable[[], str]]]:
+    """Fold the own metadata log, and the others': to stand in, and to tell what may be deleted.
+
+    With it what this node does for its datacentre, if it is the one: name → what its trouble is.
+    """
+
+    def follow(log: Log, standins: tuple[Metadata, ...]) -> Metadata:
+        metadata = Metadata(
+            log,
+            clock=environment.clock,
+            ids=environment.ids,
+            rng=environment.split_rng(),
+            standins=standins,
+        )
+        control.start(f"registry {log.dc}", lambda: Registry(metadata))
+        return metadata
+
+    others = {dc: follow(log, ()) for dc, log in environment.remote_logs.items()}
+    own = follow(environment.log, tuple(others.values()))
+    duties: dict[str, Callable[[], str]] = {}
+
+    def start_duty(name: str, make: Callable[[], _Duty]) -> None:
+        def made() -> _Duty:
+            duty = make()
+            duties[name] = lambda: duty.trouble
+            return duty
+
+        duties[name] = str
+        control.start(name, made)
+
+    if config.metadata.replicator in ("", config.node):
+        for dc, log in environment.remote_logs.items():
+            start_duty(f"replicator {dc}", _replicator(config, environment, log, own))
+        start_duty(
+            "reconciler",
+            lambda: TopicReconciler(
+                own, others, config, clock=environment.clock, rng=environment.split_rng()
+            ),
+        )
+    return own, duties
+
+
+def metadata_metrics(metadata: Metadata, duties: Mapping[str, Callable[[], str]]) -> Metrics:
+    """How far the node has folded the metadata, and whether its duties get on."""
+    metrics = Metrics("hermes_metadata")
+    metrics.gauge("is_current", lambda: float(metadata.is_current))
+    metrics.gauge("position", lambda: metadata.state.position)
+    metrics.total("refolds", lambda: metadata.refolds)
+    metrics.gauge("undecodable_commands", lambda: metadata.state.undecodable)
+    metrics.gauge("undecodable_bodies", lambda: len(metadata.catalog.undecodable))
+    for duty in duties:
+        # `duties` names the latest life of each.
+        metrics.gauge("is_in_trouble", lambda duty=duty: float(bool(duties[duty]())), part=duty)  # type: ignore[misc]
+    return metrics
+
+
+def _replicator(
+    config: Config, environment: NodeEnvironment, source: Log, own: Metadata
+) -> Callable[[], Replicator]:
+    return lambda: Replicator(
+        source,
+        own,
+        clock=environment.clock,
+        rng=environment.split_rng(),
+        digest_interval_s=config.metadata.digest_interval_ms / 1_000,
+    )

@@ -1,0 +1,114 @@
+"""The publishing part of a node: producers, spool, other datacentres, and the router."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import trio
+
+from hermes_actors.actors.supervisor import Supervisor, open_supervisor
+from hermes_actors.fallback.node import Fallback
+from hermes_actors.node.crashes import log_crash
+from hermes_actors.node.environment import NodeEnvironment
+from hermes_actors.node.running import Node
+from hermes_actors.publisher.frontend import Frontend
+from hermes_actors.publisher.readiness import ReadinessCheck
+from hermes_actors.publisher.router import Router
+from hermes_actors.publisher.spooling import open_spooling
+from hermes_actors.status.preview_reporter import PreviewReporter
+from hermes_actors.telemetry.metrics import Metrics, render_in_turns
+
+_STOP_GRACE_S = 20.0
+
+
+@asynccontextmanager
+async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
+    """Publish for the length of the block; at its end what waits is sent."""
+    metrics = Metrics("hermes_frontend")
+    node.metrics.append(metrics)
+    async with (
+        open_spooling(
+            environment.open_spool,
+            node.config,
+            node.metadata,
+            environment.log,
+            lambda _topic: [
+                log
+                for dc, log in environment.remote_logs.items()
+                if node.metadata.catalog.is_ready(dc)
+            ],
+            control=node.control,
+            metrics=metrics,
+            clock=environment.clock,
+            rng=environment.split_rng(),
+        ) as spooling,
+        open_supervisor(environment.split_rng(), log_crash) as producers,
+        trio.open_nursery() as nursery,
+    ):
+        node.duties = {**node.duties, "spool": spooling.trouble}
+        frontend = Frontend(
+            node.config.frontend,
+            environment.log,
+            producers,
+            metrics,
+            environment.clock,
+            environment.ids,
+            envelope=node.config.log.envelope,
+            buffer_of=spooling.buffer_of,
+            reserve_ms=spooling.reserve_ms,
+            fallback=Fallback(
+                node.config.fallback,
+                environment.log,
+                environment.remote_logs,
+                nursery,
+                environment.clock,
+                environment.split_rng(),
+                metrics,
+                is_ready=node.metadata.catalog.is_ready,
+                trouble=environment.remote_trouble,
+            ),
+            trouble=lambda: node.trouble,
+            goes_on=lambda: node.metadata.is_readable and spooling.takes_more,
+            authenticator=node.authenticator,
+            unready=_start_readiness_check(node, environment),
+            render_all=lambda: render_in_turns(node.metrics),
+        )
+        node.producers = producers
+        node.frontend = frontend
+        nursery.start_soon(frontend.deadlines.run)
+        node.control.start("router", lambda: Router(node.metadata, frontend.routes))
+        if previews := frontend.gateway.previews:
+            node.control.start(
+                "preview reporter",
+                lambda: PreviewReporter(
+                    environment.log,
+                    previews.take_all,
+                    node=node.config.node,
+                    clock=environment.clock,
+                    interval_s=node.config.frontend.preview.interval_ms / 1_000,
+                    may_write=lambda: node.metadata.is_own,
+                ),
+            )
+        yield
+        # Not in a `finally`: a node that is cancelled stops as if it had been killed.
+        with trio.move_on_after(_STOP_GRACE_S):
+            await node.control.stop("router")
+            if previews:
+                await node.control.stop("preview reporter")
+            await _stop_all(producers)
+        nursery.cancel_scope.cancel()
+
+
+def _start_readiness_check(node: Node, environment: NodeEnvironment) -> Callable[[], str]:
+    """What keeps publishers away beside the node's own trouble, if that is looked at."""
+    config = node.config.frontend.readiness
+    if not config.check_enabled:
+        return str
+    check = ReadinessCheck(node.metadata, environment.log, config)
+    node.control.start("readiness check", lambda: check)
+    return lambda: check.reason
+
+
+async def _stop_all(supervisor: Supervisor) -> None:
+    async with trio.open_nursery() as nursery:
+        for name in supervisor.statistics():
+            nursery.start_soon(supervisor.stop, name)

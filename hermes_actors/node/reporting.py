@@ -1,0 +1,84 @@
+"""A node tells the others how it fares, and management hears all of them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from hermes_actors import __version__
+from hermes_actors.actors.supervisor import Supervisor
+from hermes_actors.log.base import Log
+from hermes_actors.node.environment import NodeEnvironment
+from hermes_actors.node.running import Node
+from hermes_actors.status.collector import Collector, NodeIdentity, Sources, SubscriptionFigures
+from hermes_actors.status.fold import StatusFold
+from hermes_actors.status.reader import StatusReader
+from hermes_actors.status.record import Published
+from hermes_actors.status.reporter import StatusReporter
+
+
+def follow_status(environment: NodeEnvironment, control: Supervisor) -> StatusFold:
+    """Fold what all nodes of all datacentres tell of themselves."""
+    fold = StatusFold()
+
+    def follow(log: Log) -> None:
+        control.start(
+            f"status reader {log.dc}",
+            lambda: StatusReader(log, fold, clock=environment.clock, rng=environment.split_rng()),
+        )
+
+    for log in (environment.log, *environment.remote_logs.values()):
+        follow(log)
+    return fold
+
+
+@asynccontextmanager
+async def open_reporter(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
+    """Report the node's status for the length of the block; the last record says that it leaves."""
+    config = node.config
+    identity = NodeIdentity(
+        dc=config.dc,
+        node=config.node,
+        boot_id=environment.ids.message_id(),
+        roles=tuple(config.roles),
+        version=__version__,
+        started_at_ms=environment.clock.now_ms(),
+    )
+    collector = Collector(identity, _sources(node))
+    node.control.start(
+        "status reporter",
+        lambda: StatusReporter(
+            environment.log,
+            collector,
+            clock=environment.clock,
+            # Reading the metadata log also shows whether the log is this datacentre's at all.
+            may_write=lambda: node.metadata.is_own,
+        ),
+    )
+    yield
+    await node.control.stop("status reporter")
+
+
+def _sources(node: Node) -> Sources:
+    """Where the node's figures come from; its parts come and go."""
+
+    def reasons() -> list[str]:
+        return [node.trouble] if node.trouble else []
+
+    def topics() -> list[str]:
+        return [] if node.frontend is None else node.frontend.topics()
+
+    def published(topic: str) -> Published | None:
+        return None if node.frontend is None else node.frontend.published(topic)
+
+    def subscriptions() -> list[str]:
+        return [] if node.agent is None else node.agent.subscriptions()
+
+    def consumed(name: str) -> SubscriptionFigures | None:
+        return None if node.agent is None else node.agent.figures(name)
+
+    return Sources(
+        reasons=reasons,
+        topics=topics,
+        published=published,
+        subscriptions=subscriptions,
+        consumed=consumed,
+    )

@@ -1,0 +1,85 @@
+"""The composition root: the supervision tree of one node, read top-down.
+
+`open_node` is a node without sockets (the simulation runs it as it is); `listeners.py` adds the
+sockets. Lifetimes are indentation: what is opened first is closed last.
+
+    control (infrastructure: what stays broken takes the process down)
+    ├─ registry <dc>          folds each datacentre's metadata log
+    ├─ replicator <dc>        copies that datacentre's changes into the own log
+    ├─ reconciler             log topics follow the metadata
+    ├─ status reporter        tells the other nodes how this one fares
+    ├─ status reader <dc>     folds what the nodes of a datacentre tell (management)
+    ├─ preview reporter       hands previews of what is published to management, if that is on
+    ├─ preview reader <dc>    gathers those of a datacentre (management)
+    ├─ spool writer           keeps on the disk what no log took
+    ├─ replayer               sends that when a log takes it again
+    ├─ security               reads users and keys again, if somebody is asked who he is
+    ├─ readiness check        asks the log for every topic once, if readiness waits for that
+    ├─ router                 keeps one producer for each topic
+    ├─ agent                  keeps one consumer for each subscription of this node
+    │   └─ <subscription>     tenants: back off up to 5 minutes, never give up
+    └─ producers
+        └─ producer <topic>   tenants
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from hermes_actors.actors.supervisor import open_supervisor
+from hermes_actors.config import Config
+from hermes_actors.management.administration import Administration
+from hermes_actors.node.accounts import open_authenticating, security_of_management
+from hermes_actors.node.consuming import open_consumers
+from hermes_actors.node.crashes import log_crash
+from hermes_actors.node.environment import NodeEnvironment
+from hermes_actors.node.metadata import metadata_metrics, start_metadata
+from hermes_actors.node.publishing import open_frontend
+from hermes_actors.node.reporting import follow_status, open_reporter
+from hermes_actors.node.running import Node
+from hermes_actors.status.preview_reader import follow_previews
+
+
+@asynccontextmanager
+async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterator[Node]:
+    """A node without sockets, running for the length of the block.
+
+    When the block ends, consumers drain and commit, then producers send what waits, then the rest
+    stops; when it is cancelled, all stops at once. Raises RestartIntensityExceeded when a part
+    that the node needs stays broken.
+    """
+    async with open_supervisor(environment.split_rng(), log_crash) as control:
+        metadata, duties = start_metadata(config, environment, control)
+        node = Node(
+            config,
+            metadata,
+            environment.log_trouble,
+            control,
+            metrics=[*environment.metrics, metadata_metrics(metadata, duties)],
+            duties=duties,
+        )
+        async with AsyncExitStack() as parts:
+            node.authenticator = await open_authenticating(node, environment)
+            if "management" in config.roles:
+                node.administration = Administration(
+                    metadata,
+                    environment.log,
+                    config,
+                    environment.clock,
+                    security=security_of_management(node),
+                    datacenters=tuple(environment.remote_logs),
+                    status=follow_status(environment, control),
+                    notices=node.notices,
+                    previews=follow_previews(
+                        control,
+                        (environment.log, *environment.remote_logs.values()),
+                        environment.split_rng,
+                    )
+                    if config.frontend.preview.enabled
+                    else None,
+                )
+            await parts.enter_async_context(open_reporter(node, environment))
+            if "frontend" in config.roles:
+                await parts.enter_async_context(open_frontend(node, environment))
+            if "consumers" in config.roles:
+                await parts.enter_async_context(open_consumers(node, environment))
+            yield node

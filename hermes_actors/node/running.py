@@ -1,0 +1,59 @@
+"""A running node, as its listeners and its tests see it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import trio
+
+from hermes_actors.actors.supervisor import Supervisor
+from hermes_actors.balancer.agent import Agent
+from hermes_actors.config import Config
+from hermes_actors.management.administration import Administration
+from hermes_actors.metadata.registry import Metadata
+from hermes_actors.publisher.frontend import Frontend
+from hermes_actors.security.authenticator import Authenticator
+from hermes_actors.telemetry.metrics import Metrics
+
+_ROUTING_POLL_S = 0.005
+
+
+@dataclass
+class Node:
+    """A running node, as its listeners and its tests see it. Absent roles are None."""
+
+    config: Config
+    metadata: Metadata
+    log_trouble: Callable[[], str]
+    control: Supervisor
+    frontend: Frontend | None = None
+    producers: Supervisor | None = None
+    agent: Agent | None = None
+    administration: Administration | None = None
+    authenticator: Authenticator | None = None
+    metrics: list[Metrics] = field(default_factory=list)
+    duties: Mapping[str, Callable[[], str]] = field(default_factory=dict)
+    """What this node does for its whole datacentre, and what keeps each from getting on."""
+
+    @property
+    def trouble(self) -> str:
+        """What keeps the node from its work, in words; "" when nothing does."""
+        if not self.metadata.is_readable:
+            return f"metadata: {self.metadata.health.reason}"
+        if not self.metadata.is_own:
+            # Another datacentre's, which need not know all that is here.
+            return f"metadata: not read from the own log yet: {self.metadata.health.reason}"
+        trouble = self.log_trouble()
+        return f"log: {trouble}" if trouble else ""
+
+    def notices(self) -> list[str]:
+        """The duties that do not get on: the node itself can do its work all the same."""
+        return [f"{duty}: {trouble()}" for duty, trouble in self.duties.items() if trouble()]
+
+    async def wait_prepared(self) -> None:
+        """Wait until the metadata can be read and every topic in it can be published to."""
+        await self.metadata.wait_readable()
+        if self.frontend is not None:
+            # The router is told of the topics in the same turn; it needs some turns to take them.
+            routes = self.frontend.routes.by_name
+            while any(name not in routes for name in list(self.metadata.catalog.topics)):  # noqa: ASYNC110
+                await trio.sleep(_ROUTING_POLL_S)
