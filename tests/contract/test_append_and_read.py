@@ -10,6 +10,7 @@ from hermes_actors.log.base import (
     UnknownTopic,
 )
 from hermes_actors.model.record import Record, StoredRecord
+from hermes_actors.model.run import RecordRun
 from hermes_actors.model.topic import Ack
 
 
@@ -36,6 +37,39 @@ async def test_what_is_appended_is_read_as_it_was(under_test):
             StoredRecord(0, 1, 1233, None, b"", ()),
             StoredRecord(0, 2, 1235, b"", b"v", keyed.headers),
         ]
+
+
+async def test_a_run_of_records_is_stored_as_its_records_one_by_one(under_test):
+    count = 2_500
+    ids = [b"12345678-9abc-8def-8123-%012d" % number for number in range(count)]
+    values = [b"v" * (number % 300) for number in range(count)]
+    keys = [b"k%d" % number if number % 3 else None for number in range(count)]
+    async with under_test.open() as log:
+        await log.create_topic("t", TopicSettings())
+        before = Record(b"k", b"before", (), 1_000)
+        assert list(await log.append("t", 0, [before], Ack.LEADER)) == [Stored(0)]
+        run = RecordRun(values, ids, (("dc", b"dc1"), ("via", b"local")), 1_234, keys)
+        outcomes = await log.append("t", 0, run, Ack.LEADER)
+        assert list(outcomes) == [Stored(offset) for offset in range(1, count + 1)]
+        keyed = RecordRun([b"last"], ids[:1], (), 1_235, b"one key")
+        assert list(await log.append("t", 0, keyed, Ack.ALL)) == [Stored(count + 1)]
+        async with log.reader("t", {0: 0}) as reader:
+            found = await read(reader, count + 2)
+    async with under_test.open() as log, log.reader("t", {0: 0}) as reader:
+        assert await read(reader, count + 2) == found
+    expected = [before, *run, *keyed]
+    assert [Record(r.key, r.value, r.headers, r.timestamp_ms) for r in found] == expected
+
+
+async def test_a_record_of_a_run_that_is_too_large_is_refused_and_the_rest_is_stored(under_test):
+    ids = [b"12345678-9abc-8def-8123-%012d" % number for number in range(3)]
+    async with under_test.open() as log:
+        await log.create_topic("t", TopicSettings(record_bytes_max=100))
+        run = RecordRun([b"a", b"x" * 100, b"b"], ids, (), 1)
+        outcomes = await log.append("t", 0, run, Ack.LEADER)
+        assert [type(outcome) for outcome in outcomes] == [Stored, RefusedRecord, Stored]
+        async with log.reader("t", {0: 0}) as reader:
+            assert [record.value for record in await read(reader, 2)] == [b"a", b"b"]
 
 
 async def test_offsets_are_dense_in_each_partition_and_stable_after_reopening(under_test, write):
