@@ -1,12 +1,17 @@
-"""`hermes chaos …`: run simulations by seed; exit code 1 when a promise was broken."""
+"""`hermes chaos …`: simulations by seed, outages of real Kafkas; exit code 1 when a promise was
+broken.
+"""
 
+import tempfile
 from collections import Counter
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 app = typer.Typer(
-    help="Break a simulated cluster, seed by seed, and check what was promised.",
+    help="Break clusters, simulated and real ones, and check what was promised.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -51,6 +56,58 @@ def sim(
     print(f"{count - len(failed)} of {count} seeds held every promise")
     if failed:
         print(f"violations with seeds {', '.join(map(str, failed))}")
+        raise typer.Exit(1)
+
+
+_RATE = typer.Option(help="Messages a second, sent when they are due whatever comes back.")
+_LOST = typer.Option(help="Seconds for which a Kafka is away, each time.")
+
+
+@app.command()
+def dc_loss(
+    rate: Annotated[float, _RATE] = 500.0,
+    seconds: Annotated[float, _LOST] = 20.0,
+    slow_ms: Annotated[float, typer.Option(help="By how much it is late while it is slow.")] = 100,
+) -> None:
+    """Stop, kill and slow dc1's Kafka under load, and show what its publishers notice.
+
+    Starts two Kafkas and three nodes (Java is needed) and ends them. Takes some minutes. A message
+    that is not answered 201 at once, or is in neither log in the end, is a violation.
+    """
+    # Imported here: the command's help should not load the broker.
+    from hermes_actors.runtime import guest
+    from hermes_chaos.live import dc_loss
+    from hermes_chaos.live.site import Site
+
+    lengths = dc_loss.Lengths(
+        rate_per_s=rate, lost_s=seconds, slow_s=seconds, slow_delay_s=slow_ms / 1_000
+    )
+    with tempfile.TemporaryDirectory() as folder, Site(Path(folder), {}) as site:
+        account = guest.run(partial(dc_loss.lose_a_datacentre, site, lengths))
+        print(account.report())
+    if account.refused or account.copies.missing(account.sent):
+        raise typer.Exit(1)
+
+
+@app.command()
+def blackout(
+    rate: Annotated[float, _RATE] = 500.0,
+    seconds: Annotated[float, _LOST] = 20.0,
+) -> None:
+    """Kill both Kafkas and a frontend under load, and show what became of every message.
+
+    Starts two Kafkas and three nodes (Java is needed) and ends them. A message that is refused, or
+    accepted and in neither log in the end, or out of order with those of its key, is a violation.
+    """
+    from hermes_actors.runtime import guest
+    from hermes_chaos.live import blackout
+    from hermes_chaos.live.site import Site
+
+    lengths = blackout.Lengths(rate_per_s=rate, dark_s=seconds)
+    with tempfile.TemporaryDirectory() as folder, Site(Path(folder), blackout.VARIABLES) as site:
+        account = guest.run(partial(blackout.black_out, site, lengths))
+        print(account.report())
+    if account.violations:
         raise typer.Exit(1)
 
 

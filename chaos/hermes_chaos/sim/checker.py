@@ -35,10 +35,17 @@ class Audience:
 
 @dataclass(frozen=True)
 class Subject:
-    """What the run is about: topics with their ack levels, subscriptions."""
+    """What the run is about: topics with their ack levels, subscriptions.
+
+    `falls_back` are the topics that may be published to another datacentre, `spooled` those whose
+    messages a node's disk keeps when no log takes them, as long as it works.
+    """
 
     acks: Mapping[str, Ack]
     audiences: Sequence[Audience]
+    falls_back: frozenset[str] = frozenset()
+    spooled: frozenset[str] = frozenset()
+    dcs: tuple[str, ...] = ()
 
     @property
     def by_name(self) -> dict[str, Audience]:
@@ -49,10 +56,12 @@ class Subject:
 class Checker:
     """One promise. It watches a history and counts what it has examined.
 
-    A checker that examined nothing has checked nothing: that is a violation too.
+    A checker that examined nothing has checked nothing: that is a violation too, unless `is_rare`:
+    what it is about does not come in every run.
     """
 
     name = ""
+    is_rare = False
 
     def __init__(self) -> None:
         self.examined = 0

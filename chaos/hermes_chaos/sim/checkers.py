@@ -2,16 +2,25 @@
 logs hold, what subscribers got.
 """
 
+from collections.abc import Callable
+
+from hermes_actors.config import Config
 from hermes_chaos.sim.checker import Checker, Subject
-from hermes_chaos.sim.checkers_answering import PublishesAreAnswered
+from hermes_chaos.sim.checkers_answering import OtherDatacentreServes, PublishesAreAnswered
 from hermes_chaos.sim.checkers_delivering import (
     AcknowledgedAreDelivered,
     CommitsPassOnlySettled,
     PayloadsAreIntact,
 )
+from hermes_chaos.sim.checkers_duplicating import DuplicatesHaveCauses, HedgesAreFew
+from hermes_chaos.sim.checkers_ordering import SpoolKeepsOrder
 from hermes_chaos.sim.checkers_publishing import AcknowledgedAreStored, RefusedAreNowhere
 from hermes_chaos.sim.checkers_pushing import InflightIsKept, RateIsKept, RetriesWait
+from hermes_chaos.sim.checkers_recovering import LostLogsAreSpared, OwnDatacentreServesAgain
+from hermes_chaos.sim.checkers_repeating import IdempotencyIsKept
 from hermes_chaos.sim.history import Event
+
+_ROOMY_BATCH_BYTES = 500_000
 
 
 class Settling(Checker):
@@ -46,11 +55,21 @@ class NothingFailsUnasked(Checker):
 class Checks:
     """The checkers, and the events told to all of them.
 
-    `waiting_max`: how many messages of a topic may wait in a node before more are refused.
+    `config` is what all nodes share. `keeps` (node, message id): whether a crash now would leave
+    the message on that node's disk.
     """
 
-    def __init__(self, subject: Subject, waiting_max: int) -> None:
-        self.stored = AcknowledgedAreStored(subject)
+    def __init__(
+        self,
+        subject: Subject,
+        config: Config,
+        keeps: Callable[[str, str], bool],
+    ) -> None:
+        frontend, fallback = config.frontend, config.fallback
+        # Messages may be larger than a small batch.
+        is_small = frontend.batch_bytes_max < _ROOMY_BATCH_BYTES
+        limits = frontend.waiting_per_topic_max, 1 if is_small else frontend.batch_records_max
+        self.stored = AcknowledgedAreStored(subject, keeps)
         self.refused = RefusedAreNowhere()
         self.delivered = AcknowledgedAreDelivered(subject, self.stored)
         self.commits = CommitsPassOnlySettled(subject)
@@ -61,7 +80,14 @@ class Checks:
         self.all: tuple[Checker, ...] = (
             self.stored,
             self.refused,
-            PublishesAreAnswered(subject, waiting_max),
+            PublishesAreAnswered(subject, *limits),
+            OtherDatacentreServes(subject, *limits),
+            IdempotencyIsKept(),
+            SpoolKeepsOrder(),
+            DuplicatesHaveCauses(subject),
+            HedgesAreFew(subject, fallback.hedge_budget_percent, fallback.hedge_burst_max),
+            LostLogsAreSpared(subject),
+            OwnDatacentreServesAgain(subject),
             self.delivered,
             self.commits,
             self.payloads,
@@ -82,7 +108,7 @@ class Checks:
         found: list[str] = []
         for checker in self.all:
             checker.finish()
-            if checker.examined == 0:
+            if checker.examined == 0 and not checker.is_rare:
                 checker.violations.append("nothing was examined")
             found.extend(f"{checker.name}: {each}" for each in checker.violations)
         return found

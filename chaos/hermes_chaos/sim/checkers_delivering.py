@@ -138,7 +138,9 @@ class CommitsPassOnlySettled(Checker):
 
 
 class PayloadsAreIntact(Checker):
-    """A subscriber gets the published bytes, under the message's id, on its own topic only."""
+    """A log holds what was published: the bytes, the key, the trace context, the publisher's DC,
+    whichever way it took. A subscriber gets these bytes, under the message's id, on its own topic.
+    """
 
     name = "payloads are intact"
 
@@ -159,6 +161,9 @@ class PayloadsAreIntact(Checker):
                 serial = serial_of(body)
                 if serial is not None:
                     self._stored_ids.setdefault(serial, set()).add(message_id)
+                fault = self._fault_of_stored(event, serial)
+                if fault:
+                    self.violations.append(f"{event.place} holds {message_id!r}: {fault}")
             case Delivery():
                 self.examined += 1
                 fault = self._fault_of(event)
@@ -168,6 +173,21 @@ class PayloadsAreIntact(Checker):
                     )
             case _:
                 pass
+
+    def _fault_of_stored(self, stored: Stored, serial: int | None) -> str:
+        published = None if serial is None else self._published.get(serial)
+        if published is None:
+            return f"a body that nobody published: {stored.body[:40]!r}"
+        for what, found, sent in (
+            ("bytes", stored.body, published.body),
+            ("topic", stored.topic, published.topic),
+            ("key", stored.key, published.key),
+            ("trace context", stored.trace, published.trace),
+            ("datacentre", stored.dc, published.dc),
+        ):
+            if found != sent:
+                return f"message {serial} with the {what} {found[:60]!r}, sent with {sent[:60]!r}"
+        return ""
 
     def _fault_of(self, delivery: Delivery) -> str:
         serial = serial_of(delivery.body)

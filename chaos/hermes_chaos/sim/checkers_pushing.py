@@ -1,9 +1,9 @@
 """What subscribers were promised: no more pushes than they asked for, and none too early."""
 
-from collections import deque
+from collections import Counter, deque
 
 from hermes_chaos.sim.checker import Checker, Subject
-from hermes_chaos.sim.history import Adopted, Attempted, Ended, Event
+from hermes_chaos.sim.history import Adopted, Attempted, Ended, Event, Stored
 
 _TOLERANCE_S = 1e-6
 
@@ -89,10 +89,16 @@ class RetriesWait(Checker):
         self._audiences = subject.by_name
         self._latest: dict[tuple[str, str, str], int] = {}
         self._last: dict[tuple[str, str, str], Ended] = {}
+        self._copies: Counter[tuple[str, str]] = Counter()
 
     def watch(self, event: Event) -> None:
         """Take note, and check."""
         match event:
+            case Stored(place, _, message_id):
+                self._copies[place[0], message_id] += 1
+            case Attempted(node, _, _, message_id) if self._is_doubled(node, message_id):
+                # Of two copies nobody can tell whose attempt it is.
+                pass
             case Attempted(node, number, subscription, message_id):
                 last = self._last.get((node, subscription, message_id))
                 if event.retries > 0 and last is not None:
@@ -106,6 +112,10 @@ class RetriesWait(Checker):
                     self._last[key] = event
             case _:
                 pass
+
+    def _is_doubled(self, node: str, message_id: str) -> bool:
+        """Whether the log of the node's datacentre holds the message more than once."""
+        return self._copies[node.partition("-")[0], message_id] > 1
 
     def _check(self, attempt: Attempted, last: Ended) -> None:
         waited_s = attempt.at_s - last.at_s

@@ -6,7 +6,7 @@ Taken at the edges of the production code (publishers, logs, subscribers), never
 import json
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from hermes_actors.log.base import Commit
@@ -20,7 +20,10 @@ Place = tuple[str, str, int]
 class Published:
     """One request of a publisher. `status` None: no answer came, so nothing is known of it.
 
-    `node` is the DC's name when no node was up to take it. `code` is an error answer's.
+    `node` is the DC's name when no node was up to take it, `life` that life of it that took it.
+    `code` is an error answer's. `key` and `trace` are its partition key and trace context, "" for
+    none. `idempotency_key`: "" for none; with one, `is_repeat` says that the same message was sent
+    under it before. `is_cut`: its body is shorter than its request says.
     """
 
     serial: int
@@ -31,6 +34,12 @@ class Published:
     message_id: str = ""
     dc: str = ""
     code: str = ""
+    key: str = ""
+    trace: str = ""
+    idempotency_key: str = ""
+    is_repeat: bool = False
+    is_cut: bool = False
+    life: str = ""
     began_s: float = 0.0
     ended_s: float = 0.0
 
@@ -73,12 +82,56 @@ class Answer:
 
 @dataclass(frozen=True)
 class Stored:
-    """One record of a topic of messages, at the moment when its log stored it."""
+    """One record of a topic of messages, at the moment when its log stored it.
+
+    `topic` is the topic's own name; `dc` is the publisher's datacentre and `via` the way that the
+    message took, both as the record says.
+    """
 
     place: Place
     offset: int
     message_id: str
     body: bytes
+    topic: str = ""
+    key: str = ""
+    dc: str = ""
+    via: str = ""
+    trace: str = ""
+
+
+@dataclass(frozen=True)
+class Handed:
+    """A life of a node has handed messages to a log: their ids, and the way that each takes."""
+
+    life: str
+    dc: str
+    topic: str
+    ids: tuple[str, ...]
+    vias: tuple[str, ...]
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Told:
+    """A log has told that life which of the messages it was handed it has stored."""
+
+    life: str
+    dc: str
+    topic: str
+    stored: tuple[str, ...]
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a life of a node has counted by its end: samples by name, with their labels.
+
+    `is_whole`: it was neither killed nor stopped, so nothing that it did is missing.
+    """
+
+    life: str
+    samples: tuple[tuple[str, Mapping[str, str], float], ...]
+    is_whole: bool
 
 
 @dataclass(frozen=True)
@@ -139,9 +192,19 @@ class Adopted:
     subscription: str
 
 
+def disk_of(node: str) -> str:
+    """Where a node's disk is, for troubles."""
+    return f"the disk of {node}"
+
+
+def readiness_of(dc: str) -> str:
+    """Where it is said whether a DC may be fallen back to, for troubles."""
+    return f"the readiness of {dc}"
+
+
 @dataclass(frozen=True)
 class Troubled:
-    """A fault has begun, in a DC's log or in a node; `topic` "": it concerns all of them.
+    """A fault has begun, in a DC's log, in a node or in its disk. `topic` "": of all topics.
 
     It lasts `lasts_s`, or until the place is `Calmed`.
     """
@@ -155,9 +218,16 @@ class Troubled:
 
 @dataclass(frozen=True)
 class Calmed:
-    """All faults of a DC's log have been lifted."""
+    """All faults of a DC's log, or of a node's disk, have been lifted."""
 
     where: str
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Healed:
+    """The last fault of the run has been lifted."""
+
     at_s: float
 
 
@@ -166,6 +236,9 @@ Event = (
     | Delivery
     | Answer
     | Stored
+    | Handed
+    | Told
+    | Counted
     | Committed
     | Dropped
     | Expired
@@ -174,6 +247,7 @@ Event = (
     | Adopted
     | Troubled
     | Calmed
+    | Healed
 )
 
 
@@ -190,12 +264,20 @@ class History:
             watch(event)
 
 
-def message_id_of(record: StoredRecord) -> str:
-    """The id in a record's header, "" when it has none."""
-    for name, value in record.headers:
-        if name == "id":
-            return value.decode()
-    return ""
+def stored(place: Place, topic: str, record: StoredRecord) -> Stored:
+    """What a record says of itself, in Hermes' headers or in ours."""
+    headers = {name: value.decode() for name, value in record.headers}
+    return Stored(
+        place,
+        record.offset,
+        headers.get("id", ""),
+        record.value,
+        topic,
+        (record.key or b"").decode(),
+        headers.get("dc", ""),
+        headers.get("via", ""),
+        headers.get("traceparent", ""),
+    )
 
 
 def serial_of(body: bytes) -> int | None:

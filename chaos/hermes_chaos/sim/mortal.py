@@ -7,24 +7,32 @@ what they try has no effect.
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
+import trio
+
 from hermes_actors.log.base import (
     Commit,
     Log,
     LogUnavailable,
     Outcome,
     Reader,
+    Stored,
     TopicSettings,
     UnavailableRecord,
 )
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
+from hermes_chaos.sim.history import Handed, History, Told
 
 
 class MortalLog:
     """Satisfies `Log`: the cluster's log until `die`, unreachable ever after."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, life: str, topics: Mapping[str, str], history: History) -> None:
+        """`life` reaches it; of the log's `topics` what it is handed, and what it says, is told."""
         self._log = log
+        self._life = life
+        self._topics = topics
+        self._history = history
         self._is_dead = False
 
     def die(self) -> None:
@@ -42,7 +50,22 @@ class MortalLog:
         """As `Log.append`."""
         if self._is_dead:
             return [UnavailableRecord("the node is dead") for _ in batch]
-        return await self._log.append(topic, partition, batch, ack)
+        name = self._topics.get(topic)
+        if name is None:
+            return await self._log.append(topic, partition, batch, ack)
+        headers = [dict(record.headers) for record in batch]
+        ids = tuple(each.get("id", b"").decode() for each in headers)
+        vias = tuple(each.get("via", b"").decode() for each in headers)
+        told = self._history.tell
+        told(Handed(self._life, self.dc, name, ids, vias, trio.current_time()))
+        outcomes = await self._log.append(topic, partition, batch, ack)
+        stored = (
+            message_id
+            for message_id, outcome in zip(ids, outcomes, strict=True)
+            if isinstance(outcome, Stored)
+        )
+        told(Told(self._life, self.dc, name, tuple(stored), trio.current_time()))
+        return outcomes
 
     @asynccontextmanager
     async def reader(self, topic: str, positions: Mapping[int, int]) -> AsyncIterator[Reader]:

@@ -14,7 +14,8 @@ import trio
 
 from hermes_actors.log.memory import MemoryLog
 from hermes_chaos.sim.clock import DAY_MS, EPOCH_MS
-from hermes_chaos.sim.history import Calmed, History, Troubled
+from hermes_chaos.sim.disk import SimulatedDisk
+from hermes_chaos.sim.history import Calmed, History, Troubled, disk_of, readiness_of
 from hermes_chaos.sim.subscribers import FAULTS, Endpoint
 from hermes_chaos.sim.trace import Trace
 
@@ -40,6 +41,13 @@ class Fault(StrEnum):
     RETENTION = "log retention"
     SUBSCRIBER = "subscriber mood"
     SKEW = "wall clock skew"
+    DC_LOST = "datacentre lost"
+    BLACKOUT = "all datacentres lost"
+    NOT_READY = "datacentre not ready"
+    DISK_FULL = "disk full"
+    DISK_FAILING = "disk failing"
+    DISK_SLOW = "disk slow"
+    SPOOLED_KILL = "node kill with a spool"
 
 
 _WEIGHTS = {
@@ -59,6 +67,13 @@ _WEIGHTS = {
     Fault.RETENTION: 1,
     Fault.SUBSCRIBER: 6,
     Fault.SKEW: 2,
+    Fault.DC_LOST: 4,
+    Fault.BLACKOUT: 3,
+    Fault.NOT_READY: 1,
+    Fault.DISK_FULL: 1,
+    Fault.DISK_FAILING: 1,
+    Fault.DISK_SLOW: 1,
+    Fault.SPOOLED_KILL: 2,
 }
 _APPEND_S = (0.0005, 0.004)
 _READ_S = (0.0, 0.002)
@@ -66,6 +81,15 @@ _READ_S = (0.0, 0.002)
 _SKEW_SPAN_MS = 4_000
 _INSTANT = frozenset((Fault.ACTOR_CRASH, Fault.RETENTION))
 _LASTS_LEAST_S = 0.3
+_LONG = frozenset((Fault.DC_LOST, Fault.BLACKOUT, Fault.NOT_READY))
+# A datacentre is lost for longer than a broker stumbles.
+_LONGER = 2.0
+_GONE_RATE = 0.3
+_HUNG_RATE = 0.5
+_POLL_S = 0.02
+_READINESS_PAUSE_S = 0.3
+_SPOOLED_WITHIN_S = 4.0
+_SLOW_DISK_MAX_S = 0.6
 
 
 @dataclass(frozen=True)
@@ -85,6 +109,15 @@ class Victims(Protocol):
     @property
     def logs(self) -> Sequence[MemoryLog]:
         """Each DC's log."""
+
+    async def set_ready(self, dc: str, is_ready: bool) -> bool:
+        """Tell all datacentres whether this one may be fallen back to. False: it failed."""
+
+    def spooled(self, node: str) -> int:
+        """How many messages wait in the spool of the node; 0 while it is down."""
+
+    def disk(self, node: str) -> SimulatedDisk:
+        """The disk of the node's spool; it outlives the node."""
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
@@ -116,6 +149,8 @@ def draw_plan(
     for _ in range(strikes):
         fault = rng.choices(kinds, weights)[0]
         lasts_s = 0.0 if fault in _INSTANT else rng.uniform(_LASTS_LEAST_S, lasts_max_s)
+        if fault in _LONG:
+            lasts_s *= _LONGER
         at_s = rng.uniform(begin_s, end_s)
         plan.append(Strike(at_s, lasts_s, fault, rng.random(), rng.random()))
     return sorted(plan, key=lambda strike: strike.at_s)
@@ -142,14 +177,23 @@ class Nemesis:
         for log in self._victims.logs:
             calm(log)
             self._history.tell(Calmed(log.dc, trio.current_time()))
+            self._history.tell(Calmed(readiness_of(log.dc), trio.current_time()))
         for endpoint in self._victims.endpoints:
             endpoint.heal()
         for node in self._victims.node_names:
             self._victims.skew(node, 0)
+            self._victims.disk(node).heal()
+            self._history.tell(Calmed(disk_of(node), trio.current_time()))
         self._trace.note("nemesis", "healed")
 
     async def _carry_out(self, strike: Strike) -> None:
         await trio.sleep_until(strike.at_s)
+        if strike.fault is Fault.SPOOLED_KILL:
+            await self._kill_with_a_spool(strike)
+            return
+        if strike.fault is Fault.NOT_READY:
+            await self._forbid(strike)
+            return
         lift = self._strike(strike)
         if lift is None:
             return
@@ -184,11 +228,69 @@ class Nemesis:
                 self._note(strike.fault, node)
                 self._victims.skew(node, int((strike.how - 0.5) * _SKEW_SPAN_MS))
                 return lambda: self._victims.skew(node, 0)
+            case Fault.DISK_FULL | Fault.DISK_FAILING | Fault.DISK_SLOW:
+                return self._spoil(strike)
+            case Fault.BLACKOUT:
+                return self._black_out(strike)
             case _:
-                log = _pick(self._victims.logs, strike.where)
-                self._note(strike.fault, log.dc)
-                self._history.tell(Troubled(log.dc, strike.fault.value, trio.current_time()))
-                return self._lift_of(log, _strike_log(strike, log))
+                return self._strike_log(strike, _pick(self._victims.logs, strike.where))
+
+    def _strike_log(self, strike: Strike, log: MemoryLog) -> Callable[[], None]:
+        self._note(strike.fault, log.dc)
+        self._history.tell(Troubled(log.dc, strike.fault.value, trio.current_time()))
+        return self._lift_of(log, _strike_log(strike, log))
+
+    def _black_out(self, strike: Strike) -> Callable[[], None]:
+        lifts = [self._strike_log(strike, log) for log in self._victims.logs]
+
+        def lift_all() -> None:
+            for lift in lifts:
+                lift()
+
+        return lift_all
+
+    def _spoil(self, strike: Strike) -> Callable[[], None]:
+        """Something is wrong with a node's disk."""
+        node = _pick(self._victims.node_names, strike.where)
+        disk = self._victims.disk(node)
+        if strike.fault is Fault.DISK_FULL:
+            disk.is_full = True
+        elif strike.fault is Fault.DISK_FAILING:
+            disk.is_failing = True
+        else:
+            disk.slow_s = strike.how * _SLOW_DISK_MAX_S
+        self._note(strike.fault, node)
+        self._history.tell(Troubled(disk_of(node), strike.fault.value, trio.current_time()))
+
+        def lift() -> None:
+            disk.heal()
+            self._history.tell(Calmed(disk_of(node), trio.current_time()))
+
+        return lift
+
+    async def _forbid(self, strike: Strike) -> None:
+        """Nobody falls back to a datacentre that is not ready; who hears of it when, is open."""
+        dc = _pick(self._victims.logs, strike.where).dc
+        self._note(strike.fault, dc)
+        self._history.tell(Troubled(readiness_of(dc), strike.fault.value, trio.current_time()))
+        await self._victims.set_ready(dc, False)
+        await trio.sleep(strike.lasts_s)
+        while not self._is_over and not await self._victims.set_ready(dc, True):  # noqa: ASYNC110
+            await trio.sleep(_READINESS_PAUSE_S)
+
+    async def _kill_with_a_spool(self, strike: Strike) -> None:
+        """Kill a node as soon as its disk keeps something; none, when that does not come about."""
+        names = self._victims.node_names
+        with trio.move_on_after(_SPOOLED_WITHIN_S):
+            while True:
+                for shift in range(len(names)):
+                    node = names[(int(strike.where * len(names)) + shift) % len(names)]
+                    if not self._victims.spooled(node):
+                        continue
+                    if self._victims.kill(node, strike.lasts_s):
+                        self._note(strike.fault, node)
+                        return
+                await trio.sleep(_POLL_S)
 
     def _lift_of(self, log: MemoryLog, lift: Callable[[], None]) -> Callable[[], None]:
         def lift_and_tell() -> None:
@@ -235,6 +337,15 @@ def _strike_log(strike: Strike, log: MemoryLog) -> Callable[[], None]:
             faults.silent = True
         case Fault.LOG_CUT:
             faults.cut()
+        case Fault.DC_LOST | Fault.BLACKOUT if how < _GONE_RATE:
+            faults.cut()
+        case Fault.DC_LOST | Fault.BLACKOUT if how < _GONE_RATE + _HUNG_RATE:
+            faults.late_store = how < _GONE_RATE + _HUNG_RATE / 2
+            faults.silent = faults.reads_silent = True
+        case Fault.DC_LOST | Fault.BLACKOUT:
+            # Slower than any publisher waits for.
+            faults.delay_s = (0.3, 0.9)
+            faults.read_delay_s = (0.05, 0.2)
         case Fault.ACKS_LOST:
             faults.acknowledgement_lost_rate = 0.2 + how * 0.5
         case Fault.PARTIAL:

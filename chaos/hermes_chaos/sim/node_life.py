@@ -13,17 +13,19 @@ from hermes_actors.actors.supervisor import RestartIntensityExceeded
 from hermes_actors.config import Config, MetadataConfig, Role
 from hermes_actors.consumer.http1_pool import Http1Sender, PoolLimits
 from hermes_actors.consumer.sender import Sender
+from hermes_actors.fallback.spool_store import SegmentStore, SpoolStore
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
 from hermes_actors.metadata.catalog import Catalog, LiveSubscription
 from hermes_actors.node import Node, NodeEnvironment, SenderOf, open_node
 from hermes_actors.publisher.edges.asgi import AsgiEdge
 from hermes_actors.publisher.edges.cells import TrioCell
-from hermes_actors.runtime.clock import seeded_ids
+from hermes_actors.runtime.clock import IdSource, seeded_ids
 from hermes_chaos.sim.checkers import NothingFailsUnasked
 from hermes_chaos.sim.clock import SimulatedClock
 from hermes_chaos.sim.determinism import rng_of
-from hermes_chaos.sim.history import Adopted, History, Troubled
+from hermes_chaos.sim.disk import Mount, SimulatedDisk
+from hermes_chaos.sim.history import Adopted, Counted, History, Troubled
 from hermes_chaos.sim.http_in import Exchange, Response
 from hermes_chaos.sim.mortal import MortalLog
 from hermes_chaos.sim.nemesis import Fault
@@ -35,6 +37,7 @@ from hermes_chaos.sim.watched_sender import WatchedSender
 _CONNECTIONS_MAX = 20
 _RESTART_S = 1.0
 _CLIENT_TIMEOUT_S = 5.0
+_SPOOLED = "hermes_frontend_spool_entries"
 
 
 class NodeLife:
@@ -49,7 +52,9 @@ class NodeLife:
         cluster: Config,
         consumer_nodes: Sequence[str],
         seed: int,
+        disk: SimulatedDisk,
         logs: Mapping[str, MemoryLog],
+        log_topics: Mapping[str, str],
         endpoints: Mapping[str, Endpoint],
         nursery: trio.Nursery,
         history: History,
@@ -67,7 +72,9 @@ class NodeLife:
         self._cluster = cluster
         self._consumer_nodes = consumer_nodes
         self._seed = seed
+        self._disk = disk
         self._logs = logs
+        self._log_topics = log_topics
         self._endpoints = endpoints
         self._nursery = nursery
         self._history = history
@@ -79,7 +86,7 @@ class NodeLife:
         self._ended = trio.Event()
         self._leave = trio.Event()
         self._node: Node | None = None
-        self._mortal: list[MortalLog | SimulatedNet] = []
+        self._mortal: list[MortalLog | SimulatedNet | Mount] = []
         self._requests: dict[Exchange, trio.CancelScope] = {}
         self._crashes: Counter[str] = Counter()
         self._came_up = trio.Event()
@@ -106,13 +113,27 @@ class NodeLife:
             self._trace.note(self.name, f"escalated: {error}")
         ended.set()
 
+    @property
+    def spooled(self) -> int:
+        """How many messages wait in the spool of a node that serves; 0 while it is down."""
+        if self._node is None:
+            return 0
+        return sum(
+            int(sample.value)
+            for metrics in self._node.metrics
+            for family in metrics.collect()
+            if family.name == _SPOOLED
+            for sample in family.samples
+        )
+
     async def wait_up(self) -> None:
         """Wait until the node serves."""
         while not self.is_serving:
             await self._came_up.wait()
 
     @property
-    def _life_name(self) -> str:
+    def life_name(self) -> str:
+        """The name of this life of the node, which no other has."""
         return f"{self.name}#{self._lives}"
 
     @property
@@ -183,26 +204,44 @@ class NodeLife:
         self._requests.pop(exchange, None)
         return exchange.response
 
+    def tell_counts(self, *, is_whole: bool) -> None:
+        """Tell the history what this life has counted so far; nothing when it does not serve."""
+        if self._node is None:
+            return
+        samples = tuple(
+            (sample.name, sample.labels, sample.value)
+            for metrics in self._node.metrics
+            for family in metrics.collect()
+            for sample in family.samples
+        )
+        self._history.tell(Counted(self.life_name, samples, is_whole))
+
     async def _live(self) -> None:
         self._lives += 1
         self._crashes.clear()
         self._failures.started()
-        life = self._life_name
+        life = self.life_name
         net = SimulatedNet(
             self._nursery, self.dc, self._endpoints, rng_of(self._seed, f"{life} network")
         )
-        logs = {dc: MortalLog(log) for dc, log in self._logs.items()}
-        self._mortal = [net, *logs.values()]
+        logs = {
+            dc: MortalLog(log, life, self._log_topics, self._history)
+            for dc, log in self._logs.items()
+        }
+        mount = Mount(self._disk)
+        self._mortal = [net, mount, *logs.values()]
+        config = self._config()
+        ids = seeded_ids(rng_of(self._seed, f"{life} ids"))
         environment = NodeEnvironment(
             clock=self.clock,
-            ids=seeded_ids(rng_of(self._seed, f"{life} ids")),
+            ids=ids,
             rng=rng_of(self._seed, f"{life} actors"),
             log=logs.pop(self.dc),
             remote_logs=logs,
             open_senders=lambda: _open_senders(net, life, self._history),
             consumer_nodes=self._consumer_nodes,
+            open_spool=partial(_open_spool_store, mount, config, ids),
         )
-        config = self._config()
         async with open_node(config, environment) as node:
             assert node.frontend is not None, "every simulated node is a frontend"
             self._app = AsgiEdge(
@@ -214,6 +253,7 @@ class NodeLife:
             self._trace.note(self.name, f"up, life {self._lives}")
             self._came_up.set()
             await self._leave.wait()
+            self.tell_counts(is_whole=False)
             self._node = None
             await node.frontend.drain.run()
         self._trace.note(self.name, "stopped")
@@ -222,6 +262,7 @@ class NodeLife:
 
     def _die(self) -> None:
         """Everything that would let a dead node act is cut, before its tasks are cancelled."""
+        self.tell_counts(is_whole=False)
         self._node = None
         self._came_up = trio.Event()
         self._history.tell(
@@ -260,6 +301,19 @@ def _running_actors(node: Node) -> list[tuple[str, Callable[[], None]]]:
             if node.agent.consumer(name) is not None
         )
     return found
+
+
+@asynccontextmanager
+async def _open_spool_store(
+    mount: Mount, config: Config, ids: IdSource
+) -> AsyncIterator[SpoolStore]:
+    yield SegmentStore(
+        mount.disk,
+        ids,
+        segment_bytes_max=config.spool.segment_bytes_max,
+        write=mount.write,
+        read=mount.read,
+    )
 
 
 @asynccontextmanager

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from hermes_actors.actors.supervisor import ActorCancelled
 
 _PRODUCT = "hermes_actors"
-_INJECTED = ActorCancelled.__name__
+_INJECTED = (ActorCancelled.__name__, "spool's disk")
+"""What a nemesis does is told of too: actors that it crashes, disks that it spoils."""
 
 
 class _Listener(logging.Handler):
@@ -19,7 +20,7 @@ class _Listener(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         text = f"{record.levelname.lower()} {record.getMessage()}"
         self._on_line(text)
-        if record.levelno >= logging.ERROR and _INJECTED not in text:
+        if record.levelno >= logging.ERROR and not any(each in text for each in _INJECTED):
             self._on_failure(text)
 
 

@@ -2,9 +2,19 @@
 
 import random
 
-from hermes_actors.config import Config, ConsumersConfig, FrontendConfig, ManagementConfig
+from hermes_actors.config import (
+    Config,
+    ConsumersConfig,
+    FallbackConfig,
+    FrontendConfig,
+    ManagementConfig,
+    SpoolConfig,
+)
+from hermes_chaos.sim.workload import ALL_TOPICS
 
 _TIGHT_RATE = 0.5
+_NO_SPOOL_RATE = 0.1
+_ROOMY_BYTES = 50_000_000
 
 
 def draw_config(rng: random.Random) -> Config:
@@ -14,6 +24,18 @@ def draw_config(rng: random.Random) -> Config:
         frontend=_frontend(rng, is_tight),
         consumers=_consumers(rng) if is_tight else ConsumersConfig(),
         management=ManagementConfig(topic_partitions=rng.randint(1, 3), allow_removal=True),
+        fallback=_fallback(rng) if is_tight else FallbackConfig(),
+        spool=_spool(rng, is_tight),
+    )
+
+
+def spooled_topics(config: Config) -> frozenset[str]:
+    """The topics whose messages a node's disk takes whenever no log does."""
+    spool = config.spool
+    if not spool.enabled or spool.disk_bytes_max < _ROOMY_BYTES:
+        return frozenset()
+    return frozenset(
+        topic.name for topic in ALL_TOPICS if spool.for_fallback_topics or not topic.falls_back
     )
 
 
@@ -37,4 +59,28 @@ def _consumers(rng: random.Random) -> ConsumersConfig:
         unsettled_span_max=rng.randint(20, 60),
         read_batch_records_max=rng.randint(1, 5),
         read_batch_bytes_max=rng.choice((1, 10_000)),
+    )
+
+
+def _fallback(rng: random.Random) -> FallbackConfig:
+    return FallbackConfig(
+        hedge_mode=rng.choice(("adaptive", "fixed")),
+        hedge_floor_delay_ms=rng.choice((5, 20)),
+        hedge_budget_percent=rng.choice((1, 20)),
+        hedge_burst_max=rng.randint(1, 5),
+        losers_max=rng.randint(2, 20),
+    )
+
+
+def _spool(rng: random.Random, is_tight: bool) -> SpoolConfig:
+    is_enabled = rng.random() >= _NO_SPOOL_RATE
+    for_fallback = rng.random() < _TIGHT_RATE
+    if not is_tight:
+        return SpoolConfig(enabled=is_enabled, for_fallback_topics=for_fallback)
+    return SpoolConfig(
+        enabled=is_enabled,
+        for_fallback_topics=for_fallback,
+        disk_bytes_max=rng.choice((100_000, _ROOMY_BYTES)),
+        segment_bytes_max=rng.choice((1_000, 20_000)),
+        late_acknowledgement_wait_ms=rng.choice((500, 10_000)),
     )

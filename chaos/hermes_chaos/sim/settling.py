@@ -16,6 +16,9 @@ async def find_unsettled(
     for node in nodes:
         if not node.is_serving:
             return f"{node.name} is not up"
+    for node in nodes:
+        if node.spooled:
+            return f"{node.spooled} messages wait in the spool of {node.name}"
     pending = delivered.pending()
     if pending:
         return f"messages are owed: {pending}"

@@ -12,15 +12,15 @@ from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.clock import SimulatedClock
 from hermes_chaos.sim.determinism import rng_of
-from hermes_chaos.sim.history import Committed, Dropped, Expired, History, Stored, message_id_of
+from hermes_chaos.sim.history import Committed, Dropped, Expired, History, stored
 from hermes_chaos.sim.nemesis import calm
 from hermes_chaos.sim.trace import Trace
 from hermes_chaos.sim.workload import KEYLESS_TOPICS
 
 _APPEND_TIMEOUT_S = 1.0
 _STALL_RATE = 0.3
-# Above what a producer calls slow (20 ms), below what a publisher waits for (65 ms).
-_STALL_S = (0.02, 0.06)
+# Above what a producer calls slow (20 ms), below what it takes until a message is kept (50 ms).
+_STALL_S = (0.02, 0.04)
 _UNEVEN = frozenset(topic.name for topic in KEYLESS_TOPICS)
 
 
@@ -58,7 +58,7 @@ def watched_log(
         trace.note(dc, f"append {topic}/{record.partition}@{record.offset}")
         if topic in message_topics:
             place = (dc, topic, record.partition)
-            history.tell(Stored(place, record.offset, message_id_of(record), record.value))
+            history.tell(stored(place, message_topics[topic], record))
 
     def on_commit(group: str, topic: str, partition: int, commit: Commit) -> None:
         trace.note(dc, f"commit {group} {topic}/{partition}@{commit.position}")

@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import msgspec
@@ -23,14 +23,24 @@ _UNKNOWN_TOPIC = f"{GROUP}.nobody-made-it"
 _SIZES = (20, 20, 20, 200, 200, 2_000, 20_000)
 _KEYLESS_RATE = 0.7
 _NON_ASCII = "żółć ✓ "
+_TRACE_RATE = 0.2
+_AT_ONCE_RATE = 0.25
+_LATER_RATE = 0.25
+_OTHER_RATE = 0.25
+_BURST_PAUSE_S = 0.02
+_STEADY_PAUSE_S = 0.2
 
 
 @dataclass(frozen=True)
 class TopicPlan:
-    """One topic of the workload; `name` is the full name."""
+    """One topic of the workload; `name` is the full name.
+
+    `falls_back`: it may be published to another datacentre when its own does not take it.
+    """
 
     name: str
     ack: Ack
+    falls_back: bool = False
 
     def wire(self) -> dict[str, Any]:
         """What is posted to create it."""
@@ -41,6 +51,7 @@ class TopicPlan:
             "contentType": "JSON",
             "retentionTime": {"duration": 1, "retentionUnit": "DAYS"},
             "ack": self.ack.value,
+            "fallbackToRemoteDatacenterEnabled": self.falls_back,
         }
 
 
@@ -108,12 +119,18 @@ TOPICS = (
     TopicPlan(f"{GROUP}.clicks", Ack.LEADER),
     TopicPlan(f"{GROUP}.audit", Ack.NONE),
 )
+FALLBACK_TOPICS = (
+    TopicPlan(f"{GROUP}.payments", Ack.ALL, falls_back=True),
+    TopicPlan(f"{GROUP}.alerts", Ack.LEADER, falls_back=True),
+)
+KEYED_TOPICS = TOPICS + FALLBACK_TOPICS
+"""Messages with keys and without, from many publishers at a time."""
 KEYLESS_TOPICS = (
     TopicPlan(f"{GROUP}.ledger", Ack.ALL),
     TopicPlan(f"{GROUP}.ticks", Ack.LEADER),
 )
 """Only messages without keys, from one publisher at a time in each DC (see `run_in_turn`)."""
-ALL_TOPICS = TOPICS + KEYLESS_TOPICS
+ALL_TOPICS = KEYED_TOPICS + KEYLESS_TOPICS
 SUBSCRIPTIONS = (
     SubscriptionPlan(f"{GROUP}.orders", "billing", {"messageBackoff": 50, "requestTimeout": 400}),
     SubscriptionPlan(
@@ -124,6 +141,8 @@ SUBSCRIPTIONS = (
     SubscriptionPlan(f"{GROUP}.clicks", "narrow", {"inflightSize": 2, "rate": 200}),
     SubscriptionPlan(f"{GROUP}.clicks", "plain"),
     SubscriptionPlan(f"{GROUP}.audit", "slowpoke", {"rate": 6, "requestTimeout": 300}),
+    SubscriptionPlan(f"{GROUP}.payments", "books"),
+    SubscriptionPlan(f"{GROUP}.alerts", "pager"),
 )
 LATE_SUBSCRIPTIONS = (
     SubscriptionPlan(f"{GROUP}.orders", "latecomer", is_late=True),
@@ -135,10 +154,13 @@ ALL_SUBSCRIPTIONS = SUBSCRIPTIONS + LATE_SUBSCRIPTIONS
 class Frontends(Protocol):
     """The broker as publishers see it: nodes of their DC behind a load balancer."""
 
+    def choose(self, dc: str) -> str:
+        """The name of a node of the DC that is up; "" when none is."""
+
     async def publish(
         self, dc: str, topic: str, headers: Sequence[tuple[str, str]], body: bytes, prefers: str
-    ) -> tuple[str, Response | None]:
-        """Post to a node that is up, to `prefers` if that is one: its name, and its answer.
+    ) -> tuple[str, str, Response | None]:
+        """Post to a node that is up, to `prefers` if that is one: its name, its life, its answer.
 
         The answer is None when the node died, and the name is the DC's when no node is up.
         """
@@ -150,6 +172,7 @@ class Publisher:
     def __init__(
         self,
         dc: str,
+        name: str,
         serials: Callable[[], int],
         rng: random.Random,
         frontends: Frontends,
@@ -158,6 +181,7 @@ class Publisher:
         trace: Trace,
     ) -> None:
         self._dc = dc
+        self._name = name
         self._serials = serials
         self._rng = rng
         self._frontends = frontends
@@ -172,8 +196,8 @@ class Publisher:
         async with trio.open_nursery() as nursery:
             for moment in moments:
                 await trio.sleep_until(moment)
-                topic = rng.choice(TOPICS).name if rng.random() >= 0.03 else _UNKNOWN_TOPIC
-                nursery.start_soon(self._publish, *self._draw(topic, rng.random() < 0.5))
+                topic = rng.choice(KEYED_TOPICS).name if rng.random() >= 0.03 else _UNKNOWN_TOPIC
+                nursery.start_soon(self._publish, self._draw(topic, rng.random() < 0.5))
 
     async def run_in_turn(
         self, phases: int, messages: int, *, begin_s: float, end_s: float
@@ -187,42 +211,95 @@ class Publisher:
         for moment in sorted(rng.uniform(begin_s, end_s) for _ in range(phases)):
             await trio.sleep_until(moment)
             is_keyless = rng.random() < _KEYLESS_RATE
-            topic = rng.choice(KEYLESS_TOPICS if is_keyless else TOPICS).name
+            topic = rng.choice(KEYLESS_TOPICS if is_keyless else KEYED_TOPICS).name
             node = ""
             for _ in range(messages):
                 is_keyed = not is_keyless and rng.random() < 0.5
-                node = await self._publish(*self._draw(topic, is_keyed), prefers=node)
+                node = await self._publish(self._draw(topic, is_keyed), prefers=node)
 
-    def _draw(self, topic: str, is_keyed: bool) -> tuple[Published, list[tuple[str, str]]]:
+    async def run_in_bursts(
+        self, bursts: int, messages: int, *, begin_s: float, end_s: float
+    ) -> None:
+        """Publish that many bursts of messages to topics that fall back: enough at a time for a
+        broker to notice within moments that a log does not answer.
+        """
+        rng = self._rng
+        async with trio.open_nursery() as nursery:
+            for moment in sorted(rng.uniform(begin_s, end_s) for _ in range(bursts)):
+                await trio.sleep_until(moment)
+                topic = rng.choice(FALLBACK_TOPICS).name
+                node = self._frontends.choose(self._dc)
+                for _ in range(messages):
+                    nursery.start_soon(self._publish, self._draw(topic, rng.random() < 0.3), node)
+                    await trio.sleep(rng.uniform(0, _BURST_PAUSE_S))
+
+    async def run_steadily(self, until_s: float) -> None:
+        """Publish a message now and then to all topics that fall back, on all nodes."""
+        async with trio.open_nursery() as nursery:
+            while trio.current_time() < until_s:
+                for topic in FALLBACK_TOPICS:
+                    message = self._draw(topic.name, self._rng.random() < 0.5)
+                    message.is_cut = False
+                    nursery.start_soon(self._publish, message, self._frontends.choose(self._dc))
+                await trio.sleep(_STEADY_PAUSE_S)
+
+    async def run_repeating(self, rounds: int, *, begin_s: float, end_s: float) -> None:
+        """Publish that many messages with an idempotency key, each of them more than once.
+
+        After the answer, at the same time, a while later, or with another message under the key.
+        """
+        rng = self._rng
+        moments = sorted(rng.uniform(begin_s, end_s) for _ in range(rounds))
+        async with trio.open_nursery() as nursery:
+            for number, moment in enumerate(moments):
+                await trio.sleep_until(moment)
+                first = self._draw(rng.choice(KEYED_TOPICS).name, rng.random() < 0.5)
+                first.idempotency_key = f"{self._dc}-{self._name}-{number}"
+                first.is_cut = False
+                nursery.start_soon(self._repeat, first, rng.random(), rng.uniform(0.5, 3.0))
+
+    async def _repeat(self, first: Published, how: float, later_s: float) -> None:
+        node = self._frontends.choose(self._dc)
+        if how < _AT_ONCE_RATE:
+            first.is_repeat = True
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._publish, first, node)
+                nursery.start_soon(self._publish, replace(first), node)
+            return
+        again = replace(first, is_repeat=True)
+        if how > 1 - _OTHER_RATE:
+            again = self._draw(first.topic, bool(first.key))
+            again.idempotency_key = first.idempotency_key
+            again.is_cut = False
+        node = await self._publish(first, node)
+        if how > 1 - _OTHER_RATE - _LATER_RATE and again.is_repeat:
+            await trio.sleep(later_s)
+        await self._publish(again, node)
+
+    def _draw(self, topic: str, is_keyed: bool) -> Published:
         rng = self._rng
         serial = self._serials()
         filling = rng.choice(_NON_ASCII) if rng.random() < 0.2 else "x"
         size = rng.choice(_SIZES)
         body = json.dumps({"serial": serial, "filling": filling * size}, ensure_ascii=False)
         published = Published(serial, topic, body.encode(), "", dc=self._dc)
-        length = len(published.body)
-        if rng.random() < 0.02:
-            length += 1  # a broken client: it must be refused, and its message be nowhere
-        headers = [
-            ("Host", "hermes.test"),
-            ("Content-Type", "application/json"),
-            ("Content-Length", str(length)),
-        ]
         if is_keyed:
-            headers.append(("Partition-Key", f"key-{rng.randrange(8)}"))
-        return published, headers
+            published.key = f"key-{rng.randrange(8)}"
+        if rng.random() < _TRACE_RATE:
+            published.trace = f"00-{rng.getrandbits(128):032x}-{rng.getrandbits(64):016x}-01"
+        # A broken client: it must be refused, and its message be nowhere.
+        published.is_cut = rng.random() < 0.02
+        return published
 
-    async def _publish(
-        self, published: Published, headers: list[tuple[str, str]], prefers: str = ""
-    ) -> str:
+    async def _publish(self, published: Published, prefers: str = "") -> str:
         """Publish it; the name of the node that took it."""
         self._on_begin(published)
         published.began_s = trio.current_time()
-        node, response = await self._frontends.publish(
-            self._dc, published.topic, headers, published.body, prefers
+        node, life, response = await self._frontends.publish(
+            self._dc, published.topic, _headers(published), published.body, prefers
         )
         published.ended_s = trio.current_time()
-        published.node = node
+        published.node, published.life = node, life
         if response is not None:
             published.status = response.status
             published.message_id = response.message_id
@@ -234,3 +311,19 @@ class Publisher:
         )
         self._history.tell(published)
         return node
+
+
+def _headers(published: Published) -> list[tuple[str, str]]:
+    headers = [
+        ("Host", "hermes.test"),
+        ("Content-Type", "application/json"),
+        ("Content-Length", str(len(published.body) + published.is_cut)),
+    ]
+    for name, value in (
+        ("Partition-Key", published.key),
+        ("traceparent", published.trace),
+        ("Idempotency-Key", published.idempotency_key),
+    ):
+        if value:
+            headers.append((name, value))
+    return headers

@@ -6,6 +6,7 @@ administration), load under faults, heal, and settle within a bound of virtual t
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -13,6 +14,7 @@ from itertools import count
 import trio
 from trio.testing import MockClock
 
+from hermes_actors.errors import HermesError
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.roles import Anonymous
@@ -20,12 +22,13 @@ from hermes_chaos.sim import product_log
 from hermes_chaos.sim.checker import Subject
 from hermes_chaos.sim.checkers import Checks
 from hermes_chaos.sim.determinism import rng_of
-from hermes_chaos.sim.history import Delivery, Event, History, Published, Troubled
+from hermes_chaos.sim.disk import SimulatedDisk
+from hermes_chaos.sim.history import Delivery, Event, Healed, History, Published, Troubled
 from hermes_chaos.sim.http_in import Response
 from hermes_chaos.sim.nemesis import Fault, Nemesis, draw_plan
 from hermes_chaos.sim.node_life import NodeLife
 from hermes_chaos.sim.operator import Operator
-from hermes_chaos.sim.settings import draw_config
+from hermes_chaos.sim.settings import draw_config, spooled_topics
 from hermes_chaos.sim.settling import find_unsettled
 from hermes_chaos.sim.spin import SpinGuard
 from hermes_chaos.sim.subscribers import Endpoint
@@ -51,9 +54,13 @@ class Shape:
     dcs: tuple[str, ...] = ("dc1", "dc2")
     nodes_per_dc: int = 2
     publishers_per_dc: int = 2
-    messages_per_publisher: int = 45
+    messages_per_publisher: int = 60
     phases_in_turn: int = 5
     messages_per_phase: int = 8
+    repeated_per_dc: int = 10
+    bursts_per_dc: int = 4
+    messages_per_burst: int = 25
+    afterwards_s: float = 3.5
     load_s: float = 6.0
     fault_max_s: float = 2.0
     strikes: int = 10
@@ -88,13 +95,22 @@ class World:
             for plan in ALL_SUBSCRIPTIONS
         }
         self._nodes: dict[str, NodeLife] = {}
+        self._disks = {
+            f"{dc}-n{number}": SimulatedDisk(rng_of(seed, f"spool {dc}-n{number}"))
+            for dc in shape.dcs
+            for number in range(1, shape.nodes_per_dc + 1)
+        }
         self._balancing = rng_of(seed, "load balancer")
         self.checks = Checks(
             Subject(
                 {topic.name: topic.ack for topic in ALL_TOPICS},
                 [plan.audience(self._config.consumers) for plan in ALL_SUBSCRIPTIONS],
+                falls_back=frozenset(topic.name for topic in ALL_TOPICS if topic.falls_back),
+                spooled=spooled_topics(self._config),
+                dcs=shape.dcs,
             ),
-            self._config.frontend.waiting_per_topic_max,
+            self._config,
+            lambda node, message_id: self._disks[node].holds(message_id),
         )
         self.history.watchers += [self._count, self.checks.watch]
 
@@ -140,26 +156,52 @@ class World:
             )
         return actor
 
+    def spooled(self, node: str) -> int:
+        """How many messages wait in the spool of the node; 0 while it is down."""
+        return self._nodes[node].spooled
+
+    def disk(self, node: str) -> SimulatedDisk:
+        """The disk of the node's spool; it outlives the node."""
+        return self._disks[node]
+
+    async def set_ready(self, dc: str, is_ready: bool) -> bool:
+        """Tell all datacentres whether this one may be fallen back to. False: it failed."""
+        for administration in self._administrations():
+            if administration is not None:
+                with suppress(HermesError):
+                    await administration.readiness.set(Anonymous(), dc, {"isReady": is_ready})
+                    return True
+        return False
+
     def skew(self, node: str, skew_ms: int) -> None:
         """Set how far the node's wall clock is off."""
         self._nodes[node].clock.skew_ms = skew_ms
 
     # What publishers see.
 
+    def choose(self, dc: str) -> str:
+        """The name of a node of the DC that is up; "" when none is."""
+        up = self._up(dc)
+        return self._balancing.choice(up).name if up else ""
+
     async def publish(
         self, dc: str, topic: str, headers: Sequence[tuple[str, str]], body: bytes, prefers: str
-    ) -> tuple[str, Response | None]:
-        """Post to a node of the DC that is up: its name, and its answer if there was one.
+    ) -> tuple[str, str, Response | None]:
+        """Post to a node of the DC that is up: its name, its life, its answer if there was one.
 
         `prefers` is the node that a kept-alive connection leads to, "" for none.
         """
-        up = [node for node in self._nodes.values() if node.dc == dc and node.is_serving]
+        up = self._up(dc)
         if not up:
-            return dc, None
+            return dc, "", None
         node = next((node for node in up if node.name == prefers), None)
         if node is None:
             node = self._balancing.choice(up)
-        return node.name, await node.post(f"/topics/{topic}", headers, body)
+        life = node.life_name
+        return node.name, life, await node.post(f"/topics/{topic}", headers, body)
+
+    def _up(self, dc: str) -> list[NodeLife]:
+        return [node for node in self._nodes.values() if node.dc == dc and node.is_serving]
 
     # The run.
 
@@ -184,7 +226,7 @@ class World:
 
             trio.lowlevel.add_instrument(SpinGuard(on_spin))
             for dc in shape.dcs:
-                names = [f"{dc}-n{number}" for number in range(1, shape.nodes_per_dc + 1)]
+                names = [name for name in self._disks if name.startswith(f"{dc}-")]
                 for name in names:
                     node = NodeLife(
                         name,
@@ -193,7 +235,9 @@ class World:
                         cluster=self._config,
                         consumer_nodes=names,
                         seed=seed,
+                        disk=self._disks[name],
                         logs=self._logs,
+                        log_topics=self._log_topics,
                         endpoints=self._endpoints,
                         nursery=nursery,
                         history=self.history,
@@ -209,6 +253,8 @@ class World:
             else:
                 await self._live_through_faults()
                 await self._settle()
+            for life in self._nodes.values():
+                life.tell_counts(is_whole=True)
             self.ended_s = trio.current_time()
             nursery.cancel_scope.cancel()
 
@@ -288,13 +334,37 @@ class World:
                         end_s=end_s,
                     )
                 )
+                nursery.start_soon(
+                    partial(
+                        self._publisher(dc, "in bursts", serials).run_in_bursts,
+                        shape.bursts_per_dc,
+                        shape.messages_per_burst,
+                        begin_s=begin_s,
+                        end_s=end_s,
+                    )
+                )
+                nursery.start_soon(
+                    partial(
+                        self._publisher(dc, "repeating", serials).run_repeating,
+                        shape.repeated_per_dc,
+                        begin_s=begin_s,
+                        end_s=end_s,
+                    )
+                )
         nemesis.heal()
-        with trio.move_on_after(shape.settle_max_s):
-            await operator.tidy()
+        healed_s = trio.current_time()
+        self.history.tell(Healed(healed_s))
+        async with trio.open_nursery() as nursery:
+            for dc in shape.dcs:
+                afterwards = self._publisher(dc, "afterwards", serials)
+                nursery.start_soon(afterwards.run_steadily, healed_s + shape.afterwards_s)
+            with trio.move_on_after(shape.settle_max_s):
+                await operator.tidy()
 
     def _publisher(self, dc: str, name: str, serials: Iterator[int]) -> Publisher:
         return Publisher(
             dc,
+            name,
             lambda: next(serials),
             rng_of(self._seed, f"publisher {dc} {name}"),
             self,

@@ -1,0 +1,178 @@
+"""Publishes at a steady rate whatever comes back, and keeps each message's fate; no retries.
+
+A message is sent when it is due, also while earlier ones wait, and its time runs from then: who
+is slow is not helped by being asked less (no coordinated omission).
+"""
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import trio
+
+from hermes_actors.cli.http_client import CannotConnect, Connection, ConnectionLost, Origin
+from hermes_actors.cli.publisher import percentile
+
+_ANSWER_TIMEOUT_S = 15.0
+_JSON = ("Content-Type", "application/json")
+NO_ANSWER = 0
+"""The status of a message whose connection ended before the answer: nobody knows."""
+NO_CONNECTION = -1
+"""The status of a message that no frontend was there for: nothing was sent."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """One message, when it was due, when it ended, and how."""
+
+    number: int
+    topic: str
+    key: str
+    due_s: float
+    frontend: str = ""
+    status: int = NO_ANSWER
+    message_id: str = ""
+    error: str = ""
+    began_s: float = 0.0
+    ended_s: float = 0.0
+
+    @property
+    def is_accepted(self) -> bool:
+        """It was answered 201 or 202."""
+        return self.status in (201, 202)
+
+    @property
+    def latency_ms(self) -> float:
+        """From when it was due to its answer."""
+        return (self.ended_s - self.due_s) * 1_000
+
+
+@dataclass
+class Phase:
+    """A part of a run, by time; a message belongs to the phase in which it was due."""
+
+    name: str
+    begin_s: float
+    end_s: float = 0.0
+    sent: list[Sent] = field(default_factory=list)
+
+    @property
+    def statuses(self) -> Counter[int]:
+        """How often which status was answered."""
+        return Counter(each.status for each in self.sent)
+
+    @property
+    def refused(self) -> list[Sent]:
+        """What was neither stored nor kept, or is not known to be."""
+        return [each for each in self.sent if not each.is_accepted]
+
+    @property
+    def worst_gap_ms(self) -> float:
+        """The longest time between two answers 201 or 202 that follow each other; the first of the
+        phase follows its beginning.
+        """
+        ends_s = sorted(each.ended_s for each in self.sent if each.is_accepted)
+        moments_s = [self.begin_s, *ends_s] if ends_s else [self.begin_s, self.end_s]
+        return max(later - earlier for earlier, later in pairwise(moments_s)) * 1_000
+
+    def latency_ms(self, percent: float) -> float:
+        """That percentile of what was accepted; 0 when nothing was."""
+        found = sorted(each.latency_ms for each in self.sent if each.is_accepted)
+        return percentile(found, percent) if found else 0.0
+
+
+class OpenLoop:
+    """Load on some frontends in turn, alternating over the topics, each message under some key.
+
+    `keys`: how many there are of each topic. A frontend that cannot be connected to is left out, as
+    a load balancer would, and the message goes to the next one: nothing of it was sent.
+    """
+
+    def __init__(
+        self, frontends: Sequence[str], topics: Sequence[str], *, rate_per_s: float, keys: int
+    ) -> None:
+        self._origins = [Origin.parse(url) for url in frontends]
+        self._names = list(frontends)
+        self._topics = list(topics)
+        self._interval_s = 1 / rate_per_s
+        self._keys = keys
+        self._idle: list[list[Connection]] = [[] for _ in frontends]
+        self.sent: list[Sent] = []
+        self.phases: list[Phase] = []
+
+    def begin(self, name: str) -> Phase:
+        """From now on messages belong to this phase."""
+        now_s = trio.current_time()
+        if self.phases:
+            self.phases[-1].end_s = now_s
+        self.phases.append(Phase(name, now_s))
+        return self.phases[-1]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Publish for the length of the block; then wait for the answers still under way."""
+        sending = trio.CancelScope()
+
+        async def send() -> None:
+            with sending:
+                await self._send(requests)
+
+        async with trio.open_nursery() as requests:
+            requests.start_soon(send)
+            try:
+                yield
+            finally:
+                sending.cancel()
+                if self.phases:
+                    self.phases[-1].end_s = trio.current_time()
+        for connections in self._idle:
+            for connection in connections:
+                await connection.aclose()
+
+    async def _send(self, requests: trio.Nursery) -> None:
+        due_s = trio.current_time()
+        while True:
+            due_s += self._interval_s
+            await trio.sleep_until(due_s)
+            number = len(self.sent) + 1
+            topic = self._topics[number % len(self._topics)]
+            key = f"key-{number // len(self._topics) % self._keys}"
+            sent = Sent(number, topic, key, due_s)
+            self.sent.append(sent)
+            if self.phases:
+                self.phases[-1].sent.append(sent)
+            requests.start_soon(self._publish, sent)
+
+    async def _publish(self, sent: Sent) -> None:
+        sent.began_s = trio.current_time()
+        body = json.dumps({"number": sent.number, "padding": "x" * 100}).encode()
+        headers = (_JSON, ("Partition-Key", sent.key))
+        count = len(self._origins)
+        # One key always goes to one frontend, as long as that is there: the order is a node's.
+        first = (sent.number // len(self._topics) % self._keys) % count
+        sent.status = NO_CONNECTION
+        for shift in range(count):
+            at = (first + shift) % count
+            idle = self._idle[at]
+            connection = idle.pop() if idle else Connection(self._origins[at])
+            sent.frontend = self._names[at]
+            try:
+                answer = await connection.post(
+                    f"/topics/{sent.topic}", headers, body, _ANSWER_TIMEOUT_S
+                )
+            except CannotConnect:
+                continue
+            except (ConnectionLost, trio.TooSlowError) as error:
+                sent.status = NO_ANSWER
+                sent.error = repr(error)
+            else:
+                sent.status = answer.status
+                sent.message_id = answer.headers.get(b"hermes-message-id", b"").decode()
+                if not sent.is_accepted:
+                    sent.error = answer.body.decode(errors="replace")
+                idle.append(connection)
+            break
+        sent.ended_s = trio.current_time()

@@ -1,0 +1,264 @@
+"""Two datacentres on this machine: a Kafka for each, and `hermes node` processes that know both.
+
+All methods block; they are called in a thread where a load runs beside.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from http.client import HTTPConnection
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from hermes_chaos.live.proxy import Link, Proxy, proxy_in_thread
+from hermes_local.kafka import Cluster
+from hermes_local.ports import free_ports
+
+DCS = ("dc1", "dc2")
+_READY_S = 60.0
+_END_S = 30.0
+_ASK_S = 15.0
+_OWNER = {"source": "Plaintext", "id": "chaos"}
+
+
+class NodeDidNotStart(Exception):
+    """The node ended, or said nothing in time; the message is what it said."""
+
+
+class NodeProcess:
+    """One `hermes node`, started again and again with the same name, folder and ports."""
+
+    def __init__(self, name: str, folder: Path, variables: Mapping[str, str]) -> None:
+        self.name = name
+        self._folder = folder
+        self._port, self._management_port, self._status_port = free_ports(3)
+        self._variables = {
+            "HERMES_NODE": name,
+            "HERMES_FRONTEND_PORT": str(self._port),
+            "HERMES_MANAGEMENT_PORT": str(self._management_port),
+            "HERMES_STATUS_PORT": str(self._status_port),
+            **variables,
+        }
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it takes messages and shows its status."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def management(self) -> str:
+        """Where it is administered, if it has management."""
+        return f"http://127.0.0.1:{self._management_port}"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a process."""
+        return self._process is not None and self._process.poll() is None
+
+    def begin(self) -> None:
+        """Start it, and do not wait."""
+        with (self._folder / f"{self.name}.log").open("a") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "hermes_actors.cli", "node", "--json"],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**os.environ, **self._variables},
+            )
+
+    def wait_ready(self) -> None:
+        """Wait until it says that it does its work. Raises NodeDidNotStart."""
+        assert self._process is not None, "it is begun first"
+        process, stdout = self._process, self._process.stdout
+        assert stdout is not None
+        too_late = threading.Timer(_READY_S, process.kill)
+        too_late.start()
+        try:
+            line = stdout.readline()
+        finally:
+            too_late.cancel()
+        if not line.startswith("{"):
+            said = (self._folder / f"{self.name}.log").read_text()[-2_000:]
+            raise NodeDidNotStart(f"{self.name} was not ready within {_READY_S:.0f} s: {said}")
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """SIGTERM, and wait until it has drained."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(how)
+        try:
+            process.communicate(timeout=_END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+
+
+class Site:
+    """Both Kafkas and three nodes: `first` and `second` take messages in dc1, `other` is in dc2.
+
+    `first` and `other` administer. A proxy stands before dc1's Kafka, so that it can be slow.
+    `variables` are HERMES_… ones, for every node. As a context manager it starts and ends all.
+    """
+
+    def __init__(self, folder: Path, variables: Mapping[str, str], *, heap_mb: int = 384) -> None:
+        self.folder = folder
+        self._stack = ExitStack()
+        self._variables = dict(variables)
+        self._heap_mb = heap_mb
+        self.kafka: dict[str, Cluster] = {}
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._proxy: Proxy = stack.enter_context(
+                proxy_in_thread(
+                    lambda: [Link(("127.0.0.1", 1), port=free_ports(1)[0], is_kafka=False)]
+                )
+            )
+            self._link = self._proxy.links[0]
+            self.kafka = {
+                "dc1": Cluster(
+                    self.folder / "kafka-dc1",
+                    advertised=[self._link.address],
+                    heap_mb=self._heap_mb,
+                ),
+                "dc2": Cluster(self.folder / "kafka-dc2", heap_mb=self._heap_mb),
+            }
+            for cluster in self.kafka.values():
+                stack.callback(cluster.kill)
+            broker = self.kafka["dc1"].brokers[0]
+            self._link.upstream = (broker.host, broker.port)
+            self.at_once(*(cluster.start for cluster in self.kafka.values()))
+            self.first = self._node("dc1", "dc1-first", "frontend,management")
+            self.second = self._node("dc1", "dc1-second", "frontend")
+            self.other = self._node("dc2", "dc2-other", "frontend,management")
+            for node in self.nodes:
+                stack.callback(node.kill)
+                node.begin()
+            for node in self.nodes:
+                node.wait_ready()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, traceback)
+
+    @property
+    def nodes(self) -> Sequence[NodeProcess]:
+        """All of them."""
+        return (self.first, self.second, self.other)
+
+    @property
+    def frontends(self) -> list[str]:
+        """Where dc1's publishers publish."""
+        return [self.first.url, self.second.url]
+
+    def create_topic(self, name: str, **fields: Any) -> None:
+        """Create a topic, and its group; return when both datacentres' nodes know it."""
+        management = self.first.management
+        ask("POST", f"{management}/groups", {"groupName": name.partition(".")[0]})
+        topic = {
+            "name": name,
+            "description": "",
+            "owner": _OWNER,
+            "contentType": "JSON",
+            "retentionTime": {"duration": 1},
+            **fields,
+        }
+        status, said = ask("POST", f"{management}/topics", topic)
+        assert status == 201, said
+        pause = threading.Event()
+        for node in self.nodes:
+            for _ in range(int(_READY_S / 0.1)):
+                # An empty message is one that a topic would take: it is not in what is counted.
+                if ask("POST", f"{node.url}/topics/{name}", {})[0] in (201, 202):
+                    break
+                pause.wait(0.1)
+            else:
+                raise NodeDidNotStart(f"{node.name} does not take messages for {name}")
+
+    def pause_kafka(self, dc: str) -> None:
+        """SIGSTOP: it keeps its connections, and answers nothing."""
+        self.kafka[dc].brokers[0].pause()
+
+    def resume_kafka(self, dc: str) -> None:
+        """SIGCONT."""
+        self.kafka[dc].brokers[0].resume()
+
+    def kill_kafka(self, *dcs: str) -> None:
+        """SIGKILL."""
+        for dc in dcs:
+            self.kafka[dc].brokers[0].kill()
+
+    def start_kafka(self, *dcs: str) -> None:
+        """Start what was killed, and wait until it serves."""
+        self.at_once(*(self.kafka[dc].start for dc in dcs))
+
+    def slow_kafka(self, delay_s: float) -> None:
+        """dc1's Kafka answers that much later, from now on."""
+        self._proxy.do(lambda: setattr(self._link.answers, "delay_s", delay_s))
+
+    @staticmethod
+    def at_once(*steps: Any) -> None:
+        """Do these at the same time; return when all have ended."""
+        with ThreadPoolExecutor(max(len(steps), 1)) as pool:
+            list(pool.map(lambda step: step(), steps))
+
+    def _node(self, dc: str, name: str, roles: str) -> NodeProcess:
+        servers = {each: self.kafka[each].bootstrap_servers[0] for each in DCS}
+        return NodeProcess(
+            name,
+            self.folder,
+            {
+                "HERMES_DC": dc,
+                "HERMES_ROLES": roles,
+                "HERMES_METADATA_REPLICATOR": name if "management" in roles else "dc1-first",
+                "HERMES_MANAGEMENT_TOPIC_PARTITIONS": "4",
+                "HERMES_LOG_DIRECTORY": str(self.folder / name),
+                "HERMES_SPOOL_DIRECTORY": str(self.folder / "spools"),
+                "HERMES_KAFKA_CLUSTERS_DC1_BOOTSTRAP_SERVERS": servers["dc1"],
+                "HERMES_KAFKA_CLUSTERS_DC2_BOOTSTRAP_SERVERS": servers["dc2"],
+                "HERMES_FRONTEND_GRACEFUL_SHUTDOWN_INITIAL_WAIT_MS": "0",
+                **self._variables,
+            },
+        )
+
+
+def ask(method: str, url: str, body: Any = None) -> tuple[int, Any]:
+    """One JSON request: status, and the decoded answer (None when empty or not JSON)."""
+    parts = urlsplit(url)
+    connection = HTTPConnection(parts.netloc, timeout=_ASK_S)
+    try:
+        content = None if body is None else json.dumps(body)
+        headers = {"Content-Type": "application/json"} if content is not None else {}
+        connection.request(method, parts.path, content, headers)
+        answer = connection.getresponse()
+        text = answer.read()
+        with contextlib.suppress(ValueError):
+            return answer.status, json.loads(text)
+        return answer.status, None
+    finally:
+        connection.close()

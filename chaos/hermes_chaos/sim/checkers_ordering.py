@@ -1,0 +1,60 @@
+"""What publishers with keys were promised of a spool: nothing overtakes what waits in it."""
+
+from collections import defaultdict
+
+from hermes_chaos.sim.checker import Checker
+from hermes_chaos.sim.history import Dropped, Event, Place, Published, Stored
+
+
+class SpoolKeepsOrder(Checker):
+    """Messages of one key that a node acknowledged one after the other, the first with 202, stand
+    in that order in each log that holds both.
+
+    Judged by where each first appears in a log. Examined are pairs that follow each other.
+    """
+
+    name = "the spool keeps the order"
+    is_rare = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._published: dict[tuple[str, str, str], list[Published]] = defaultdict(list)
+        self._first: dict[str, dict[Place, int]] = defaultdict(dict)
+
+    def watch(self, event: Event) -> None:
+        """Take note; judged is at the end."""
+        match event:
+            case Stored(place, offset, message_id):
+                self._first[message_id].setdefault(place, offset)
+            case Dropped(place, end):
+                for first in self._first.values():
+                    if first.get(place, -1) >= end:
+                        del first[place]
+            case Published() if event.is_acknowledged and event.key and not event.idempotency_key:
+                self._published[event.node, event.topic, event.key].append(event)
+            case _:
+                pass
+
+    def finish(self) -> None:
+        """Judge what is only known at the end."""
+        for (node, _, key), published in self._published.items():
+            for at, earlier in enumerate(published):
+                if earlier.status == 202:
+                    self._check(node, key, earlier, published[at + 1 :])
+
+    def _check(self, node: str, key: str, earlier: Published, others: list[Published]) -> None:
+        for later in others:
+            if later.began_s < earlier.ended_s:
+                continue
+            for place, offset in self._first[earlier.message_id].items():
+                other = self._first[later.message_id].get(place)
+                if other is None:
+                    continue
+                self.examined += 1
+                if other < offset:
+                    self.violations.append(
+                        f"{key} of {earlier.topic}: message {later.serial} ({later.status}) stands "
+                        f"at {other} of {place}, before {earlier.serial} at {offset}, which "
+                        f"{node} had kept at {earlier.ended_s:.3f}, before "
+                        f"{later.began_s:.3f} when the other was sent"
+                    )

@@ -1,0 +1,167 @@
+"""A node's disk: what was synced outlives the node, what was not may be lost or torn with it.
+
+It implements the seam below the spool's segments, so that their format, their recovery and their
+order are the production ones.
+"""
+
+import errno
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import trio
+
+_WRITE_S = (0.0005, 0.004)
+_READ_S = (0.0, 0.001)
+_LATE_RATE = 0.3
+_TORN_RATE = 0.3
+
+
+class SimulatedDisk:
+    """Satisfies `Disk`, and keeps its files from one life of a node to the next.
+
+    `is_full`, `is_failing` and `slow_s` (what a write takes at least) are for a nemesis to set.
+    """
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._files: dict[str, bytearray] = {}
+        self._synced: dict[str, int] = {}
+        self._tears = False
+        self.is_full = False
+        self.is_failing = False
+        self.slow_s = 0.0
+
+    def heal(self) -> None:
+        """No fault any more."""
+        self.is_full = self.is_failing = False
+        self.slow_s = 0.0
+
+    def holds(self, message_id: str) -> bool:
+        """Whether a crash at this moment would leave a message of that id here."""
+        sought = message_id.encode()
+        return any(
+            sought in file[: self._synced[name]]
+            for name, file in self._files.items()
+            if name.endswith(".spool")
+        )
+
+    @property
+    def set_aside(self) -> list[str]:
+        """The files that the product has set aside."""
+        return [name for name in self._files if name.startswith("set-aside/")]
+
+    def lose_power(self) -> None:
+        """What was not synced is lost, from some byte on."""
+        for name, file in self._files.items():
+            del file[self._rng.randint(self._synced[name], len(file)) :]
+            self._synced[name] = len(file)
+
+    def tear(self, change: Callable[[], Any]) -> None:
+        """A change was under way when its process ended: made in spite of that, half, or not."""
+        drawn = self._rng.random()
+        if drawn < _LATE_RATE + _TORN_RATE:
+            self._tears = drawn < _TORN_RATE
+            with suppress(OSError):
+                change()
+            self._tears = False
+
+    async def wait(self, bounds_s: tuple[float, float], least_s: float = 0.0) -> None:
+        """What takes its time takes it."""
+        await trio.sleep(max(least_s, self._rng.uniform(*bounds_s)))
+
+    def names(self, folder: str = "") -> list[tuple[str, int]]:
+        """As `Disk.names`."""
+        found = []
+        for name, file in self._files.items():
+            at, _, last = name.rpartition("/")
+            if at == folder:
+                found.append((last, len(file)))
+        return sorted(found)
+
+    def create(self, name: str, content: bytes) -> None:
+        """As `Disk.create`."""
+        self._check()
+        self._files[name] = bytearray(content)
+        self._synced[name] = len(content)
+
+    def append(self, name: str, content: bytes, *, syncs: bool) -> None:
+        """As `Disk.append`. What fails may leave a part of it."""
+        file = self._files.setdefault(name, bytearray())
+        self._synced.setdefault(name, 0)
+        if self._tears or self.is_full or self.is_failing:
+            file += content[: self._rng.randrange(len(content) + 1)]
+            self._check()
+            return
+        file += content
+        if syncs:
+            self._synced[name] = len(file)
+
+    def truncate(self, name: str, size_bytes: int) -> None:
+        """As `Disk.truncate`; also on a full disk."""
+        if self.is_failing:
+            self._check()
+        del self._files[name][size_bytes:]
+        self._synced[name] = min(self._synced[name], size_bytes)
+
+    def read(self, name: str, at: int = 0, size_bytes: int = -1) -> bytes:
+        """As `Disk.read`."""
+        file = self._files.get(name)
+        if file is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", name)
+        return bytes(file[at:] if size_bytes < 0 else file[at : at + size_bytes])
+
+    def delete(self, name: str) -> None:
+        """As `Disk.delete`; also on a full disk."""
+        if self.is_failing:
+            self._check()
+        self._files.pop(name, None)
+        self._synced.pop(name, None)
+
+    def release(self, name: str) -> None:
+        """As `Disk.release`."""
+
+    def close(self) -> None:
+        """As `Disk.close`."""
+
+    def _check(self) -> None:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        if self.is_failing:
+            raise OSError(errno.EIO, "input/output error")
+
+
+class Mount:
+    """The disk as one life of a node has it: nothing of a dead one gets there."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self.disk = disk
+        self._turn = trio.Lock()
+        self._is_dead = False
+
+    def die(self) -> None:
+        """The node is gone, and its machine's power with it."""
+        self._is_dead = True
+        self.disk.lose_power()
+
+    async def write(self, change: Callable[[], Any]) -> Any:
+        """Make a change, one at a time. Cancelled, it may be made all the same, or half of it."""
+        async with self._turn:
+            self._check_alive()
+            try:
+                await self.disk.wait(_WRITE_S, self.disk.slow_s)
+            except trio.Cancelled:
+                self.disk.tear(change)
+                raise
+            self._check_alive()
+            return change()
+
+    async def read(self, look: Callable[[], Any]) -> Any:
+        """Look after a moment."""
+        await self.disk.wait(_READ_S)
+        return look()
+
+    def _check_alive(self) -> None:
+        if self._is_dead:
+            raise OSError(errno.EIO, "the node is dead")

@@ -1,0 +1,27 @@
+"""What a seeded bug is: small, explicit patches of production classes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One bug: `patches` are (class, attribute, what it becomes)."""
+
+    name: str
+    bug: str
+    patches: tuple[tuple[type, str, Any], ...]
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """The bug is in the product for the length of the block."""
+        before = [(owner, name, owner.__dict__[name]) for owner, name, _ in self.patches]
+        try:
+            for owner, name, patch in self.patches:
+                setattr(owner, name, patch)
+            yield
+        finally:
+            for owner, name, original in before:
+                setattr(owner, name, original)

@@ -1,0 +1,61 @@
+"""Publishers of a datacentre whose Kafka is lost, on two real Kafkas: they do not notice.
+
+The same at full length, with exact figures: `hermes chaos dc-loss` and `hermes chaos blackout`.
+"""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from hermes_chaos.live import blackout, dc_loss
+from hermes_chaos.live.site import Site
+
+pytestmark = [pytest.mark.kafka, pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(180)]
+
+# Of a machine that has other things to do; the commands show the usual figures.
+WORST_GAP_MS = 2_000
+SLOWED = {
+    "HERMES_FRONTEND_IDLE_TIMEOUT_MS": "2000",
+    "HERMES_FRONTEND_LONG_IDLE_TIMEOUT_MS": "2000",
+    "HERMES_FRONTEND_MAX_PUBLISH_REQUEST_DURATION_MS": "2000",
+}
+
+
+def say(text: str) -> None:
+    """For people: pytest -s shows it."""
+    print(f"\n{text}", end="")  # noqa: T201
+
+
+async def test_a_stopped_and_a_killed_kafka_cost_no_publisher_an_answer(tmp_path: Path) -> None:
+    lengths = dc_loss.Lengths(
+        rate_per_s=200, calm_s=2, lost_s=5, recovery_s=3, slow_s=4, slow_delay_s=0.1
+    )
+    site = await trio.to_thread.run_sync(Site(tmp_path, SLOWED).__enter__)
+    try:
+        account = await dc_loss.lose_a_datacentre(site, lengths)
+    finally:
+        site.__exit__(None, None, None)
+    say(account.report())
+    assert account.refused == []
+    assert account.copies.missing(account.sent) == []
+    for name in ("stopped", "killed"):
+        phase, figures = account.phase(name)
+        assert phase.worst_gap_ms < WORST_GAP_MS
+        assert sum(figures.sent_again.values()) > 0
+    slow, figures = account.phase("only slow")
+    assert figures.hedged <= len(slow.sent) * 0.05 + 4 * 50
+    assert account.copies.extra <= account.counted
+
+
+async def test_with_both_kafkas_dead_all_is_kept_and_stored_in_the_end(tmp_path: Path) -> None:
+    lengths = blackout.Lengths(rate_per_s=200, calm_s=2, dark_s=6, recovery_s=2)
+    site = await trio.to_thread.run_sync(Site(tmp_path, {**SLOWED, **blackout.VARIABLES}).__enter__)
+    try:
+        account = await blackout.black_out(site, lengths)
+    finally:
+        site.__exit__(None, None, None)
+    say(account.report())
+    assert account.violations == []
+    assert sum(each.status == 202 for each in account.dark) > 100
+    assert account.copies.extra <= sum(account.counted.values())

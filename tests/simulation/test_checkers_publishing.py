@@ -1,0 +1,374 @@
+"""The checkers of publishing through outages: each can fail, and fails for its own reason only."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from hermes_actors.model.topic import Ack
+from hermes_chaos.sim.checker import Checker, Subject
+from hermes_chaos.sim.checkers_answering import OtherDatacentreServes, PublishesAreAnswered
+from hermes_chaos.sim.checkers_delivering import PayloadsAreIntact
+from hermes_chaos.sim.checkers_duplicating import DuplicatesHaveCauses, HedgesAreFew
+from hermes_chaos.sim.checkers_ordering import SpoolKeepsOrder
+from hermes_chaos.sim.checkers_publishing import AcknowledgedAreStored, RefusedAreNowhere
+from hermes_chaos.sim.checkers_recovering import LostLogsAreSpared, OwnDatacentreServesAgain
+from hermes_chaos.sim.checkers_repeating import IdempotencyIsKept
+from hermes_chaos.sim.history import (
+    Calmed,
+    Counted,
+    Dropped,
+    Event,
+    Expired,
+    Handed,
+    Healed,
+    Published,
+    Stored,
+    Told,
+    Troubled,
+    disk_of,
+    readiness_of,
+)
+from hermes_chaos.sim.nemesis import Fault
+
+LIFE = "dc1-n1#1"
+SUBJECT = Subject(
+    {"g.f": Ack.ALL, "g.p": Ack.ALL},
+    [],
+    falls_back=frozenset(("g.f",)),
+    spooled=frozenset(("g.p",)),
+    dcs=("dc1", "dc2"),
+)
+HOME, AWAY = ("dc1", "g.f", 0), ("dc2", "g.f", 0)
+
+
+def body_of(serial: int) -> bytes:
+    return b'{"serial": %d}' % serial
+
+
+def published(serial: int, status: int | None = 201, *, lasted_s: float = 0.0) -> Published:
+    return Published(
+        serial,
+        "g.f",
+        body_of(serial),
+        "dc1-n1",
+        status,
+        f"id{serial}",
+        dc="dc1",
+        key="k",
+        life=LIFE,
+        began_s=float(serial),
+        ended_s=serial + lasted_s,
+    )
+
+
+def stored(serial: int, offset: int, place: tuple[str, str, int] = HOME) -> Stored:
+    return Stored(place, offset, f"id{serial}", body_of(serial), "g.f", "k", "dc1", "local")
+
+
+def handed(*ids: str, dc: str = "dc1", via: str = "local", at_s: float = 1.0) -> Handed:
+    return Handed(LIFE, dc, "g.f", ids, (via,) * len(ids), at_s)
+
+
+def told(*ids: str, dc: str = "dc1", at_s: float = 2.0) -> Told:
+    return Told(LIFE, dc, "g.f", ids, at_s)
+
+
+def found_by(checker: Checker, events: Sequence[Event]) -> list[str]:
+    for event in events:
+        checker.watch(event)
+    checker.finish()
+    return checker.violations
+
+
+# 202
+
+
+def keeping(*kept: str) -> AcknowledgedAreStored:
+    return AcknowledgedAreStored(SUBJECT, lambda _node, message_id: message_id in kept)
+
+
+def test_a_202_is_in_no_log_yet_but_on_the_disk_and_in_a_log_at_the_end() -> None:
+    assert found_by(keeping("id1"), [published(1, 202), stored(1, 0)]) == []
+
+
+def test_a_202_that_a_crash_would_lose_is_found_at_once() -> None:
+    (found,) = found_by(keeping(), [published(1, 202), stored(1, 0)])
+    assert found == "message 1 (id1) was answered 202 by dc1-n1 and is in no log"
+
+
+def test_a_202_that_never_comes_into_a_log_is_found() -> None:
+    (found,) = found_by(keeping("id1"), [published(1, 202)])
+    assert found.startswith("message 1 (id1) was answered 202 by dc1-n1 at 1.000 and never came")
+
+
+def test_a_201_needs_a_log_whatever_the_disk_has() -> None:
+    (found,) = found_by(keeping("id1"), [published(1)])
+    assert "was answered 201" in found
+
+
+def test_a_leader_change_may_take_a_copy_of_what_the_disk_still_has() -> None:
+    events = [stored(1, 0), published(1, 202), Dropped(HOME, 0), stored(1, 0)]
+    assert found_by(keeping("id1"), events) == []
+    assert len(found_by(keeping("id1"), events[:-1])) == 1
+
+
+def test_retention_may_take_what_was_kept_and_stored() -> None:
+    assert found_by(keeping("id1"), [published(1, 202), stored(1, 0), Expired(HOME, 1)]) == []
+
+
+def test_the_refusal_of_a_repeat_says_nothing_of_the_first() -> None:
+    again = replace(published(1, 409), is_repeat=True)
+    assert found_by(RefusedAreNowhere(), [stored(1, 0), again]) == []
+    assert len(found_by(RefusedAreNowhere(), [stored(1, 0), published(1, 409)])) == 1
+
+
+# Answers
+
+
+BOTH = (Troubled("dc1", Fault.DC_LOST.value, 5.0), Troubled("dc2", Fault.LOG_CUT.value, 5.0))
+
+
+@pytest.mark.parametrize(
+    ("topic", "troubles", "is_found"),
+    [
+        ("g.f", (), True),
+        ("g.f", BOTH[:1], True),
+        ("g.f", BOTH, False),
+        ("g.f", (BOTH[0], Troubled(readiness_of("dc2"), Fault.NOT_READY.value, 5.0)), False),
+        ("g.f", (Troubled("dc1-n1", Fault.NODE_KILL.value, 10.2, lasts_s=0.0),), False),
+        ("g.p", BOTH, True),
+        ("g.p", (BOTH[0], Troubled(disk_of("dc1-n1"), Fault.DISK_FULL.value, 5.0)), False),
+        ("g.p", (BOTH[0], Troubled(disk_of("dc1-n2"), Fault.DISK_FULL.value, 5.0)), True),
+        ("g.p", (Troubled(disk_of("dc1-n1"), Fault.DISK_FULL.value, 5.0),), True),
+    ],
+)
+def test_a_publish_may_fail_only_when_nothing_that_its_topic_may_use_works(
+    topic: str, troubles: tuple[Event, ...], is_found: bool
+) -> None:
+    failed = replace(published(10, 503, lasted_s=0.5), topic=topic)
+    found = found_by(PublishesAreAnswered(SUBJECT, 100, 100), [*troubles, failed])
+    assert len(found) == is_found
+
+
+@pytest.mark.parametrize(
+    ("changed", "troubles", "is_found"),
+    [
+        ({}, (), True),
+        ({"is_repeat": True}, (), False),
+        ({}, BOTH[:1], False),
+        ({"key": ""}, (*BOTH[:1], Calmed("dc1", 8.0)), True),
+        ({}, (*BOTH[:1], Calmed("dc1", 8.0)), False),
+    ],
+)
+def test_a_message_is_not_kept_while_its_log_works(
+    changed: dict[str, object], troubles: tuple[Event, ...], is_found: bool
+) -> None:
+    kept = replace(published(10, 202), topic="g.p", **changed)  # type: ignore[arg-type]
+    found = found_by(PublishesAreAnswered(SUBJECT, 100, 100), [*troubles, kept])
+    assert len(found) == is_found
+
+
+@pytest.mark.parametrize(
+    ("status", "lasted_s", "is_found"),
+    [(201, 0.3, False), (201, 0.45, True), (202, 0.01, True), (500, 0.01, True), (400, 0.0, False)],
+)
+def test_another_datacentre_answers_in_time_for_one_whose_log_is_away(
+    status: int, lasted_s: float, is_found: bool
+) -> None:
+    served = published(10, status, lasted_s=lasted_s)
+    found = found_by(OtherDatacentreServes(SUBJECT, 100, 100), [*BOTH[:1], served])
+    assert len(found) == is_found
+
+
+def test_nothing_is_claimed_of_an_outage_of_all_nor_right_after_one() -> None:
+    late = published(10, 202, lasted_s=0.01)
+    checker = OtherDatacentreServes(SUBJECT, 100, 100)
+    assert found_by(checker, [*BOTH, Calmed("dc2", 7.0), late]) == []
+    assert checker.examined == 0
+
+
+# Idempotency keys
+
+
+def keyed(serial: int, status: int, **others: object) -> Published:
+    request = replace(published(serial, status), message_id="once", idempotency_key="key")
+    return replace(request, **others)  # type: ignore[arg-type]
+
+
+def repeated(status: int, **others: object) -> Published:
+    return keyed(1, status, **{"began_s": 2.0, "ended_s": 2.0, "is_repeat": True, **others})
+
+
+@pytest.mark.parametrize(
+    ("second", "is_found"),
+    [
+        (repeated(201), False),
+        (repeated(503), False),
+        (repeated(409), True),
+        (repeated(422), True),
+        (repeated(409, began_s=1.0), False),
+        (repeated(201, message_id="other"), True),
+        (repeated(201, message_id="other", life="dc1-n1#2"), True),
+        (repeated(201, life="dc1-n1#2"), False),
+        (keyed(2, 422), False),
+        (keyed(2, 201), True),
+        (keyed(2, 201, life="dc1-n1#2"), False),
+    ],
+)
+def test_a_second_request_under_a_key_is_answered_by_the_first(
+    second: Published, is_found: bool
+) -> None:
+    assert len(found_by(IdempotencyIsKept(), [keyed(1, 201), second])) == is_found
+
+
+def test_after_a_failed_first_request_the_key_is_free() -> None:
+    assert found_by(IdempotencyIsKept(), [keyed(1, 503), keyed(2, 201)]) == []
+
+
+# Order
+
+
+@pytest.mark.parametrize(
+    ("events", "is_found"),
+    [
+        ((stored(1, 0), stored(2, 1)), False),
+        ((stored(2, 0), stored(1, 1)), True),
+        ((stored(2, 0, AWAY), stored(1, 0)), False),
+        ((stored(1, 0), stored(2, 1), stored(1, 2)), False),
+        ((stored(1, 5), Dropped(HOME, 0), stored(2, 0), stored(1, 1)), True),
+    ],
+)
+def test_what_is_kept_is_not_overtaken_in_any_log(
+    events: tuple[Event, ...], is_found: bool
+) -> None:
+    checker = SpoolKeepsOrder()
+    assert len(found_by(checker, [*events, published(1, 202), published(2)])) == is_found
+
+
+def test_no_order_is_claimed_of_what_overlaps_nor_of_other_keys() -> None:
+    swapped = [stored(2, 0), stored(1, 1), published(1, 202, lasted_s=3.0)]
+    assert found_by(SpoolKeepsOrder(), [*swapped, published(2)]) == []
+    other = replace(published(5), key="other", message_id="id2")
+    assert found_by(SpoolKeepsOrder(), [*swapped, other]) == []
+
+
+# Duplicates and hedges
+
+
+def test_a_message_handed_on_before_a_log_has_told_of_it_has_a_cause() -> None:
+    checker = DuplicatesHaveCauses(SUBJECT)
+    hedged = [handed("a"), handed("a", dc="dc2", via="hedge", at_s=1.5), told("a", at_s=1.5)]
+    assert found_by(checker, hedged) == []
+    assert checker.examined == 1
+
+
+def test_a_message_handed_on_after_a_log_has_told_of_it_is_found() -> None:
+    late = [handed("a"), told("a"), handed("a", dc="dc2", via="spool", at_s=2.5)]
+    (found,) = found_by(DuplicatesHaveCauses(SUBJECT), late)
+    assert found.endswith("by spool at 2.500, though it knew at 2.000 that a log has it")
+
+
+def test_a_topic_that_does_not_fall_back_stays_at_home() -> None:
+    abroad = replace(handed("a", dc="dc2"), topic="g.p")
+    (found,) = found_by(DuplicatesHaveCauses(SUBJECT), [abroad])
+    assert "which does not fall back" in found
+
+
+@pytest.mark.parametrize(("said", "is_found"), [(1.0, False), (0.0, True), (2.0, True)])
+def test_what_is_known_to_be_stored_twice_is_counted(said: float, is_found: bool) -> None:
+    name = "hermes_frontend_topic_duplicated_message_total"
+    twice = [
+        handed("a", "b"),
+        handed("a", dc="dc2", via="hedge", at_s=1.5),
+        told("a", "b"),
+        told("a", dc="dc2"),
+        Counted(LIFE, ((name, {"cause": "hedge"}, said),), is_whole=True),
+    ]
+    assert len(found_by(DuplicatesHaveCauses(SUBJECT), twice)) == is_found
+
+
+@pytest.mark.parametrize(("hedges", "is_found"), [(3.0, False), (4.0, True)])
+def test_more_hedges_than_the_budget_and_the_burst_are_found(hedges: float, is_found: bool) -> None:
+    name = "hermes_frontend_fallback_messages_total"
+    counted = ((name, {"cause": "hedge"}, hedges), (name, {"cause": "rescue"}, 20.0))
+    events = [handed(*map(str, range(20))), Counted(LIFE, counted, is_whole=False)]
+    assert len(found_by(HedgesAreFew(SUBJECT, 5, 2), events)) == is_found
+
+
+# Away, and back
+
+
+def given(dc: str, first: int, count: int, at_s: float) -> Handed:
+    return handed(*(f"id{number}" for number in range(first, first + count)), dc=dc, at_s=at_s)
+
+
+@pytest.mark.parametrize(("to_the_lost", "is_found"), [(10, False), (40, True)])
+def test_a_log_that_is_away_gets_a_message_now_and_then(to_the_lost: int, is_found: bool) -> None:
+    events = [
+        given("dc1", 1_000, 1, 1.0),
+        Troubled("dc1", Fault.DC_LOST.value, 5.0),
+        given("dc1", 500, 50, 5.5),
+        given("dc1", 0, to_the_lost, 6.5),
+        given("dc2", 0, 50, 6.6),
+    ]
+    assert len(found_by(LostLogsAreSpared(SUBJECT), events)) == is_found
+
+
+@pytest.mark.parametrize(
+    "saves",
+    [
+        Troubled("dc2", Fault.LOG_SILENT.value, 4.0),
+        Troubled(readiness_of("dc2"), Fault.NOT_READY.value, 4.0),
+        Calmed("dc1", 6.0),
+    ],
+)
+def test_nothing_is_claimed_when_no_other_log_works_or_the_outage_is_over(saves: Event) -> None:
+    checker = LostLogsAreSpared(SUBJECT)
+    events = [
+        given("dc1", 1_000, 1, 1.0),
+        Troubled("dc1", Fault.DC_LOST.value, 5.0),
+        saves,
+        given("dc1", 0, 40, 6.5),
+    ]
+    assert found_by(checker, events) == []
+    assert checker.examined == 0
+
+
+@pytest.mark.parametrize(
+    ("copies", "is_found"),
+    [
+        ((stored(9, 0),), False),
+        ((), True),
+        ((stored(9, 0), stored(9, 0, AWAY)), True),
+        ((replace(stored(9, 0), via="spool"),), True),
+    ],
+)
+def test_long_after_the_heal_all_goes_to_the_own_datacentre(
+    copies: tuple[Event, ...], is_found: bool
+) -> None:
+    events = [Healed(6.0), *copies, published(9)]
+    assert len(found_by(OwnDatacentreServesAgain(SUBJECT), events)) == is_found
+
+
+# Payloads in the logs
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"body": b'{"serial": 1, "x": 1}'}, "bytes"),
+        ({"topic": "g.p"}, "topic"),
+        ({"key": "j"}, "key"),
+        ({"trace": "00-1"}, "trace context"),
+        ({"dc": "dc2"}, "datacentre"),
+    ],
+)
+def test_a_record_that_is_not_what_was_published_is_found(
+    changed: dict[str, object], what: str
+) -> None:
+    checker = PayloadsAreIntact(SUBJECT)
+    checker.begin(published(1))
+    assert found_by(checker, [stored(1, 0)]) == []
+    (found,) = found_by(checker, [replace(stored(1, 1), **changed)])  # type: ignore[arg-type]
+    assert f"with the {what} " in found
