@@ -123,7 +123,8 @@ def subscription_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, 
     defaults = {"description": "", "owner": bodies.owner(OWNER_DEFAULT)}
     set_now = {key: value for key, value in given.items() if value is not None}
     body = bodies.merged(defaults | file, set_now)
-    for servers_own in ("createdAt", "modifiedAt", "state"):
+    # The state is not among them: a copy of a suspended one must not begin to deliver.
+    for servers_own in ("createdAt", "modifiedAt"):
         body.pop(servers_own, None)
     if not body.get("subscriptionPolicy"):
         body.pop("subscriptionPolicy", None)

@@ -106,6 +106,16 @@ def unmask_endpoint(shown: str, old: str) -> str:
     return f"{scheme}{old_parts[1]}@{rest}"
 
 
+def require_no_mask(endpoint: str) -> None:
+    """Raises Refused for a new endpoint with the mask where its password should be."""
+    parts = _split_user_info(endpoint)
+    if parts is not None and _is_masked(parts[1]):
+        raise Refused(
+            f"Subscription.endpoint '{endpoint}' is not valid: {MASKED_PASSWORD} stands for a "
+            "password that is there already, and a new subscription has none; give the password"
+        )
+
+
 def _split_user_info(endpoint: str) -> tuple[str, str, str] | None:
     """Scheme with its slashes, user info, and what follows its `@`."""
     found = _USER_INFO.match(endpoint)

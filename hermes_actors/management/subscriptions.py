@@ -11,7 +11,7 @@ from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.management.changes import Changes
 from hermes_actors.management.constraints import require_valid_subscription
 from hermes_actors.management.decoding import decode_subscription, required_text
-from hermes_actors.management.endpoint import unmask_endpoint
+from hermes_actors.management.endpoint import require_no_mask, unmask_endpoint
 from hermes_actors.management.group_owners import group_named, owners_of
 from hermes_actors.management.patch import merge
 from hermes_actors.management.roles import Caller, require_owner
@@ -83,6 +83,8 @@ class Subscriptions:
         _require_same("topicName", in_body, topic)
         new = decode_subscription(body)
         require_valid_subscription(new)
+        require_no_mask(new.endpoint)
+        _require_no_masked_oauth(new)
         require_acceptable(new, None, caller, self._config.additional_endpoint_protocols)
         name = SubscriptionName(TopicName.parse(topic), new.name)
         key = subscription_key(name)
@@ -137,6 +139,7 @@ class Subscriptions:
             _require_same("topicName", new.topic_name, topic)
             _require_same("name", new.name, name)
             require_valid_subscription(new)
+            _require_no_masked_oauth(new)
             require_acceptable(new, old, caller, self._config.additional_endpoint_protocols)
             require_fitting_filters(new, owning.topic)
             self._require_open_topic(new, old, owning, caller)
@@ -240,9 +243,21 @@ def _with_secrets_kept(old: Subscription, patch: Mapping[str, Any]) -> dict[str,
     if isinstance(kept.get("endpoint"), str):
         kept["endpoint"] = unmask_endpoint(kept["endpoint"], old.endpoint)
     policy = kept.get("oAuthPolicy")
-    if isinstance(policy, Mapping) and policy.get("password") == MASKED_OAUTH_PASSWORD:
+    has_password = old.o_auth_policy is not None and old.o_auth_policy.password is not None
+    is_masked = isinstance(policy, Mapping) and policy.get("password") == MASKED_OAUTH_PASSWORD
+    if is_masked and has_password:
         kept["oAuthPolicy"] = {k: v for k, v in policy.items() if k != "password"}
     return kept
+
+
+def _require_no_masked_oauth(new: Subscription) -> None:
+    """Raises Refused where the mask would be stored as a password."""
+    policy = new.o_auth_policy
+    if policy is not None and policy.password == MASKED_OAUTH_PASSWORD:
+        raise Refused(
+            f"Subscription.oAuthPolicy.password: {MASKED_OAUTH_PASSWORD} stands for a password "
+            "that is there already, and there is none; give the password"
+        )
 
 
 def _stored_state(asked: SubscriptionState) -> SubscriptionState:

@@ -164,6 +164,17 @@ def test_a_subscription_without_an_endpoint_is_a_usage_error(hermes, server):
     assert server.calls == []
 
 
+def test_a_copy_of_a_suspended_subscription_is_suspended(hermes, server, tmp_path):
+    file = tmp_path / "subscription.json"
+    shown = {"name": "s", "endpoint": "http://x/", "state": "SUSPENDED", "createdAt": 1.5}
+    file.write_text(json.dumps(shown))
+    server.on("POST /topics/a.b/subscriptions", (201, b""))
+    assert hermes("subscription", "create", "a.b", "--from-file", str(file)).exit_code == 0
+    body = server.calls[0].json()
+    assert body["state"] == "SUSPENDED"
+    assert "createdAt" not in body
+
+
 def test_suspending_and_activating_put_the_state(hermes, server):
     server.on("PUT /topics/a.b/subscriptions/s/state", (200, b""))
     assert hermes("subscription", "suspend", "a.b", "s").exit_code == 0

@@ -314,6 +314,25 @@ async def test_a_mask_never_takes_a_password_elsewhere(api, elsewhere):
     assert live.endpoint == "http://us:hunter2@host:90/old"
 
 
+@pytest.mark.parametrize(
+    "masked",
+    [
+        {"endpoint": "http://us:*****@host:90/x"},
+        {"endpoint": "https://:*****@{host}/"},
+        {"oAuthPolicy": {"grantType": "password", "providerName": "p", "password": "******"}},
+    ],
+)
+async def test_a_new_password_is_never_a_mask(api, masked):
+    await api.with_topic()
+    body = api.subscription(**masked)
+    answer = await api.post("/topics/shop.orders/subscriptions", body)
+    assert (answer.status_code, answer.json()["code"]) == (400, "VALIDATION_ERROR")
+    assert "give the password" in api.message(answer)
+    await api.with_subscription()
+    answer = await api.put(PATH, masked)
+    assert (answer.status_code, answer.json()["code"]) == (400, "VALIDATION_ERROR")
+
+
 async def test_what_is_shown_can_be_put_back_and_changes_nothing(api):
     await api.with_topic()
     policy = {"grantType": "password", "providerName": "p", "password": "hunter2"}
