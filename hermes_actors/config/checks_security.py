@@ -46,6 +46,7 @@ def check_security(config: Config) -> None:
             _PLUGIN.fullmatch(plugin) is not None,
             f"security.plugins: '{plugin}' is not module:function",
         )
+    _check_owners(config)
     _check_jwt(security.jwt)
     _check_tls(config)
     for text in config.management.subscribers_with_access_to_any_topic:
@@ -53,6 +54,21 @@ def check_security(config: Config) -> None:
             _SUBSCRIBER.fullmatch(text) is not None,
             f"management.subscribers_with_access_to_any_topic: '{text}' is not an owner and its "
             "protocols; write for example 'Plaintext:crawler http https'",
+        )
+
+
+def _check_owners(config: Config) -> None:
+    sources = config.management.owner_sources
+    _require(
+        bool(sources) and all(sources),
+        "management.owner_sources: is empty or holds an empty name, so that nothing could have an "
+        "owner; the default is Plaintext",
+    )
+    for source in config.management.authentication.owner_sources:
+        _require(
+            source in sources,
+            f"management.authentication.owner_sources: '{source}' is not among "
+            f"management.owner_sources ({', '.join(sources)}); add it there too",
         )
 
 

@@ -42,6 +42,8 @@ class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):
     allow_removal: bool = False
     allowed_group_name_pattern: str = "^[a-zA-Z0-9.]+$"
     non_admin_group_creation: bool = False
+    default_fallback_to_remote_datacenter: bool = False
+    owner_sources: list[str] = field(default_factory=lambda: ["Plaintext"])
     additional_endpoint_protocols: list[str] = field(default_factory=list)
     cors_allowed_origin: str = "*"
     change_timeout_ms: int = 10_000

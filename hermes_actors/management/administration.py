@@ -18,7 +18,6 @@ from hermes_actors.management.roles import (
     require_owner,
     roles_of,
 )
-from hermes_actors.management.rules_topics import OWNER_SOURCES
 from hermes_actors.management.statuses import Statuses
 from hermes_actors.management.subscriptions import Subscriptions
 from hermes_actors.management.tail import Tail, open_tail
@@ -60,6 +59,7 @@ class Administration:
         self._is_replicator = self._replicator in ("", config.node)
         self._log = log
         changes = Changes(metadata, config.management.change_timeout_ms / 1_000)
+        self._owner_sources = config.management.owner_sources
         self.security: SecurityProvider = security or OpenToAll()
         self.groups = Groups(metadata, changes, config.management)
         self.topics = Topics(metadata, log, changes, config, clock)
@@ -85,12 +85,13 @@ class Administration:
     async def owner_sources(self) -> list[dict[str, Any]]:
         """The directories of owners."""
         return [
-            {"name": source, "autocomplete": False, "deprecated": False} for source in OWNER_SOURCES
+            {"name": source, "autocomplete": False, "deprecated": False}
+            for source in self._owner_sources
         ]
 
     async def owner(self, source: str, owner_id: str) -> dict[str, Any]:
         """One owner of a directory. Raises Refused with OWNER_SOURCE_NOT_FOUND."""
-        _require_source(source)
+        self._require_source(source)
         return {"id": owner_id, "name": owner_id}
 
     async def stats(self) -> dict[str, Any]:
@@ -156,16 +157,15 @@ class Administration:
 
     async def owners_found(self, source: str, search: str) -> list[dict[str, Any]]:
         """Owners that match a search: no source built in can search. Raises Refused."""
-        _require_source(source)
+        self._require_source(source)
         raise Refused(
             f"Owner source {source} cannot search for '{search}'; give the id",
             ErrorCode.OWNER_SOURCE_DOESNT_SUPPORT_AUTOCOMPLETE,
         )
 
-
-def _require_source(source: str) -> None:
-    if source not in OWNER_SOURCES:
-        raise Refused(
-            f"Owner source {source} does not exist; known are {', '.join(OWNER_SOURCES)}",
-            ErrorCode.OWNER_SOURCE_NOT_FOUND,
-        )
+    def _require_source(self, source: str) -> None:
+        if source not in self._owner_sources:
+            raise Refused(
+                f"Owner source {source} does not exist; known are {', '.join(self._owner_sources)}",
+                ErrorCode.OWNER_SOURCE_NOT_FOUND,
+            )

@@ -90,9 +90,13 @@ def required_text(body: Mapping[str, Any], field: str, kind: str) -> str:
     return value
 
 
-def decode_topic(body: Mapping[str, Any]) -> Topic:
-    """A topic from its JSON object; its two times are the broker's to set. Raises Refused."""
+def decode_topic(body: Mapping[str, Any], *, default_fallback: bool = False) -> Topic:
+    """A topic from its JSON object; its two times are the broker's to set. Raises Refused.
+
+    `default_fallback` is whether a topic that does not say falls back to other datacentres.
+    """
     raw = _cleaned(Topic, body)
+    raw.setdefault("fallbackToRemoteDatacenterEnabled", default_fallback)
     retention = raw.get("retentionTime")
     if isinstance(retention, dict):
         retention.setdefault("duration", 0)

@@ -1,6 +1,6 @@
 """Groups: created, listed and removed; a group with topics is never removed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -74,7 +74,7 @@ class Groups:
                     f"{caller.name} may not create groups: only an administrator may",
                     ErrorCode.PERMISSION_DENIED,
                 )
-            _require_manageable(group, caller)
+            _require_manageable(group, caller, self._config.owner_sources)
             key = group_key(name)
             return put(key, group_body(msgspec.to_builtins(group)), Absent(key))
 
@@ -93,7 +93,7 @@ class Groups:
             new = decode_group(merge(msgspec.to_builtins(old), patch))
             if new.group_name != name:
                 raise Refused(f"Group.groupName is '{new.group_name}', but the path names '{name}'")
-            _require_manageable(new, caller)
+            _require_manageable(new, caller, self._config.owner_sources)
             if new == old:
                 return None
             key = group_key(name)
@@ -138,10 +138,10 @@ def _owners(group: Group) -> tuple[Owner, ...]:
     return () if group.owner is None else (group.owner,)
 
 
-def _require_manageable(group: Group, caller: Caller) -> None:
+def _require_manageable(group: Group, caller: Caller, sources: Sequence[str]) -> None:
     """Raises Refused for owners that nobody knows, or who would lock the caller out."""
     for owner in (*_owners(group), *group.subscribers):
-        require_known_source(owner, "Group")
+        require_known_source(owner, "Group", sources)
     if group.owner is not None and not caller.is_admin and not caller.owns(group.owner):
         raise Refused(
             "Provide an owner that includes you, you would not be able to manage this group later"

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from hermes_actors.config import ManagementConfig
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.endpoint import require_valid_endpoint
 from hermes_actors.management.roles import Caller
@@ -23,15 +24,15 @@ def require_acceptable(
     subscription: Subscription,
     old: Subscription | None,
     caller: Caller,
-    additional_protocols: Iterable[str] = (),
+    config: ManagementConfig,
 ) -> None:
     """Raises Refused unless the caller may have this subscription in place of `old` (None: new).
 
     Checks what can be said without the topic, in the order: owner's source, endpoint, ownership,
     inflightSize.
     """
-    require_known_source(subscription.owner, "Subscription")
-    require_valid_endpoint(subscription.endpoint, additional_protocols)
+    require_known_source(subscription.owner, "Subscription", config.owner_sources)
+    require_valid_endpoint(subscription.endpoint, config.additional_endpoint_protocols)
     if caller.is_admin:
         return
     if not caller.owns(subscription.owner):

@@ -1,31 +1,30 @@
 """The business rules of topics, as pure functions of what is there, what is wanted and who asks."""
 
+from collections.abc import Sequence
+
+from hermes_actors.config import ManagementConfig
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.roles import Caller
 from hermes_actors.model.group import Group
 from hermes_actors.model.topic import ChaosMode, ContentType, Owner, Topic
 
-OWNER_SOURCES = ("Plaintext",)
-"""The directories that know owners; `Plaintext` knows any id."""
-
-_DEFAULT_FALLBACK = False
 _NON_ADMIN_RETENTION_MS_MAX = 2 * 86_400_000
 
 
-def require_known_source(owner: Owner, kind: str) -> None:
-    """Raises Refused when nobody can look the owner up."""
-    if owner.source not in OWNER_SOURCES:
+def require_known_source(owner: Owner, kind: str, sources: Sequence[str]) -> None:
+    """Raises Refused when the owner is of none of these sources."""
+    if owner.source not in sources:
         raise Refused(
-            f"{kind}.owner.source '{owner.source}' does not exist; known are "
-            f"{', '.join(OWNER_SOURCES)}"
+            f"{kind}.owner.source '{owner.source}' does not exist; known are {', '.join(sources)}"
         )
 
 
-def require_creatable(topic: Topic, caller: Caller) -> None:
+def require_creatable(topic: Topic, caller: Caller, config: ManagementConfig) -> None:
     """Raises Refused unless this caller may create this topic."""
-    require_known_source(topic.owner, "Topic")
+    require_known_source(topic.owner, "Topic", config.owner_sources)
     if not caller.is_admin:
-        if topic.fallback_to_remote_datacenter_enabled != _DEFAULT_FALLBACK:
+        default = config.default_fallback_to_remote_datacenter
+        if topic.fallback_to_remote_datacenter_enabled != default:
             raise Refused(
                 "User is not allowed to set non-default fallback to remote datacenter "
                 "for this topic"
@@ -56,11 +55,11 @@ def require_open_group(group: Group, caller: Caller) -> None:
         )
 
 
-def require_updatable(old: Topic, new: Topic, caller: Caller) -> None:
+def require_updatable(old: Topic, new: Topic, caller: Caller, config: ManagementConfig) -> None:
     """Raises Refused unless this caller may turn the one topic into the other."""
     if new.name != old.name:
         raise Refused(f"Topic.name is '{new.name}', but the path names '{old.name}'")
-    require_known_source(new.owner, "Topic")
+    require_known_source(new.owner, "Topic", config.owner_sources)
     if not caller.is_admin:
         if (
             old.fallback_to_remote_datacenter_enabled

@@ -85,7 +85,7 @@ class Subscriptions:
         require_valid_subscription(new)
         require_no_mask(new.endpoint)
         _require_no_masked_oauth(new)
-        require_acceptable(new, None, caller, self._config.additional_endpoint_protocols)
+        require_acceptable(new, None, caller, self._config)
         name = SubscriptionName(TopicName.parse(topic), new.name)
         key = subscription_key(name)
 
@@ -140,7 +140,7 @@ class Subscriptions:
             _require_same("name", new.name, name)
             require_valid_subscription(new)
             _require_no_masked_oauth(new)
-            require_acceptable(new, old, caller, self._config.additional_endpoint_protocols)
+            require_acceptable(new, old, caller, self._config)
             require_fitting_filters(new, owning.topic)
             self._require_open_topic(new, old, owning, caller)
             return self._rewrite(live, new)
@@ -244,8 +244,11 @@ def _with_secrets_kept(old: Subscription, patch: Mapping[str, Any]) -> dict[str,
         kept["endpoint"] = unmask_endpoint(kept["endpoint"], old.endpoint)
     policy = kept.get("oAuthPolicy")
     has_password = old.o_auth_policy is not None and old.o_auth_policy.password is not None
-    is_masked = isinstance(policy, Mapping) and policy.get("password") == MASKED_OAUTH_PASSWORD
-    if is_masked and has_password:
+    if (
+        has_password
+        and isinstance(policy, Mapping)
+        and policy.get("password") == MASKED_OAUTH_PASSWORD
+    ):
         kept["oAuthPolicy"] = {k: v for k, v in policy.items() if k != "password"}
     return kept
 

@@ -130,9 +130,9 @@ class Topics:
     ) -> tuple[TopicName, Topic, Change]:
         name = TopicName.parse(required_text(body, "name", "Topic"))
         incarnation = self._require_group(name.group)
-        topic = decode_topic(body)
+        topic = self._decoded(body)
         require_valid_topic(topic)
-        require_creatable(topic, caller)
+        require_creatable(topic, caller, self._config.management)
         require_open_group(group_named(self._metadata.catalog, name.group), caller)
         if str(name) in self._metadata.catalog.topics:
             raise Refused(f"Topic {name} already exists", ErrorCode.TOPIC_ALREADY_EXISTS)
@@ -141,6 +141,10 @@ class Topics:
         key = topic_key(name)
         stored = topic_body(replace(topic, created_at=now_s, modified_at=now_s))
         return name, topic, put(key, stored, Absent(key), Alive(group_key(name.group), incarnation))
+
+    def _decoded(self, body: Mapping[str, Any]) -> Topic:
+        default = self._config.management.default_fallback_to_remote_datacenter
+        return decode_topic(body, default_fallback=default)
 
     async def _create_with_log_topic(self, topic: Topic, change: Change, log_topic: str) -> bool:
         """True when the topic was made; the log topic is taken back when it certainly was not."""
@@ -183,12 +187,12 @@ class Topics:
         def decide() -> Change | None:
             old = self.live(name)
             require_owner(caller, f"change topic {name}", *self.owners(old))
-            merged = decode_topic(merge(msgspec.to_builtins(old.topic), patch))
+            merged = self._decoded(merge(msgspec.to_builtins(old.topic), patch))
             new = replace(
                 merged, created_at=old.topic.created_at, modified_at=old.topic.modified_at
             )
             require_valid_topic(new)
-            require_updatable(old.topic, new, caller)
+            require_updatable(old.topic, new, caller, self._config.management)
             require_content_type_kept(old.topic, new, schema)
             require_no_avro(new, schema)
             if new == old.topic:

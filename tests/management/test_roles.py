@@ -104,6 +104,51 @@ async def test_a_topic_that_only_administrators_may_create(api, fields, text):
     assert (await api.post("/topics", api.topic(**fields), headers=ADMIN)).status_code == 201
 
 
+class TestWithFallbackByDefault:
+    @pytest.fixture
+    def settings(self):
+        return ManagementConfig(default_fallback_to_remote_datacenter=True)
+
+    async def test_a_topic_that_does_not_say_falls_back(self, api):
+        await api.post("/groups", {"groupName": "shop"})
+        flag = "fallbackToRemoteDatacenterEnabled"
+        answer = await api.post("/topics", api.topic(**{flag: False}), headers=SALES)
+        assert api.message(answer) == (
+            "User is not allowed to set non-default fallback to remote datacenter for this topic"
+        )
+        for name, fields in (("shop.a", {}), ("shop.b", {flag: None}), ("shop.c", {flag: True})):
+            answer = await api.post("/topics", api.topic(name, **fields), headers=SALES)
+            assert answer.status_code == 201
+            assert (await api.get(f"/topics/{name}")).json()[flag] is True
+        assert (await api.put("/topics/shop.a", {flag: None}, headers=SALES)).status_code == 200
+        assert (await api.get("/topics/shop.a")).json()[flag] is True
+        answer = await api.post("/topics", api.topic("shop.d", **{flag: False}), headers=ADMIN)
+        assert answer.status_code == 201
+        assert (await api.put("/topics/shop.d", {"description": "x"})).status_code == 200
+        assert (await api.get("/topics/shop.d")).json()[flag] is False
+
+
+class TestWithOtherOwnerSources:
+    @pytest.fixture
+    def settings(self):
+        return ManagementConfig(owner_sources=["Teams", "Plaintext"])
+
+    async def test_owners_may_be_of_any_of_them(self, api):
+        owner = {"source": "Teams", "id": "sales"}
+        body = {"groupName": "shop", "owner": owner}
+        assert (await api.post("/groups", body)).status_code == 201
+        assert (await api.post("/topics", api.topic(owner=owner))).status_code == 201
+        await api.with_subscription(owner=owner)
+        unknown = {"owner": {"source": "Ldap", "id": "sales"}}
+        for path in ("/groups/shop", "/topics/shop.orders"):
+            answer = await api.put(path, unknown)
+            assert api.refusal(answer) == (400, "VALIDATION_ERROR")
+            assert "known are Teams, Plaintext" in api.message(answer)
+        listed = (await api.get("/owners/sources")).json()
+        assert [each["name"] for each in listed] == ["Teams", "Plaintext"]
+        assert (await api.get("/owners/sources/Teams/sales")).status_code == 200
+
+
 async def test_a_topic_that_its_owner_may_create(api):
     await api.post("/groups", {"groupName": "shop"})
     body = api.topic(retentionTime={"duration": 48, "retentionUnit": "HOURS"})

@@ -66,6 +66,11 @@ TLS = 'certificate_file = "c.pem"\nkey_file = "k.pem"\n'
             SUBSCRIBERS,
             None,
         ),
+        ("[management]\nowner_sources = []", "management.owner_sources: is empty"),
+        (
+            '[management]\nowner_sources = ["Teams"]',
+            "management.authentication.owner_sources: 'Plaintext' is not among",
+        ),
     ],
 )
 def test_a_relation_that_does_not_hold_is_named(text, said, tmp_path):
