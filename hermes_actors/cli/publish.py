@@ -10,6 +10,7 @@ from typing import Annotated
 import trio
 import typer
 
+from hermes_actors.cli.batch_publisher import BATCH_MAX, BatchPublisher
 from hermes_actors.cli.credentials import authorization
 from hermes_actors.cli.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.lines import (
@@ -52,6 +53,7 @@ app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
         """hermes publish shop.orders '{"id": 1, "total": 9.5}'""",
         "hermes publish shop.orders --file order.json --key customer-7",
         "hermes publish shop.orders --lines orders.ndjson.gz --key-field customer.id",
+        "hermes publish shop.orders --lines orders.ndjson --batch 1000",
         "tail -f orders.log | hermes publish shop.orders --output json",
     ),
 )
@@ -83,6 +85,15 @@ def publish(
     connections: Annotated[
         int, typer.Option(min=1, max=1_000, metavar="N", help="Requests at a time.")
     ] = 8,
+    batch: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=BATCH_MAX,
+            metavar="N",
+            help="Messages in one request; for lines.",
+        ),
+    ] = 1,
     retries: Annotated[
         int,
         typer.Option(
@@ -103,10 +114,13 @@ def publish(
         connections=connections,
         retries=retries,
         timeout_s=timeout_s,
+        batch=batch,
         headers=[("Content-Type", header_value(content_type, "--content-type"))]
         + [_header(text) for text in header or []]
         + _credentials(),
     )
+    if batch > 1 and (file is not None or message not in (None, "-")):
+        raise UsageWrong("--batch is for many messages: give --lines, or pipe lines in")
     messages, total = _source(message, file, lines, KeyOf(key, key_field))
     report = Report(output)
     with _progress(total) as advance:
@@ -158,7 +172,8 @@ async def _run(
     clock = SystemClock()
     began_s = clock.monotonic_s()
     try:
-        await BulkPublisher(plan, report.take, clock, system_rng()).run(messages)
+        publisher = BulkPublisher if plan.batch == 1 else BatchPublisher
+        await publisher(plan, report.take, clock, system_rng()).run(messages)
     except Unreachable as error:
         report.failure = (
             f"cannot reach {plan.url}: {error}; start a node with 'hermes dev', or name another "

@@ -49,13 +49,16 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class PublishPlan:
-    """Where to, how many at a time, how often again, and what each request carries."""
+    """Where to, how many at a time, how often again, and what each request carries: `batch`
+    messages at most.
+    """
 
     url: str
     topic: str
     connections: int = 8
     retries: int = 3
     timeout_s: float = 10.0
+    batch: int = 1
     headers: Sequence[tuple[str, str]] = (("Content-Type", "application/json"),)
 
 
@@ -96,7 +99,7 @@ class BulkPublisher:
         Raises Unreachable when no connection can be made any more, and CommandFailed of the
         source, after what came before it has ended.
         """
-        send, receive = trio.open_memory_channel[Message](self._plan.connections)
+        send, receive = trio.open_memory_channel[Message](self._plan.connections * self._plan.batch)
         unreachable: list[CannotConnect] = []
         source_failed: list[CommandFailed] = []
 
@@ -104,8 +107,7 @@ class BulkPublisher:
             link = Connection(self._origin)
             try:
                 async with of:
-                    async for message in of:
-                        self._done(await self._publish(link, message))
+                    await self._serve(link, of)
             except CannotConnect as error:
                 unreachable.append(error)
                 nursery.cancel_scope.cancel()
@@ -127,6 +129,10 @@ class BulkPublisher:
         if unreachable:
             raise Unreachable(str(unreachable[0])) from unreachable[0]
 
+    async def _serve(self, link: Connection, of: trio.MemoryReceiveChannel[Message]) -> None:
+        async for message in of:
+            self._done(await self._publish(link, message))
+
     async def _publish(self, link: Connection, message: Message) -> Outcome:
         """One message, with its retries. Raises CannotConnect after the last one."""
         plan = self._plan
@@ -141,7 +147,7 @@ class BulkPublisher:
             status, message_id, error = 0, "", ""
             try:
                 answer = await link.post(self._path, headers, message.body, plan.timeout_s)
-                status, message_id, error = _read(answer, plan.url)
+                status, message_id, error = read_answer(answer, plan.url)
             except CannotConnect:
                 if attempt > plan.retries:
                     raise
@@ -158,7 +164,8 @@ class BulkPublisher:
             await trio.sleep(backoff_ms(attempt, self._rng) / 1_000)
 
 
-def _read(answer: Answer, url: str) -> tuple[int, str, str]:
+def read_answer(answer: Answer, url: str) -> tuple[int, str, str]:
+    """(status, message id, error) of a publish's answer."""
     message_id = answer.headers.get(b"hermes-message-id", b"").decode("latin-1")
     if answer.status in (201, 202):
         return answer.status, message_id, ""
