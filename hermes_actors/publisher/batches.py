@@ -1,5 +1,6 @@
 """The batch streams of one node: who may open one, and what bounds all of them together."""
 
+from functools import partial
 from typing import Protocol
 
 from hermes_actors.config import FrontendConfig
@@ -13,6 +14,7 @@ from hermes_actors.publisher.head import Head
 from hermes_actors.publisher.permits import Permits
 from hermes_actors.publisher.publication import Extras, Route
 from hermes_actors.runtime.clock import Clock, IdSource
+from hermes_actors.security.account import Account
 
 _APPENDS_A_TOPIC = 2
 """What batches have under way for a topic: one append is on its way, one is ready."""
@@ -35,8 +37,10 @@ class Way(Protocol):
     def pick(self, pairs: list[tuple[str, str]]) -> Headers:
         """Which of a message's own headers travel with it."""
 
-    def hand_over_bundle(self, bundle: Bundle) -> None:
-        """Give a bundle to its topic's producer; it is settled, whatever comes of it."""
+    def hand_over_bundle(self, account: Account | None, bundle: Bundle) -> None:
+        """Give a bundle to its topic's producer, if this author may still publish to the topic;
+        it is settled, whatever comes of it.
+        """
 
 
 class Batches:
@@ -118,7 +122,7 @@ class Batches:
             permits,
             key,
             extras,
-            self._way.hand_over_bundle,
+            partial(self._way.hand_over_bundle, head.account),
             self._make_ids,
             self._now_s,
             self._closed,

@@ -40,6 +40,7 @@ from hermes_actors.publisher.publication import (
 )
 from hermes_actors.publisher.quota import Quotas
 from hermes_actors.runtime.clock import Clock, IdSource
+from hermes_actors.security.account import Account
 
 TOO_MANY_BYTES = ErrorCode.THROUGHPUT_QUOTA_VIOLATION.status
 
@@ -204,9 +205,14 @@ class Gateway:
             return self._refusal(route, _no_schema(route), message_id)
         return route
 
-    def hand_over_bundle(self, bundle: Bundle) -> None:
+    def hand_over_bundle(self, account: Account | None, bundle: Bundle) -> None:
         """Give messages of a batch to their topic's producer; `notify` is called once."""
         route = bundle.route
+        auth = route.topic.auth
+        if auth.enabled and not may_publish(auth, account):
+            # A stream may last for long, and the topic may have changed since it began.
+            bundle.settle(forbidden(route.name, account))
+            return
         if self._quotas is not None:
             violation = self._quotas.count(route.name, bundle.body_bytes, self._now_s())
             if violation is not None:

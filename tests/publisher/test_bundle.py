@@ -69,7 +69,7 @@ def bundle(world, bodies, keys=None, extras=None) -> tuple[Bundle, list[Bundle]]
 
 def started(world, *args) -> tuple[Bundle, list[Bundle]]:
     made, ended = bundle(world, *args)
-    world.frontend.gateway.hand_over_bundle(made)
+    world.frontend.gateway.hand_over_bundle(None, made)
     return made, ended
 
 
