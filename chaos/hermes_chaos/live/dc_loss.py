@@ -176,7 +176,7 @@ async def lose_a_datacentre(site: Site, lengths: Lengths) -> DcLoss:
     account = DcLoss()
     loop = OpenLoop(site.frontends, list(TOPICS), rate_per_s=lengths.rate_per_s, keys=KEYS)
     watch = _Watch(site, account, loop)
-    async with trio.open_nursery() as nursery, loop.running():
+    async with loop.running(), trio.open_nursery() as nursery:
         nursery.start_soon(watch.run)
         # Connections, partitions and the adaptive delay come first; nothing of that is measured.
         await trio.sleep(_WARM_S)

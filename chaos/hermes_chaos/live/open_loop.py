@@ -87,8 +87,9 @@ class Phase:
 class OpenLoop:
     """Load on some frontends in turn, alternating over the topics, each message under some key.
 
-    `keys`: how many there are of each topic. A frontend that cannot be connected to is left out, as
-    a load balancer would, and the message goes to the next one: nothing of it was sent.
+    `keys`: how many there are of each topic. As with a load balancer, a frontend that cannot be
+    connected to, or is left out, gets nothing: the message goes to the next one, and nothing of
+    it was sent before.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class OpenLoop:
         self._interval_s = 1 / rate_per_s
         self._keys = keys
         self._idle: list[list[Connection]] = [[] for _ in frontends]
+        self._left_out: set[str] = set()
         self.sent: list[Sent] = []
         self.phases: list[Phase] = []
 
@@ -110,6 +112,17 @@ class OpenLoop:
             self.phases[-1].end_s = now_s
         self.phases.append(Phase(name, now_s))
         return self.phases[-1]
+
+    async def leave_out(self, frontend: str) -> None:
+        """Send nothing there any more; its connections are dropped."""
+        self._left_out.add(frontend)
+        idle = self._idle[self._names.index(frontend)]
+        while idle:
+            await idle.pop().aclose()
+
+    def take_in(self, frontend: str) -> None:
+        """Send there again."""
+        self._left_out.discard(frontend)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -156,6 +169,8 @@ class OpenLoop:
         sent.status = NO_CONNECTION
         for shift in range(count):
             at = (first + shift) % count
+            if self._names[at] in self._left_out:
+                continue
             idle = self._idle[at]
             connection = idle.pop() if idle else Connection(self._origins[at])
             sent.frontend = self._names[at]
