@@ -158,6 +158,10 @@ class Spool:
         """True while a message of this key waits here, or is being written."""
         return self.index.holds(log_topic, key)
 
+    def has(self, topic: str) -> bool:
+        """True while any message of this `group.topic` waits here, or is being written."""
+        return self.index.has(topic)
+
     async def catch_up(self, log_topic: str, is_behind: Callable[[], bool]) -> None:
         """Wait while `is_behind` something of this topic, if that is a matter of milliseconds.
 

@@ -205,6 +205,10 @@ class SpoolIndex:
         queue = self._queues.get(log_topic)
         return queue is not None and queue.holds(key)
 
+    def has(self, topic: str) -> bool:
+        """True while any message of a topic, of whatever life, waits or is being written."""
+        return any(queue.topic == topic for queue in self._queues.values())
+
     def oldest_ms(self) -> int | None:
         """When the entry came that has waited longest; None when none waits."""
         heads = (queue.oldest() for queue in self._queues.values())

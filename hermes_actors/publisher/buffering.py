@@ -79,14 +79,14 @@ def buffers(
     spool: Spool, config: SpoolConfig, clock: Clock, dc: str
 ) -> Callable[[Topic], Buffer | None]:
     """Which buffer a topic has: none when another datacentre takes what this one's log does not,
-    unless the operator wants both.
+    unless the operator wants both, or messages of the topic wait: newer ones with their keys must
+    not overtake them.
     """
     buffer = SpoolBuffer(spool, clock, dc)
 
     def buffer_of(topic: Topic) -> Buffer | None:
-        if topic.fallback_to_remote_datacenter_enabled and not config.for_fallback_topics:
-            return None
-        return buffer
+        is_wanted = config.for_fallback_topics or not topic.fallback_to_remote_datacenter_enabled
+        return buffer if is_wanted or spool.has(topic.name) else None
 
     return buffer_of
 

@@ -140,8 +140,9 @@ class Publication:
     """A message, what is known of its request, and the one-shot cell for its outcome.
 
     `started_s` is monotonic: when its headers had been read. `is_sent`: the log was given it, so it
-    may be stored. `is_kept`: the buffer has it. `is_done`: it is answered or kept, and nothing more
-    is begun for it. `notify` is called once, synchronously, when it is answered.
+    may be stored. `is_kept`: the buffer has it; `keeper` is that one, whatever the topic has become
+    since. `is_done`: it is answered or kept, and nothing more is begun for it. `notify` is called
+    once, synchronously, when it is answered.
     """
 
     __slots__ = (
@@ -155,6 +156,7 @@ class Publication:
         "is_done",
         "is_kept",
         "is_sent",
+        "keeper",
         "key",
         "notify",
         "outcome",
@@ -187,6 +189,7 @@ class Publication:
         self.is_done = False
         self.is_kept = False
         self.is_sent = False
+        self.keeper: Buffer | None = None
         self.extras: Extras | None = None
         self.outcome: Outcome | HermesError | Abandoned | Buffered | Replayed | None = None
 
@@ -206,6 +209,7 @@ class Publication:
         buffer = self.route.buffer
         if self.is_done or buffer is None or not buffer.take(self):
             return False
+        self.keeper = buffer
         self.is_kept = self.is_done = True
         return True
 
@@ -228,15 +232,12 @@ class Publication:
         by this as stored.
         """
         (outcome,) = outcomes
-        if self.is_kept:
-            assert self.route.buffer is not None, "somebody keeps it"
-            self.route.buffer.concluded(self, outcome)
-        elif isinstance(outcome, UnavailableRecord | UnknownRecord) and self.keep():
-            assert self.route.buffer is not None, "somebody has just taken it"
-            self.route.buffer.concluded(self, outcome)
-            return 0
-        if self.is_kept and not isinstance(outcome, Stored):
-            return 0
+        if not self.is_kept and isinstance(outcome, UnavailableRecord | UnknownRecord):
+            self.keep()
+        if self.keeper is not None:
+            self.keeper.concluded(self, outcome)
+            if not isinstance(outcome, Stored):
+                return 0
         return int(self.settle(outcome) and isinstance(outcome, Stored))
 
     def expire(self, limit_ms: int) -> None:

@@ -175,6 +175,22 @@ async def test_a_topic_with_fallback_has_a_buffer_only_if_the_operator_wants_bot
         assert buffer_of(True, for_fallback_topics=True) is not None
 
 
+async def test_messages_that_wait_are_not_overtaken_when_their_topic_gets_the_fallback_flag(
+    open_buffered, autojump_clock
+):
+    async with open_buffered(MemoryDisk()) as world:
+        world.log.faults.unavailable_rate = 1.0
+        older = world.admit(body=b"1", key=b"k")
+        await trio.sleep(1.0)
+        live = LiveTopic(TopicName.parse(ORDERS), topic(fallback=True), 0, 0, ORDERS)
+        world.frontend.routes.set(live, world.nursery)
+        world.log.faults.heal()
+        newer = world.admit(body=b"2", key=b"k")
+        await wait_empty(world)
+        assert [status(older), status(newer)] == [202, 202]
+        assert [record.value for record in world.stored] == [b"1", b"2"]
+
+
 async def test_a_busy_key_gets_out_of_the_spool_again(open_buffered, autojump_clock):
     async with open_buffered(MemoryDisk(delay_s=0.002)) as world:
         world.log.faults.delay_s = (0.002, 0.002)

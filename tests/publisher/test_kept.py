@@ -163,3 +163,25 @@ async def test_a_body_that_does_not_come_has_its_whole_limit(world, autojump_clo
     assert status == 408
     assert b"65 ms" in body
     assert world.keeper.taken == []
+
+
+async def test_a_topic_that_loses_its_buffer_tells_it_of_the_append_that_was_under_way(
+    open_world, autojump_clock
+) -> None:
+    keeper = Keeper()
+    parts = {
+        "buffer_of": lambda topic: None if topic.fallback_to_remote_datacenter_enabled else keeper,
+        "reserve_ms": 15,
+    }
+    async with open_world(parts=parts) as world:
+        await world.add_topic("shop.orders")
+        world.log.faults.silent = True
+        publication = world.admit()
+        await trio.sleep(0.053)
+        assert keeper.taken == [publication]
+        await world.add_topic("shop.orders", fallback=True, is_created=False)
+        world.log.faults.heal()
+        await trio.sleep(0.1)
+        assert statuses([publication]) == [201]
+        assert [type(each) for each in keeper.outcomes] == [Stored]
+        assert world.crashes == []
