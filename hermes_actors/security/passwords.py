@@ -5,6 +5,7 @@ queue; a password that was right is remembered as a digest under a key that only
 """
 
 import hashlib
+import threading
 from collections import OrderedDict
 
 import anyio
@@ -46,11 +47,15 @@ def costliest(hashes: list[str]) -> str:
 
 
 class _Check:
-    """One check under way, and what came of it; None while it is, or when it was cancelled."""
+    """One check under way, and what came of it; None while it is, or when it was cancelled.
+
+    `is_in_thread`: a thread computes it, whoever waits for it or does not.
+    """
 
     def __init__(self) -> None:
         self.ended = anyio.Event()
         self.is_right: bool | None = None
+        self.is_in_thread = False
 
 
 class PasswordChecks:
@@ -70,7 +75,15 @@ class PasswordChecks:
         self._right: OrderedDict[bytes, None] = OrderedDict()
         self._under_way: dict[tuple[str, bytes], _Check] = {}
         self._limiters: dict[str, anyio.CapacityLimiter] = {}
+        self._turns: dict[str, threading.Semaphore] = {}
+        self._left: set[_Check] = set()
+        self._left_lock = threading.Lock()
         self.checks = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many checks wait or are under way, those included that nobody waits for any more."""
+        return len(self._under_way) + len(self._left)
 
     async def is_right(self, hashed: str, password: str) -> bool:
         """True when the password has this hash. Raises Unavailable when too many checks wait."""
@@ -93,24 +106,47 @@ class PasswordChecks:
                 return check.is_right
 
     async def _check(self, loop: str, digest: bytes, hashed: str, password: str) -> bool:
-        if len(self._under_way) >= self._waiting_max:
+        if self.waiting >= self._waiting_max:
             raise Unavailable("Too many passwords are being checked; try again")
         if loop not in self._limiters:
             self._limiters[loop] = anyio.CapacityLimiter(self._running_max)
+            self._turns[loop] = threading.Semaphore(self._running_max)
         check = self._under_way[loop, digest] = _Check()
         try:
             self.checks += 1
             check.is_right = await anyio.to_thread.run_sync(
-                _verify, hashed, password, limiter=self._limiters[loop]
+                self._in_thread,
+                self._turns[loop],
+                check,
+                hashed,
+                password,
+                limiter=self._limiters[loop],
             )
         finally:
             del self._under_way[loop, digest]
+            # A cancelled asyncio task goes at once and gives its place back, while its thread goes
+            # on: who only asks and leaves must not have any number of threads at work.
+            with self._left_lock:
+                if check.is_in_thread:
+                    self._left.add(check)
             check.ended.set()
         if check.is_right:
             self._right[digest] = None
             if len(self._right) > self._remembered_max:
                 self._right.popitem(last=False)
         return check.is_right
+
+    def _in_thread(
+        self, turns: threading.Semaphore, check: _Check, hashed: str, password: str
+    ) -> bool:
+        check.is_in_thread = True
+        try:
+            with turns:
+                return _verify(hashed, password)
+        finally:
+            with self._left_lock:
+                check.is_in_thread = False
+                self._left.discard(check)
 
 
 def _verify(hashed: str, password: str) -> bool:

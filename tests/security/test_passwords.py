@@ -2,12 +2,14 @@
 
 import asyncio  # noqa: TID251 -- the mechanism runs on the host loop too
 import logging
+import threading
 
 import pytest
 import trio
 
 from hermes_actors.errors import Unavailable
 from hermes_actors.runtime import guest
+from hermes_actors.security import passwords
 from hermes_actors.security.account import BadCredentials, Credentials
 from hermes_actors.security.authenticator import Authenticator
 from hermes_actors.security.basic import BasicMechanism
@@ -169,6 +171,54 @@ async def test_too_many_checks_are_refused_as_unavailable(cheap_hash):
         for number in range(6):
             nursery.start_soon(one, number, hashed)
     assert sorted(outcomes) == [False, False, 503, 503, 503, 503]
+
+
+def test_who_asks_and_leaves_has_no_more_threads_at_work(monkeypatch):
+    """A cancelled asyncio task does not wait for its thread."""
+    may_end = threading.Event()
+    at_work: list[str] = []
+    most = 0
+
+    def verify(hashed: str, password: str) -> bool:
+        nonlocal most
+        at_work.append(password)
+        most = max(most, len(at_work))
+        may_end.wait(10)
+        at_work.remove(password)
+        return False
+
+    monkeypatch.setattr(passwords, "_verify", verify)
+    checks = checks_of()
+    loop: asyncio.AbstractEventLoop
+
+    has_begun = asyncio.Event()
+
+    class Turns(threading.Semaphore):
+        def __enter__(self) -> bool:
+            loop.call_soon_threadsafe(has_begun.set)
+            return self.acquire()
+
+    monkeypatch.setattr(threading, "Semaphore", Turns)
+
+    async def ask_and_leave() -> None:
+        nonlocal loop
+        loop = asyncio.get_running_loop()
+        for number in range(10):
+            task = asyncio.create_task(checks.is_right("hash", f"guess {number}"))
+            await has_begun.wait()
+            has_begun.clear()
+            task.cancel()
+            assert task in (await asyncio.wait([task]))[0]
+            assert task.cancelled()
+        with pytest.raises(Unavailable):
+            await checks.is_right("hash", "one more")
+        may_end.set()
+        while checks.waiting:  # noqa: ASYNC110 -- threads tell nobody when they end
+            await asyncio.sleep(0)
+        assert not await checks.is_right("hash", "one more")
+
+    asyncio.run(ask_and_leave())
+    assert most == 2
 
 
 def test_it_works_on_the_asyncio_host_and_in_trio_at_once(write_users, basic):
