@@ -3,6 +3,7 @@
 import logging
 import ssl
 from typing import Protocol
+from urllib.parse import urlsplit
 
 import anyio
 import httpx
@@ -86,6 +87,9 @@ class UrlKeys:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._url = url
+        # Neither a password nor a query, which may hold a key, belongs into a log.
+        parts = urlsplit(url)
+        self._shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
         self._clock = clock
         self._interval_s = interval_s
         self._early_interval_s = early_interval_s
@@ -160,7 +164,7 @@ class UrlKeys:
                 )
                 _logger.error(
                     "security.jwt.jwks_url: %s: %s; %s",
-                    self._url,
+                    self._shown,
                     reason,
                     kept or "no key is known",
                 )

@@ -66,6 +66,8 @@ def parse_users(content: bytes) -> Users:
         raise WrongFile(f"{error}; see docs/security.md for the form") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise WrongFile(f"not valid TOML: {error}") from error
+    except RecursionError as error:
+        raise WrongFile("not valid TOML: it nests too deep") from error
     for name, user in users.items():
         if not name or ":" in name:
             raise WrongFile(f"users.'{name}': a name is not empty and holds no colon")

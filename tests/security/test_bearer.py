@@ -181,6 +181,23 @@ async def test_the_last_good_keys_stay_while_the_url_fails(
     assert "stay in force" in told[0]
 
 
+async def test_secrets_of_the_url_are_not_logged(provider, clock, autojump_clock, nursery, caplog):
+    provider.is_away = True
+    keys = UrlKeys(
+        "https://hermes:hunter2@id.example.com:8443/jwks?key=hunter3",
+        clock,
+        interval_s=300,
+        early_interval_s=10,
+        timeout_s=5,
+        transport=httpx.MockTransport(provider),
+    )
+    nursery.start_soon(keys.run)
+    await trio.sleep(1)
+    (told,) = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert told.startswith("security.jwt.jwks_url: https://id.example.com:8443/jwks: ")
+    assert "hunter" not in told
+
+
 async def test_no_key_at_all_yet_is_unavailable_and_mends_itself(
     signer, provider, clock, autojump_clock, nursery
 ):

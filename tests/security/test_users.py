@@ -43,6 +43,7 @@ def test_a_hash_is_argon2id_and_never_the_same_twice():
         ("ada = { pasword = 1 }", "pasword"),
         ("ada = 5", "users"),
         ("ada = {", "not valid TOML"),
+        ("ada = " + "[" * 5_000, "nests too deep"),
     ],
 )
 def test_a_wrong_file_is_refused_without_showing_a_password(line, reason):
