@@ -249,6 +249,10 @@ class Replayer:
         return groups
 
     async def _append(self, sending: _Sending, log: Log, partition: int, items: list[Item]) -> bool:
+        # A late acknowledgement may have come while the log was asked for its partitions.
+        items = [(each, entry) for each, entry in items if not each.is_settled]
+        if not items:
+            return True
         strictest = Ack.ALL if any(entry.ack is Ack.ALL for _, entry in items) else Ack.LEADER
         records = [to_record(entry.message, self._envelope) for _, entry in items]
         outcomes = await log.append(sending.queue.log_topic, partition, records, strictest)

@@ -176,6 +176,29 @@ async def test_what_may_still_be_stored_is_not_sent_before_its_append_has_ended(
         assert await spooling.bodies(log) == [b"refused", b"behind", b"silent"]
 
 
+async def test_what_turns_out_to_be_stored_while_it_is_read_back_is_not_sent(
+    open_spooling, entry, memory_log, autojump_clock
+):
+    log = await memory_log(partitions=1)
+    async with open_spooling(MemoryDisk(), late_acknowledgement_wait_ms=1_000) as spooling:
+        spool = spooling.spool
+        read = spool.read
+
+        async def read_slowly(batch):
+            found = await read(batch)
+            spool.concluded("late", [True])
+            return found
+
+        spool.read = read_slowly
+        assert spooling.offer(entry(b"late", b"a"), sent_as="late")
+        assert spooling.offer(entry(b"behind", b"a"))
+        # Its wait is over before its append has ended.
+        await trio.sleep(2)
+        spooling.replay(log)
+        await spooling.wait_empty()
+        assert await spooling.bodies(log) == [b"behind"]
+
+
 async def test_the_messages_of_a_topic_that_is_gone_are_set_aside_and_counted(
     open_spooling, entry, memory_log, autojump_clock
 ):
