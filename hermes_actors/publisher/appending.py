@@ -77,6 +77,7 @@ class Appending:
                 records_max=self._records_max,
                 bytes_max=self._bytes_max,
             )
+            route.hurry = self._hedge.hurry
             nursery.start_soon(self._hedge.follow)
 
     async def append(self, batch: Batch) -> None:

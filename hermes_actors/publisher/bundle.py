@@ -136,6 +136,8 @@ class Bundle(Publication):
             lane = lanes.kept if self.keep() else lanes.late
             lane.add(self)
             return
+        if self.is_sent:
+            self.route.hurry()
         self.settle(overdue(limit_ms, may_be_stored=self.is_sent or self.is_kept))
 
     def records(

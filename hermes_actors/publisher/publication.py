@@ -64,6 +64,10 @@ class Buffer(Protocol):
         """An append that had begun before it was taken has ended, with this outcome."""
 
 
+def _hurry_nobody() -> None:
+    pass
+
+
 class Route:
     """What the gateway needs to know of one live topic, worked out once and not per message.
 
@@ -72,13 +76,15 @@ class Route:
     supervisor calls that actor. With a `buffer`, `lane` ends early enough for it to keep a message
     within the limit, and `late_lane` is that of the limit; without one both are the same.
     `partitions` is 0 until the producer knows how many the log topic has. `batch_permits` bounds
-    what batches have under way for it, `batch_lanes` are those of their messages.
+    what batches have under way for it, `batch_lanes` are those of their messages. `hurry` has those
+    told of their fate that is known, before their limit is what they are answered with.
     """
 
     __slots__ = (
         "batch_lanes",
         "batch_permits",
         "buffer",
+        "hurry",
         "is_open",
         "kept_lane",
         "lane",
@@ -114,6 +120,7 @@ class Route:
         self.tally = tally
         self.producer = producer
         self.buffer: Buffer | None = None
+        self.hurry: Callable[[], None] = _hurry_nobody
         self.is_open = True
         self.partitions = 0
         self.batch_lanes = Lanes(lane, lane, lane)
@@ -263,6 +270,8 @@ class Publication:
                 )
             )
             return
+        if self.is_sent:
+            route.hurry()
         self.settle(overdue(limit_ms, may_be_stored=self.is_sent or self.is_kept))
 
 

@@ -107,6 +107,22 @@ async def test_both_silent_is_500_within_the_limit_and_names_each_datacentre(
         assert "[dc2: no acknowledgement in time]" in body["message"]
 
 
+async def test_a_loop_that_is_late_answers_with_each_datacentre_too(
+    open_pair, autojump_clock
+) -> None:
+    async with open_pair() as pair:
+        world = pair.world
+        pair.own.faults.silent = pair.remote.faults.silent = True
+        publication = world.admit()
+        await trio.sleep(0.45)
+        autojump_clock.jump(0.2)
+        # The sweep comes first, before the message's own timer.
+        world.frontend.deadlines.sweep(trio.current_time())
+        answer = answer_to(publication)
+        assert answer.status == 500
+        assert b"[dc2: no acknowledgement in time]" in answer.body
+
+
 async def test_both_refusing_is_500_at_once_and_says_that_it_was_not_stored(
     open_pair, autojump_clock
 ) -> None:
