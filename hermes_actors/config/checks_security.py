@@ -21,25 +21,28 @@ _SUBSCRIBER = re.compile(r"[^:\s]+:\S+( [a-z][a-z0-9+.-]*)+")
 def check_security(config: Config) -> None:
     """Relations of authentication, TLS client certificates and privileged subscribers."""
     security = config.security
-    for section, is_enabled in (
-        ("frontend", config.frontend.authentication.enabled),
-        ("management", config.management.authentication.enabled),
+    for section, is_enabled, tls in (
+        ("frontend", config.frontend.authentication.enabled, config.frontend.tls),
+        ("management", config.management.authentication.enabled, config.management.tls.listener),
     ):
+        asks = security.certificates.enabled and tls.client_auth != "not_requested"
         _require(
-            not is_enabled or security.has_mechanism,
+            not is_enabled or asks or security.has_mechanism_in_headers,
             f"{section}.authentication.enabled: nobody could say who he is; set "
             "security.users_file, security.jwt.jwks_file or jwks_url, or "
-            "security.certificates.enabled",
+            f"security.certificates.enabled and {section}.tls.client_auth",
         )
     management = config.management.authentication
     _require(
-        not management.enabled or bool(management.admins or management.admin_role),
+        not management.enabled or bool(any(management.admins) or management.admin_role),
         "management.authentication.admins: is empty, and so is admin_role, so that nobody could "
         "administer; name an account, or a role",
     )
+    realm = security.realm
     _require(
-        '"' not in security.realm and "\\" not in security.realm and security.realm.isprintable(),
-        "security.realm: stands between quotes in a header; write it without quotes or backslashes",
+        '"' not in realm and "\\" not in realm and realm.isprintable() and realm.isascii(),
+        "security.realm: stands between quotes in a header; write it in ASCII without quotes or "
+        "backslashes",
     )
     for plugin in security.plugins:
         _require(
@@ -84,7 +87,7 @@ def _check_jwt(jwt: JwtConfig) -> None:
         "security.jwt.issuer: is empty; name what your identity provider puts into iss",
     )
     _require(
-        bool(jwt.audiences),
+        bool(jwt.audiences) and all(jwt.audiences),
         "security.jwt.audiences: is empty, so that tokens made for anything else would be taken; "
         "name what your identity provider puts into aud for this cluster",
     )
@@ -103,11 +106,12 @@ def _check_jwt(jwt: JwtConfig) -> None:
         "a public key must not be able to sign, so keep one kind",
     )
     if jwt.jwks_url:
-        url = urlsplit(jwt.jwks_url)
+        # Not quoted: it may hold a password.
         _require(
-            url.scheme in ("http", "https") and bool(url.hostname),
-            f"security.jwt.jwks_url: '{jwt.jwks_url}' is not a URL like https://id.example.com/jwks",
+            _is_url(jwt.jwks_url),
+            "security.jwt.jwks_url: is not a URL like https://id.example.com/jwks",
         )
+        url = urlsplit(jwt.jwks_url)
         _require(
             url.scheme == "https" or _is_loopback(url.hostname or ""),
             "security.jwt.jwks_url: is http, so that whoever is on the way could put in his own "
@@ -135,6 +139,14 @@ def _check_tls(config: Config) -> None:
         "security.certificates.enabled: no listener asks for certificates; set "
         "frontend.tls.client_auth to requested or required, and client_ca_file",
     )
+
+
+def _is_url(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        return url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:
+        return False
 
 
 def _is_loopback(host: str) -> bool:

@@ -65,12 +65,6 @@ class SecurityConfig(Struct, frozen=True, forbid_unknown_fields=True):
     plugins: list[str] = field(default_factory=list)
 
     @property
-    def has_mechanism(self) -> bool:
-        """True when there is some way to show who one is."""
-        return bool(
-            self.users_file
-            or self.jwt.jwks_file
-            or self.jwt.jwks_url
-            or self.certificates.enabled
-            or self.plugins
-        )
+    def has_mechanism_in_headers(self) -> bool:
+        """True when there is some way to show who one is without a client certificate."""
+        return bool(self.users_file or self.jwt.jwks_file or self.jwt.jwks_url or self.plugins)

@@ -23,6 +23,16 @@ SUBSCRIBERS = """
 subscribers_with_access_to_any_topic = ["Plaintext:crawler http https", "Plaintext:other ftp"]
 """
 TLS = 'certificate_file = "c.pem"\nkey_file = "k.pem"\n'
+MANAGEMENTS_CERTIFICATES_ONLY = f"""
+[frontend.authentication]
+enabled = true
+[management.tls]
+{TLS}
+client_auth = "required"
+client_ca_file = "ca.pem"
+[security.certificates]
+enabled = true
+"""
 
 
 @pytest.mark.parametrize(
@@ -35,8 +45,12 @@ TLS = 'certificate_file = "c.pem"\nkey_file = "k.pem"\n'
             "management.authentication.admins: is empty",
         ),
         ("[security]\nrealm = 'a\"b'", "security.realm: "),
+        ('[security]\nrealm = "zürich"', "security.realm: "),
+        (NOBODY + 'admins = [""]', "management.authentication.admins: is empty"),
+        (MANAGEMENTS_CERTIFICATES_ONLY, "frontend.authentication.enabled: nobody"),
         ('[security]\nplugins = ["acme"]', "security.plugins: 'acme' is not module:function"),
-        (JWT.replace("hermes", ""), None),
+        (JWT.replace("hermes", ""), "security.jwt.audiences: is empty"),
+        (JWT, None),
         (JWT.replace('["hermes"]', "[]"), "security.jwt.audiences: is empty"),
         (JWT.replace("https://id.example.com", ""), "security.jwt.issuer: is empty"),
         (JWT + 'jwks_url = "https://id.example.com"', "security.jwt.jwks_url: goes without"),
@@ -45,6 +59,8 @@ TLS = 'certificate_file = "c.pem"\nkey_file = "k.pem"\n'
         (JWT + 'algorithms = ["HS256"]', None),
         (JWT + "algorithms = []", "security.jwt.algorithms: is empty"),
         (JWT.replace("jwks_file", "jwks_url"), "is not a URL"),
+        (JWT.replace('jwks_file = "jwks.json"', 'jwks_url = "https://[x/"'), "is not a URL"),
+        (JWT.replace('jwks_file = "jwks.json"', 'jwks_url = "https://h:99999/"'), "is not a URL"),
         (
             JWT.replace('jwks_file = "jwks.json"', 'jwks_url = "http://id.example.com/jwks"'),
             "security.jwt.jwks_url: is http",
