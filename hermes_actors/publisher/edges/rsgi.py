@@ -9,6 +9,7 @@ from hermes_actors.log.base import Stored
 from hermes_actors.publisher.answers import Answer
 from hermes_actors.publisher.edges.cells import AsyncioCell
 from hermes_actors.publisher.edges.heads import HeadLimits
+from hermes_actors.publisher.edges.pieces import ChunkStream, Pieces
 from hermes_actors.publisher.edges.streams import Left, run_stream
 from hermes_actors.publisher.forms import ANSWERS
 from hermes_actors.publisher.gateway import Gateway
@@ -20,6 +21,10 @@ Headers = list[tuple[str, str]]
 
 _CLOSE = ("connection", "close")
 _KEY_IS_HIDDEN = "Partition-Key has characters other than visible ASCII"
+_TORN = (
+    "The chunked body broke off, or trailers follow it, which this server cannot tell apart: send "
+    "it to its end, without trailers"
+)
 
 
 class RequestHeaders(Protocol):
@@ -42,13 +47,6 @@ class Scope(Protocol):
     path: str
     query_string: str
     headers: RequestHeaders
-
-
-class ChunkStream(Protocol):
-    """The body as it comes."""
-
-    def __anext__(self) -> Awaitable[bytes]:
-        """The next piece; b"" is the end."""
 
 
 class Transport(Protocol):
@@ -168,7 +166,13 @@ class RsgiEdge:
             return
         length = head.get("content-length") or ""
         left_bytes = int(length) if length.isdigit() else None
-        peer = _Peer(exchange, self._extra(scope), self._disconnects, left_bytes)
+        peer = _Peer(
+            exchange,
+            self._extra(scope),
+            self._disconnects,
+            left_bytes,
+            is_http2=scope.http_version >= "2",
+        )
         await run_stream(stream, peer, batches.idle_s)
 
     def _extra(self, scope: Scope) -> Headers:
@@ -184,15 +188,15 @@ class RsgiEdge:
         try:
             if publication.expected_bytes != CHUNKED:
                 return await cell.read(exchange) or b""
-            stream = exchange.__aiter__()
-            while part := await cell.read(stream.__anext__):
+            pieces = Pieces(exchange.__aiter__())
+            while part := await cell.read(pieces.read):
                 size += len(part)
                 if size > self._body_bytes_max:
                     self._gateway.refuse_body(publication, size)
                     break
                 parts.append(part)
-        except StopAsyncIteration:
-            pass
+            if not (pieces.is_whole or publication.is_done):
+                publication.settle(Refused(_TORN))
         except self._disconnects:
             self._gateway.abandon(publication)
         return b"".join(parts)
@@ -212,8 +216,8 @@ def _hidden_name(headers: RequestHeaders, fields: Mapping[str, str]) -> str | No
 class _Peer:
     """A batch's connection.
 
-    The server tells no difference between a body's end and a connection's, so that only the
-    announced length does: `left_bytes` of it are still to come, None where there is none.
+    `left_bytes` of an announced length are still to come, None where none is announced. Then the
+    end of chunks can be told from that of the connection, but not the end of a body over HTTP/2.
     """
 
     def __init__(
@@ -222,27 +226,30 @@ class _Peer:
         extra: Headers,
         disconnects: tuple[type[Exception], ...],
         left_bytes: int | None,
+        *,
+        is_http2: bool,
     ) -> None:
         self._left_bytes = left_bytes
+        self._is_http2 = is_http2
         self.is_whole = left_bytes is not None
         self._exchange = exchange
         self._headers = [("content-type", ANSWERS), *extra]
         self._disconnects = disconnects
-        self._body = exchange.__aiter__()
+        self._body = Pieces(exchange.__aiter__())
         self._transport: Transport | None = None
 
     async def read(self) -> bytes | None:
         """As `Peer.read`."""
         try:
-            piece = await self._body.__anext__()
-        except StopAsyncIteration:
-            piece = b""
+            piece = await self._body.read()
         except self._disconnects as error:
             raise Left from error
         if self._left_bytes is not None:
             self._left_bytes -= len(piece)
             if not piece and self._left_bytes:
                 raise Left
+        elif not piece:
+            self.is_whole = self._body.is_whole and not self._is_http2
         return piece or None
 
     async def write(self, data: bytes) -> None:
