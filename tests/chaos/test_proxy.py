@@ -187,6 +187,17 @@ async def test_delay_and_throttle_add_up_piece_by_piece():
         assert trio.current_time() - started_s >= 0.05 + 0.096
 
 
+async def test_answers_of_a_far_broker_are_late_together_and_not_one_after_the_other():
+    async with proxied() as (_, link, connect):
+        link.answers.latency_s = 0.2
+        client = await connect()
+        began_s = trio.current_time()
+        for correlation in range(20):
+            await client.send(correlation)
+        assert await client.receive(20) == list(range(20))
+        assert 0.2 <= trio.current_time() - began_s < 2.0
+
+
 async def test_a_lost_answer_is_lost_after_the_broker_has_stored():
     async with proxied() as (broker, link, connect):
         rule = link.harm(Api.PRODUCE, Harm.LOSE_ANSWER, skip=1)

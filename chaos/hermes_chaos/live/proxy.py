@@ -21,6 +21,7 @@ from hermes_chaos.live.frames import Frames, NotKafka, answer_header, request_he
 T = TypeVar("T")
 
 _CHUNK_BYTES = 65_536
+_LATE_PIECES_MAX = 1_000
 _ANSWERS_GRACE_S = 10.0
 _START_TIMEOUT_S = 10.0
 _GONE = (trio.BrokenResourceError, trio.ClosedResourceError, OSError, NotKafka)
@@ -68,6 +69,8 @@ class Lane:
     def __init__(self) -> None:
         self.delay_s = 0.0
         """Each piece (a frame, or up to 64 KiB) comes so much later."""
+        self.latency_s = 0.0
+        """Answers come so much later, however many are on their way: a far broker. Only answers."""
         self.bytes_per_s: float | None = None
         self._is_held = False
         self._freed = trio.Event()
@@ -95,7 +98,7 @@ class Lane:
 
     def heal(self) -> None:
         """Pass everything at once."""
-        self.delay_s = 0.0
+        self.delay_s = self.latency_s = 0.0
         self.bytes_per_s = None
         self.is_held = False
 
@@ -240,7 +243,9 @@ class _Connection:
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._pass_answers, nursery.cancel_scope)
+            late, due = trio.open_memory_channel[tuple[float, bytes]](_LATE_PIECES_MAX)
+            nursery.start_soon(self._pass_answers, late)
+            nursery.start_soon(self._send_late, nursery.cancel_scope, due)
             try:
                 await self._pass_requests()
             except _GONE:
@@ -282,7 +287,7 @@ class _Connection:
             return False
         return True
 
-    async def _pass_answers(self, whole: trio.CancelScope) -> None:
+    async def _pass_answers(self, late: trio.MemorySendChannel[tuple[float, bytes]]) -> None:
         frames = Frames()
         try:
             while data := await self._broker.receive_some(_CHUNK_BYTES):
@@ -292,16 +297,25 @@ class _Connection:
                     if harm is Harm.LOSE_ANSWER:
                         self._drop_client()
                     if harm is None:
-                        await self._send_to_client(piece)
+                        await late.send((trio.current_time() + self._link.answers.latency_s, piece))
         except _GONE:
             pass
-        whole.cancel()
+        late.close()
 
     def _count_answer(self, frame: bytes) -> Harm | None:
         self._unanswered -= 1
         self._answered.set()
         self._answered = trio.Event()
         return self._harms.pop(answer_header(frame), None)
+
+    async def _send_late(
+        self, whole: trio.CancelScope, due: trio.MemoryReceiveChannel[tuple[float, bytes]]
+    ) -> None:
+        """Send what is on its way, in order, each piece when it is due; then all is over."""
+        async for due_s, piece in due:
+            await trio.sleep_until(due_s)
+            await self._send_to_client(piece)
+        whole.cancel()
 
     async def _send_to_client(self, piece: bytes) -> None:
         if self._is_client_gone:

@@ -219,7 +219,7 @@ class Site:
 
     def slow_kafka(self, delay_s: float) -> None:
         """dc1's Kafka answers that much later, from now on."""
-        self._proxy.do(lambda: setattr(self._link.answers, "delay_s", delay_s))
+        self._proxy.do(lambda: setattr(self._link.answers, "latency_s", delay_s))
 
     @staticmethod
     def at_once(*steps: Any) -> None:

@@ -67,7 +67,7 @@ _WEIGHTS = {
     Fault.RETENTION: 1,
     Fault.SUBSCRIBER: 6,
     Fault.SKEW: 2,
-    Fault.DC_LOST: 4,
+    Fault.DC_LOST: 6,
     Fault.BLACKOUT: 3,
     Fault.NOT_READY: 1,
     Fault.DISK_FULL: 1,

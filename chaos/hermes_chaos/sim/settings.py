@@ -66,8 +66,8 @@ def _fallback(rng: random.Random) -> FallbackConfig:
     return FallbackConfig(
         hedge_mode=rng.choice(("adaptive", "fixed")),
         hedge_floor_delay_ms=rng.choice((5, 20)),
-        hedge_budget_percent=rng.choice((1, 20)),
-        hedge_burst_max=rng.randint(1, 5),
+        hedge_budget_percent=rng.choice((1, 5)),
+        hedge_burst_max=rng.randint(1, 2),
         losers_max=rng.randint(2, 20),
     )
 

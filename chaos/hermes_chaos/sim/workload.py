@@ -27,7 +27,7 @@ _TRACE_RATE = 0.2
 _AT_ONCE_RATE = 0.25
 _LATER_RATE = 0.25
 _OTHER_RATE = 0.25
-_BURST_PAUSE_S = 0.02
+_BURST_PAUSE_S = 0.04
 _STEADY_PAUSE_S = 0.2
 
 
@@ -217,15 +217,13 @@ class Publisher:
                 is_keyed = not is_keyless and rng.random() < 0.5
                 node = await self._publish(self._draw(topic, is_keyed), prefers=node)
 
-    async def run_in_bursts(
-        self, bursts: int, messages: int, *, begin_s: float, end_s: float
-    ) -> None:
-        """Publish that many bursts of messages to topics that fall back: enough at a time for a
-        broker to notice within moments that a log does not answer.
+    async def run_in_bursts(self, moments: Sequence[float], messages: int) -> None:
+        """At each moment publish a burst of messages to a topic that falls back: enough at a time
+        for a broker to notice at once that a log does not answer, and to show what it does then.
         """
         rng = self._rng
         async with trio.open_nursery() as nursery:
-            for moment in sorted(rng.uniform(begin_s, end_s) for _ in range(bursts)):
+            for moment in moments:
                 await trio.sleep_until(moment)
                 topic = rng.choice(FALLBACK_TOPICS).name
                 node = self._frontends.choose(self._dc)

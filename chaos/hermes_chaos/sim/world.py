@@ -58,12 +58,12 @@ class Shape:
     phases_in_turn: int = 5
     messages_per_phase: int = 8
     repeated_per_dc: int = 10
-    bursts_per_dc: int = 4
-    messages_per_burst: int = 25
+    burst_after_s: float = 0.9
+    messages_per_burst: int = 40
     afterwards_s: float = 3.5
     load_s: float = 6.0
     fault_max_s: float = 2.0
-    strikes: int = 10
+    strikes: int = 12
     acts: int = 5
     settle_max_s: float = 90.0
 
@@ -337,10 +337,12 @@ class World:
                 nursery.start_soon(
                     partial(
                         self._publisher(dc, "in bursts", serials).run_in_bursts,
-                        shape.bursts_per_dc,
+                        [
+                            strike.at_s + shape.burst_after_s
+                            for strike in plan
+                            if strike.fault is Fault.DC_LOST
+                        ],
                         shape.messages_per_burst,
-                        begin_s=begin_s,
-                        end_s=end_s,
                     )
                 )
                 nursery.start_soon(
