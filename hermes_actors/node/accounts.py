@@ -15,7 +15,7 @@ async def open_authenticating(node: Node, environment: NodeEnvironment) -> Authe
         return None
     authenticator = await open_authenticator(config.security, environment.clock, environment.ids)
     node.metrics.append(authenticator.metrics)
-    node.control.start("security", lambda: authenticator)
+    authenticator.start(node.control)
     return authenticator
 
 

@@ -1,11 +1,12 @@
 """The mechanisms of one node together: the first one that knows the credentials decides."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-import trio
-
 from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.actors.restart import TENANT
+from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.security.account import (
     Account,
     BadCredentials,
@@ -62,8 +63,22 @@ class Authenticator:
         self._refused.add()
         return Unauthenticated(reason, self.challenges)
 
+    def start(self, supervisor: Supervisor) -> None:
+        """Start the mechanisms' background work, each as an actor of its own.
+
+        One that stays broken, a plug-in whose directory is away, takes neither the others nor the
+        node down.
+        """
+        for place, mechanism in enumerate(self._mechanisms):
+            supervisor.start(f"security-{place}", partial(_Background, mechanism), restart=TENANT)
+
+
+class _Background:
+    """One mechanism's `run`, as an actor."""
+
+    def __init__(self, mechanism: Mechanism) -> None:
+        self._mechanism = mechanism
+
     async def run(self, inbox: Inbox[Any]) -> None:
-        """The mechanisms' background work, as one actor of the node's supervisor."""
-        async with trio.open_nursery() as nursery:
-            for mechanism in self._mechanisms:
-                nursery.start_soon(mechanism.run)
+        """Until it ends by itself, or is cancelled."""
+        await self._mechanism.run()

@@ -32,7 +32,7 @@ class PluginContext(Struct, frozen=True):
 async def open_authenticator(config: SecurityConfig, clock: Clock, ids: IdSource) -> Authenticator:
     """The configured mechanisms, asked in the order Basic, Bearer, plug-ins, certificate.
 
-    A trio coroutine. Whoever opens it runs `Authenticator.run` as an actor. Raises StartupError
+    A trio coroutine. Whoever opens it calls `Authenticator.start`. Raises StartupError
     when a file cannot be read or a plug-in cannot be loaded.
     """
     mechanisms: list[Mechanism] = []

@@ -111,7 +111,7 @@ async def serve(
                 FallbackConfig(), log, {"dc2": remote}, nursery, clock, system_rng(), metrics
             ),
         )
-        supervisor.start("security", lambda: authenticator)
+        authenticator.start(supervisor)
         for name, each in live.items():
             for one in (log, remote):
                 await one.create_topic(name, TopicSettings(partitions=4))
