@@ -98,6 +98,12 @@ class Batches:
                 "Idempotency-Key is for one message; in a batch give each an id, as a line of "
                 "application/vnd.hermes.messages+ndjson"
             )
+        coding = head.get("content-encoding") or "identity"
+        if coding.strip().lower() != "identity":
+            raise Refused(
+                f"Content-Encoding {coding} is not read: a batch is taken apart; send it as it is",
+                status=415,
+            )
         if len(self._streams) >= self._streams_max:
             error = Unavailable(
                 f"{self._streams_max} batches are being published on this node; try again later"

@@ -108,7 +108,8 @@ class Gateway:
         if self._drain.is_refusing:
             return SHUTTING_DOWN
         if length is None:
-            expected = CHUNKED if encoding in ("chunked", b"chunked") else ABSENT
+            is_chunked = encoding is not None and encoding.lower() in ("chunked", b"chunked")
+            expected = CHUNKED if is_chunked else ABSENT
         elif encoding is not None or not length.isdigit():
             return BAD_REQUEST
         else:
@@ -190,6 +191,11 @@ class Gateway:
         """Check what the headers of a batch say: its route, or the answer at once."""
         if self._drain.is_refusing:
             return SHUTTING_DOWN
+        encoding = head.get("transfer-encoding")
+        if encoding is not None and (
+            encoding.lower() != "chunked" or head.get("content-length") is not None
+        ):
+            return BAD_REQUEST
         message_id = self._message_id()
         route = self._routes.get(topic)
         if route is None:

@@ -464,3 +464,10 @@ async def test_another_verb_is_refused(world, autojump_clock) -> None:
     response = await world.client.get("/topics/shop.orders/batch")
     assert (response.status_code, response.headers["allow"]) == (405, "POST")
     assert (await world.client.post("/topics/shop.orders/other", content=b"")).status_code == 404
+
+
+async def test_a_compressed_batch_is_refused_instead_of_being_cut_at_its_line_feeds(world) -> None:
+    exchange = await call(world, b"\x1f\x8b\n1", content_encoding="gzip")
+    assert exchange.status == 415
+    assert "gzip" in exchange.lines[0]["message"]
+    assert (await call(world, b"1", content_encoding="identity")).status == 200

@@ -124,6 +124,47 @@ def test_length_and_chunks_together(frontend: Process) -> None:
     assert is_closed
 
 
+@pytest.mark.parametrize("path", [b"/topics/shop.orders/batch", b"/status/ready"])
+def test_length_and_chunks_together_never_hide_a_second_request(
+    frontend: Process, path: bytes
+) -> None:
+    method = b"GET" if b"status" in path else b"POST"
+    answer, is_closed = frontend.raw(
+        method + b" " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
+        b"Content-Length: 38\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        b"GET /status/health HTTP/1.1\r\nHost: x\r\n\r\n"
+    )
+    assert is_closed
+    assert answer.count(b"HTTP/1.1") == 1
+    assert status_of(answer) == (400 if frontend.server == "hypercorn" else 200)
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+@pytest.mark.parametrize(
+    "coding",
+    [
+        b"Transfer-Encoding: gzip, chunked\r\n",
+        b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n",
+    ],
+)
+def test_a_coded_transfer_is_not_stored_as_it_came(
+    frontend: Process, coding: bytes, is_batch: bool
+) -> None:
+    head = HEAD.replace(b"orders", b"orders/batch") if is_batch else HEAD
+    answer, _ = frontend.raw(
+        head + b"Content-Type: application/x-ndjson\r\n" + coding + b"\r\n2\r\n1\n\r\n0\r\n\r\n",
+        wait_s=0.5,
+    )
+    assert status_of(answer) == (501 if frontend.server == "hypercorn" else 400)
+
+
+def test_the_letter_case_of_chunked_does_not_matter(frontend: Process) -> None:
+    answer, _ = frontend.raw(
+        HEAD + b"Transfer-Encoding: CHUNKED\r\n\r\n2\r\n{}\r\n0\r\n\r\n", wait_s=0.5
+    )
+    assert status_of(answer) == 201
+
+
 def test_a_body_longer_than_announced_is_stored_as_announced(frontend: Process) -> None:
     answer, is_closed = frontend.raw(HEAD + b"Content-Length: 2\r\n\r\n{}garbage\r\n\r\n")
     assert status_of(answer) == 201

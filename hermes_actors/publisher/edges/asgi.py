@@ -8,7 +8,7 @@ from typing import Any
 
 from hermes_actors.config import FrontendConfig
 from hermes_actors.log.base import Stored
-from hermes_actors.publisher.answers import Answer
+from hermes_actors.publisher.answers import BAD_REQUEST, Answer
 from hermes_actors.publisher.edges.cells import Cell
 from hermes_actors.publisher.edges.heads import HeadLimits
 from hermes_actors.publisher.edges.streams import Left, run_stream
@@ -113,6 +113,8 @@ class AsgiEdge:
         batch = None if topic is not None else batch_topic_in(scope["method"], path)
         if topic is None and batch is None:
             answer = await self._pages.answer(scope["method"], path)
+            if _is_ambiguous(pairs):
+                answer = BAD_REQUEST
             await send_answer(scope, send, answer, [])
             return
         fields = dict(pairs)
@@ -243,6 +245,11 @@ class _Peer:
             self._has_begun = True
             start = {"type": "http.response.start", "status": 200, "headers": self._headers}
             await self._send(start)
+
+
+def _is_ambiguous(pairs: Headers) -> bool:
+    """Whether another reader may see the request's end elsewhere, and a second request after it."""
+    return {b"content-length", b"transfer-encoding"} <= {name.lower() for name, _ in pairs}
 
 
 async def _leave(receive: Receive, close_silently: Callable[[], None]) -> None:

@@ -108,6 +108,10 @@ class RsgiEdge:
             _answer(scope, exchange, page, [])
             return
         fields = dict(pairs)
+        if "transfer-encoding" in fields:
+            # The last one is not all: what came before it is still in the body.
+            codings = [value for name, value in pairs if name == "transfer-encoding"]
+            fields["transfer-encoding"] = ", ".join(codings)
         key = fields.get("partition-key")
         head = TextHead(pairs, fields)
         if self._gateway.security is not None:
