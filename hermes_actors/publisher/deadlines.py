@@ -57,11 +57,12 @@ class Lane:
         latest_s = now_s - self.limit_s
         while waiting:
             head = waiting[0]
-            if not head.is_answered:
-                if head.started_s > latest_s:
-                    return head.started_s + self.limit_s
-                head.expire(self.limit_ms)
+            if not head.is_answered and head.started_s > latest_s:
+                return head.started_s + self.limit_s
+            # Before it expires: whoever is told may answer others, or begin another request.
             waiting.popleft()
+            if not head.is_answered:
+                head.expire(self.limit_ms)
         return None
 
 

@@ -104,3 +104,20 @@ def test_a_sweep_expires_just_what_is_due(steps: list[tuple[float, bool]], now_s
     assert expired == [started for started in open_ones if started <= now_s - 1.0]
     left = [started + 1.0 for started in open_ones if started > now_s - 1.0]
     assert next_s == (left[0] if left else None)
+
+
+def test_a_request_that_begins_while_another_expires_costs_no_third_its_deadline() -> None:
+    class Pair(Request):
+        """Whoever is told of it begins another request at once."""
+
+        def expire(self, limit_ms: int) -> None:
+            self.is_answered = True
+            lane.add(Request(2.0))
+
+    lane = Deadlines(Clock()).lane(65)
+    waits = Request(1.0)
+    waits.expire = lambda limit_ms: waits.expired.append((0.0, limit_ms))  # type: ignore[method-assign]
+    lane.add(Pair(1.0))
+    lane.add(waits)
+    lane.sweep(1.5)
+    assert waits.expired == [(0.0, 65)]
