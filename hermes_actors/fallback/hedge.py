@@ -61,6 +61,7 @@ class Hedge:
         self._limit_s = limit_s
         self._chaos = chaos or Chaos()
         self._rescue_s = config.rescue_before_limit_ms / 1_000
+        self._cap_s = config.speculative_send_delay_ms / 1_000
         self._is_off = config.hedge_mode == "off"
         self._budget = HedgeBudget(config.hedge_budget_percent, config.hedge_burst_max)
         self._verdicts = Verdicts(name, fallback.measures, settle)
@@ -206,6 +207,7 @@ class Hedge:
         sends: _Sends = {}
         for flying in flyings:
             flying.due_s = now_s + self._local.delay_s(now_s)
+            capped_s = flying.sent_s + self._cap_s
             target, cause = self._ways.usable(flying.tried), Cause.HEDGE
             if target is None:
                 target, cause = self._ways.probed(flying.tried, now_s), Cause.PROBE
@@ -216,9 +218,14 @@ class Hedge:
                 cause = Cause.BREAKER
             elif flying.is_probing:
                 cause = Cause.PROBE
-            if cause is not Cause.HEDGE or self._budget.take(flying.count):
+            if cause is not Cause.HEDGE or self._budget.take(
+                flying.count, is_early=now_s < capped_s
+            ):
                 sends.setdefault((target, cause), []).append(flying)
-            elif not flying.was_refused:
+                continue
+            if now_s < capped_s:
+                flying.due_s = min(flying.due_s, capped_s)
+            if not flying.was_refused:
                 flying.was_refused = True
                 self._fallback.measures.budget_refused.add(flying.count)
         self._send(sends, now_s)
