@@ -234,14 +234,14 @@ class BatchStream:
             return False
         parcel = self._parcels[0]
         count = min(len(parcel.bodies), self._limits.messages_max)
-        while count > 1 and _size(parcel.bodies[:count]) > self._limits.bytes_max:
+        while count > 1 and parcel.size_of_first(count) > self._limits.bytes_max:
             count //= 2
         if count == len(parcel.bodies):
             self._parcels.popleft()
         else:
             self._parcels[0] = parcel.after(count)
             parcel = parcel.first(count)
-        self._next = (parcel, _size(parcel.bodies))
+        self._next = (parcel, parcel.size_of_first(count))
         return True
 
     def _has_permits(self) -> bool:
@@ -387,10 +387,6 @@ _NEITHER, _WAITS_FOR_TOPIC, _TOPIC, _WAITS_FOR_NODE, _BOTH = range(5)
 
 def _nobody() -> None:
     """Nobody waits."""
-
-
-def _size(bodies: Sequence[bytes]) -> int:
-    return sum(map(len, bodies))
 
 
 def _sentence(text: str) -> str:

@@ -93,7 +93,7 @@ def event_in(text: bytes | msgspec.Raw) -> CloudEvent:
     """The event that is this JSON object. Raises Refused, which names the attribute."""
     try:
         members = _members.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(f"A CloudEvent in JSON is an object: {error}") from error
     attributes: dict[str, str] = {}
     data, data_base64 = (_present(members.pop(name, None)) for name in ("data", "data_base64"))
@@ -214,7 +214,7 @@ def _present(raw: msgspec.Raw | None) -> msgspec.Raw | None:
 def _decoded(name: str, raw: msgspec.Raw) -> Any:
     try:
         return msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _wrong(name, f"is not JSON: {error}") from error
 
 

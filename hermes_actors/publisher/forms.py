@@ -52,6 +52,15 @@ class Parcel(Struct):
         """All but the first `count` messages."""
         return self._part(slice(count, len(self.bodies)))
 
+    def size_of_first(self, count: int) -> int:
+        """What the first `count` messages take in memory: bodies, keys and headers."""
+        size = sum(map(len, self.bodies[:count]))
+        if self.keys is not None:
+            size += sum([len(key) for key in self.keys[:count] if key is not None])
+        if self.extras is not None:
+            size += sum([extras.size for extras in self.extras[:count] if extras is not None])
+        return size
+
     def _part(self, part: slice) -> "Parcel":
         return Parcel(
             self.bodies[part],

@@ -220,7 +220,12 @@ class Gateway:
             bundle.settle(forbidden(route.name, account))
             return
         if self._quotas is not None:
-            violation = self._quotas.count(route.name, bundle.body_bytes, self._now_s())
+            now_s = self._now_s()
+            # As for single messages, what is refused before it is looked at does not count: a
+            # stream that goes on all the same would keep the topic above its quota for ever.
+            violation = self._quotas.refusal(route.name, now_s) or self._quotas.count(
+                route.name, bundle.body_bytes, now_s
+            )
             if violation is not None:
                 bundle.settle(violation)
                 return

@@ -142,6 +142,12 @@ class Extras(Struct):
     is_event: bool = False
     claim: Claim | None = None
 
+    @property
+    def size(self) -> int:
+        """How many characters all that travels of it has."""
+        pairs = (*self.propagated, *self.attributes)
+        return len(self.traceparent) + sum([len(name) + len(value) for name, value in pairs])
+
 
 class Publication:
     """A message, what is known of its request, and the one-shot cell for its outcome.

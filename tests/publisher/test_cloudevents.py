@@ -165,6 +165,14 @@ def test_what_is_no_event_is_refused_and_never_fails_otherwise(text: bytes) -> N
             event_in(body)
 
 
+@pytest.mark.parametrize("member", [b"data", b"x", b"data_base64"])
+def test_an_event_that_is_nested_too_deep_is_refused(member: bytes) -> None:
+    with pytest.raises(Refused):
+        event_in(
+            structured()[:-1] + b', "' + member + b'": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+        )
+
+
 def test_attributes_are_bounded() -> None:
     assert event_in(structured(x="y" * 16_000)).attributes
     with pytest.raises(Refused, match="16384"):
