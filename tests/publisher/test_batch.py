@@ -5,81 +5,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 import trio
+from batch_exchange import ARRAY, ENVELOPES, EVENTS, LINES, Exchange, call
 
-from hermes_actors.config import PropagationConfig, ThroughputConfig
+from hermes_actors.config import PropagationConfig
 from hermes_actors.log.base import Stored
 from hermes_actors.model.topic import Ack, ContentType
-
-LINES = "application/x-ndjson"
-ARRAY = "application/json"
-ENVELOPES = "application/vnd.hermes.messages+ndjson"
-EVENTS = "application/cloudevents-batch+json"
-
-
-class Exchange:
-    """A batch request on the bare app: what is put in is its body, what comes out its answer."""
-
-    def __init__(self, world, topic="shop.orders", content_type=LINES, **headers) -> None:
-        self._world = world
-        self._put, self._get = trio.open_memory_channel(1_000)
-        self.may_write = trio.Event()
-        self.may_write.set()
-        self.is_done = trio.Event()
-        self.status = 0
-        self.headers: dict[str, str] = {}
-        self.body = b""
-        self.is_complete = False
-        pairs = {"content-type": content_type} | headers
-        self._scope = {
-            "type": "http",
-            "http_version": "1.1",
-            "method": "POST",
-            "path": f"/topics/{topic}/batch",
-            "headers": [(name.replace("_", "-").encode(), v.encode()) for name, v in pairs.items()],
-        }
-
-    @property
-    def lines(self):
-        return [json.loads(line) for line in self.body.splitlines()]
-
-    @property
-    def unread(self) -> int:
-        """How many pieces of the body nobody has read."""
-        return self._get.statistics().current_buffer_used
-
-    def feed(self, *pieces: bytes) -> None:
-        for piece in pieces:
-            self._put.send_nowait({"type": "http.request", "body": piece, "more_body": True})
-
-    def end(self) -> None:
-        self._put.send_nowait({"type": "http.request", "body": b"", "more_body": False})
-
-    def leave(self) -> None:
-        self._put.send_nowait({"type": "http.disconnect"})
-
-    async def run(self) -> None:
-        await self._world.app(self._scope, self._get.receive, self._send)
-        self.is_done.set()
-
-    async def _send(self, event) -> None:
-        await self.may_write.wait()
-        if event["type"] == "http.response.start":
-            self.status = event["status"]
-            self.headers = {k.decode(): v.decode() for k, v in event["headers"]}
-        else:
-            self.body += event["body"]
-            self.is_complete = not event.get("more_body", False)
-
-
-async def call(world, *pieces: bytes, **options) -> Exchange:
-    exchange = Exchange(world, **options)
-    exchange.feed(*pieces)
-    exchange.end()
-    await exchange.run()
-    assert exchange.is_complete
-    assert world.frontend.tally.in_flight == 0
-    assert not len(world.frontend.gateway.batches)
-    return exchange
 
 
 @pytest.fixture
@@ -464,46 +394,3 @@ async def test_another_verb_is_refused(world, autojump_clock) -> None:
     response = await world.client.get("/topics/shop.orders/batch")
     assert (response.status_code, response.headers["allow"]) == (405, "POST")
     assert (await world.client.post("/topics/shop.orders/other", content=b"")).status_code == 404
-
-
-async def test_a_compressed_batch_is_refused_instead_of_being_cut_at_its_line_feeds(world) -> None:
-    exchange = await call(world, b"\x1f\x8b\n1", content_encoding="gzip")
-    assert exchange.status == 415
-    assert "gzip" in exchange.lines[0]["message"]
-    assert (await call(world, b"1", content_encoding="identity")).status == 200
-
-
-async def test_what_a_stream_sends_above_its_quota_does_not_prolong_it(
-    open_world, autojump_clock
-) -> None:
-    quota = ThroughputConfig(type="fixed", fixed_max_bytes_per_s=10)
-    async with open_world(throughput=quota) as world:
-        await world.add_topic("shop.orders")
-        line = b"x" * 999 + b"\n"
-        # One after the other, as a stream that goes on for long sends them.
-        exchange = await call(world, *[line] * 900)
-        statuses = [each["status"] for each in exchange.lines]
-        assert statuses[-1] == 429
-        refused = await world.publish()
-        assert refused.status_code == 429
-        # As for single messages: the one that went above the limit counts, those after it do not.
-        assert int(refused.headers["retry-after"]) < 120
-
-
-async def test_keys_and_headers_count_as_what_is_under_way(
-    open_world, autojump_clock, started
-) -> None:
-    big = "k" * 50_000
-    line = json.dumps({"message": 1, "key": big, "headers": {"trace": big}}).encode() + b"\n"
-    async with open_world(
-        propagation=PropagationConfig(enabled=True),
-        batch_in_flight_bytes_max=1_000_000,
-        max_publish_request_duration_ms=5_000,
-    ) as world:
-        await world.add_topic("shop.orders")
-        world.log.faults.silent = True
-        exchange = started(world=world, content_type=ENVELOPES)
-        exchange.feed(*[line] * 100)
-        await trio.sleep(0.5)
-        assert exchange.unread >= 85
-        world.log.faults.silent = False
