@@ -1,10 +1,11 @@
 """The same publishing over RSGI, granian's own interface: status and body as on the ASGI edge."""
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Protocol
 
 from hermes_actors.config import FrontendConfig
-from hermes_actors.errors import Refused
+from hermes_actors.errors import Refused, Unavailable
 from hermes_actors.log.base import Stored
 from hermes_actors.publisher.answers import Answer
 from hermes_actors.publisher.edges.cells import AsyncioCell
@@ -21,6 +22,8 @@ Headers = list[tuple[str, str]]
 
 _CLOSE = ("connection", "close")
 _KEY_IS_HIDDEN = "Partition-Key has characters other than visible ASCII"
+_ANSWERS = 16
+"""How many times `batch_answer_bytes_max` one batch may be answered in all."""
 _TORN = (
     "The chunked body broke off, or trailers follow it, which this server cannot tell apart: send "
     "it to its end, without trailers"
@@ -90,6 +93,7 @@ class RsgiEdge:
         self._disconnects = disconnects
         self._limits = HeadLimits(config)
         self._body_bytes_max = config.body_bytes_max
+        self._answer_bytes_max = _ANSWERS * config.batch_answer_bytes_max
         self._keep_alive: Headers = []
         if config.keep_alive_header:
             self._keep_alive = [("keep-alive", f"timeout={config.keep_alive_header_timeout_s}")]
@@ -175,6 +179,8 @@ class RsgiEdge:
             self._extra(scope),
             self._disconnects,
             left_bytes,
+            partial(stream.stop, _too_many_answers(self._answer_bytes_max)),
+            self._answer_bytes_max,
             is_http2=scope.http_version >= "2",
         )
         await run_stream(stream, peer, batches.idle_s)
@@ -206,6 +212,13 @@ class RsgiEdge:
         return b"".join(parts)
 
 
+def _too_many_answers(bytes_max: int) -> Unavailable:
+    return Unavailable(
+        f"This server keeps at most {bytes_max} bytes of one batch's answers: lines after this "
+        "were not read; send them in another request"
+    )
+
+
 def _hidden_name(headers: RequestHeaders, fields: Mapping[str, str]) -> str | None:
     """The header that the message cannot do without and whose value is hidden: without its key it
     would lose its place in the order, or be stored twice.
@@ -222,6 +235,9 @@ class _Peer:
 
     `left_bytes` of an announced length are still to come, None where none is announced. Then the
     end of chunks can be told from that of the connection, but not the end of a body over HTTP/2.
+
+    The server takes whatever is written, and keeps in memory what the publisher does not read, of
+    which it tells nothing. So after `answer_bytes_max` the stream is to `end`.
     """
 
     def __init__(
@@ -230,9 +246,13 @@ class _Peer:
         extra: Headers,
         disconnects: tuple[type[Exception], ...],
         left_bytes: int | None,
+        end: Callable[[], None],
+        answer_bytes_max: int,
         *,
         is_http2: bool,
     ) -> None:
+        self._end = end
+        self._room_bytes = answer_bytes_max
         self._left_bytes = left_bytes
         self._is_http2 = is_http2
         self.is_whole = left_bytes is not None
@@ -262,6 +282,9 @@ class _Peer:
             await self._begun().send_bytes(data)
         except self._disconnects as error:
             raise Left from error
+        self._room_bytes -= len(data)
+        if self._room_bytes < 0:
+            self._end()
 
     async def finish(self) -> None:
         """As `Peer.finish`. The answer ends when nobody holds its transport any more."""
