@@ -15,7 +15,7 @@ from hermes_actors.fallback.chaos import roll
 from hermes_actors.fallback.flight import Flight, Flying, Item
 from hermes_actors.fallback.measures import Cause
 from hermes_actors.fallback.node import Fallback
-from hermes_actors.fallback.outlet import Outlet, Records
+from hermes_actors.fallback.outlet import Joins, Outlet, Records
 from hermes_actors.fallback.remotes import Path
 from hermes_actors.fallback.shares import Keys
 from hermes_actors.fallback.verdicts import Settle, Verdicts
@@ -52,6 +52,7 @@ class Hedge:
         limit_s: float,
         chaos: Chaos | None = None,
         keys: Keys = lambda _item: None,
+        joins: Joins = lambda _item: False,
         records_max: int = 1_000,
         bytes_max: int = 1_000_000,
     ) -> None:
@@ -60,6 +61,8 @@ class Hedge:
         self._clock = fallback.clock
         self._limit_s = limit_s
         self._chaos = chaos or Chaos()
+        self._keys = keys
+        self._joins = joins
         self._rescue_s = config.rescue_before_limit_ms / 1_000
         self._cap_s = config.speculative_send_delay_ms / 1_000
         self._is_off = config.hedge_mode == "off"
@@ -78,6 +81,7 @@ class Hedge:
                 append=self._appends.remote,
                 records=records,
                 keys=keys,
+                joins=joins,
                 records_max=records_max,
                 bytes_max=bytes_max,
             )
@@ -165,13 +169,25 @@ class Hedge:
         if target is None:
             return
         if ways.is_local_known and self._local.take_probe(now_s):
-            # The last one: no later message of its key can overtake it at the remote.
-            probe = flyings[-1]
-            flyings = flyings[:-1]
-            probe.cause = Cause.PROBE
-            probe.due_s = now_s + self._local.delay_s(now_s)
-            self._appends.begin_local(self._local, flight, [probe])
+            probes = self._probes(flyings)
+            flyings = [each for each in flyings if each not in probes]
+            for probe in probes:
+                probe.cause = Cause.PROBE
+                probe.due_s = now_s + self._local.delay_s(now_s)
+            self._appends.begin_local(self._local, flight, list(probes))
         self._send({(target, Cause.BREAKER): flyings} if flyings else {}, now_s)
+
+    def _probes(self, flyings: list[Flying]) -> dict[Flying, None]:
+        """The last one, and those whose key it has: a key's messages take one way, or those that
+        the remote fails would follow it to the own log in another order.
+        """
+        last = flyings[-1]
+        if any(self._keys(each.item) is not None for each in flyings):
+            # Of some the keys are many.
+            return dict.fromkeys(flyings)
+        if last.key is None:
+            return {last: None}
+        return {each: None for each in flyings if each.key == last.key}
 
     def _step(self, flight: Flight) -> float | None:
         """Do what is due now; when to look again, None when the producer need not wait."""
@@ -287,7 +303,10 @@ class Hedge:
 
     def _send(self, sends: _Sends, now_s: float) -> None:
         """Send these to one more datacentre each."""
-        for (target, cause), flyings in sends.items():
+        for (target, cause), asked in sends.items():
+            flyings = [flying for flying in asked if not self._joins(flying.item)]
+            if not flyings:
+                continue
             name = target.dc.name
             due_s = now_s + target.delay_s(now_s)
             for flying in flyings:

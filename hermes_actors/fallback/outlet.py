@@ -28,6 +28,10 @@ Append = Callable[[Path, int, Sequence[Flying | Share], Sequence[Record]], Await
 """Sends the records of these to a partition, and tells what became of them."""
 
 
+Joins = Callable[[Item], bool]
+"""True: an older message of its key waits elsewhere, and it has just been put behind that one."""
+
+
 class Outlet:
     """Made for one topic and one remote. It is usable when its partitions are known.
 
@@ -44,6 +48,7 @@ class Outlet:
         append: Append,
         records: Records,
         keys: Keys,
+        joins: Joins,
         records_max: int,
         bytes_max: int,
     ) -> None:
@@ -54,6 +59,7 @@ class Outlet:
         self._append = append
         self._records = records
         self._keys = keys
+        self._joins = joins
         self._records_max = records_max
         self._bytes_max = bytes_max
         self._batcher: Batcher | None = None
@@ -111,6 +117,13 @@ class Outlet:
 
     def _start(self, batcher: Batcher) -> None:
         while (batch := batcher.next_batch(self._clock.monotonic_s())) is not None:
+            for part in cast("list[Flying | Share]", batch.items):
+                if not part.is_done:
+                    self._joins(part.item)
+            batch.drop_answered()
+            if not batch.items:
+                batcher.release(batch)
+                continue
             parts = cast("list[Flying | Share]", batch.items)
             # Built at once: a message that is answered meanwhile has no body any more.
             self._nursery.start_soon(self._drive, batch, parts, self._build(parts), batcher)

@@ -74,6 +74,7 @@ class Appending:
                 limit_s=self._limit_s,
                 chaos=route.topic.chaos,
                 keys=_keys_of,
+                joins=_joins_kept,
                 records_max=self._records_max,
                 bytes_max=self._bytes_max,
             )
@@ -154,7 +155,8 @@ class Appending:
         await buffer.catch_up(
             self._route, lambda: any(not each.is_done and each.is_behind(buffer) for each in behind)
         )
-        for publication in behind:
+        # Others than these may have been kept meanwhile, for want of time: all are looked at.
+        for publication in publications:
             if publication.is_behind(buffer):
                 publication.join_kept()
 
@@ -215,3 +217,12 @@ class Appending:
 
 def _keys_of(item: Item) -> Sequence[bytes | None] | None:
     return item.keys if isinstance(item, Bundle) else None
+
+
+def _joins_kept(item: Item) -> bool:
+    publication = cast("Publication", item)
+    buffer = publication.route.buffer
+    if buffer is None or publication.is_done or not publication.is_behind(buffer):
+        return False
+    publication.join_kept()
+    return True

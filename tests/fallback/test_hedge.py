@@ -150,6 +150,22 @@ async def test_a_good_probe_closes_the_breaker_and_makes_no_duplicate(
     assert world.counted("topic_duplicated_message_total") == duplicates
 
 
+async def test_a_probe_of_a_key_is_not_overtaken_nor_overtakes_when_the_remote_fails(
+    world, autojump_clock
+) -> None:
+    await world.warm()
+    world.log.faults.silent = True
+    await open_breaker(world)
+    world.log.faults.silent = False
+    await trio.sleep(2)
+    world.logs["dc2"].faults.cut()
+    known = len(world.stored["dc1"])
+    batch = await world.send(4, key=b"k")
+    assert all(message.is_stored for message in batch)
+    numbers = [number for number, *_ in world.stored["dc1"][known:]]
+    assert numbers == [message.number for message in batch]
+
+
 async def test_a_probe_into_silence_costs_one_message_one_delay(world, autojump_clock) -> None:
     await world.warm()
     world.log.faults.silent = True

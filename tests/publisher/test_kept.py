@@ -185,3 +185,28 @@ async def test_a_topic_that_loses_its_buffer_tells_it_of_the_append_that_was_und
         assert statuses([publication]) == [201]
         assert [type(each) for each in keeper.outcomes] == [Stored]
         assert world.crashes == []
+
+
+async def test_a_key_whose_older_message_is_kept_while_another_key_catches_up_waits_behind_it(
+    open_world, autojump_clock
+) -> None:
+    class Slow(Keeper):
+        async def catch_up(self, route: Route, is_behind: Callable[[], bool]) -> None:
+            await trio.sleep(0.025)
+
+    keeper = Slow()
+    parts = {"buffer_of": lambda _topic: keeper, "reserve_ms": 15}
+    async with open_world(parts=parts) as world:
+        await world.add_topic("shop.orders", partitions=1)
+        world.log.faults.delay_s = (0.040, 0.040)
+        first = world.admit(body=b"0", key=b"x")
+        await trio.sleep(0.002)
+        older = world.admit(body=b"1", key=b"k")
+        behind = world.admit(body=b"2", key=b"a")
+        keeper.keys.add(b"a")
+        await trio.sleep(0.030)
+        newer = world.admit(body=b"3", key=b"k")
+        await trio.sleep(0.2)
+        assert keeper.taken == [older, behind, newer]
+        assert statuses([first]) == [201]
+        assert [record.value for record in world.stored] == [b"0"]
