@@ -1,6 +1,5 @@
 """The batch streams of one node: who may open one, and what bounds all of them together."""
 
-from functools import partial
 from typing import Protocol
 
 from hermes_actors.config import FrontendConfig
@@ -37,9 +36,9 @@ class Way(Protocol):
     def pick(self, pairs: list[tuple[str, str]]) -> Headers:
         """Which of a message's own headers travel with it."""
 
-    def hand_over_bundle(self, account: Account | None, bundle: Bundle) -> None:
+    def hand_over_bundle(self, account: Account | None, bundle: Bundle) -> HermesError | None:
         """Give a bundle to its topic's producer, if this author may still publish to the topic;
-        it is settled, whatever comes of it.
+        it is settled, whatever comes of it. Why the batch has to end, None when it may go on.
         """
 
 
@@ -121,6 +120,12 @@ class Batches:
         permits = route.batch_permits
         if permits is None:
             permits = route.batch_permits = Permits(self._messages_a_topic)
+
+        def hand_over(bundle: Bundle) -> None:
+            end = self._way.hand_over_bundle(head.account, bundle)
+            if end is not None:
+                stream.stop(end)
+
         stream = BatchStream(
             route,
             form,
@@ -128,7 +133,7 @@ class Batches:
             permits,
             key,
             extras,
-            partial(self._way.hand_over_bundle, head.account),
+            hand_over,
             self._make_ids,
             self._now_s,
             self._closed,

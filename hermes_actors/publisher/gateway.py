@@ -211,9 +211,19 @@ class Gateway:
             return self._refusal(route, _no_schema(route), message_id)
         return route
 
-    def hand_over_bundle(self, account: Account | None, bundle: Bundle) -> None:
-        """Give messages of a batch to their topic's producer; `notify` is called once."""
+    def hand_over_bundle(self, account: Account | None, bundle: Bundle) -> HermesError | None:
+        """Give messages of a batch to their topic's producer; `notify` is called once. Why the
+        batch has to end, None when it may go on.
+        """
         route = bundle.route
+        if self._routes.get(route.name) is not route:
+            gone = self._gone(route.name)
+            bundle.settle(gone)
+            return gone
+        self._hand_over_bundle(account, bundle, route)
+        return None
+
+    def _hand_over_bundle(self, account: Account | None, bundle: Bundle, route: Route) -> None:
         auth = route.topic.auth
         if auth.enabled and not may_publish(auth, account):
             # A stream may last for long, and the topic may have changed since it began.
@@ -265,16 +275,27 @@ class Gateway:
         return answer
 
     def _unknown_topic(self, topic: str, message_id: str) -> Answer:
-        error: HermesError = Refused(f"Topic not found: {topic}", ErrorCode.TOPIC_NOT_EXISTS)
+        answer = error_answer(self._unknown(topic), message_id)
+        self._measures.status(answer.status).add()
+        return answer
+
+    def _unknown(self, topic: str) -> HermesError:
         if self._drain.is_troubled:
             # What is known may be another datacentre's, where this topic has not come to yet; and
             # a publisher gives up after a 404.
-            error = Unavailable(
+            return Unavailable(
                 f"Topic {topic} is not known here, but may exist: {self._drain.trouble}; try again"
             )
-        answer = error_answer(error, message_id)
-        self._measures.status(answer.status).add()
-        return answer
+        return Refused(f"Topic not found: {topic}", ErrorCode.TOPIC_NOT_EXISTS)
+
+    def _gone(self, topic: str) -> HermesError:
+        """What becomes of a batch whose topic is not any more what it was when it began."""
+        if topic not in self._routes:
+            return self._unknown(topic)
+        return Unavailable(
+            f"Topic {topic} was deleted and created again while this batch was open; send what was "
+            "not stored in another request"
+        )
 
     def quota_headers(self, publication: Publication) -> tuple[tuple[str, str], ...]:
         """What the answer to an admitted publish says of its topic's quota."""

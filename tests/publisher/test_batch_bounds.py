@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 import trio
 from batch_exchange import ENVELOPES, Exchange, call
 
@@ -48,3 +49,24 @@ async def test_keys_and_headers_count_as_what_is_under_way(open_world, autojump_
         await trio.sleep(0.5)
         assert exchange.unread >= 85
         world.log.faults.silent = False
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+async def test_a_stream_ends_with_the_life_of_its_topic(world, autojump_clock, comes_back) -> None:
+    exchange = Exchange(world)
+    world.nursery.start_soon(exchange.run)
+    exchange.feed(b"1\n")
+    await trio.sleep(0.1)
+    world.frontend.routes.remove("shop.orders", world.nursery)
+    if comes_back:
+        await world.add_topic("shop.orders", incarnation=2)
+    exchange.feed(b"2\n3\n")
+    await exchange.is_done.wait()
+    status = 503 if comes_back else 404
+    assert [line["status"] for line in exchange.lines] == [201, status, status, status]
+    assert ["id" in line for line in exchange.lines] == [True, True, True, False]
+    assert len(world.stored) == 1
+    again = await call(world, b"2\n")
+    assert (again.status, again.lines[0].get("status")) == (
+        (200, 201) if comes_back else (404, None)
+    )
