@@ -55,7 +55,8 @@ check: $(STAMP) ## Format, lint, types, layers and the fast tests
 # pytest ends with 5 when a selection is empty, which is no failure here.
 .PHONY: test
 test: check ## check, and every other test: real processes, slow ones, Kafka, Spark
-	$(BIN)/python -m pytest -m "kafka or spark or live or slow" || [ $$? -eq 5 ]
+	$(BIN)/python -m pytest -n auto -m "slow and not (kafka or spark or live)" || [ $$? -eq 5 ]
+	$(BIN)/python -m pytest -m "kafka or spark or live" || [ $$? -eq 5 ]
 
 .PHONY: bench
 bench: $(STAMP) ## The benchmarks, one after another

@@ -123,6 +123,7 @@ def test_each_message_has_one_fate_and_what_is_acknowledged_is_where_it_is_said_
     trio.run(main, clock=MockClock(autojump_threshold=0))
 
 
+@pytest.mark.slow
 @FEW
 @given(
     st.tuples(st.floats(0.01, 0.2), st.floats(0.0, 0.04)),

@@ -240,6 +240,7 @@ async def test_keys_keep_their_order_through_an_outage(open_pair, autojump_clock
         assert {int(each.value) for each in [*world.stored, *pair.kept]} == set(range(3_000))
 
 
+@pytest.mark.slow
 async def test_publishers_do_not_notice_that_a_datacentre_dies(open_pair, autojump_clock) -> None:
     """500 publishes a second, without keys; silence for 20 s, then refusals for 20 s."""
     async with open_pair(partitions=10, remote_partitions=10) as pair:

@@ -9,6 +9,7 @@ from hermes_chaos.sim.mutants import MUTANTS
 from hermes_chaos.sim.run import Verdict, run_seed
 
 SEEDS = range(1, 21)
+AT_EACH_COMMIT = 6
 run = cache(run_seed)
 
 
@@ -17,13 +18,20 @@ def is_caught(verdict: Verdict) -> bool:
     return any("nothing was examined" not in each for each in verdict.violations)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(seed, marks=() if seed <= AT_EACH_COMMIT else pytest.mark.slow)
+        for seed in SEEDS
+    ],
+)
 def test_every_promise_holds(seed: int) -> None:
     verdict = run(seed)
     assert verdict.holds, verdict.report()
     assert verdict.faults, "a run without faults proves little"
 
 
+@pytest.mark.slow
 def test_every_promise_is_examined_in_some_seed() -> None:
     examined: Counter[str] = Counter()
     for seed in SEEDS:
@@ -35,6 +43,8 @@ def test_every_promise_is_examined_in_some_seed() -> None:
     )
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("mutant", sorted(MUTANTS))
 def test_a_seeded_bug_is_caught_within_twenty_seeds(mutant: str) -> None:
     assert any(is_caught(run_seed(seed, mutant=mutant)) for seed in SEEDS)
