@@ -1,7 +1,7 @@
 """One batch on its way, and what each of its messages has tried so far."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import trio
@@ -137,6 +137,15 @@ class Flying:
     def is_open(self) -> bool:
         """Somebody waits for it."""
         return not (self.item.is_done or self.is_reported)
+
+    @property
+    def older(self) -> Iterator[Item]:
+        """What came before it in its batch and is still waited for."""
+        for flying in self.flight.flyings or ():
+            if flying is self:
+                return
+            if flying.is_open:
+                yield flying.item
 
     @property
     def is_probing(self) -> bool:

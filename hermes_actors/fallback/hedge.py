@@ -52,7 +52,7 @@ class Hedge:
         limit_s: float,
         chaos: Chaos | None = None,
         keys: Keys = lambda _item: None,
-        joins: Joins = lambda _item: False,
+        joins: Joins = lambda _item, _older: False,
         records_max: int = 1_000,
         bytes_max: int = 1_000_000,
     ) -> None:
@@ -304,7 +304,7 @@ class Hedge:
     def _send(self, sends: _Sends, now_s: float) -> None:
         """Send these to one more datacentre each."""
         for (target, cause), asked in sends.items():
-            flyings = [flying for flying in asked if not self._joins(flying.item)]
+            flyings = [flying for flying in asked if not self._joins(flying.item, flying.older)]
             if not flyings:
                 continue
             name = target.dc.name

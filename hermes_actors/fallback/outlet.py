@@ -3,7 +3,7 @@
 A key goes where the remote's own number of partitions puts it, behind what was sent there before.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import cast
 
 import trio
@@ -28,8 +28,9 @@ Append = Callable[[Path, int, Sequence[Flying | Share], Sequence[Record]], Await
 """Sends the records of these to a partition, and tells what became of them."""
 
 
-Joins = Callable[[Item], bool]
-"""True: an older message of its key waits elsewhere, and it has just been put behind that one."""
+Joins = Callable[[Item, Iterable[Item]], bool]
+"""True: an older message of its key waits elsewhere, and it has just been put behind that one;
+those `older` items of its batch for which this is so were put there first."""
 
 
 class Outlet:
@@ -119,7 +120,8 @@ class Outlet:
         while (batch := batcher.next_batch(self._clock.monotonic_s())) is not None:
             for part in cast("list[Flying | Share]", batch.items):
                 if not part.is_done:
-                    self._joins(part.item)
+                    flying = part if isinstance(part, Flying) else part.flying
+                    self._joins(flying.item, flying.older)
             batch.drop_answered()
             if not batch.items:
                 batcher.release(batch)

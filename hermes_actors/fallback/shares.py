@@ -30,11 +30,6 @@ class Share:
         self.whole = whole
 
     @property
-    def item(self) -> Item:
-        """What it is a share of."""
-        return self.flying.item
-
-    @property
     def is_done(self) -> bool:
         """Nothing more is begun for it."""
         return self.flying.is_done

@@ -2,7 +2,7 @@
 publication what became of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 import trio
@@ -219,10 +219,13 @@ def _keys_of(item: Item) -> Sequence[bytes | None] | None:
     return item.keys if isinstance(item, Bundle) else None
 
 
-def _joins_kept(item: Item) -> bool:
+def _joins_kept(item: Item, older: Iterable[Item]) -> bool:
     publication = cast("Publication", item)
     buffer = publication.route.buffer
     if buffer is None or publication.is_done or not publication.is_behind(buffer):
         return False
+    for each in cast("Iterable[Publication]", older):
+        if each.is_behind(buffer):
+            each.join_kept()
     publication.join_kept()
     return True
