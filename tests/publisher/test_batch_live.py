@@ -1,5 +1,6 @@
 """A batch through real sockets, on both servers: streamed both ways, held back, never torn."""
 
+import contextlib
 import json
 import socket
 import time  # noqa: TID251 -- real processes take real time
@@ -139,6 +140,25 @@ def test_answers_that_may_never_be_read_are_bounded(server: str) -> None:
             assert lines.pop()["status"] == 503
             assert {line["status"] for line in lines} == {201}
             assert 16 * bytes_max < len(received) < 32 * bytes_max
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_client_that_reads_nothing_does_not_keep_the_node_from_ending(server: str) -> None:
+    with Process(
+        server,
+        batch_idle_timeout_ms=60_000,
+        graceful_shutdown_drain_ms=500,
+    ) as process:
+        connection = connect(process)
+        connection.settimeout(2.0)
+        block = chunk(b"1\n" * 5_000)
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            for _ in range(600):
+                connection.sendall(block)
+        process.process.terminate()
+        # The pause, the drain, twice the server's grace, and some for a loaded machine.
+        assert process.process.wait(timeout=15) == 0
+        connection.close()
 
 
 def test_a_stream_that_falls_silent_is_ended_with_a_last_line(frontend: Process) -> None:

@@ -129,6 +129,9 @@ class HypercornServer:
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.wait([self._sweeper])
+        for connection in list(self._connections):
+            # What its client does not read would be waited for, without an end.
+            connection.end()
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
