@@ -155,6 +155,23 @@ def test_a_publish_may_fail_only_when_nothing_that_its_topic_may_use_works(
     ("changed", "troubles", "is_found"),
     [
         ({}, (), True),
+        ({"topic": "g.f"}, (), False),
+        ({}, (Troubled(disk_of("dc1-n1"), Fault.DISK_SLOW.value, 5.0),), False),
+        ({"key": ""}, (Troubled(disk_of("dc1-n1"), Fault.DISK_SLOW.value, 5.0),), True),
+    ],
+)
+def test_a_key_whose_older_messages_wait_may_be_refused_where_no_more_can_wait(
+    changed: dict[str, object], troubles: tuple[Event, ...], is_found: bool
+) -> None:
+    refused = replace(published(10, 503), **{"topic": "g.p", "code": "OTHER", **changed})
+    found = found_by(PublishesAreAnswered(SUBJECT, 100, 100), [*troubles, refused])
+    assert len(found) == is_found
+
+
+@pytest.mark.parametrize(
+    ("changed", "troubles", "is_found"),
+    [
+        ({}, (), True),
         ({"is_repeat": True}, (), False),
         ({}, BOTH[:1], False),
         ({"key": ""}, (*BOTH[:1], Calmed("dc1", 8.0)), True),
@@ -321,9 +338,10 @@ def test_a_log_that_is_away_gets_a_message_now_and_then(to_the_lost: int, is_fou
         Troubled("dc2", Fault.LOG_SILENT.value, 4.0),
         Troubled(readiness_of("dc2"), Fault.NOT_READY.value, 4.0),
         Calmed("dc1", 6.0),
+        told("id7", at_s=6.0),
     ],
 )
-def test_nothing_is_claimed_when_no_other_log_works_or_the_outage_is_over(saves: Event) -> None:
+def test_nothing_is_claimed_when_no_other_log_works_or_the_lost_one_answers(saves: Event) -> None:
     checker = LostLogsAreSpared(SUBJECT)
     events = [
         given("dc1", 1_000, 1, 1.0),

@@ -67,6 +67,13 @@ class Answering(Checker):
         is_away = self._is_log_away(published, published.dc)
         return is_away and self._others(published, published.began_s) >= self._batch_max
 
+    def _is_behind(self, published: Published) -> bool:
+        """True when it may have been refused because older messages of its key wait in a spool that
+        takes no more.
+        """
+        has_room = published.topic in self._subject.spooled and not self._is_disk_broken(published)
+        return published.code == "OTHER" and bool(published.key) and not has_room
+
     def _others(self, published: Published, at_s: float) -> int:
         """How many others for the topic were under way on its node at that time."""
         return sum(
@@ -80,8 +87,9 @@ class PublishesAreAnswered(Answering):
     """No publish runs into its time limit, or into another 5xx, or is only kept, without a cause.
 
     A cause is the end of the node or a crash of the topic's producer, during the publish or shortly
-    before; as many other publishes under way as may wait; or that no log that the topic may use
-    worked and the node's disk did not either. What is examined are the publishes without a cause.
+    before; as many other publishes under way as may wait; that no log that the topic may use worked
+    and the node's disk did not either; or that older messages of the key wait where no more can.
+    What is examined are the publishes without a cause.
     """
 
     name = "publishes are answered in time"
@@ -111,7 +119,7 @@ class PublishesAreAnswered(Answering):
         )
 
     def _is_excused(self, published: Published) -> bool:
-        if self._is_node_broken(published):
+        if self._is_node_broken(published) or self._is_behind(published):
             return True
         dcs = [published.dc]
         if published.topic in self._subject.falls_back:
@@ -158,4 +166,5 @@ class OtherDatacentreServes(Answering):
             self._is_log_away(published, published.dc)
             and not all(self._is_log_away(published, dc, _SPOOL_REPLAY_S) for dc in others)
             and not self._is_node_broken(published)
+            and not self._is_behind(published)
         )

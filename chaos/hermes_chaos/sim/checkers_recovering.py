@@ -10,6 +10,7 @@ from hermes_chaos.sim.history import (
     Healed,
     Published,
     Stored,
+    Told,
     Troubled,
     readiness_of,
 )
@@ -39,6 +40,7 @@ class LostLogsAreSpared(Checker):
         self._troubles = Troubles()
         self._outages: dict[str, list[tuple[float, float]]] = defaultdict(list)
         self._began_s: dict[str, float] = {}
+        self._heard_s: dict[tuple[str, str], float] = {}
         self._handed: dict[tuple[str, str], list[Handed]] = defaultdict(list)
 
     def watch(self, event: Event) -> None:
@@ -47,6 +49,8 @@ class LostLogsAreSpared(Checker):
             case Handed() if event.topic in self._subject.falls_back:
                 began_s = self._began_s.setdefault(event.life, event.at_s)
                 self._take(event, began_s)
+            case Told(life=life, dc=dc, stored=stored, at_s=at_s) if stored:
+                self._heard_s[life, dc] = at_s
             case Troubled(where=dc, fault=fault, at_s=at_s):
                 self._troubles.watch(event)
                 if fault == Fault.DC_LOST:
@@ -63,6 +67,9 @@ class LostLogsAreSpared(Checker):
         """Keep it with the outage of its life's own datacentre that it fell into."""
         own = next(dc for dc in self._subject.dcs if handed.life.startswith(f"{dc}-"))
         at_s = handed.at_s
+        if self._heard_s.get((handed.life, own), 0.0) > at_s - _NOTICED_WITHIN_S:
+            # It is only slow.
+            return
         for begin_s, end_s in self._outages[own]:
             if max(begin_s, began_s) + _NOTICED_WITHIN_S <= at_s <= end_s and not any(
                 self._troubles.met(where, faults, at_s - _NOTICED_WITHIN_S, at_s)
