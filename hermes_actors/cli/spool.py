@@ -8,9 +8,11 @@ import msgspec
 import typer
 
 from hermes_actors import config as configuration
+from hermes_actors.cli.failures import CommandFailed
 from hermes_actors.cli.options import Output, OutputOption, examples
 from hermes_actors.cli.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.render import say, show_rows, write_json
+from hermes_actors.config import Config
 from hermes_actors.fallback.spool_opening import spool_folder
 from hermes_actors.fallback.spool_reading import SpoolContent, read_spool
 from hermes_actors.runtime.clock import SystemClock
@@ -41,7 +43,7 @@ _COLUMNS = ("Topic", "Messages", "Bytes", "Oldest")
 )
 def status(config: ConfigOption = None, output: OutputOption = Output.TABLE) -> None:
     """Show what waits in a node's spool, whether the node runs or not. Changes nothing."""
-    content = read_spool(spool_folder(configuration.load(config, os.environ)))
+    content = read_spool(_existing_folder(configuration.load(config, os.environ)))
     if output is Output.JSON:
         write_json(msgspec.json.encode(content))
         return
@@ -68,7 +70,28 @@ def drain(
     """
     from hermes_actors.cli.spool_drain import drain_spool
 
-    drain_spool(configuration.load(config, os.environ), timeout_s)
+    read = configuration.load(config, os.environ)
+    _existing_folder(read)
+    drain_spool(read, timeout_s)
+
+
+def _existing_folder(config: Config) -> Path:
+    """The node's spool. Raises CommandFailed when there is none: nobody has looked anywhere, and
+    "nothing waits" would be a guess.
+    """
+    folder = spool_folder(config)
+    if folder.is_dir():
+        return folder
+    node = f"node {config.node} of {config.dc}"
+    way_out = (
+        f"name the node by --config or HERMES_DC and HERMES_NODE (this is {node}), and run this in "
+        "the directory where the node runs or set spool.directory (HERMES_SPOOL_DIRECTORY)"
+    )
+    if not config.spool.enabled:
+        way_out = f"spool.enabled is false, and {node} then keeps nothing; else {way_out}"
+    elif "frontend" not in config.roles:
+        way_out = f"{node} has no role frontend, and then keeps nothing; else {way_out}"
+    raise CommandFailed(f"there is no spool in {folder.absolute()}: {way_out}")
 
 
 def _show(content: SpoolContent, now_ms: int) -> None:

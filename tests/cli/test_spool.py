@@ -44,11 +44,40 @@ async def fill(folder: Path) -> None:
         await store.set_aside("expired", b"{}\n{}\n")
 
 
-def test_status_of_a_node_that_never_kept_anything(hermes, folder):
+def test_status_of_a_node_whose_spool_is_empty(hermes, folder):
+    folder.mkdir(parents=True)
     result = hermes("spool", "status")
     assert result.exit_code == 0
     assert "nothing waits" in result.stdout
-    assert not folder.parent.exists(), "looking makes nothing"
+    assert list(folder.iterdir()) == [], "looking makes nothing"
+
+
+@pytest.mark.parametrize("command", ["status", "drain"])
+def test_a_folder_that_is_not_there_is_no_empty_spool(hermes, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HERMES_NODE", "f1")
+    result = hermes("spool", command)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"there is no spool in {tmp_path}/hermes-spool/dc1.f1" in result.stderr
+    assert "HERMES_SPOOL_DIRECTORY" in result.stderr
+    assert "keeps nothing" not in result.stderr
+    assert list(tmp_path.iterdir()) == [], "looking makes nothing"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "why"),
+    [
+        ("HERMES_SPOOL_ENABLED", "false", "spool.enabled is false"),
+        ("HERMES_ROLES", "consumers", "has no role frontend"),
+    ],
+)
+def test_a_node_that_keeps_nothing_is_told_as_such(
+    hermes, folder, monkeypatch, variable, value, why
+):
+    monkeypatch.setenv(variable, value)
+    result = hermes("spool", "status")
+    assert result.exit_code == 1
+    assert why in result.stderr
 
 
 def test_status_lists_what_waits_by_topic_and_what_was_set_aside(hermes, folder):
@@ -93,6 +122,7 @@ def test_status_tells_of_damage_and_of_the_process_that_has_the_folder(hermes, f
 
 
 def test_draining_a_folder_in_which_nothing_waits_needs_no_log(hermes, folder):
+    folder.mkdir(parents=True)
     result = hermes("spool", "drain")
     assert (result.exit_code, result.stdout) == (0, "nothing waits\n")
 
