@@ -11,10 +11,11 @@ from hermes_actors.cli.http_client import CannotConnect, Connection, ConnectionL
 from hermes_actors.cli.publisher import (
     BulkPublisher,
     Message,
-    Outcome,
-    backoff_ms,
-    is_retriable,
+    Told,
+    asked_pause_ms,
+    outcome,
     read_answer,
+    refuses_all,
 )
 
 BATCH_MAX = 4_000
@@ -39,6 +40,8 @@ class BatchPublisher(BulkPublisher):
 
     async def _serve(self, link: Connection, of: trio.MemoryReceiveChannel[Message]) -> None:
         async for message in of:
+            if self._is_left_out():
+                continue
             group = [message]
             with trio.move_on_after(_GATHER_S), suppress(trio.EndOfChannel):
                 while len(group) < self._plan.batch:
@@ -56,21 +59,21 @@ class BatchPublisher(BulkPublisher):
             lines = await self._attempt(link, group, is_last=attempt > plan.retries)
             latency_ms = (self._clock.monotonic_s() - began_s) * 1_000
             again: list[Message] = []
-            for message, (status, message_id, error) in zip(group, lines, strict=True):
-                if attempt <= plan.retries and (status == 0 or is_retriable(status)):
+            asked_ms = 0.0
+            for message, told in zip(group, lines, strict=True):
+                if attempt <= plan.retries and told.is_for_later:
                     again.append(message)
+                    asked_ms = max(asked_ms, told.retry_after_ms)
                     continue
-                self._done(
-                    Outcome(message.number, status, message_id, attempt, sent_ms, latency_ms, error)
-                )
+                self._done(outcome(message, told, attempt, sent_ms, latency_ms))
             group = again
             if group:
-                await trio.sleep(backoff_ms(attempt, self._rng) / 1_000)
+                await trio.sleep(self._pause_ms(attempt, asked_ms) / 1_000)
 
     async def _attempt(
         self, link: Connection, group: Sequence[Message], *, is_last: bool
-    ) -> list[tuple[int, str, str]]:
-        """(status, id, error) of each message. Raises CannotConnect when it is the last attempt."""
+    ) -> list[Told]:
+        """What is said of each message. Raises CannotConnect when it is the last attempt."""
         plan = self._plan
         content_type, body = _body(group)
         headers = [pair for pair in plan.headers if pair[0].lower() != "content-type"]
@@ -80,24 +83,35 @@ class BatchPublisher(BulkPublisher):
         except CannotConnect as error:
             if is_last:
                 raise
-            return [(0, "", str(error))] * len(group)
+            return [Told(0, error=str(error))] * len(group)
         except ConnectionLost as lost:
-            return [(0, "", str(lost))] * len(group)
+            return [Told(0, error=str(lost))] * len(group)
         except trio.TooSlowError:
-            return [(0, "", f"no answer within {plan.timeout_s:g} s")] * len(group)
+            return [Told(0, error=f"no answer within {plan.timeout_s:g} s")] * len(group)
         if answer.status != 200:
-            return [read_answer(answer, plan.url)] * len(group)
+            # A request that is too large for the node, or a batch that it does not take.
+            if refuses_all(answer.status) or answer.status == 413:
+                self._stop()
+            return [read_answer(answer, plan.url, self._clock.now_ms())] * len(group)
         try:
             lines = _decoder.decode_lines(answer.body)
         except msgspec.MsgspecError as error:
-            return [(0, "", f"the answer cannot be read: {error}")] * len(group)
+            return [Told(0, error=f"the answer cannot be read: {error}")] * len(group)
+        asked_ms = asked_pause_ms(answer, self._clock.now_ms())
         told = [
-            (each.status, each.id, f"{each.code}: {each.message}" if each.message else "")
+            Told(
+                each.status,
+                each.id,
+                f"{each.code}: {each.message}" if each.message else "",
+                asked_ms,
+            )
             for each in lines
             if each.id
         ]
         ends = [f"{each.code}: {each.message}" for each in lines if not each.id]
-        rest = (503 if ends else 0, "", ends[0] if ends else "the answer ends before it")
+        rest = Told(0, "", "the answer ends before it", asked_ms)
+        if ends:
+            rest = Told(503, "", ends[0], asked_ms)
         return (told + [rest] * len(group))[: len(group)]
 
 

@@ -171,9 +171,12 @@ async def _run(
 ) -> None:
     clock = SystemClock()
     began_s = clock.monotonic_s()
+    kind = BulkPublisher if plan.batch == 1 else BatchPublisher
+    publisher = kind(plan, report.take, clock, system_rng())
     try:
-        publisher = BulkPublisher if plan.batch == 1 else BatchPublisher
-        await publisher(plan, report.take, clock, system_rng()).run(messages)
+        await publisher.run(messages)
+        if publisher.is_cut_short:
+            report.failure = "stopped: every message would be refused alike; the rest was not sent"
     except Unreachable as error:
         report.failure = (
             f"cannot reach {plan.url}: {error}; start a node with 'hermes dev', or name another "
@@ -191,6 +194,7 @@ class Report:
         self._output = output
         self._latencies_ms: list[float] = []
         self._accepted = 0
+        self._kept = 0
         self._refused = 0
         self._retried = 0
         self.advance: Callable[[], None] = _nothing
@@ -202,6 +206,7 @@ class Report:
         self._retried += outcome.attempts > 1
         if outcome.is_accepted:
             self._accepted += 1
+            self._kept += outcome.is_kept
             if len(self._latencies_ms) < _LATENCIES_MAX:
                 self._latencies_ms.append(outcome.latency_ms)
         else:
@@ -215,6 +220,7 @@ class Report:
                 "number": outcome.number,
                 "status": outcome.status,
                 "messageId": outcome.message_id,
+                "isKept": outcome.is_kept,
                 "attempts": outcome.attempts,
                 "latencyMs": round(outcome.latency_ms, 3),
             }
@@ -233,9 +239,10 @@ class Report:
         sys.stdout.flush()
         latencies = sorted(self._latencies_ms)
         rate = self._accepted / self.seconds if self.seconds > 0 else 0.0
+        kept = f" ({self._kept} kept on the node's disk, sent later)" if self._kept else ""
         summary = (
-            f"accepted {self._accepted}, not accepted {self._refused}, retried {self._retried} "
-            f"in {self.seconds:.2f} s ({rate:.0f}/s)"
+            f"accepted {self._accepted}{kept}, not accepted {self._refused}, "
+            f"retried {self._retried} in {self.seconds:.2f} s ({rate:.0f}/s)"
         )
         if latencies:
             summary += (

@@ -11,10 +11,12 @@ import trio
 
 from hermes_actors.cli.failures import CommandFailed
 from hermes_actors.cli.http_client import Answer, CannotConnect, Connection, ConnectionLost, Origin
+from hermes_actors.consumer.retry import retry_after_ms
 from hermes_actors.runtime.clock import Clock
 
 _BACKOFF_FIRST_MS = 50
 _BACKOFF_MAX_MS = 5_000
+_RETRY_AFTER_MAX_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,29 @@ class Outcome:
         """Stored (201), or safe on the node's disk until it is (202)."""
         return self.status in (201, 202)
 
+    @property
+    def is_kept(self) -> bool:
+        """On the node's disk, to be stored later."""
+        return self.status == 202
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one answer says of a message: 201 or 202 with its id, or why not. Status 0: nothing.
+
+    `retry_after_ms` is how long the server wants to be left alone.
+    """
+
+    status: int
+    message_id: str = ""
+    error: str = ""
+    retry_after_ms: float = 0.0
+
+    @property
+    def is_for_later(self) -> bool:
+        """True for what may go better a moment later."""
+        return self.status == 0 or is_retriable(self.status)
+
 
 @dataclass(frozen=True, slots=True)
 class PublishPlan:
@@ -62,8 +87,24 @@ class PublishPlan:
     headers: Sequence[tuple[str, str]] = (("Content-Type", "application/json"),)
 
 
+_SHOW_WHO = "say who you are with --user and --password-file, or with --token-file"
+# By status: what it means where the server says nothing, and what to do.
+_WAYS_OUT = {
+    401: ("credentials are needed, or those shown do not hold", _SHOW_WHO),
+    403: (
+        "this account may not publish to the topic",
+        f"{_SHOW_WHO}; 'hermes topic show TOPIC' has the topic's auth.publishers",
+    ),
+}
+
+
 class Unreachable(Exception):
     """No connection could be made after all retries, so going on is of no use."""
+
+
+def refuses_all(status: int) -> bool:
+    """True for a refusal of who asks, or of the topic: every other message would get it too."""
+    return status in (401, 403, 404, 405, 415)
 
 
 def is_retriable(status: int) -> bool:
@@ -80,7 +121,8 @@ def backoff_ms(attempt: int, rng: random.Random) -> float:
 class BulkPublisher:
     """Publishes a stream of messages by a plan.
 
-    `done` is called once for each message, in the order of their answers.
+    `done` is called once for each message that was sent, in the order of their answers. A refusal
+    that every message would get ends the run: `is_cut_short` says that some were then not sent.
     """
 
     def __init__(
@@ -92,6 +134,9 @@ class BulkPublisher:
         self._rng = rng
         self._origin = Origin.parse(plan.url)
         self._path = f"/topics/{quote(plan.topic, safe='')}"
+        self._is_refused = False
+        self._source_scope = trio.CancelScope()
+        self.is_cut_short = False
 
     async def run(self, messages: AsyncGenerator[Message, None]) -> None:
         """Publish all of them.
@@ -120,10 +165,12 @@ class BulkPublisher:
             receive.close()
             async with send, aclosing(messages):
                 try:
-                    async for message in messages:
-                        await send.send(message)
+                    with self._source_scope:
+                        async for message in messages:
+                            await send.send(message)
                 except CommandFailed as failure:
                     source_failed.append(failure)
+        self.is_cut_short |= self._source_scope.cancelled_caught
         if source_failed:
             raise source_failed[0]
         if unreachable:
@@ -131,7 +178,22 @@ class BulkPublisher:
 
     async def _serve(self, link: Connection, of: trio.MemoryReceiveChannel[Message]) -> None:
         async for message in of:
-            self._done(await self._publish(link, message))
+            if not self._is_left_out():
+                self._done(await self._publish(link, message))
+
+    def _is_left_out(self) -> bool:
+        """True for a message that need not be sent any more."""
+        self.is_cut_short |= self._is_refused
+        return self._is_refused
+
+    def _stop(self) -> None:
+        """Send nothing more: what is under way ends, what the source has is left there."""
+        self._is_refused = True
+        self._source_scope.cancel()
+
+    def _pause_ms(self, attempt: int, asked_ms: float) -> float:
+        """How long to wait after the given attempt: as long as the server asks for, at least."""
+        return max(backoff_ms(attempt, self._rng), min(asked_ms, _RETRY_AFTER_MAX_MS))
 
     async def _publish(self, link: Connection, message: Message) -> Outcome:
         """One message, with its retries. Raises CannotConnect after the last one."""
@@ -144,31 +206,49 @@ class BulkPublisher:
         while True:
             attempt += 1
             began_s = self._clock.monotonic_s()
-            status, message_id, error = 0, "", ""
+            told = Told(0)
             try:
                 answer = await link.post(self._path, headers, message.body, plan.timeout_s)
-                status, message_id, error = read_answer(answer, plan.url)
+                told = read_answer(answer, plan.url, self._clock.now_ms())
             except CannotConnect:
                 if attempt > plan.retries:
                     raise
             except ConnectionLost as lost:
-                error = str(lost)
+                told = Told(0, error=str(lost))
             except trio.TooSlowError:
-                error = f"no answer within {plan.timeout_s:g} s"
+                told = Told(0, error=f"no answer within {plan.timeout_s:g} s")
             latency_ms = (self._clock.monotonic_s() - began_s) * 1_000
-            again = status == 0 or is_retriable(status)
-            if not again or attempt > plan.retries:
-                return Outcome(
-                    message.number, status, message_id, attempt, sent_ms, latency_ms, error
-                )
-            await trio.sleep(backoff_ms(attempt, self._rng) / 1_000)
+            if not told.is_for_later or attempt > plan.retries:
+                if refuses_all(told.status):
+                    self._stop()
+                return outcome(message, told, attempt, sent_ms, latency_ms)
+            await trio.sleep(self._pause_ms(attempt, told.retry_after_ms) / 1_000)
 
 
-def read_answer(answer: Answer, url: str) -> tuple[int, str, str]:
-    """(status, message id, error) of a publish's answer."""
+def outcome(
+    message: Message, told: Told, attempts: int, sent_ms: int, latency_ms: float
+) -> Outcome:
+    """How the message ended, from what the last answer says of it."""
+    return Outcome(
+        message.number, told.status, told.message_id, attempts, sent_ms, latency_ms, told.error
+    )
+
+
+def read_answer(answer: Answer, url: str, now_ms: int) -> Told:
+    """What a publish's answer says; `now_ms` is the wall clock, for Retry-After as a date."""
     message_id = answer.headers.get(b"hermes-message-id", b"").decode("latin-1")
     if answer.status in (201, 202):
-        return answer.status, message_id, ""
+        return Told(answer.status, message_id)
+    return Told(answer.status, message_id, _error(answer, url), asked_pause_ms(answer, now_ms))
+
+
+def asked_pause_ms(answer: Answer, now_ms: int) -> float:
+    """The answer's Retry-After from now on; 0 when it has none."""
+    text = answer.headers.get(b"retry-after", b"").decode("latin-1")
+    return retry_after_ms(text, now_ms) or 0.0
+
+
+def _error(answer: Answer, url: str) -> str:
     text = answer.body[:500].decode("utf-8", "replace")
     code = ""
     try:
@@ -182,7 +262,10 @@ def read_answer(answer: Answer, url: str) -> tuple[int, str, str]:
         # A publishing side that misses a group or a topic says so by its code.
         hint = f"is {url} a publishing side (default port 8080)?"
         text = f"{text}; {hint}" if text else hint
-    return answer.status, message_id, text
+    if answer.status in _WAYS_OUT:
+        reason, way_out = _WAYS_OUT[answer.status]
+        text = f"{text or reason}; {way_out}"
+    return text
 
 
 def percentile(sorted_values: Sequence[float], percent: float) -> float:

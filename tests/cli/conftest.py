@@ -37,6 +37,8 @@ class FakeServer:
     url: str = ""
     calls: list[Call] = field(default_factory=list)
     answers: dict[str, list[tuple[int, bytes]]] = field(default_factory=dict)
+    headers: dict[int, dict[str, str]] = field(default_factory=dict)
+    """What answers of a status have in their heads beside the usual."""
 
     def on(self, request: str, *answers: tuple[int, object]) -> None:
         self.answers[request] = [
@@ -70,6 +72,8 @@ def server() -> Iterator[FakeServer]:
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.send_header("Hermes-Message-Id", f"id-{len(fake.calls)}")
+            for name, value in fake.headers.get(status, {}).items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
 

@@ -70,9 +70,37 @@ def test_one_refused_message_makes_the_exit_code_1_and_the_others_go_on(hermes, 
     assert result.stderr.splitlines()[-1] == "hermes: 1 message(s) were not accepted"
 
 
-def test_a_202_counts_as_accepted(hermes, server):
+def test_a_202_counts_as_accepted_and_is_told_apart(hermes, server):
     server.on("POST /topics/a.b", (202, b""))
-    assert hermes("publish", "a.b", "1").exit_code == 0
+    result = hermes("publish", "a.b", "1")
+    assert result.exit_code == 0
+    assert "accepted 1 (1 kept on the node's disk, sent later), not accepted 0" in result.stderr
+    assert json.loads(hermes("publish", "a.b", "1", "-o", "json").stdout)["isKept"] is True
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (401, b"", "refused with 401: credentials are needed, or those shown do not hold"),
+        (403, b"", "refused with 403: this account may not publish to the topic"),
+        (403, {"message": "ada may not", "code": "AUTH_ERROR"}, "403: AUTH_ERROR: ada may not"),
+    ],
+)
+def test_a_refusal_of_who_asks_has_its_reason_and_a_way_out(hermes, server, status, body, said):
+    server.on("POST /topics/a.b", (status, body))
+    result = hermes("publish", "a.b", "1")
+    assert result.exit_code == 1
+    assert said in result.stderr
+    assert "say who you are with --user" in result.stderr
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 415])
+def test_a_refusal_that_every_message_would_get_ends_the_run(hermes, server, status):
+    server.on("POST /topics/a.b", (status, b""))
+    result = hermes("publish", "a.b", "--connections", "1", stdin="1\n" * 100)
+    assert result.exit_code == 1
+    assert len(server.calls) == 1
+    assert result.stderr.splitlines()[-1].startswith("hermes: stopped: ")
 
 
 def test_a_busy_server_is_asked_again(hermes, server):
@@ -269,6 +297,7 @@ def test_a_time_that_has_no_utc_is_refused(start):
     ("content", "why"), [(b"not gzip", "Not a gzipped file"), (b"torn", "ended before")]
 )
 def test_a_gzip_file_that_cannot_be_read_is_one_line(hermes, server, tmp_path, content, why):
+    server.on("POST /topics/a.b", ACCEPTED)
     file = tmp_path / "lines.gz"
     file.write_bytes(gzip.compress(b"1\n" * 1_000)[:20] if content == b"torn" else content)
     result = hermes("publish", "a.b", "--lines", str(file))

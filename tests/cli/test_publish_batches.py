@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from hermes_actors.runtime.clock import SystemClock
+
 
 def answers(*lines):
     return 200, b"".join(json.dumps(line).encode() + b"\n" for line in lines)
@@ -68,6 +70,38 @@ def test_an_error_for_the_whole_request_is_that_of_each_message(hermes, server):
     assert result.exit_code == 1
     assert result.stderr.count("TOPIC_NOT_EXISTS") == 2
     assert len(server.calls) == 1
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 413, 415])
+def test_the_first_refusal_of_a_whole_request_ends_the_run(hermes, server, status):
+    server.on("POST /topics/a.b/batch", (status, b""))
+    lines = "1\n" * 100
+    result = hermes("publish", "a.b", "--batch", "10", "--connections", "1", stdin=lines)
+    assert result.exit_code == 1
+    assert len(server.calls) == 1
+    assert "not accepted 10," in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("hermes: stopped: ")
+
+
+def test_a_batch_waits_as_long_as_retry_after_asks(hermes, server):
+    server.headers[429] = {"Retry-After": "1"}
+    busy = {"message": "quota", "code": "THROUGHPUT_QUOTA_VIOLATION"}
+    server.on("POST /topics/a.b/batch", (429, busy), answers(stored(1)))
+    began_s = SystemClock().monotonic_s()
+    assert hermes("publish", "a.b", "--batch", "10", stdin="1\n").exit_code == 0
+    assert SystemClock().monotonic_s() - began_s >= 1
+
+
+def test_messages_kept_on_the_nodes_disk_are_counted_apart(hermes, server):
+    kept = {"status": 202, "id": "id-2"}
+    server.on("POST /topics/a.b/batch", answers(stored(1), kept, kept))
+    result = hermes(
+        "publish", "a.b", "--batch", "9", "--connections", "1", "-o", "json", stdin="1\n2\n3\n"
+    )
+    assert result.exit_code == 0
+    assert "accepted 3 (2 kept on the node's disk, sent later), not accepted 0" in result.stderr
+    told = [json.loads(line)["isKept"] for line in result.stdout.splitlines()]
+    assert told == [False, True, True]
 
 
 @pytest.mark.parametrize("source", [["1"], ["--file", "x.json"]])
