@@ -163,6 +163,11 @@ class Flying:
         return bool(self.running) or not all(self.tried.values())
 
     @property
+    def is_idle(self) -> bool:
+        """It is waited for, and where it was sent it has failed."""
+        return self.is_open and bool(self.tried) and not self.is_underway
+
+    @property
     def via(self) -> str:
         """How a record of it took its way."""
         is_second = self.cause in (Cause.HEDGE, Cause.RESCUE, Cause.PROBE)

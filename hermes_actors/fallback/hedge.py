@@ -82,6 +82,7 @@ class Hedge:
                 records=records,
                 keys=keys,
                 joins=joins,
+                on_looked_up=self._use_found,
                 records_max=records_max,
                 bytes_max=bytes_max,
             )
@@ -261,13 +262,15 @@ class Hedge:
             target = self._ways.any_left(flying.tried)
             if target is not None:
                 sends.setdefault((target, Cause.RESCUE), []).append(flying)
+            elif self._ways.may_have_another(flying.tried):
+                flying.rescue_s = now_s + _LOOK_AGAIN_MIN_S
         self._send(sends, now_s)
 
     def _give_up(self, flyings: list[Flying]) -> None:
         """The time of these is over. Where no remote was asked, that is said by their timer."""
         for flying in flyings:
             flying.end_s = math.inf
-        over = [flying for flying in flyings if flying.went_remote]
+        over = [flying for flying in flyings if flying.went_remote or flying.is_idle]
         self._verdicts.report(self._local.dc.name, over)
 
     def _flush(self, path: Path, now_s: float) -> None:
@@ -296,10 +299,26 @@ class Hedge:
                 target = self._ways.any_left(flying.tried)
             if target is not None:
                 sends.setdefault((target, Cause.ERROR), []).append(flying)
-            elif not flying.running:
+            elif not flying.running and not self._may_wait(flying, now_s):
                 ended.append(flying)
         self._verdicts.report(self._local.dc.name, ended)
         self._send(sends, now_s)
+
+    def _may_wait(self, flying: Flying, now_s: float) -> bool:
+        """Nobody can be asked, but perhaps soon: a remote's partitions are being looked up."""
+        is_in_time = flying.is_open and now_s < flying.end_s
+        return is_in_time and self._ways.may_have_another(flying.tried)
+
+    def _use_found(self) -> None:
+        """A remote was asked for its partitions: what has waited for that goes there, or has
+        failed if there is no other.
+        """
+        now_s = self._clock.monotonic_s()
+        flyings = [each for flight in self._flights for each in flight.flyings or ()]
+        self._go_on([each for each in flyings if each.is_idle])
+        for path in self._ways.all:
+            if path.is_open:
+                self._flush(path, now_s)
 
     def _send(self, sends: _Sends, now_s: float) -> None:
         """Send these to one more datacentre each."""

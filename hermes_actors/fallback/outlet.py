@@ -11,7 +11,7 @@ import trio
 from hermes_actors.fallback.flight import Flying, Item
 from hermes_actors.fallback.remotes import Path
 from hermes_actors.fallback.shares import Keys, Share, shares_of
-from hermes_actors.log.base import LogUnavailable
+from hermes_actors.log.base import LogUnavailable, TopicSettings
 from hermes_actors.log.batching import Batch, Batcher
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.record import Record
@@ -36,7 +36,8 @@ those `older` items of its batch for which this is so were put there first."""
 class Outlet:
     """Made for one topic and one remote. It is usable when its partitions are known.
 
-    `append` sends one batch and returns when the log has answered. Run `follow` beside it.
+    `append` sends one batch and returns when the log has answered. `on_looked_up` is called after
+    each look-up until one has told the partitions. Run `follow` beside it.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Outlet:
         records: Records,
         keys: Keys,
         joins: Joins,
+        on_looked_up: Callable[[], None],
         records_max: int,
         bytes_max: int,
     ) -> None:
@@ -65,28 +67,45 @@ class Outlet:
         self._bytes_max = bytes_max
         self._batcher: Batcher | None = None
         self._used = trio.Event()
+        self._on_looked_up = on_looked_up
+        # From the start: whoever makes it runs `follow` next.
+        self._is_asking = True
 
     @property
     def is_known(self) -> bool:
         """How many partitions the topic has there has been found out."""
         return self._batcher is not None
 
+    @property
+    def is_being_found_out(self) -> bool:
+        """How many partitions there are is not known, and is being asked."""
+        return self._batcher is None and self._is_asking
+
     async def follow(self) -> None:
         """Find out the remote's number of partitions, and again when it is used; never ends."""
         delay_s = _LOOKUP_FIRST_S
         while True:
-            try:
-                settings = await self.path.dc.log.describe_topic(self._topic)
-            except LogUnavailable:
-                settings = None
+            was_known = self.is_known
+            self._is_asking = True
+            settings = await self._describe()
+            self._is_asking = False
+            if settings is not None:
+                self._grow(settings.partitions)
+            if not was_known:
+                self._on_looked_up()
             if settings is None:
                 await trio.sleep(delay_s)
                 delay_s = min(delay_s * 2, _LOOKUP_MAX_S)
                 continue
-            self._grow(settings.partitions)
             await trio.sleep(_LOOK_AGAIN_S)
             self._used = trio.Event()
             await self._used.wait()
+
+    async def _describe(self) -> TopicSettings | None:
+        try:
+            return await self.path.dc.log.describe_topic(self._topic)
+        except LogUnavailable:
+            return None
 
     def _grow(self, partitions: int) -> None:
         if self._batcher is None:

@@ -33,6 +33,13 @@ class Ways:
         """Some remote could be used now, if need be."""
         return any(self._may_use(path) for path in self.outlets)
 
+    def may_have_another(self, tried: Iterable[str]) -> bool:
+        """Some other remote might be used as soon as it has told its partitions, and is asked."""
+        return any(
+            outlet.is_being_found_out and path.dc.name not in tried and path.dc.is_ready
+            for path, outlet in self.outlets.items()
+        )
+
     def usable(self, tried: Iterable[str] = ()) -> Path | None:
         """The first remote that is ready, works, and is not among those tried."""
         for path in self.outlets:

@@ -79,6 +79,7 @@ class TopicProducer:
         self._passing = trio.CancelScope()
         self._looked_up = (-1, 0.0)
         self._is_own_known = True
+        self._asking_own = trio.CancelScope()
         self._background: trio.Nursery | None = None
 
     async def run(self, inbox: Inbox[Publication]) -> None:
@@ -88,6 +89,7 @@ class TopicProducer:
         try:
             async with trio.open_nursery() as background:
                 self._background = background
+                background.start_soon(self._follow_topic, background)
                 self._appending.equip(background)
                 partitions = await self._partitions(inbox)
                 if partitions is not None:
@@ -103,6 +105,20 @@ class TopicProducer:
         finally:
             self._route.is_open = False
             _give_up(inbox, batcher)
+
+    async def _follow_topic(self, nursery: trio.Nursery) -> None:
+        """What the topic asks for is made ready at once: looking the remotes up takes time, which
+        the next message may not have.
+        """
+        hedge = self._appending.hedge
+        while True:
+            changed = self._route.changed
+            self._appending.equip(nursery)
+            if hedge is None and self._appending.hedge is not None:
+                # An own log that is silent need not be waited for any more.
+                self._asking_own.cancel()
+            hedge = self._appending.hedge
+            await changed.wait()
 
     async def _run(
         self, inbox: Inbox[Publication], batcher: Batcher, background: trio.Nursery
@@ -244,14 +260,14 @@ class TopicProducer:
         Publications wait meanwhile, up to their deadlines: a log that is down is no failure of
         this actor, which would back off for longer than the log is away.
         """
-        hedge = self._appending.hedge
-        patience_s = math.inf if hedge is None else _OWN_LOG_PATIENCE_S
-        until_s = self._clock.monotonic_s() + patience_s
+        until_s = self._clock.monotonic_s() + _OWN_LOG_PATIENCE_S
         delay_s = _LOOKUP_FIRST_S
         while True:
+            hedge = self._appending.hedge
             version = self._route.version
             settings = None
-            with trio.move_on_after(patience_s):
+            patience_s = math.inf if hedge is None else _OWN_LOG_PATIENCE_S
+            with trio.move_on_after(patience_s) as self._asking_own:
                 settings = await self._describe()
             now_s = self._clock.monotonic_s()
             if settings is not None:
@@ -290,6 +306,7 @@ class TopicProducer:
         version, at_s = self._looked_up
         now_s = self._clock.monotonic_s()
         if version != self._route.version and self._background is not None:
+            # It may have changed just now, and `_follow_topic` not have run yet.
             self._appending.equip(self._background)
         if version != self._route.version or now_s >= at_s + _LOOK_AGAIN_S:
             self._looked_up = (self._route.version, now_s)

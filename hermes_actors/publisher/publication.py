@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import trio
 from msgspec import Struct
 
 from hermes_actors.actors.mailbox import Ref
@@ -72,18 +73,20 @@ class Route:
     """What the gateway needs to know of one live topic, worked out once and not per message.
 
     `is_open` is False while the topic's producer backs off after a failure. `version` grows when
-    the topic changes, so that the producer looks its partitions up again. `producer` is what the
-    supervisor calls that actor. With a `buffer`, `lane` ends early enough for it to keep a message
-    within the limit, and `late_lane` is that of the limit; without one both are the same.
-    `partitions` is 0 until the producer knows how many the log topic has. `batch_permits` bounds
-    what batches have under way for it, `batch_lanes` are those of their messages. `hurry` has those
-    told of their fate that is known, before their limit is what they are answered with.
+    the topic changes, so that the producer looks its partitions up again; `change` also wakes it,
+    before the next message. `producer` is what the supervisor calls that actor. With a `buffer`,
+    `lane` ends early enough for it to keep a message within the limit, and `late_lane` is that of
+    the limit; without one both are the same. `partitions` is 0 until the producer knows how many
+    the log topic has. `batch_permits` bounds what batches have under way for it, `batch_lanes` are
+    those of their messages. `hurry` has those told of their fate that is known, before their limit
+    is what they are answered with.
     """
 
     __slots__ = (
         "batch_lanes",
         "batch_permits",
         "buffer",
+        "changed",
         "hurry",
         "is_open",
         "kept_lane",
@@ -126,6 +129,14 @@ class Route:
         self.batch_lanes = Lanes(lane, lane, lane)
         self.batch_permits: Permits | None = None
         self.version = 0
+        self.changed = trio.Event()
+
+    def change(self, topic: Topic) -> None:
+        """The topic is now this."""
+        self.topic = topic
+        self.version += 1
+        self.changed.set()
+        self.changed = trio.Event()
 
 
 class Extras(Struct):

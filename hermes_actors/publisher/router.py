@@ -87,9 +87,8 @@ class Routes:
             return
         if route.topic.ack is not live.topic.ack:
             route.measures = self._measures.topic(live.name, live.topic.ack)
-        route.topic = live.topic
-        self._equip(route)
-        route.version += 1
+        self._equip(route, live.topic)
+        route.change(live.topic)
 
     def remove(self, name: str, nursery: trio.Nursery) -> None:
         """Take the topic's route away at once; its producer ends in the background."""
@@ -142,13 +141,13 @@ class Routes:
             self._tally,
             producer,
         )
-        self._equip(route)
+        self._equip(route, live.topic)
         return route
 
-    def _equip(self, route: Route) -> None:
-        """Give the route what its topic, as it is now, asks for."""
-        limit_ms = self._limit_ms(route.topic)
-        route.buffer = self._buffer_of(route.topic)
+    def _equip(self, route: Route, topic: Topic) -> None:
+        """Give the route what its topic, as this says, asks for."""
+        limit_ms = self._limit_ms(topic)
+        route.buffer = self._buffer_of(topic)
         lanes = self._lanes(limit_ms, route.buffer)
         route.lane, route.late_lane, route.kept_lane = lanes.first, lanes.late, lanes.kept
         # A batch is for throughput: a log that pauses for a moment, to write back what it has, must
