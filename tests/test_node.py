@@ -1,6 +1,8 @@
 """What a whole node says of the duties that only one node of a datacentre has."""
 
+import dataclasses
 import random
+from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
@@ -14,6 +16,7 @@ from hermes_actors.metadata.commands import METADATA_TOPIC, LogCreated, encode
 from hermes_actors.model.topic import Ack
 from hermes_actors.node import NodeEnvironment, open_node
 from hermes_actors.runtime.clock import seeded_ids
+from hermes_actors.security.account import Credentials
 from hermes_actors.telemetry.metrics import render
 
 
@@ -109,3 +112,57 @@ async def test_into_another_datacentres_log_a_node_writes_nothing(autojump_clock
             await trio.sleep(60)
     assert await foreign.topics() == [METADATA_TOPIC]
     assert await foreign.end_positions(METADATA_TOPIC) == {0: 1}
+
+
+class FailedLate(Exception):
+    pass
+
+
+@asynccontextmanager
+async def no_senders():
+    yield lambda _subscription: None
+
+
+@pytest.mark.parametrize("role", ["frontend", "consumers"])
+async def test_a_start_that_fails_late_says_nothing_but_why(role, caplog, autojump_clock):
+    clock = TrioClock()
+    own, other = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
+    async with open_node(config_of(), environment_of(clock, own, other)) as node:
+        await node.metadata.wait_current()
+        administration = node.administration
+        caller = await administration.security.identify(Credentials())
+        await administration.groups.create(caller, {"groupName": "shop"})
+        await administration.topics.create(
+            caller,
+            {
+                "name": "shop.orders",
+                "description": "",
+                "owner": {"source": "Plaintext", "id": "team"},
+                "contentType": "JSON",
+                "retentionTime": {"duration": 1},
+            },
+        )
+        await administration.subscriptions.create(
+            caller,
+            "shop.orders",
+            {
+                "name": "sink",
+                "topicName": "shop.orders",
+                "endpoint": "http://127.0.0.1:9/",
+                "description": "",
+                "owner": {"source": "Plaintext", "id": "team"},
+            },
+        )
+    config = Config(roles=[role])
+    for checkpoints in range(60):
+        environment = dataclasses.replace(
+            environment_of(clock, own, other),
+            open_senders=no_senders,
+            consumer_nodes=(config.node,),
+        )
+        with pytest.raises((FailedLate, ExceptionGroup)):
+            async with open_node(config, environment):
+                for _ in range(checkpoints):
+                    await trio.lowlevel.checkpoint()
+                raise FailedLate
+        assert caplog.messages == [], checkpoints

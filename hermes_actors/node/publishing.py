@@ -18,6 +18,7 @@ from hermes_actors.status.preview_reporter import PreviewReporter
 from hermes_actors.telemetry.metrics import Metrics, render_in_turns
 
 _STOP_GRACE_S = 20.0
+_ROUTER_GRACE_S = 1.0
 
 
 @asynccontextmanager
@@ -88,7 +89,13 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
                     may_write=lambda: node.metadata.is_own,
                 ),
             )
-        yield
+        try:
+            yield
+        except Exception:
+            # What it keeps ends with this block: it must not start any of it meanwhile.
+            with trio.move_on_after(_ROUTER_GRACE_S, shield=True):
+                await node.control.stop("router")
+            raise
         # Not in a `finally`: a node that is cancelled stops as if it had been killed.
         with trio.move_on_after(_STOP_GRACE_S):
             await node.control.stop("router")
