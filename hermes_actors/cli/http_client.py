@@ -5,6 +5,7 @@ For publishing many messages: a request costs it a tenth of what a general clien
 
 import ssl
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -12,6 +13,7 @@ import httptools
 import trio
 
 _RECEIVE_BYTES = 65_536
+_SENT_AT_ONCE_BYTES_MAX = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,10 @@ class Connection:
         self._reader.keeps_alive = False
         try:
             with trio.fail_after(timeout_s):
-                await self._stream.send_all(self._head(path, headers, len(body)) + body)
+                request = self._head(path, headers, len(body)) + body
+                if len(request) > _SENT_AT_ONCE_BYTES_MAX:
+                    return await self._exchange(self._stream, request)
+                await self._stream.send_all(request)
                 return await self._answer(self._stream)
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
             raise ConnectionLost(f"the connection broke: {error}") from error
@@ -152,6 +157,32 @@ class Connection:
         lines += [f"{name}: {value}" for name, value in headers]
         return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8")
 
+    async def _exchange(self, stream: trio.abc.Stream, request: bytes) -> Answer:
+        """Send and listen at the same time: who refuses a large request answers it before its end,
+        and takes no more of it.
+        """
+        answers: list[Answer] = []
+        failures: list[Exception] = []
+        is_sent = False
+
+        async def listen() -> None:
+            try:
+                answers.append(await self._answer(stream))
+            except (ConnectionLost, trio.BrokenResourceError) as error:
+                failures.append(error)
+            nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(listen)
+            # A server that has stopped reading may have answered before.
+            with suppress(trio.BrokenResourceError):
+                await stream.send_all(request)
+                is_sent = True
+        if not answers:
+            raise failures[0]
+        self._reader.keeps_alive = self._reader.keeps_alive and is_sent
+        return answers[0]
+
     async def _answer(self, stream: trio.abc.Stream) -> Answer:
         while True:
             data = await stream.receive_some(_RECEIVE_BYTES)
@@ -168,7 +199,11 @@ class Connection:
                 if not origin.tls:
                     return await trio.open_tcp_stream(origin.host, origin.port)
                 stream = await trio.open_ssl_over_tcp_stream(origin.host, origin.port)
-                await stream.do_handshake()
+                try:
+                    await stream.do_handshake()
+                except BaseException:
+                    await trio.aclose_forcefully(stream)
+                    raise
                 return stream
         except trio.TooSlowError as error:
             raise CannotConnect(f"no connection within {self._connect_timeout_s:.0f} s") from error
@@ -185,5 +220,7 @@ def _root_cause(error: Exception) -> str:
     if isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]
     if isinstance(cause, ssl.SSLError):
-        return f"TLS: {cause.reason or cause}"
+        hint = "; for a CA of your own name its file in SSL_CERT_FILE"
+        is_untrusted = isinstance(cause, ssl.SSLCertVerificationError)
+        return f"TLS: {cause.reason or cause}{hint if is_untrusted else ''}"
     return getattr(cause, "strerror", None) or str(cause)

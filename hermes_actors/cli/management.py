@@ -2,6 +2,8 @@
 
 import ipaddress
 import json
+import os
+import ssl
 from collections.abc import Iterator
 from typing import Any, Self
 from urllib.parse import quote, urlsplit
@@ -71,6 +73,7 @@ class ManagementClient:
         self._client = httpx.Client(
             timeout=_TIMEOUT_S,
             trust_env=not is_loopback(self._url),
+            verify=_trust(),
             headers={"Authorization": shown} if shown else None,
         )
 
@@ -171,5 +174,21 @@ def error_of(content: bytes) -> tuple[str, str]:
     return "", text
 
 
+def _trust() -> ssl.SSLContext | bool:
+    """Whom to trust: the CA in SSL_CERT_FILE, on this machine too, else the usual ones."""
+    file = os.environ.get("SSL_CERT_FILE")
+    if not file:
+        return True
+    try:
+        return ssl.create_default_context(cafile=file)
+    except OSError as error:
+        raise UsageWrong(
+            f"SSL_CERT_FILE {file}: holds no certificates: {error.strerror or error}"
+        ) from error
+
+
 def _reason(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    text = str(error) or type(error).__name__
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        text += "; for a CA of your own name its file in SSL_CERT_FILE"
+    return text

@@ -26,7 +26,7 @@ ManagementOption = Annotated[
         "--management",
         metavar="URL",
         envvar="HERMES_MANAGEMENT_URL",
-        help="The management API.",
+        help="The management API. SSL_CERT_FILE names a CA of your own.",
     ),
 ]
 PublishUrlOption = Annotated[
@@ -35,7 +35,7 @@ PublishUrlOption = Annotated[
         "--publish-url",
         metavar="URL",
         envvar="HERMES_PUBLISH_URL",
-        help="The publishing side of a node, or a balancer before several.",
+        help="A node's publishing side, or a balancer. SSL_CERT_FILE names a CA of your own.",
     ),
 ]
 TopicArgument = Annotated[

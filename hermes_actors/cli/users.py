@@ -9,6 +9,8 @@ import typer
 from hermes_actors.cli.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.options import examples
 from hermes_actors.cli.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.render import show_rows
+from hermes_actors.config.security import ManagementAuthenticationConfig
 from hermes_actors.security.account import PUBLISHER
 from hermes_actors.security.passwords import hash_password
 from hermes_actors.security.users import WrongFile, parse_users, user_line
@@ -41,26 +43,47 @@ def hash_user(
         typer.Option("--group", metavar="GROUP", help="A group, as in owner ids; repeatable."),
     ] = None,
 ) -> None:
-    """Hash a password and print the user's line.
+    r"""Hash a password and print the user's line.
 
-    The password is asked for, or is stdin's first line. Put the line below a line [users].
+    The password is asked for, or is stdin's first line. Put the line below a line \[users].
     """
     if not name or ":" in name:
         raise UsageWrong(f"'{name}' is not a user: a name is not empty and holds no colon")
+    roles = [_role(each) for each in role or []]
     password = _password(name)
     if not password:
         raise CommandFailed("the password is empty; nothing was hashed")
-    print(user_line(name, hash_password(password), role or [], group or []))
+    print(user_line(name, hash_password(password), roles, group or []))
 
 
 @app.command(cls=PlainCommand, epilog=examples("hermes user check users.toml"))
 def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="A users file.")]) -> None:
     """Check a users file."""
     try:
-        parse_users(file.read_bytes())
+        users = parse_users(file.read_bytes())
     except WrongFile as error:
         raise CommandFailed(f"{file}: {error}") from error
-    print("ok")
+    rows = [
+        [
+            each.name,
+            ", ".join(sorted(each.roles)) or "-",
+            ", ".join(sorted(each.groups)) or "-",
+            "yes" if users.password_hash(each.name) else "no: a certificate",
+        ]
+        for each in users.accounts()
+    ]
+    show_rows(("User", "Roles", "Groups", "Password"), rows, f"{file}: no users")
+
+
+def _role(text: str) -> str:
+    """The role. Raises UsageWrong for a known one in other letters, which nothing would know."""
+    for known in (PUBLISHER, ManagementAuthenticationConfig().admin_role):
+        if text.upper() == known and text != known:
+            raise UsageWrong(
+                f"--role {text}: roles are told apart by case; did you mean {known}? "
+                "The node's own are PUBLISHER and security.admin_role (ADMIN)"
+            )
+    return text
 
 
 def _password(name: str) -> str:

@@ -49,6 +49,13 @@ class Users:
             return None
         return Account(name, frozenset(user.roles), frozenset(user.groups))
 
+    def accounts(self) -> list[Account]:
+        """All of them, by name."""
+        return [
+            Account(name, frozenset(user.roles), frozenset(user.groups))
+            for name, user in sorted(self._users.items())
+        ]
+
     def password_hash(self, name: str) -> str:
         """The hash of the user's password; "" for one who has none or is not there."""
         user = self._users.get(name)

@@ -1,8 +1,13 @@
 """How a command shows who asks, and how users are hashed; no secret is ever printed."""
 
 import base64
+import ssl
+import threading
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+import trustme
 
 from hermes_actors.security.users import parse_users
 
@@ -81,6 +86,68 @@ def test_a_401_says_how_to_say_who_one_is(hermes, server):
     assert "Credentials are needed here; say who you are with --user" in result.stderr
 
 
+@pytest.fixture
+def tls(tmp_path):
+    """A server whose certificate is signed by a CA of its own: its URL, and the CA's file."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def handle(self) -> None:
+            # A client that trusts nobody leaves in the middle of the handshake.
+            with suppress(OSError):
+                super().handle()
+
+        def do_POST(self) -> None:
+            self.rfile.read(1)
+            self.send_response(201)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"[]")
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as httpd:
+        httpd.socket = context.wrap_socket(
+            httpd.socket, server_side=True, do_handshake_on_connect=False
+        )
+        httpd.daemon_threads = True
+        thread = threading.Thread(target=httpd.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"https://127.0.0.1:{httpd.server_port}", str(tmp_path / "ca.pem")
+        httpd.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("group", "list", "--management"), ("publish", "a.b", "1", "--retries", "0", "--publish-url")],
+)
+def test_a_ca_of_ones_own_is_named_by_a_variable(hermes, tls, monkeypatch, command):
+    url, ca = tls
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    untrusted = hermes(*command, url)
+    assert untrusted.exit_code == 1
+    assert "CERTIFICATE_VERIFY_FAILED" in untrusted.stderr
+    assert "name its file in SSL_CERT_FILE" in untrusted.stderr
+    monkeypatch.setenv("SSL_CERT_FILE", ca)
+    assert hermes(*command, url).exit_code == 0
+
+
+def test_a_ca_file_that_is_none_is_one_line(hermes, server, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", "/nonexistent/ca.pem")
+    result = hermes("group", "list")
+    assert result.exit_code == 2
+    assert "SSL_CERT_FILE /nonexistent/ca.pem" in result.stderr
+
+
 def test_commands_that_ask_nobody_have_no_such_options(hermes):
     assert hermes("config", "show", "--user", "ada").exit_code == 2
 
@@ -97,7 +164,21 @@ def test_a_hashed_user_is_a_line_of_the_users_file(hermes, tmp_path):
     account = parse_users(file.read_bytes()).account("shop-app")
     assert account is not None
     assert (account.roles, account.groups) == ({"PUBLISHER"}, {"a", "b"})
-    assert hermes("user", "check", str(file)).stdout == "ok\n"
+    shown = hermes("user", "check", str(file))
+    assert shown.exit_code == 0
+    assert shown.stdout.splitlines()[1].split() == ["shop-app", "PUBLISHER", "a,", "b", "yes"]
+
+
+@pytest.mark.parametrize("role", ["publisher", "Admin"])
+def test_a_known_role_in_other_letters_is_refused(hermes, role):
+    result = hermes("user", "hash", "ada", "--role", role, stdin="x\n")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"did you mean {role.upper()}?" in result.stderr
+    assert hermes("user", "hash", "ada", "--role", "auditor", stdin="x\n").exit_code == 0
+
+
+def test_help_says_below_which_line_a_user_belongs(hermes):
+    assert "below a line [users]" in " ".join(hermes("user", "hash", "--help").stdout.split())
 
 
 def test_a_wrong_users_file_is_one_line(hermes, tmp_path):

@@ -260,6 +260,46 @@ async def test_half_an_answer_in_time_is_too_slow_and_never_meets_the_next_reque
     await link.aclose()
 
 
+@pytest.mark.parametrize("closes", [True, False])
+async def test_an_answer_before_the_end_of_a_large_request_is_shown(nursery, closes):
+    async def refuse(stream):
+        async with stream:
+            await stream.receive_some(1_000)
+            await stream.send_all(answer(400, b"too large", keeps_alive=not closes))
+            if not closes:
+                # It neither reads on nor ends the connection.
+                await trio.sleep_forever()
+
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    nursery.start_soon(trio.serve_listeners, refuse, listeners)
+    link = Connection(Origin.parse(f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"))
+    for _ in range(2):
+        told = await link.post("/", [], b"x" * 30_000_000, 5)
+        assert (told.status, told.body) == (400, b"too large")
+
+
+async def test_a_large_request_is_sent_whole_over_a_kept_connection(nursery):
+    server = HttpServer(respond_with_path_and_length, body_bytes_max=10_000_000)
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    nursery.start_soon(server.serve, listeners)
+    link = Connection(Origin.parse(f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"))
+    for _ in range(2):
+        assert (await link.post("/a", [], b"x" * 3_000_000, 5)).body == b"/a 3000000"
+    await link.aclose()
+
+
+async def test_a_large_request_without_an_answer_is_a_lost_connection(nursery):
+    async def leave(stream):
+        async with stream:
+            await stream.receive_some(1_000)
+
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    nursery.start_soon(trio.serve_listeners, leave, listeners)
+    link = Connection(Origin.parse(f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"))
+    with pytest.raises(ConnectionLost):
+        await link.post("/", [], b"x" * 30_000_000, 5)
+
+
 async def test_nobody_listening_is_cannot_connect_in_the_systems_words():
     link = Connection(Origin.parse("http://127.0.0.1:1"))
     with pytest.raises(CannotConnect, match="Connection refused"):

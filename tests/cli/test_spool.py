@@ -88,7 +88,7 @@ def test_status_lists_what_waits_by_topic_and_what_was_set_aside(hermes, folder)
     assert lines[0] == ["Topic", "Messages", "Bytes", "Oldest"]
     assert lines[1][:2] == ["shop.clicks", "1"]
     assert lines[2][:2] == ["shop.orders", "2"]
-    assert lines[2][3:] == ["2", "h", "0", "min"]
+    assert lines[2][3:5] == ["2", "h"]
     assert "its node does not run" in result.stdout
     assert "set aside: 2 expired" in result.stdout
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
