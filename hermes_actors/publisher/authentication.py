@@ -40,10 +40,15 @@ def may_publish(auth: PublishingAuth, account: Account | None) -> bool:
 
 def forbidden(topic: str, account: Account | None) -> Refused:
     """The error for an author who may not publish to the topic (403)."""
-    who = "nobody who shows no account" if account is None else f"not {account.name}"
+    if account is None:
+        reason = "it takes no messages from a guest"
+    elif PUBLISHER in account.roles:
+        reason = f"{account.name} is not one of its auth.publishers"
+    else:
+        reason = f"{account.name} does not have the role {PUBLISHER}"
     return Refused(
-        f"Permission denied to publish to topic {topic}: {who} may; its auth.publishers and the "
-        f"role {PUBLISHER} say who",
+        f"Permission denied to publish to topic {topic}: {reason}; publishers need the role "
+        f"{PUBLISHER} and their name in the topic's auth.publishers",
         ErrorCode.AUTH_ERROR,
     )
 
