@@ -187,6 +187,15 @@ class Inbox(Generic[M]):
             self._mailbox.writers.unpark(count=count)
         return taken
 
+    def drop_while(self, is_dropped: Callable[[M], bool]) -> None:
+        """Drop the oldest messages, up to the first for which this does not hold."""
+        items, count = self._mailbox.items, 0
+        while items and is_dropped(items[0]):
+            items.popleft()
+            count += 1
+        if self._mailbox.writers and count:
+            self._mailbox.writers.unpark(count=count)
+
     @property
     def is_closed(self) -> bool:
         """True once the actor is asked to stop; messages may still wait."""

@@ -91,7 +91,7 @@ class TopicProducer:
                 self._background = background
                 background.start_soon(self._follow_topic, background)
                 self._appending.equip(background)
-                partitions = await self._partitions(inbox)
+                partitions = await self._partitions_at_last(inbox)
                 if partitions is not None:
                     batcher = Batcher(
                         partitions,
@@ -252,6 +252,14 @@ class TopicProducer:
     async def _append(self, batch: Batch) -> None:
         await self._appending.append(batch)
 
+    async def _partitions_at_last(self, inbox: Inbox[Publication]) -> int | None:
+        """The same as `_partitions`; what is answered meanwhile makes room in the inbox."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_drop_answered, inbox)
+            partitions = await self._partitions(inbox)
+            nursery.cancel_scope.cancel()
+        return partitions
+
     async def _partitions(self, inbox: Inbox[Publication]) -> int | None:
         """The topic's number of partitions, waiting until the log has the topic.
 
@@ -319,6 +327,15 @@ class TopicProducer:
         if settings is not None:
             batcher.grow(settings.partitions)
             self._route.partitions = batcher.partitions
+
+
+async def _drop_answered(inbox: Inbox[Publication]) -> None:
+    """A log that says nothing for long must not fill the inbox with what the buffer has answered,
+    so that new messages were refused. Deadlines run in order: the oldest are answered first.
+    """
+    while True:
+        await trio.sleep(_SLOW_S)
+        inbox.drop_while(lambda publication: publication.is_answered)
 
 
 def _give_up(inbox: Inbox[Publication], batcher: Batcher | None) -> None:

@@ -309,3 +309,14 @@ async def test_a_reader_that_was_woken_in_vain_and_cancelled_leaves_the_inbox_to
         nursery.start_soon(inbox.wait)
         await trio.testing.wait_all_tasks_blocked()
         ref.tell("for the second")
+
+
+async def test_the_oldest_messages_can_be_dropped_up_to_one_that_is_wanted() -> None:
+    ref, inbox = open_mailbox(4)
+    for number in (2, 4, 5, 6):
+        ref.tell(number)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ref.send, 7)
+        await trio.testing.wait_all_tasks_blocked()
+        inbox.drop_while(lambda number: number % 2 == 0)
+    assert inbox.receive_nowait(10) == [5, 6, 7]

@@ -83,6 +83,24 @@ async def test_what_the_disk_does_not_take_in_time_either_is_503_and_may_be_stor
     assert b"may have been stored" in answer_to(publication).body
 
 
+async def test_a_log_that_says_nothing_at_the_start_leaves_room_for_what_is_kept(
+    open_world, autojump_clock
+) -> None:
+    keeper = Keeper()
+    parts = {"buffer_of": lambda _topic: keeper, "reserve_ms": 15}
+    async with open_world(parts=parts, waiting_per_topic_max=3) as world:
+        world.log.faults.silent = world.log.faults.reads_silent = True
+        await world.add_topic("shop.orders", is_created=False)
+        published = []
+        for _ in range(10):
+            published.append(world.admit())
+            await trio.sleep(0.040)
+            keeper.written()
+        await trio.sleep(0.1)
+        keeper.written()
+        assert statuses(published) == [202] * 10
+
+
 async def test_a_full_buffer_leaves_the_message_its_whole_time(world, autojump_clock) -> None:
     world.keeper.is_full = True
     world.log.faults.delay_s = (0.060, 0.060)
