@@ -20,6 +20,8 @@ from hermes_actors.security.passwords import PasswordChecks
 from hermes_actors.security.tokens import TokenRules
 from hermes_actors.security.users import NO_USERS, parse_users
 
+_MECHANISM_PARTS = ("identify", "run", "challenge")
+
 
 class PluginContext(Struct, frozen=True):
     """What a plug-in may use: the configured realm, the node's clocks and its random ids."""
@@ -119,10 +121,24 @@ def _plugin(name: str, context: PluginContext) -> Mechanism:
     module, _, attribute = name.partition(":")
     try:
         make = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    # It is not our code, neither here nor below: anything may come out of it.
+    except Exception as error:
+        why = error if isinstance(error, ImportError | AttributeError) else repr(error)
         raise StartupError(
-            f"security.plugins: '{name}' cannot be loaded: {error}; it is module:function, and the "
+            f"security.plugins: '{name}' cannot be loaded: {why}; it is module:function, and the "
             "module is installed beside hermes_actors"
         ) from error
-    mechanism: Mechanism = make(context)
+    try:
+        mechanism: Mechanism = make(context)
+    except Exception as error:
+        raise StartupError(
+            f"security.plugins: '{name}' cannot be made: {error!r}; the function is called with "
+            "one argument, the context, and returns a mechanism"
+        ) from error
+    missing = [part for part in _MECHANISM_PARTS if not hasattr(mechanism, part)]
+    if missing:
+        raise StartupError(
+            f"security.plugins: '{name}' made a {type(mechanism).__name__}, which has no "
+            f"{', '.join(missing)}; the function returns a mechanism"
+        )
     return mechanism
