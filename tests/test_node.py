@@ -9,7 +9,12 @@ import pytest
 import trio
 
 from hermes_actors.actors.supervisor import RestartIntensityExceeded
-from hermes_actors.config import Config, MetadataConfig
+from hermes_actors.config import Config, ManagementConfig, MetadataConfig, SecurityConfig
+from hermes_actors.config.security import (
+    CertificateConfig,
+    JwtConfig,
+    ManagementAuthenticationConfig,
+)
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.commands import METADATA_TOPIC, LogCreated, encode
@@ -166,3 +171,48 @@ async def test_a_start_that_fails_late_says_nothing_but_why(role, caplog, autoju
                     await trio.lowlevel.checkpoint()
                 raise FailedLate
         assert caplog.messages == [], checkpoints
+
+
+@pytest.mark.parametrize(
+    ("security", "fields"),
+    [
+        (SecurityConfig(), None),
+        (SecurityConfig(users_file="users.toml"), "security.users_file is without effect"),
+        (
+            SecurityConfig(
+                jwt=JwtConfig(jwks_url="https://keys.example.com/"),
+                certificates=CertificateConfig(enabled=True),
+                plugins=["acme:make"],
+            ),
+            "security.jwt.jwks_url, security.certificates.enabled, security.plugins are without",
+        ),
+    ],
+)
+async def test_mechanisms_that_nobody_asks_for_are_warned_of(
+    security, fields, caplog, autojump_clock
+):
+    clock = TrioClock()
+    logs = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
+    config = msgspec.structs.replace(config_of(), security=security)
+    async with open_node(config, environment_of(clock, *logs)) as node:
+        await node.metadata.wait_current()
+    if fields is None:
+        assert caplog.messages == []
+        return
+    (message,) = caplog.messages
+    assert fields in message
+    assert "frontend.authentication.enabled" in message
+    assert "management.authentication.enabled" in message
+
+
+async def test_mechanisms_that_somebody_asks_for_are_not_warned_of(caplog, autojump_clock):
+    clock = TrioClock()
+    logs = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
+    config = msgspec.structs.replace(
+        config_of(),
+        security=SecurityConfig(certificates=CertificateConfig(enabled=True)),
+        management=ManagementConfig(authentication=ManagementAuthenticationConfig(enabled=True)),
+    )
+    async with open_node(config, environment_of(clock, *logs)) as node:
+        await node.metadata.wait_current()
+    assert caplog.messages == []

@@ -65,6 +65,18 @@ class SecurityConfig(Struct, frozen=True, forbid_unknown_fields=True):
     plugins: list[str] = field(default_factory=list)
 
     @property
+    def mechanism_fields(self) -> list[str]:
+        """The fields that turn mechanisms on here, as they are called in a file."""
+        is_on = {
+            "security.users_file": self.users_file,
+            "security.jwt.jwks_file": self.jwt.jwks_file,
+            "security.jwt.jwks_url": self.jwt.jwks_url,
+            "security.certificates.enabled": self.certificates.enabled,
+            "security.plugins": self.plugins,
+        }
+        return [name for name, value in is_on.items() if value]
+
+    @property
     def has_mechanism_in_headers(self) -> bool:
         """True when there is some way to show who one is without a client certificate."""
         return bool(self.users_file or self.jwt.jwks_file or self.jwt.jwks_url or self.plugins)
