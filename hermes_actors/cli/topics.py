@@ -47,7 +47,7 @@ app = typer.Typer(
     epilog=examples(
         "hermes topic create shop.orders",
         "hermes topic create shop.orders --create-group --retention 7d --ack ALL",
-        "hermes topic create shop.orders --owner Plaintext:team-shop",
+        "hermes topic create shop.orders --owner Plaintext:team-shop --fallback",
         "hermes topic create --from-file topic.json",
         "hermes topic show shop.orders -o json > topic.json",
     ),
@@ -80,6 +80,14 @@ def create(
     ] = None,
     description: Annotated[str | None, typer.Option(metavar="TEXT")] = None,
     tracking: Annotated[bool, typer.Option("--tracking", help="Leave a trace.")] = False,
+    fallback: Annotated[
+        bool | None,
+        typer.Option(
+            "--fallback/--no-fallback",
+            help="Publish to another datacentre when the own one does not work.",
+            show_default="the server's",
+        ),
+    ] = None,
     create_group: Annotated[
         bool, typer.Option("--create-group", help="Create its group too, where missing.")
     ] = False,
@@ -97,6 +105,7 @@ def create(
         "ack": ack,
         "maxMessageSize": max_message_size,
         "trackingEnabled": tracking or None,
+        "fallbackToRemoteDatacenterEnabled": fallback,
     }
     body = topic_body(bodies.from_file(from_file), given)
     name = str(body["name"])

@@ -53,6 +53,28 @@ def test_a_topic_needs_only_a_name_for_development(hermes, server):
     }
 
 
+@pytest.mark.parametrize(
+    ("option", "in_file", "sent"),
+    [
+        ("--fallback", False, True),
+        ("--no-fallback", True, False),
+        ("--no-fallback", None, False),
+        (None, True, True),
+        (None, None, None),
+    ],
+)
+def test_the_fallback_of_a_new_topic_is_the_option_then_the_files_then_the_servers(
+    hermes, server, tmp_path, option, in_file, sent
+):
+    file = tmp_path / "topic.json"
+    flag = {} if in_file is None else {"fallbackToRemoteDatacenterEnabled": in_file}
+    file.write_text(json.dumps({"name": "a.b", **flag}))
+    server.on("POST /topics", (201, b""))
+    options = [] if option is None else [option]
+    assert hermes("topic", "create", "--from-file", str(file), *options).exit_code == 0
+    assert server.calls[0].json().get("fallbackToRemoteDatacenterEnabled") is sent
+
+
 def test_topic_options_win_over_the_file_and_the_servers_own_fields_are_left_out(
     hermes, server, tmp_path
 ):
