@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from time import monotonic, sleep  # noqa: TID251 -- real processes
 
 import pytest
 
@@ -16,7 +17,16 @@ DEMO += ["--compose", str(ROOT / "deploy/compose.yaml"), "--network", "127.0.5.0
 
 
 def left_behind(folder):
-    """The command lines of processes that still name the folder."""
+    """The command lines of processes that name the folder and do not end within some seconds: one
+    that was just being started ends when it finds that its starter has gone.
+    """
+    end_s = monotonic() + 30
+    while (found := processes_of(folder)) and monotonic() < end_s:
+        sleep(0.1)
+    return found
+
+
+def processes_of(folder):
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
