@@ -14,6 +14,7 @@ from hermes_actors.cli.serving import run_nodes
 from hermes_actors.config import Config
 from hermes_actors.fallback.replayer import Destinations
 from hermes_actors.fallback.spool import Spool
+from hermes_actors.fallback.spool_measures import SET_ASIDE
 from hermes_actors.fallback.spool_opening import open_spool, open_spool_store, spool_folder
 from hermes_actors.fallback.spool_reading import read_spool
 from hermes_actors.log.base import Log
@@ -133,8 +134,7 @@ def _progress(text: str) -> None:
 
 def _tell_result(spool: Spool) -> None:
     say(f"{spool.measures.replayed.value} messages stored; nothing waits any more")
-    reasons = ("topic_gone", "expired", "refused", "corrupt", "undecodable", "unreadable")
-    for reason in reasons:
+    for reason in SET_ASIDE:
         count = spool.measures.set_aside(reason).value
         if count:
             say(f"set aside: {count} {reason}")

@@ -4,6 +4,10 @@ from collections.abc import Callable
 
 from hermes_actors.telemetry.metrics import Counter, Metrics
 
+REFUSED = ("closed", "disk", "full", "queue", "slow")
+SET_ASIDE = ("topic_gone", "expired", "refused", "corrupt", "undecodable", "unreadable")
+REPLAY_FAILURES = ("refused", "unavailable", "unknown")
+
 
 class SpoolMeasures:
     """Counters by name, and what is read when scraped."""
@@ -24,6 +28,13 @@ class SpoolMeasures:
         self.late_acknowledgements = metrics.counter("spool_late_acknowledgements")
         self.torn_tails = metrics.counter("spool_torn_tails")
         self.write = metrics.timer("spool_write")
+        # There from the start, so that the first event is a rise and no new series.
+        for reason in REFUSED:
+            self.refused(reason)
+        for reason in SET_ASIDE:
+            self.set_aside(reason)
+        for outcome in REPLAY_FAILURES:
+            self.replay_failures(outcome)
         metrics.gauge("spool_entries", entries)
         metrics.gauge("spool_bytes", size_bytes)
         metrics.gauge("spool_disk_bytes", disk_bytes)

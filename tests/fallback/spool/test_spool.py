@@ -4,7 +4,9 @@ import pytest
 import trio
 
 from hermes_actors.fallback.spool import Spool
+from hermes_actors.fallback.spool_measures import SpoolMeasures
 from hermes_actors.fallback.spool_memory import MemoryDisk
+from hermes_actors.telemetry.metrics import Metrics, render
 
 
 async def bodies_waiting(spool: Spool) -> list[bytes]:
@@ -235,3 +237,18 @@ async def test_the_age_of_the_oldest_is_shown(open_spooling, entry, autojump_clo
         assert spooling.shown("bytes") > 0
         assert spooling.shown("disk_bytes") > spooling.shown("bytes")
         assert spooling.shown("written_total") == 1
+
+
+def test_what_may_go_wrong_is_counted_as_zero_from_the_start() -> None:
+    metrics = Metrics("hermes_frontend")
+    SpoolMeasures(
+        metrics,
+        entries=float,
+        size_bytes=float,
+        disk_bytes=float,
+        oldest_age_s=float,
+        is_failing=float,
+    )
+    shown = render([metrics]).decode()
+    for series in ('refused_total{reason="full"}', 'set_aside_total{reason="expired"}'):
+        assert f"hermes_frontend_spool_{series} 0" in shown
