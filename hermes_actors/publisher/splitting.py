@@ -129,6 +129,7 @@ class ArraySplitter:
         self._bytes_max = bytes_max
         self._has_begun = self._has_ended = False
         self._has_elements = False
+        self._taken_count = 0
         # What has come of the element that is not complete; the brackets up to `_at` are counted.
         self._rest = b""
         self._at = 0
@@ -162,8 +163,22 @@ class ArraySplitter:
     def finish(self, *, is_whole: bool = True) -> Found:
         """The body has ended: nothing is left, or the array has no end."""
         if not self.failure and not self._has_ended:
-            self.failure = "the body ends before the JSON array does"
+            self.failure = self._torn()
         return []
+
+    def _torn(self) -> str:
+        """Why there is no end: what stands last is either cut off or wrong."""
+        rest = self._rest.strip(_SPACE)
+        try:
+            msgspec.json.decode(rest)
+        except msgspec.DecodeError as error:
+            # Brackets that do not match swallow the array's end. Only a truncated text is cut off.
+            if rest and not self._dropped_bytes and "truncated" not in str(error):
+                number = self._taken_count + 1
+                return _malformed(f"element {number} is not JSON: {error} of it")
+        except RecursionError:
+            pass
+        return "the body ends before the JSON array does"
 
     def _guess(self) -> Found:
         """The elements up to a comma, or up to the end, if a guess is right; else none."""
@@ -248,15 +263,17 @@ class ArraySplitter:
         size = self._dropped_bytes + len(element)
         self._dropped_bytes = 0
         self._has_elements = True
+        self._taken_count += 1
         if size > self._bytes_max:
             found.append(Oversized(size))
         elif _decode(b"[" + element + b"]") is None:
-            self.failure = _malformed("an element is not JSON")
+            self.failure = _malformed(f"element {self._taken_count} is not JSON")
         else:
             found.append(element)
 
     def _taken(self, elements: list[msgspec.Raw]) -> Found:
         self._has_elements = self._has_elements or bool(elements)
+        self._taken_count += len(elements)
         bytes_max = self._bytes_max
         found: Found = list(map(bytes, elements))
         if max(map(len, elements), default=0) > bytes_max:
