@@ -224,19 +224,34 @@ def raise_it(crash: Crash) -> None:
     raise crash.error
 
 
+def positive(text: str) -> float:
+    """A finite number above 0, for argparse."""
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text}: expected a number above 0")
+    return number
+
+
+def numbers(text: str) -> list[int]:
+    """Integers with commas between them, for argparse."""
+    return [int(each) for each in text.split(",")]
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seconds", type=float, default=60.0, help="of each history")
-    parser.add_argument("--rate", type=float, default=200.0, help="messages/s")
-    parser.add_argument("--seeds", default="1,2,3", help="a history for each, summed up")
+    parser.add_argument("--seconds", type=positive, default=60.0, help="of each history")
+    parser.add_argument("--rate", type=positive, default=200.0, help="messages/s")
+    parser.add_argument(
+        "--seeds", type=numbers, default=[1, 2, 3], help="a history for each, summed up"
+    )
     asked = parser.parse_args()
-    seeds = [int(each) for each in asked.seeds.split(",")]
     for delays in DELAYS:
         print(delays.describe())
-    print(f"{asked.rate:g} messages/s for {asked.seconds:g} s, seeds {asked.seeds}, 10 partitions")
+    seeds = ",".join(map(str, asked.seeds))
+    print(f"{asked.rate:g} messages/s for {asked.seconds:g} s, seeds {seeds}, 10 partitions")
     print(
         f"{'delays':10}{'hedge':10}{'p50 ms':>8}{'p99 ms':>9}{'p99.9 ms':>9}{'max ms':>9}"
         f"{'hedged':>9}{'otherwise':>10}{'duplicates':>11}{'refused':>9}{'failed':>8}{'of':>8}"
@@ -244,7 +259,7 @@ def main() -> None:
     for delays in DELAYS:
         for mode in MODES:
             tally = Tally()
-            for seed in seeds:
+            for seed in asked.seeds:
                 run(publish, delays, mode, seed, asked.rate, asked.seconds, tally, seed=seed)
             show(delays.name, mode, tally)
 
