@@ -52,7 +52,7 @@ class Fault(StrEnum):
 
 _WEIGHTS = {
     Fault.ACTOR_CRASH: 5,
-    Fault.NODE_KILL: 3,
+    Fault.NODE_KILL: 4,
     Fault.NODE_STOP: 2,
     Fault.LOG_SLOW: 2,
     Fault.LOG_FAILING: 2,
