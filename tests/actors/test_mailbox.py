@@ -312,6 +312,8 @@ async def test_a_reader_that_was_woken_in_vain_and_cancelled_leaves_the_inbox_to
 
 
 async def test_the_oldest_messages_can_be_dropped_up_to_one_that_is_wanted() -> None:
+    ref: Ref[int]
+    inbox: Inbox[int]
     ref, inbox = open_mailbox(4)
     for number in (2, 4, 5, 6):
         ref.tell(number)
