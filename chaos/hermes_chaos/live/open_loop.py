@@ -17,6 +17,7 @@ from hermes_actors.cli.http_client import CannotConnect, Connection, ConnectionL
 from hermes_actors.cli.publisher import percentile
 
 _ANSWER_TIMEOUT_S = 15.0
+_IDLE_MAX_S = 1.0
 _JSON = ("Content-Type", "application/json")
 NO_ANSWER = 0
 """The status of a message whose connection ended before the answer: nobody knows."""
@@ -100,7 +101,8 @@ class OpenLoop:
         self._topics = list(topics)
         self._interval_s = 1 / rate_per_s
         self._keys = keys
-        self._idle: list[list[Connection]] = [[] for _ in frontends]
+        # Each with the time since when; the last one is the youngest.
+        self._idle: list[list[tuple[Connection, float]]] = [[] for _ in frontends]
         self._left_out: set[str] = set()
         self.sent: list[Sent] = []
         self.phases: list[Phase] = []
@@ -118,7 +120,7 @@ class OpenLoop:
         self._left_out.add(frontend)
         idle = self._idle[self._names.index(frontend)]
         while idle:
-            await idle.pop().aclose()
+            await idle.pop()[0].aclose()
 
     def take_in(self, frontend: str) -> None:
         """Send there again."""
@@ -141,9 +143,8 @@ class OpenLoop:
                 sending.cancel()
                 if self.phases:
                     self.phases[-1].end_s = trio.current_time()
-        for connections in self._idle:
-            for connection in connections:
-                await connection.aclose()
+        for name in self._names:
+            await self.leave_out(name)
 
     async def _send(self, requests: trio.Nursery) -> None:
         due_s = trio.current_time()
@@ -171,8 +172,7 @@ class OpenLoop:
             at = (first + shift) % count
             if self._names[at] in self._left_out:
                 continue
-            idle = self._idle[at]
-            connection = idle.pop() if idle else Connection(self._origins[at])
+            connection = await self._connection(at)
             sent.frontend = self._names[at]
             try:
                 answer = await connection.post(
@@ -188,6 +188,16 @@ class OpenLoop:
                 sent.message_id = answer.headers.get(b"hermes-message-id", b"").decode()
                 if not sent.is_accepted:
                     sent.error = answer.body.decode(errors="replace")
-                idle.append(connection)
+                self._idle[at].append((connection, trio.current_time()))
             break
         sent.ended_s = trio.current_time()
+
+    async def _connection(self, at: int) -> Connection:
+        """One that is idle, but not for so long that the frontend may be about to close it."""
+        idle = self._idle[at]
+        if idle and idle[-1][1] < trio.current_time() - _IDLE_MAX_S:
+            old, self._idle[at] = idle, []
+            for connection, _ in old:
+                await connection.aclose()
+        idle = self._idle[at]
+        return idle.pop()[0] if idle else Connection(self._origins[at])
