@@ -9,7 +9,7 @@ from hermes_chaos.sim.mutants import MUTANTS
 from hermes_chaos.sim.run import Verdict, run_seed
 
 SEEDS = range(1, 21)
-AT_EACH_COMMIT = 6
+AT_EACH_COMMIT = 3
 run = cache(run_seed)
 
 
