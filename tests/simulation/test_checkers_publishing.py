@@ -198,6 +198,13 @@ def test_another_datacentre_answers_in_time_for_one_whose_log_is_away(
     assert len(found) == is_found
 
 
+def test_what_joins_older_messages_of_its_key_on_the_disk_has_their_cause() -> None:
+    first, second = published(10, 202), published(12, 202)
+    assert len(found_by(OtherDatacentreServes(SUBJECT, 100, 100), [*BOTH[:1], first, second])) == 1
+    other = replace(second, key="j")
+    assert len(found_by(OtherDatacentreServes(SUBJECT, 100, 100), [*BOTH[:1], first, other])) == 2
+
+
 def test_nothing_is_claimed_of_an_outage_of_all_nor_right_after_one() -> None:
     late = published(10, 202, lasted_s=0.01)
     checker = OtherDatacentreServes(SUBJECT, 100, 100)
@@ -252,6 +259,8 @@ def test_after_a_failed_first_request_the_key_is_free() -> None:
         ((stored(1, 0), stored(2, 1)), False),
         ((stored(2, 0), stored(1, 1)), True),
         ((stored(2, 0, AWAY), stored(1, 0)), False),
+        ((stored(1, 0, AWAY), stored(2, 0), stored(1, 1)), False),
+        ((stored(2, 0), stored(1, 0, AWAY), stored(1, 1)), True),
         ((stored(1, 0), stored(2, 1), stored(1, 2)), False),
         ((stored(1, 5), Dropped(HOME, 0), stored(2, 0), stored(1, 1)), True),
     ],

@@ -7,10 +7,12 @@ from hermes_chaos.sim.history import Dropped, Event, Place, Published, Stored
 
 
 class SpoolKeepsOrder(Checker):
-    """Messages of one key that a node acknowledged one after the other, the first with 202, stand
-    in that order in each log that holds both.
+    """Of messages of one key that a node acknowledged one after the other, the first with 202, the
+    second is in no log before the first is in that log or was in another one.
 
-    Judged by where each first appears in a log. Examined are pairs that follow each other.
+    A copy that a crash has made of the first later, because what was sent was forgotten with it, is
+    no disorder. Judged by where each first appears in a log. Examined are pairs that follow each
+    other.
     """
 
     name = "the spool keeps the order"
@@ -20,16 +22,21 @@ class SpoolKeepsOrder(Checker):
         super().__init__()
         self._published: dict[tuple[str, str, str], list[Published]] = defaultdict(list)
         self._first: dict[str, dict[Place, int]] = defaultdict(dict)
+        # The how-manieth store of the run the first of a message at a place was.
+        self._order: dict[str, dict[Place, int]] = defaultdict(dict)
+        self._stores = 0
 
     def watch(self, event: Event) -> None:
         """Take note; judged is at the end."""
         match event:
             case Stored(place, offset, message_id):
                 self._first[message_id].setdefault(place, offset)
+                self._stores += 1
+                self._order[message_id].setdefault(place, self._stores)
             case Dropped(place, end):
-                for first in self._first.values():
+                for message_id, first in self._first.items():
                     if first.get(place, -1) >= end:
-                        del first[place]
+                        del first[place], self._order[message_id][place]
             case Published() if event.is_acknowledged and event.key and not event.idempotency_key:
                 self._published[event.node, event.topic, event.key].append(event)
             case _:
@@ -51,7 +58,8 @@ class SpoolKeepsOrder(Checker):
                 if other is None:
                     continue
                 self.examined += 1
-                if other < offset:
+                was_stored = min(self._order[earlier.message_id].values())
+                if other < offset and was_stored > self._order[later.message_id][place]:
                     self.violations.append(
                         f"{key} of {earlier.topic}: message {later.serial} ({later.status}) stands "
                         f"at {other} of {place}, before {earlier.serial} at {offset}, which "

@@ -18,8 +18,8 @@ from hermes_chaos.sim.nemesis import Fault
 from hermes_chaos.sim.troubles import LOG, READINESS, Troubles
 
 _NOTICED_WITHIN_S = 1.0
-_ENOUGH = 20
-_BEFORE_NOTICED = 8
+_ENOUGH = 24
+_BEFORE_NOTICED = 14
 _PROBES_PERCENT = 35
 _BACK_WITHIN_S = 2.5
 

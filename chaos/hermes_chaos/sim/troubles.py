@@ -32,8 +32,9 @@ DISK = {
     Fault.DISK_FULL: _DISK_AFTERMATH_S,
     Fault.DISK_FAILING: _DISK_AFTERMATH_S,
     Fault.DISK_SLOW: _DISK_AFTERMATH_S,
+    Fault.ACTOR_CRASH: _AFTERMATH_S,
 }
-"""The same of a node's disk."""
+"""The same of a node's disk, and of the actor that writes to it."""
 READINESS = {Fault.NOT_READY: 2.5}
 """The same of a datacentre that others are told not to use: nodes look at it now and then."""
 

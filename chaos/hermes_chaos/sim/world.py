@@ -23,7 +23,7 @@ from hermes_chaos.sim.checker import Subject
 from hermes_chaos.sim.checkers import Checks
 from hermes_chaos.sim.determinism import rng_of
 from hermes_chaos.sim.disk import SimulatedDisk
-from hermes_chaos.sim.history import Delivery, Event, Healed, History, Published, Troubled
+from hermes_chaos.sim.history import Delivery, Event, Healed, History, Published, Troubled, disk_of
 from hermes_chaos.sim.http_in import Response
 from hermes_chaos.sim.nemesis import Fault, Nemesis, draw_plan
 from hermes_chaos.sim.node_life import NodeLife
@@ -44,6 +44,7 @@ from hermes_chaos.sim.workload import (
 
 _SET_UP_MAX_S = 60.0
 _POLL_S = 0.1
+_SPOOL_WRITER = "spool writer"
 _SHIELDS_S = 60.0
 
 
@@ -144,6 +145,15 @@ class World:
         life = self._nodes[node]
         actor = life.crash_actor(where)
         kind, _, log_topic = (actor or "").partition(" ")
+        if actor == _SPOOL_WRITER:
+            self.history.tell(
+                Troubled(
+                    disk_of(node),
+                    Fault.ACTOR_CRASH.value,
+                    trio.current_time(),
+                    life.backoff_max_s(actor),
+                )
+            )
         if actor is not None and kind == "producer":
             self.history.tell(
                 Troubled(
