@@ -7,7 +7,7 @@ from hermes_actors.management.administration import Administration
 from hermes_actors.management.answers import AnyRequest
 from hermes_actors.management.roles import Caller, Guest
 from hermes_actors.runtime.bridge import TrioBridge
-from hermes_actors.security.account import Credentials
+from hermes_actors.security.account import Credentials, sole_authorization
 
 T = TypeVar("T")
 A = TypeVarTuple("A")
@@ -97,7 +97,7 @@ class Gate:
 def _credentials(request: AnyRequest) -> Credentials:
     headers = request.headers
     return Credentials(
-        headers.get("authorization", ""),
+        sole_authorization(headers.getall("authorization", [])),
         request.scope.get("client_certificate"),  # type: ignore[arg-type]
         lambda name: headers.get(name, ""),
     )

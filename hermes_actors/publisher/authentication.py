@@ -20,6 +20,7 @@ from hermes_actors.security.account import (
     Account,
     Credentials,
     Unauthenticated,
+    sole_authorization,
 )
 from hermes_actors.security.authenticator import Authenticator
 
@@ -79,7 +80,8 @@ class PublishSecurity:
         return self._authenticator.reads_certificates
 
     async def identify(self, topic: str, head: Head) -> Answer | None:
-        """Put the author's account into `head`; or the answer that ends the request: 401, 503.
+        """Put the author's account into `head`; or the answer that ends the request: 400 (several
+        Authorization headers), 401, 503.
 
         Awaited before `Gateway.admit`, on the host loop or in trio.
         """
@@ -89,12 +91,13 @@ class PublishSecurity:
         is_demanded = route is not None and demands_account(route.topic.auth)
         if not is_demanded and not self._is_pro_active:
             return None
-        credentials = Credentials(
-            head.get("authorization") or "",
-            head.certificate,
-            lambda name: head.get(name) or "",
-        )
+        lines = [value for name, value in head.pairs() if name.lower() == "authorization"]
         try:
+            credentials = Credentials(
+                sole_authorization(lines),
+                head.certificate,
+                lambda name: head.get(name) or "",
+            )
             head.account = await self._authenticator.identify(credentials)
             if head.account is None and is_demanded and not self._is_pro_active:
                 raise self._authenticator.refusal("Credentials are needed here")

@@ -4,12 +4,12 @@ A mechanism is anything with `Mechanism`'s methods; those built in are Basic, be
 client certificates. No value here shows a secret in its text.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
-from hermes_actors.errors import ErrorCode, HermesError
+from hermes_actors.errors import ErrorCode, HermesError, Refused
 
 PUBLISHER = "PUBLISHER"
 """The role that an account needs to publish where a topic asks who publishes."""
@@ -60,6 +60,18 @@ class Credentials(Struct, frozen=True):
     def parameter(self) -> str:
         """What follows the authorization's scheme."""
         return self.authorization.partition(" ")[2].strip()
+
+
+def sole_authorization(lines: Sequence[str]) -> str:
+    """A request's Authorization header, "" for none. Raises Refused (400) for several lines: a
+    proxy in front may have checked another one than the node would.
+    """
+    if len(lines) > 1:
+        raise Refused(
+            f"The request has {len(lines)} Authorization headers, and nobody can say which of them "
+            "counts; send one"
+        )
+    return lines[0] if lines else ""
 
 
 class BadCredentials(Exception):

@@ -128,6 +128,17 @@ async def test_a_directory_that_is_away_is_unavailable_and_not_bad(secured):
     assert answer.status_code == 503
 
 
+@pytest.mark.parametrize("first", ["Name bad", "Name ada", ""])
+async def test_credentials_that_are_shown_twice_are_nobodys(secured, first):
+    headers = [("Authorization", first), ("authorization", "Name ada")]
+    for method, path in (("PUT", TOPIC), ("POST", "/mode?mode=readOnly"), ("GET", "/roles")):
+        content = {"json": {"description": "x"}} if method == "PUT" else {}
+        answer = await secured.request(method, path, headers=headers, **content)
+        assert (answer.status_code, answer.json()["code"]) == (400, "VALIDATION_ERROR")
+        assert "Authorization" in answer.json()["message"]
+    assert (await secured.get("/mode")).text == "readWrite"
+
+
 async def test_reads_are_open_by_default(secured):
     for path in ("/groups", "/topics", TOPIC, "/stats", "/mode", "/status/health"):
         assert (await secured.get(path)).status_code == 200, path

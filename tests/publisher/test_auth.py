@@ -172,6 +172,37 @@ async def test_nobody_is_asked_where_the_topic_does_not_demand_it(open_secured, 
     assert mechanism.asked == 0
 
 
+@pytest.mark.parametrize("mode", ["constraint_driven", "pro_active"])
+@pytest.mark.parametrize("path", ["/topics/shop.guarded", "/topics/shop.guarded/batch"])
+async def test_credentials_that_are_shown_twice_are_nobodys(
+    open_secured, autojump_clock, mode, path
+):
+    """Of two lines a proxy may have checked the one, and this node would believe the other."""
+    mechanism = ByName()
+    async with open_secured(mode, mechanism) as world:
+        await world.add_topic("shop.guarded", auth=TOPICS["shop.guarded"])
+        for others in ("Name shop", "Name other", ""):
+            headers = [("Authorization", others), ("authorization", "Name shop")]
+            answer = await world.client.post(path, content=b"{}", headers=headers)
+            assert (answer.status_code, answer.json()["code"]) == (400, "VALIDATION_ERROR")
+            assert "Authorization" in answer.json()["message"]
+            assert "shop" not in answer.json()["message"]
+            assert answer.headers["connection"] == "close"
+        assert 'global_http_status_codes_total{status_code="400"} 3.0' in world.text()
+        assert world.stored == []
+    assert mechanism.asked == 0
+
+
+async def test_a_topic_that_is_open_to_all_does_not_look_at_two_credentials_either(
+    open_secured, autojump_clock
+):
+    async with open_secured("constraint_driven") as world:
+        await world.add_topic("shop.open")
+        headers = [("authorization", "Name bad"), ("authorization", "Name shop")]
+        answer = await world.client.post("/topics/shop.open", content=b"{}", headers=headers)
+        assert answer.status_code == 201
+
+
 async def test_a_topic_is_guarded_even_where_nobody_is_asked(world):
     await world.add_topic("shop.guarded", auth=TOPICS["shop.guarded"])
     await world.add_topic("shop.guests", auth=TOPICS["shop.guests"])

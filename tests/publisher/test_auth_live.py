@@ -1,5 +1,6 @@
 """401, 403 and client certificates over real sockets, on both servers."""
 
+import base64
 import json
 import ssl
 import subprocess
@@ -108,6 +109,19 @@ def test_who_may_publish(
         # The connection goes on, or a new one is made; either way the next one is served.
         following = client.post(f"{frontend.url}/topics/shop.orders", content=b"{}")
         assert following.status_code == 201
+
+
+@pytest.mark.parametrize("is_http2", [False, True])
+@pytest.mark.parametrize("path", ["/topics/shop.guarded", "/topics/shop.guarded/batch"])
+def test_credentials_that_are_shown_twice_are_refused(
+    frontend: Process, path: str, is_http2: bool
+) -> None:
+    pairs = (b"shop-app:wrong", b"shop-app:s3cret")
+    lines = [b"Basic " + base64.b64encode(pair) for pair in pairs]
+    with httpx.Client(http1=not is_http2, http2=is_http2) as client:
+        headers = [(b"Authorization", line) for line in lines]
+        answer = client.post(f"{frontend.url}{path}", content=b"{}", headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (400, "VALIDATION_ERROR")
 
 
 @pytest.mark.parametrize("server", SERVERS)
