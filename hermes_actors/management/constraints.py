@@ -112,6 +112,7 @@ def _serial(path: str, policy: SerialPolicy) -> Iterator[str]:
     yield from _range(f"{path}.backoffMaxIntervalInSec", policy.backoff_max_interval_in_sec, 1, 600)
     if policy.inflight_size is not None:
         yield from _range(f"{path}.inflightSize", policy.inflight_size, 1)
+    yield from _attempts(path, policy)
 
 
 def _batch(path: str, policy: BatchPolicy) -> Iterator[str]:
@@ -121,6 +122,22 @@ def _batch(path: str, policy: BatchPolicy) -> Iterator[str]:
     yield from _range(f"{path}.batchSize", policy.batch_size, 1)
     yield from _range(f"{path}.batchTime", policy.batch_time, 1)
     yield from _range(f"{path}.batchVolume", policy.batch_volume, 1)
+    if policy.message_rate is not None:
+        yield from _range(f"{path}.messageRate", policy.message_rate, 1)
+    yield from _range(f"{path}.backoffMultiplier", policy.backoff_multiplier, 1, 10)
+    yield from _range(f"{path}.backoffMaxIntervalInSec", policy.backoff_max_interval_in_sec, 1, 600)
+    yield from _attempts(path, policy)
+
+
+def _attempts(path: str, policy: SerialPolicy | BatchPolicy) -> Iterator[str]:
+    if policy.attempts_max is not None:
+        yield from _range(f"{path}.attemptsMax", policy.attempts_max, 1)
+    for name, statuses in (("retryOn", policy.retry_on), ("discardOn", policy.discard_on)):
+        for index, status in enumerate(statuses):
+            if not 300 <= status <= 599:
+                yield f"{path}.{name}[{index}] must be an HTTP status from 300 to 599"
+    for status in sorted({*policy.retry_on} & {*policy.discard_on}):
+        yield f"{path}.discardOn must not hold {status}, which retryOn holds"
 
 
 def _filters(filters: list[Filter]) -> Iterator[str]:

@@ -38,11 +38,26 @@ class TrackingMode(StrEnum):
     OFF = "trackingOff"
 
 
+class TtlFrom(StrEnum):
+    """From when a message's time to live counts: since it was read here, or since publication."""
+
+    READING = "READING"
+    PUBLICATION = "PUBLICATION"
+
+
+class BatchBody(StrEnum):
+    """What the elements of a batch's JSON array are: Hermes' envelopes, or the bare messages."""
+
+    ENVELOPES = "ENVELOPES"
+    MESSAGES = "MESSAGES"
+
+
 class SerialPolicy(Struct, frozen=True, rename="camel", kw_only=True):
     """How messages are pushed one by one. `rate` is in messages a second, for each DC.
 
     `message_ttl` is in seconds, the others without a unit in their name in milliseconds: the
-    names are the wire's.
+    names are the wire's. Beyond Hermes: from `ordered` on. `retry_on` and `discard_on` are HTTP
+    statuses that are tried again, or given up, whatever the other rules say.
     """
 
     rate: int = 400
@@ -55,10 +70,18 @@ class SerialPolicy(Struct, frozen=True, rename="camel", kw_only=True):
     backoff_max_interval_in_sec: int = 600
     inflight_size: int | None = None
     retry_client_errors: bool = False
+    ordered: bool = False
+    ttl_from: TtlFrom = TtlFrom.READING
+    attempts_max: int | None = None
+    retry_on: list[int] = field(default_factory=list)
+    discard_on: list[int] = field(default_factory=list)
 
 
 class BatchPolicy(Struct, frozen=True, rename="camel", kw_only=True):
-    """How messages are pushed in batches. `message_ttl` in seconds, `batch_volume` in bytes."""
+    """How messages are pushed in batches. `message_ttl` in seconds, `batch_volume` in bytes.
+
+    Beyond Hermes: from `message_rate` on, which is in messages a second, None for no limit.
+    """
 
     message_ttl: int = 60
     message_backoff: int = 500
@@ -67,6 +90,13 @@ class BatchPolicy(Struct, frozen=True, rename="camel", kw_only=True):
     batch_time: int = 30_000
     batch_volume: int = 64_000
     retry_client_errors: bool = False
+    message_rate: int | None = None
+    body: BatchBody = BatchBody.ENVELOPES
+    backoff_multiplier: float = 1.0
+    backoff_max_interval_in_sec: int = 600
+    attempts_max: int | None = None
+    retry_on: list[int] = field(default_factory=list)
+    discard_on: list[int] = field(default_factory=list)
 
 
 class Header(Struct, frozen=True):
@@ -96,6 +126,18 @@ class OAuthPolicy(Struct, frozen=True, rename="camel", kw_only=True, omit_defaul
     password: str | None = None
 
 
+class SigningPolicy(Struct, frozen=True, rename="camel"):
+    """Requests are signed as Standard Webhooks has it: once with each secret, the newest first.
+
+    A secret is `whsec_` and Base64 of 24 to 64 bytes. Two of them while keys are rotated.
+    """
+
+    secrets: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"SigningPolicy({len(self.secrets)} secrets)"
+
+
 class MonitoringDetails(Struct, frozen=True):
     """How much it matters when the subscription is unhealthy."""
 
@@ -117,7 +159,10 @@ class MetricsConfig(Struct, frozen=True, rename="camel"):
 
 
 class Subscription(Struct, frozen=True, rename="camel", kw_only=True):
-    """A subscription. `created_at` and `modified_at` are epoch seconds, set by the broker."""
+    """A subscription. `created_at` and `modified_at` are epoch seconds, set by the broker.
+
+    Beyond Hermes: the last three. Shown only where they differ from their defaults.
+    """
 
     topic_name: str
     name: str
@@ -144,3 +189,22 @@ class Subscription(Struct, frozen=True, rename="camel", kw_only=True):
     metrics_config: MetricsConfig = field(default_factory=MetricsConfig)
     created_at: float = 0.0
     modified_at: float = 0.0
+    dead_letters_enabled: bool = True
+    signing: SigningPolicy | None = None
+    cloud_events_enabled: bool = False
+
+
+BEYOND_HERMES: dict[type[Struct], tuple[str, ...]] = {
+    SerialPolicy: ("ordered", "ttl_from", "attempts_max", "retry_on", "discard_on"),
+    BatchPolicy: (
+        "message_rate",
+        "body",
+        "backoff_multiplier",
+        "backoff_max_interval_in_sec",
+        "attempts_max",
+        "retry_on",
+        "discard_on",
+    ),
+    Subscription: ("dead_letters_enabled", "signing", "cloud_events_enabled"),
+}
+"""The fields that Hermes does not know; its clients see them only where they are used."""
