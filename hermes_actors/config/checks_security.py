@@ -15,6 +15,7 @@ _ALGORITHMS = frozenset(
     f"{kind}{bits}" for kind in ("RS", "PS", "ES", "HS") for bits in (256, 384, 512)
 ) | {"EdDSA"}
 _PLUGIN = re.compile(r"[\w.]+:\w+")
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+", re.IGNORECASE)
 _SUBSCRIBER = re.compile(r"[^:\s]+:\S+( [a-z][a-z0-9+.-]*)+")
 
 
@@ -52,6 +53,13 @@ def check_security(config: Config) -> None:
     _check_owners(config)
     _check_jwt(security.jwt)
     _check_tls(config)
+    for origin in config.management.trusted_origins:
+        _require(
+            origin == "*" or _ORIGIN.fullmatch(origin) is not None,
+            f"management.trusted_origins: '{origin}' is not an origin; write scheme, host and, "
+            "where it is not the usual one, the port: https://console.example.com, or * for every "
+            "page",
+        )
     for text in config.management.subscribers_with_access_to_any_topic:
         _require(
             _SUBSCRIBER.fullmatch(text) is not None,

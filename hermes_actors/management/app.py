@@ -28,6 +28,7 @@ from hermes_actors.management.answers import (
 )
 from hermes_actors.management.gate import Gate
 from hermes_actors.management.openapi import document
+from hermes_actors.management.origins import ANY, Origins
 from hermes_actors.management.routes import (
     group_routes,
     other_routes,
@@ -62,10 +63,16 @@ def build_app(
 
     `metrics` is what `/status/prometheus` shows.
     """
-    authentication = config.management.authentication
+    management = config.management
+    authentication = management.authentication
+    trusted = list(management.trusted_origins)
+    if management.cors_allowed_origin != ANY:
+        # Any page may read what everybody may; that does not make it one that may change it.
+        trusted.append(management.cors_allowed_origin)
     gate = Gate(
         bridge,
         administration,
+        Origins(trusted),
         guards_reads=authentication.enabled and authentication.reads == "authenticated",
     )
     routes = [
@@ -90,7 +97,7 @@ def build_app(
         return json_answer(described())
 
     app = _litestar([*routes, openapi], None, gate.check)
-    return WireRules(app, config.management.cors_allowed_origin)
+    return WireRules(app, management.cors_allowed_origin)
 
 
 def _litestar(

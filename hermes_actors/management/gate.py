@@ -5,6 +5,8 @@ from typing import TypeVar, TypeVarTuple, Unpack
 
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.answers import AnyRequest
+from hermes_actors.management.mode import changes_nothing
+from hermes_actors.management.origins import Origins
 from hermes_actors.management.roles import Caller, Guest
 from hermes_actors.runtime.bridge import TrioBridge
 from hermes_actors.security.account import Credentials, sole_authorization
@@ -20,10 +22,18 @@ class Gate:
     """Carries calls over to trio; works for an app that is served on either loop."""
 
     def __init__(
-        self, bridge: TrioBridge, administration: Administration, *, guards_reads: bool = False
+        self,
+        bridge: TrioBridge,
+        administration: Administration,
+        origins: Origins,
+        *,
+        guards_reads: bool = False,
     ) -> None:
-        """`guards_reads`: who reads needs an account too."""
+        """`origins`: whose pages may change something. `guards_reads`: who reads needs an account
+        too.
+        """
         self._bridge = bridge
+        self._origins = origins
         self._guards_reads = guards_reads
         self._mode = administration.mode
         self._security = administration.security
@@ -75,11 +85,14 @@ class Gate:
         return await self._bridge.call(as_caller)
 
     async def check(self, request: AnyRequest) -> None:
-        """What holds for all routes before they are looked at: who may read, and the mode.
+        """What holds for all routes before they are looked at: which page asks, who may read, and
+        the mode.
 
-        Raises Unauthenticated (401) and Unavailable (503).
+        Raises Refused (403), Unauthenticated (401) and Unavailable (503).
         """
         method, path = request.method, request.url.path
+        if not changes_nothing(method, path):
+            self._origins.check(request.headers)
         if self._guards_reads and path not in _OPEN:
             await self._bridge.call(self._required, request)
         if self._mode.restricts(method, path):

@@ -16,6 +16,15 @@ class Mode(StrEnum):
     READ_ONLY_ADMIN = "readOnlyAdmin"
 
 
+def changes_nothing(method: str, path: str) -> bool:
+    """True for a request that only reads or asks."""
+    if method in _READS:
+        return True
+    is_query = path.startswith("/topics/") and path.rstrip("/").endswith("/query")
+    # Only a POST asks; a topic or a subscription may be called "query" too.
+    return (is_query and method == "POST") or path.startswith("/query")
+
+
 class AccessMode:
     """The mode of one management node, for as long as it runs; it starts as readWrite."""
 
@@ -38,11 +47,9 @@ class AccessMode:
 
     def restricts(self, method: str, path: str) -> bool:
         """True for a request that only administrators may make now."""
-        if self._mode is Mode.READ_WRITE or method in _READS:
+        if self._mode is Mode.READ_WRITE or changes_nothing(method, path):
             return False
-        is_query = path.startswith("/topics/") and path.rstrip("/").endswith("/query")
-        # Only a POST asks; a topic or a subscription may be called "query" too.
-        return not ((is_query and method == "POST") or path.startswith(("/query", "/mode")))
+        return not path.startswith("/mode")
 
     def refusal(self) -> Unavailable:
         """The error for such a request of anybody else."""
