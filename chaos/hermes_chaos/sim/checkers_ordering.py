@@ -1,18 +1,20 @@
 """What publishers with keys were promised of a spool: nothing overtakes what waits in it."""
 
+import math
 from collections import defaultdict
 
 from hermes_chaos.sim.checker import Checker
-from hermes_chaos.sim.history import Dropped, Event, Place, Published, Stored
+from hermes_chaos.sim.history import Dropped, Event, Place, Published, Stored, Told
 
 
 class SpoolKeepsOrder(Checker):
     """Of messages of one key that a node acknowledged one after the other, the first with 202, the
-    second is in no log before the first is in that log or was in another one.
+    second is in no log before the first is in that log, unless another log had told the node that
+    it has the first.
 
-    A copy that a crash has made of the first later, because what was sent was forgotten with it, is
-    no disorder. Judged by where each first appears in a log. Examined are pairs that follow each
-    other.
+    What comes after that is a copy, made by a crash with which what was sent was forgotten, or by
+    an append that was late: no disorder. Judged by where each first appears in a log. Examined are
+    pairs that follow each other.
     """
 
     name = "the spool keeps the order"
@@ -22,17 +24,22 @@ class SpoolKeepsOrder(Checker):
         super().__init__()
         self._published: dict[tuple[str, str, str], list[Published]] = defaultdict(list)
         self._first: dict[str, dict[Place, int]] = defaultdict(dict)
-        # The how-manieth store of the run the first of a message at a place was.
+        # After how many events the first of a message was at a place, and a node knew of one.
         self._order: dict[str, dict[Place, int]] = defaultdict(dict)
-        self._stores = 0
+        self._known: dict[tuple[str, str], int] = {}
+        self._events = 0
 
     def watch(self, event: Event) -> None:
         """Take note; judged is at the end."""
+        self._events += 1
         match event:
             case Stored(place, offset, message_id):
                 self._first[message_id].setdefault(place, offset)
-                self._stores += 1
-                self._order[message_id].setdefault(place, self._stores)
+                self._order[message_id].setdefault(place, self._events)
+            case Told(life, _, _, message_ids):
+                node = life.partition("#")[0]
+                for message_id in message_ids:
+                    self._known.setdefault((node, message_id), self._events)
             case Dropped(place, end):
                 for message_id, first in self._first.items():
                     if first.get(place, -1) >= end:
@@ -50,6 +57,7 @@ class SpoolKeepsOrder(Checker):
                     self._check(node, key, earlier, published[at + 1 :])
 
     def _check(self, node: str, key: str, earlier: Published, others: list[Published]) -> None:
+        known = self._known.get((node, earlier.message_id), math.inf)
         for later in others:
             if later.began_s < earlier.ended_s:
                 continue
@@ -58,8 +66,7 @@ class SpoolKeepsOrder(Checker):
                 if other is None:
                     continue
                 self.examined += 1
-                was_stored = min(self._order[earlier.message_id].values())
-                if other < offset and was_stored > self._order[later.message_id][place]:
+                if other < offset and known > self._order[later.message_id][place]:
                     self.violations.append(
                         f"{key} of {earlier.topic}: message {later.serial} ({later.status}) stands "
                         f"at {other} of {place}, before {earlier.serial} at {offset}, which "
