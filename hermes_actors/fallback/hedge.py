@@ -253,9 +253,10 @@ class Hedge:
         for flying in flyings:
             latest = self._ways.named(next(reversed(flying.tried), ""))
             if latest is not None and latest is not self._local:
-                again_s = flying.sent_s + latest.delay_s(now_s)
-                if now_s < again_s < flying.end_s:
-                    # A remote was asked a moment ago.
+                left_s = flying.end_s - flying.sent_s
+                again_s = flying.sent_s + min(latest.delay_s(now_s), left_s / 2)
+                if now_s < again_s:
+                    # A remote was asked a moment ago; what was late by then waits for it too.
                     flying.rescue_s = again_s
                     continue
             flying.rescue_s = math.inf

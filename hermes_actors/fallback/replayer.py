@@ -7,6 +7,7 @@ refuses it, it is too old) is set aside and counted, never dropped.
 
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import trio
 
@@ -36,6 +37,7 @@ _FIRST_RECORDS = 10
 """The first batch, and the one after a failure: what may be stored twice then is little."""
 _HELD_POLL_S = 0.05
 _PARTITIONS_AGE_MAX_S = 30.0
+_LOOKUP_MAX_S = 1.0
 _BACKOFF_FIRST_S = 0.1
 _SENDING_MAX = 64
 _PROBING_MAX = 256
@@ -295,10 +297,10 @@ class Replayer:
         known = sending.partitions.get(log.dc)
         if known is not None and known[1] + _PARTITIONS_AGE_MAX_S > now_s:
             return known[0]
-        try:
+        settings = None
+        # A log that hangs must not keep what waits from another one that works.
+        with trio.move_on_after(_LOOKUP_MAX_S), suppress(LogUnavailable):
             settings = await log.describe_topic(sending.queue.log_topic)
-        except LogUnavailable:
-            settings = None
         if settings is None:
             return None
         sending.partitions[log.dc] = (settings.partitions, now_s)

@@ -322,6 +322,35 @@ async def test_fixed_waits_for_the_whole_delay_however_fast_the_log_is(
         assert message.took_s == pytest.approx(0.250, abs=0.001)
 
 
+async def test_what_is_late_already_is_not_sent_to_a_broken_log_beside_the_one_that_works(
+    open_world, autojump_clock
+) -> None:
+    async with open_world(hedge_mode="fixed") as world:
+        world.log.faults.silent = True
+        await open_breaker(world)
+        world.logs["dc2"].faults.delay_s = (0.02, 0.02)
+        late = world.make(4)
+        await trio.sleep(0.4)
+        await world.hedge.append(late, 2)
+        assert [message.dc for message in late] == ["dc2"] * 4
+        assert world.counted("fallback_messages_total", cause="rescue", dc="dc1") == 0
+
+
+async def test_what_is_late_already_is_rescued_once_the_remote_has_had_half_of_the_time_left(
+    open_world, autojump_clock
+) -> None:
+    async with open_world(hedge_mode="fixed", dcs=3) as world:
+        world.log.faults.silent = True
+        await open_breaker(world)
+        world.logs["dc2"].faults.silent = True
+        message, probe = world.make(2)
+        await trio.sleep(0.4)
+        await world.hedge.append([message, probe], 2)
+        assert message.is_stored
+        assert message.dc == "dc3"
+        assert 0.44 < message.took_s < 0.49
+
+
 async def test_keys_go_where_the_remotes_own_number_of_partitions_puts_them(
     open_world, autojump_clock
 ) -> None:

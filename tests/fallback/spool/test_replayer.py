@@ -337,6 +337,20 @@ async def test_with_several_datacentres_the_next_one_is_tried_when_the_first_doe
         assert await spooling.bodies(away) == [b"%02d" % number for number in range(30)]
 
 
+async def test_what_falls_back_does_not_wait_for_the_first_log_to_answer(
+    open_spooling, entry, live, memory_log, autojump_clock
+):
+    own, other = await memory_log("dc1"), await memory_log("dc2")
+    own.faults.silent = own.faults.reads_silent = True
+    async with open_spooling(MemoryDisk()) as spooling:
+        spooling.live = {ORDERS: live(ORDERS, fallback=True)}
+        assert spooling.offer(entry(b"1", b"k"))
+        spooling.replay(own, other)
+        await trio.sleep(3)
+        assert await spooling.bodies(other) == [b"1"]
+        assert spooling.shown("entries") == 0
+
+
 async def test_a_topic_that_got_more_partitions_gets_everything(
     open_spooling, entry, memory_log, autojump_clock
 ):
