@@ -25,8 +25,9 @@ from hermes_actors.consumer.endpoint import parse_endpoint
 from hermes_actors.consumer.headers import request_head
 from hermes_actors.consumer.http1 import open_http1_sender
 from hermes_actors.consumer.http1_pool import PoolLimits
+from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.sender import Push, Sender, SendOutcome
-from hermes_actors.consumer.serial import ConsumerParts, SerialConsumer
+from hermes_actors.consumer.serial import SerialConsumer
 from hermes_actors.log.base import Log, TopicSettings
 from hermes_actors.log.embedded import open_embedded_log
 from hermes_actors.log.memory import MemoryLog

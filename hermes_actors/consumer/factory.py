@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from hermes_actors.consumer.endpoint import parse_endpoint
-from hermes_actors.consumer.serial import ConsumerParts, SerialConsumer
+from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.serial import SerialConsumer
 from hermes_actors.errors import Refused
 from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
 from hermes_actors.model.subscription import DeliveryMode, DeliveryType, SerialPolicy

@@ -12,6 +12,7 @@ from hermes_actors.config import ConsumersConfig
 from hermes_actors.consumer.lanes import Delivery, Lanes
 from hermes_actors.consumer.measures import SubscriptionMeasures
 from hermes_actors.consumer.progress import TopicProgress
+from hermes_actors.consumer.screen import Filtered, Screen, let_pass
 from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
 from hermes_actors.model.record import StoredRecord
@@ -25,8 +26,8 @@ _PARTITION_CHECK_S = 30.0
 class Intake:
     """The reading half of a consumer. `on_read` is called after each batch and each skip.
 
-    `read_ahead` is how many fresh messages may wait; set it at any time. `trouble` says what
-    keeps the log from being read, "" when nothing does.
+    `read_ahead` is how many fresh messages may wait, `screen` what looks at each record; set them
+    at any time. `trouble` says what keeps the log from being read, "" when nothing does.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Intake:
         config: ConsumersConfig,
         measures: SubscriptionMeasures,
         on_read: Callable[[], None],
+        screen: Screen = let_pass,
     ) -> None:
         self._log = log
         self._topic = topic
@@ -46,6 +48,7 @@ class Intake:
         self._config = config
         self._measures = measures
         self._on_read = on_read
+        self.screen = screen
         self._room = Wakeup()
         self._scope = trio.CancelScope()
         self._reads: dict[int, int] = {}
@@ -185,8 +188,14 @@ class Intake:
         self.trouble = ""
         for record in batch:
             offsets = partitions[record.partition]
-            if offsets.begin(record.offset):
-                lanes.add(Delivery(record, offsets))
+            if not offsets.begin(record.offset):
+                continue
+            seen = self.screen(record)
+            if isinstance(seen, Filtered):
+                offsets.settle(record.offset)
+                self._measures.filtered.value += 1
+            else:
+                lanes.add(Delivery(record, offsets, seen))
         self._on_read()
 
     def _on_out_of_range(self, error: OffsetOutOfRange) -> None:

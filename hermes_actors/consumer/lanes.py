@@ -20,8 +20,8 @@ OVERHEAD_BYTES = 512
 class Delivery:
     """One message on its way: where it lies, and how its attempts went so far.
 
-    `message`, `route` and `message_lines` are made when it is taken up; `version` is that of the
-    subscription they were made for.
+    `message` is made when it is taken up, or before, by what looks into it; `route` and
+    `message_lines` are made for its attempts, for the `version` of the subscription.
     """
 
     __slots__ = (
@@ -39,23 +39,27 @@ class Delivery:
         "version",
     )
 
-    def __init__(self, record: StoredRecord, offsets: PartitionOffsets) -> None:
+    def __init__(
+        self, record: StoredRecord, offsets: PartitionOffsets, message: Message | None = None
+    ) -> None:
         self.record = record
         self.offsets = offsets
         self.size_bytes = len(record.value) + OVERHEAD_BYTES
-        self.message: Message | None = None
+        self.message = message
         self.message_lines = b""
         self.route: Route | None = None
         self.version = -1
         self.attempts = 0
         self.backoff_ms: int | None = None
-        self.taken_up_s = 0.0
+        self.taken_up_s: float | None = None
         self.sent_s = 0.0
         self.is_retry = False
 
 
 class Lanes:
-    """All messages of one consumer that are not settled: fresh, waiting, in flight."""
+    """All messages of one consumer that are not settled: fresh, waiting, in flight, buried (given
+    up, while their dead letters are on their way).
+    """
 
     __slots__ = (
         "_fresh",
@@ -64,6 +68,7 @@ class Lanes:
         "_sequence",
         "_waiting",
         "buffered_bytes",
+        "buried",
         "inflight",
         "waiting_max",
         "window",
@@ -74,6 +79,7 @@ class Lanes:
         self.window = window
         self.waiting_max = waiting_max
         self.inflight = 0
+        self.buried = 0
         self.buffered_bytes = 0
         self._fresh: deque[Delivery] = deque()
         # (due, sequence, delivery): the sequence keeps equal times in order of arrival.
@@ -117,11 +123,21 @@ class Lanes:
         self._land(delivery)
         self.buffered_bytes -= delivery.size_bytes
 
+    def bury(self, delivery: Delivery) -> None:
+        """A message in flight is given up; `forget` follows when its dead letter is kept."""
+        self._land(delivery)
+        self.buried += 1
+
+    def forget(self, delivery: Delivery) -> None:
+        """A buried message needs nothing more."""
+        self.buried -= 1
+        self.buffered_bytes -= delivery.size_bytes
+
     def clear(self) -> None:
         """Forget all messages: the consumer has ended, and who still shows it shows nothing."""
         self._fresh.clear()
         self._waiting.clear()
-        self.inflight = self._inflight_retries = self.buffered_bytes = 0
+        self.inflight = self._inflight_retries = self.buffered_bytes = self.buried = 0
 
     @property
     def fresh(self) -> int:
@@ -136,7 +152,7 @@ class Lanes:
     @property
     def is_waiting_full(self) -> bool:
         """True when no fresh message may be taken up: it could have nowhere to wait."""
-        return len(self._waiting) + self.inflight >= self.waiting_max
+        return len(self._waiting) + self.inflight + self.buried >= self.waiting_max
 
     @property
     def next_due_s(self) -> float:

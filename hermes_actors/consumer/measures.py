@@ -37,6 +37,7 @@ class SubscriptionMeasures:
         self.other_errors = self._counter("other_errors")
         self.failures = self._counter("failures")
         self.local_failures = self._counter("local_failures")
+        self.filtered = self._counter("filtered_out")
         self.expired = self._counter("expired_by_retention")
         self.undecodable = self._counter("undecodable")
         self.commit_failures = self._counter("commit_failures")

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from hermes_actors.balancer.agent import Agent
 from hermes_actors.consumer.factory import ConsumerFactory
-from hermes_actors.consumer.serial import ConsumerParts
+from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node

@@ -10,8 +10,8 @@ from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.balancer.agent import Agent
 from hermes_actors.config import ConsumersConfig
 from hermes_actors.consumer.factory import ConsumerFactory
+from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.sender import SendOutcome
-from hermes_actors.consumer.serial import ConsumerParts
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.bodies import subscription_body, topic_body

@@ -12,8 +12,9 @@ import trio
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import ConsumersConfig
+from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.sender import SendOutcome
-from hermes_actors.consumer.serial import ConsumerParts, SerialConsumer
+from hermes_actors.consumer.serial import SerialConsumer
 from hermes_actors.log.base import Stored, TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.catalog import LiveSubscription

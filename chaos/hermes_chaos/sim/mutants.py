@@ -6,13 +6,13 @@ from typing import Any, cast
 import trio
 
 from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.consumer.dispatch import Dispatch
 from hermes_actors.consumer.lanes import Delivery, Lanes
 from hermes_actors.consumer.offsets import Interval, PartitionOffsets
 from hermes_actors.consumer.progress import TopicProgress
 from hermes_actors.consumer.rate import RateLimit
 from hermes_actors.consumer.retry import DiscardReason
 from hermes_actors.consumer.sender import SendOutcome
-from hermes_actors.consumer.serial import SerialConsumer
 from hermes_actors.log.base import Stored
 from hermes_actors.log.batching import Batch, Batcher
 from hermes_actors.publisher.producer import TopicProducer
@@ -71,9 +71,9 @@ def _no_intervals(_self: PartitionOffsets) -> Iterator[Interval]:
 
 
 def _give_up_at_once(
-    self: SerialConsumer, delivery: Delivery, outcome: SendOutcome, _now_s: float
+    self: Dispatch, delivery: Delivery, outcome: SendOutcome, _now_s: float
 ) -> None:
-    self._discard(delivery, DiscardReason.EXPIRED, outcome.reason())
+    self._discard(delivery, DiscardReason.EXPIRED, outcome.status, outcome.reason())
 
 
 async def _load_the_end(self: TopicProgress) -> bool:
@@ -115,7 +115,7 @@ MUTANTS = {
         Mutant(
             "no-retry",
             "a push that fails is given up at once",
-            ((SerialConsumer, "_on_failure", _give_up_at_once),),
+            ((Dispatch, "_on_failure", _give_up_at_once),),
         ),
         Mutant(
             "start-at-end",

@@ -1,0 +1,321 @@
+"""What one consumer sends and what it makes of the answers, without waiting: lanes → rate → window
+→ sender → outcome → settled, waiting again, or a dead letter.
+
+No task and no timer for each message: the sender's callback settles one message and sends the next,
+on the same thread. The actor around it (`serial.py`) waits, reads and commits.
+"""
+
+import logging
+from functools import partial
+from typing import Protocol
+
+from hermes_actors.consumer.deadletters import DeadLetter, DeadLetters
+from hermes_actors.consumer.endpoint import Unresolved, parse_endpoint
+from hermes_actors.consumer.headers import request_head
+from hermes_actors.consumer.lanes import Delivery, Lanes
+from hermes_actors.consumer.measures import SubscriptionMeasures, Undelivered
+from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.rate import RateLimit
+from hermes_actors.consumer.retry import (
+    Again,
+    Discard,
+    DiscardReason,
+    RetryPolicy,
+    decide,
+)
+from hermes_actors.consumer.sender import Failure, Push, SendOutcome
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.message import UndecodableRecord, from_record
+from hermes_actors.model.subscription import SerialPolicy
+
+_logger = logging.getLogger(__name__)
+
+FILL_MAX = 128
+"""Messages between two looks at the other actors: about 2 ms of work."""
+
+# An alarm that is that little too late is not worth a waking.
+_ALARM_SLACK_S = 1e-4
+
+
+class Surroundings(Protocol):
+    """The actor around a dispatch, told of what it waits for. None of these waits."""
+
+    def wake(self) -> None:
+        """The sending loop has something to do before its alarm."""
+
+    def note_room(self) -> None:
+        """Fresh messages have been taken up."""
+
+    def note_settled(self) -> None:
+        """A message is gone: its bytes are free, and there is progress to commit."""
+
+    def note_landed(self) -> None:
+        """Nothing is under way any more, for an actor that stops."""
+
+
+class Dispatch:
+    """The sending half of one subscription's consumer.
+
+    `alarm_s` is when the sending loop wakes by itself, set by it. `error` is what a callback
+    raised, for the actor to raise again. Raises Refused for an endpoint that cannot be pushed to.
+    """
+
+    def __init__(
+        self,
+        live: LiveSubscription,
+        parts: ConsumerParts,
+        lanes: Lanes,
+        measures: SubscriptionMeasures,
+        letters: DeadLetters,
+        around: Surroundings,
+    ) -> None:
+        self._parts = parts
+        self._clock = parts.clock
+        self._lanes = lanes
+        self._measures = measures
+        self._letters = letters
+        self._around = around
+        self._limit = RateLimit(1)
+        self._is_filling = False
+        self._is_stopping = False
+        self._version = 0
+        self.alarm_s = float("inf")
+        self.error: Exception | None = None
+        self.last_undelivered: Undelivered | None = None
+        self.last_failure: SendOutcome | None = None
+        self.last_failure_ms = 0
+        self.last_success_ms = 0
+        self.adopt(live)
+        # A restart, or a suspension that is taken back at once, must not double a second's rate.
+        self._limit.drain(self._clock.monotonic_s())
+
+    def adopt(self, live: LiveSubscription) -> None:
+        """Go on with this version of the subscription; what is in flight is not touched."""
+        policy = live.subscription.subscription_policy
+        assert isinstance(policy, SerialPolicy), "a serial consumer needs a serial policy"
+        endpoint = parse_endpoint(live.subscription.endpoint, str(live.name))
+        self.live = live
+        self.policy = policy
+        self._retry_policy = RetryPolicy.of(
+            policy, has_oauth=live.subscription.o_auth_policy is not None
+        )
+        self._endpoint = endpoint
+        self._head = request_head(live.subscription, endpoint.authorization)
+        if self._head.dropped:
+            _logger.warning(
+                "%s: fixed headers left out, their names are taken or not valid: %s",
+                live.name,
+                ", ".join(self._head.dropped),
+            )
+        self._sender = self._parts.sender_of(live)
+        self._lanes.window = policy.inflight_size or self._parts.config.inflight_max
+        if self._limit.rate_per_s != policy.rate:
+            self._limit.change(policy.rate)
+        self._version += 1
+
+    def stop(self) -> None:
+        """Begin no attempt any more; what is under way is still taken in."""
+        self._is_stopping = True
+
+    def abandon(self) -> None:
+        """Nobody hears of what is still under way: it is sent again after a restart."""
+        self._is_stopping = True
+        self._version = -1
+        # The gauges outlive it while it is suspended; up to 64 MiB must not.
+        self._lanes.clear()
+
+    @property
+    def dropped_headers(self) -> tuple[str, ...]:
+        """Fixed headers of the subscription that are not sent."""
+        return self._head.dropped
+
+    # Sending.
+
+    def fill(self, now_s: float) -> int:
+        """Attempt what may be attempted now; how many messages were looked at."""
+        if self._is_stopping:
+            return 0
+        lanes = self._lanes
+        allowed = self._limit.available(now_s)
+        sent = looked_at = 0
+        self._is_filling = True
+        while sent < allowed and looked_at < FILL_MAX:
+            delivery = lanes.next(now_s)
+            if delivery is None:
+                break
+            looked_at += 1
+            if self._take_up(delivery, now_s):
+                sent += 1
+                self._attempt(delivery, now_s)
+        self._is_filling = False
+        if sent:
+            self._limit.take(now_s, sent)
+        if looked_at:
+            self._around.note_room()
+        return looked_at
+
+    def _refill(self, now_s: float) -> None:
+        """Use the room that an answer made; wake the actor only if its alarm must be earlier."""
+        looked_at = self.fill(now_s)
+        alarm_s = now_s + self.idle_s(now_s) + _ALARM_SLACK_S
+        if looked_at == FILL_MAX or alarm_s < self.alarm_s:
+            self._around.wake()
+
+    def idle_s(self, now_s: float) -> float:
+        """How long there is nothing to do unless an answer comes or a batch is read."""
+        lanes = self._lanes
+        if self._is_stopping or lanes.inflight >= lanes.window:
+            return float("inf")
+        is_fresh = lanes.fresh > 0 and not lanes.is_waiting_full
+        due_s = 0.0 if is_fresh else lanes.next_due_s - now_s
+        return max(due_s, self._limit.wait_s(now_s))
+
+    def _take_up(self, delivery: Delivery, now_s: float) -> bool:
+        """Make the delivery ready for an attempt; False when it is not attempted now."""
+        if delivery.taken_up_s is None:
+            if delivery.message is None and not self._decode(delivery):
+                return False
+            delivery.taken_up_s = now_s
+            if self.policy.sending_delay:
+                age_ms = self._clock.now_ms() - delivery.record.timestamp_ms
+                delay_ms = min(self.policy.sending_delay, self.policy.sending_delay - age_ms)
+                if delay_ms > 0:
+                    self._lanes.wait(delivery, now_s + delay_ms / 1_000)
+                    return False
+        return True
+
+    def _decode(self, delivery: Delivery) -> bool:
+        try:
+            delivery.message = from_record(delivery.record, self._parts.ids.message_id)
+        except UndecodableRecord as error:
+            self._measures.undecodable.value += 1
+            self._discard(delivery, DiscardReason.UNDECODABLE, 0, str(error))
+            return False
+        return True
+
+    def _attempt(self, delivery: Delivery, now_s: float) -> None:
+        message = delivery.message
+        assert message is not None, "taken up before"
+        if delivery.version != self._version:
+            delivery.version = self._version
+            delivery.message_lines = self._head.message_lines(message)
+            delivery.route = None
+        if delivery.attempts:
+            self._measures.retries.value += 1
+        delivery.sent_s = now_s
+        if delivery.route is None:
+            try:
+                delivery.route = self._endpoint.resolve(message.body)
+            except Unresolved as error:
+                self._on_outcome(delivery, SendOutcome(0, "", Failure.UNRESOLVED, str(error)))
+                return
+        policy = self.policy
+        push = Push(
+            delivery.route,
+            self._head.lines(delivery.message_lines, delivery.attempts),
+            message.body,
+            policy.request_timeout,
+            policy.socket_timeout,
+        )
+        self._sender.send(push, partial(self._on_outcome, delivery))
+
+    # Outcomes. These run in the sender's callback, on either loop.
+
+    def _on_outcome(self, delivery: Delivery, outcome: SendOutcome) -> None:
+        if self._version < 0:
+            return
+        try:
+            self._land(delivery, outcome)
+        # Not swallowed: raised again in the actor, so that its supervisor restarts it.
+        except Exception as error:  # noqa: BLE001
+            self.error = error
+            self._around.wake()
+
+    def _land(self, delivery: Delivery, outcome: SendOutcome) -> None:
+        """Take in an attempt's outcome, and use the room that it makes."""
+        measures, lanes = self._measures, self._lanes
+        now_s = self._clock.monotonic_s()
+        measures.on_outcome(outcome)
+        if not outcome.is_local:
+            measures.latency.observe(now_s - delivery.sent_s)
+        if outcome.is_success:
+            delivery.offsets.settle(delivery.record.offset)
+            lanes.remove(delivery)
+            measures.delivered.value += 1
+            self.last_success_ms = self._clock.now_ms()
+            measures.throughput_bytes.value += len(delivery.record.value)
+            self._around.note_settled()
+        else:
+            self._on_failure(delivery, outcome, now_s)
+        if self._is_stopping:
+            self._note_landed()
+        elif not self._is_filling:
+            self._refill(now_s)
+
+    def _on_failure(self, delivery: Delivery, outcome: SendOutcome, now_s: float) -> None:
+        if not outcome.is_local:
+            delivery.attempts += 1
+        now_ms = self._clock.now_ms()
+        self.last_failure, self.last_failure_ms = outcome, now_ms
+        decision = decide(
+            outcome,
+            policy=self._retry_policy,
+            previous_backoff_ms=delivery.backoff_ms,
+            age_ms=(now_s - (delivery.taken_up_s or now_s)) * 1_000,
+            now_ms=now_ms,
+            rng=self._parts.rng,
+        )
+        if isinstance(decision, Again):
+            delivery.backoff_ms = decision.backoff_ms
+            self._lanes.wait(delivery, now_s + decision.delay_ms / 1_000)
+        else:
+            assert isinstance(decision, Discard), "a success is not a failure"
+            self._discard(delivery, decision.reason, outcome.status, outcome.reason())
+
+    def _discard(self, delivery: Delivery, reason: DiscardReason, status: int, detail: str) -> None:
+        """Give a message up: counted, logged and kept as a dead letter, never silently."""
+        self._lanes.bury(delivery)
+        self._measures.discarded.value += 1
+        record, message = delivery.record, delivery.message
+        now_ms = self._clock.now_ms()
+        self.last_undelivered = Undelivered(
+            timestamp_ms=now_ms,
+            partition=record.partition,
+            offset=record.offset,
+            message_id="" if message is None else message.id,
+            reason=f"{reason.value}: {detail}",
+        )
+        _logger.info(
+            "%s: discarded %s at %d/%d after %d attempts: %s: %s",
+            self.live.name,
+            self.last_undelivered.message_id or "a record",
+            record.partition,
+            record.offset,
+            delivery.attempts,
+            reason.value,
+            detail,
+        )
+        letter = DeadLetter(
+            record=record,
+            message_id=self.last_undelivered.message_id,
+            reason=reason,
+            detail=detail,
+            attempts=delivery.attempts,
+            status=status,
+            at_ms=now_ms,
+        )
+        self._letters.add(letter, partial(self._on_kept, delivery))
+
+    def _on_kept(self, delivery: Delivery) -> None:
+        """The dead letter is safe: now the message needs nothing more."""
+        if self._version < 0:
+            return
+        delivery.offsets.settle(delivery.record.offset)
+        self._lanes.forget(delivery)
+        self._around.note_settled()
+        if self._is_stopping:
+            self._note_landed()
+
+    def _note_landed(self) -> None:
+        if not self._lanes.inflight and not self._lanes.buried:
+            self._around.note_landed()
