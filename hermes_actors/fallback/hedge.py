@@ -5,7 +5,7 @@ when none is left to ask or its time is up. What still runs then runs on, and is
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 
@@ -20,6 +20,7 @@ from hermes_actors.fallback.remotes import Path
 from hermes_actors.fallback.shares import Keys
 from hermes_actors.fallback.verdicts import Settle, Verdicts
 from hermes_actors.fallback.ways import Ways
+from hermes_actors.log.base import Stored
 from hermes_actors.model.topic import Ack, Chaos, ChaosMode
 
 _END_MARGIN_S = 0.001
@@ -28,6 +29,9 @@ _LOOK_AGAIN_MIN_S = 0.005
 
 _RELEASE_POLL_S = 0.05
 _WAKE_MIN_S = 0.0002
+
+Keeps = Callable[[Item], bool]
+"""True: it has just been kept elsewhere, where the end of its appends is waited for."""
 
 _Sends = dict[tuple[Path, Cause], list[Flying]]
 
@@ -53,6 +57,7 @@ class Hedge:
         chaos: Chaos | None = None,
         keys: Keys = lambda _item: None,
         joins: Joins = lambda _item, _older: False,
+        keeps: Keeps = lambda _item: False,
         records_max: int = 1_000,
         bytes_max: int = 1_000_000,
     ) -> None:
@@ -63,6 +68,7 @@ class Hedge:
         self._chaos = chaos or Chaos()
         self._keys = keys
         self._joins = joins
+        self._keeps = keeps
         self._rescue_s = config.rescue_before_limit_ms / 1_000
         self._cap_s = config.speculative_send_delay_ms / 1_000
         self._is_off = config.hedge_mode == "off"
@@ -272,7 +278,13 @@ class Hedge:
         for flying in flyings:
             flying.end_s = math.inf
         over = [flying for flying in flyings if flying.went_remote or flying.is_idle]
-        self._verdicts.report(self._local.dc.name, over)
+        told = [flying for flying in over if not self._is_kept(flying)]
+        self._verdicts.report(self._local.dc.name, told)
+
+    def _is_kept(self, flying: Flying) -> bool:
+        """Rather than told that its fate is unknown: its appends run, and may store it yet."""
+        is_stored_in_part = any(type(each) is Stored for each in flying.outcomes)
+        return bool(flying.running) and not is_stored_in_part and self._keeps(flying.item)
 
     def _flush(self, path: Path, now_s: float) -> None:
         """A datacentre does not work: what waits for it goes to the next one at once."""

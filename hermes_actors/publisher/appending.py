@@ -75,6 +75,7 @@ class Appending:
                 chaos=route.topic.chaos,
                 keys=_keys_of,
                 joins=_joins_kept,
+                keeps=_keeps,
                 records_max=self._records_max,
                 bytes_max=self._bytes_max,
             )
@@ -229,3 +230,7 @@ def _joins_kept(item: Item, older: Iterable[Item]) -> bool:
             each.join_kept()
     publication.join_kept()
     return True
+
+
+def _keeps(item: Item) -> bool:
+    return cast("Publication", item).keep()

@@ -104,7 +104,9 @@ class World:
             settle=self.settle,
             limit_s=limit_s,
             chaos=chaos,
+            keeps=self.keep,
         )
+        self.keeps = False
         self.messages: list[Message] = []
 
     async def open(self) -> None:
@@ -130,6 +132,10 @@ class World:
                 item.outcome = outcome
                 item.dc = dc
                 item.took_s = trio.current_time() - item.started_s
+
+    def keep(self, item) -> bool:
+        item.is_done = self.keeps
+        return self.keeps
 
     def make(self, count: int = 1, key: bytes | None = None) -> list[Message]:
         made = [Message(len(self.messages) + n, key) for n in range(count)]
