@@ -4,6 +4,8 @@ import typing
 
 from msgspec import Struct, field
 
+from hermes_actors.model.redaction import redacted, without_user_info
+
 
 class PublishingAuthenticationConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Whether publishers are asked who they are. The modes are Hermes'."""
@@ -41,6 +43,10 @@ class JwtConfig(Struct, frozen=True, forbid_unknown_fields=True):
     groups_claim: str = "groups"
     roles: list[str] = field(default_factory=list)
     remembered_max: int = 10_000
+
+    def __repr__(self) -> str:
+        # A query may hold a key too.
+        return redacted(self, jwks_url=repr(without_user_info(self.jwks_url).partition("?")[0]))
 
 
 class CertificateConfig(Struct, frozen=True, forbid_unknown_fields=True):

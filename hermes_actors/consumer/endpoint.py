@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from hermes_actors.consumer.sender import Origin, Route
 from hermes_actors.errors import Refused
+from hermes_actors.model.redaction import HIDDEN, redacted, without_user_info
 
 SCHEMES = ("http", "https")
 _PORTS = {"http": 80, "https": 443}
@@ -35,6 +36,10 @@ class Endpoint(Struct, frozen=True):
     authorization: str
     lane: str
     route: Route | None
+
+    def __repr__(self) -> str:
+        template = repr(without_user_info(self.template))
+        return redacted(self, template=template, authorization=HIDDEN)
 
     @property
     def is_template(self) -> bool:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from hermes_actors import __version__
 from hermes_actors.model.message import Headers, Message
+from hermes_actors.model.redaction import hidden_bytes, redacted
 from hermes_actors.model.subscription import Subscription
 
 USER_AGENT = f"hermes_actors/{__version__}"
@@ -52,6 +53,10 @@ class RequestHead(Struct, frozen=True):
     after: bytes
     dropped: tuple[str, ...]
     taken: frozenset[str]
+
+    def __repr__(self) -> str:
+        before, after = hidden_bytes(self.before), hidden_bytes(self.after)
+        return redacted(self, before=before, after=after, taken=repr(sorted(self.taken)))
 
     def message_lines(self, message: Message) -> bytes:
         """The header lines of one message that its retries share: from its id on, without count."""

@@ -6,6 +6,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from hermes_actors.model.redaction import hidden_bytes, redacted
+
 
 class Failure(StrEnum):
     """Why a push got no answer."""
@@ -94,6 +96,9 @@ class Push(Struct, frozen=True, gc=False):
     body: bytes
     request_timeout_ms: int
     socket_timeout_ms: int = 0
+
+    def __repr__(self) -> str:
+        return redacted(self, lines=hidden_bytes(self.lines), body=hidden_bytes(self.body))
 
 
 Done = Callable[[SendOutcome], None]

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from hermes_actors.model.record import Record
+from hermes_actors.model.redaction import hidden_bytes, redacted
 
 VERSION = 1
 METADATA_TOPIC = "_hermes.metadata"
@@ -65,6 +66,9 @@ class Change(Struct, frozen=True):
     key: str
     body: bytes | None
     preconditions: tuple[Precondition, ...] = ()
+
+    def __repr__(self) -> str:
+        return redacted(self, body=hidden_bytes(self.body))
 
 
 def put(key: str, body: bytes, *preconditions: Precondition) -> Change:
@@ -124,6 +128,9 @@ class Put(Struct, frozen=True, tag="put", forbid_unknown_fields=True):
     seen: Seen
     v: Annotated[int, Meta(ge=VERSION, le=VERSION)] = VERSION
 
+    def __repr__(self) -> str:
+        return redacted(self, body=hidden_bytes(self.body))
+
 
 class Delete(Struct, frozen=True, tag="delete", forbid_unknown_fields=True):
     """Delete a key."""
@@ -156,6 +163,9 @@ class Copy(Struct, frozen=True, tag="copy", forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.incarnation > self.stamp:
             raise ValueError("an incarnation is the stamp of an earlier change")
+
+    def __repr__(self) -> str:
+        return redacted(self, body=hidden_bytes(self.body))
 
 
 Command = LogCreated | Put | Delete | Copy

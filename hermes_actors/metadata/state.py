@@ -37,6 +37,7 @@ from hermes_actors.metadata.commands import (
     decode,
 )
 from hermes_actors.model.record import StoredRecord
+from hermes_actors.model.redaction import hidden_bytes, redacted
 
 COMMAND_IDS_MAX = 16_384
 """How many of the latest commands' ids are remembered, counted in the log: the same everywhere."""
@@ -52,6 +53,9 @@ class Register(Struct, frozen=True):
     stamp: int
     dc: str
     body: bytes | None
+
+    def __repr__(self) -> str:
+        return redacted(self, body=hidden_bytes(self.body))
 
     @property
     def is_alive(self) -> bool:

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from hermes_actors.model.redaction import HIDDEN, redacted, without_user_info
 from hermes_actors.model.topic import ContentType, Owner
 
 
@@ -105,6 +106,9 @@ class Header(Struct, frozen=True):
     name: str
     value: str
 
+    def __repr__(self) -> str:
+        return redacted(self, value=HIDDEN)
+
 
 class Filter(Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
     """One condition on a message; all of a subscription's must hold."""
@@ -124,6 +128,9 @@ class OAuthPolicy(Struct, frozen=True, rename="camel", kw_only=True, omit_defaul
     scope: str | None = None
     username: str | None = None
     password: str | None = None
+
+    def __repr__(self) -> str:
+        return redacted(self) if self.password is None else redacted(self, password=HIDDEN)
 
 
 class SigningPolicy(Struct, frozen=True, rename="camel"):
@@ -192,6 +199,13 @@ class Subscription(Struct, frozen=True, rename="camel", kw_only=True):
     dead_letters_enabled: bool = True
     signing: SigningPolicy | None = None
     cloud_events_enabled: bool = False
+
+    def __repr__(self) -> str:
+        return redacted(
+            self,
+            endpoint=repr(without_user_info(self.endpoint)),
+            endpoint_address_resolver_metadata=repr(list(self.endpoint_address_resolver_metadata)),
+        )
 
 
 BEYOND_HERMES: dict[type[Struct], tuple[str, ...]] = {

@@ -49,7 +49,9 @@ class Credentials(Struct, frozen=True):
     header: Callable[[str], str] = no_header
 
     def __repr__(self) -> str:
-        return f"Credentials(scheme={self.scheme!r}, certificate={self.certificate is not None})"
+        # Without a parameter what stands for the scheme may be the secret.
+        scheme = self.scheme if self.parameter else ""
+        return f"Credentials(scheme={scheme!r}, certificate={self.certificate is not None})"
 
     @property
     def scheme(self) -> str:
