@@ -409,7 +409,11 @@ class Spool:
                 continue  # The replayer will meet the damage, and set it aside.
             places = await self.store.append([payload for _each, payload in whole])
             for (each, _payload), place in zip(whole, places, strict=True):
-                self.index.move(each, place)
+                if each.is_settled:
+                    # While it was copied: the copy must not be found by the next run.
+                    self._done.append(place)
+                else:
+                    self.index.move(each, place)
             self._tidy_soon()
             return
 

@@ -265,7 +265,7 @@ class SpoolIndex:
         return True
 
     def move(self, waiting: Waiting, place: Place) -> None:
-        """It lies elsewhere now; its turn is the same."""
+        """It lies elsewhere now; its turn is the same. What is settled stays where it was."""
         if waiting.place is not None and not waiting.is_settled:
             self._leave(waiting, waiting.place)
             waiting.place = place

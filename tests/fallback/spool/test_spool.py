@@ -4,6 +4,8 @@ import pytest
 import trio
 
 from hermes_actors.fallback.spool import Spool
+from hermes_actors.fallback.spool_format import decode_entry
+from hermes_actors.fallback.spool_index import Place
 from hermes_actors.fallback.spool_measures import SpoolMeasures
 from hermes_actors.fallback.spool_memory import MemoryDisk
 from hermes_actors.telemetry.metrics import Metrics, render
@@ -226,6 +228,40 @@ async def test_little_that_waits_long_does_not_keep_the_space_of_much(
         found = await bodies_waiting(spooling.spool)
         # In their order, though they were copied behind younger ones.
         assert [body for body in found if body in expected] == expected
+
+
+async def test_what_is_stored_while_it_is_copied_does_not_wait_in_the_copy(
+    open_spooling, entry, autojump_clock, monkeypatch
+):
+    settings = {"segment_bytes_max": 2_000, "disk_bytes_max": 20_000}
+    disk = MemoryDisk()
+    async with open_spooling(disk, **settings) as spooling:
+        spool = spooling.spool
+        stored: list[bytes] = []
+        append = spool.store.append
+
+        async def append_and_conclude(payloads: list[bytes]) -> list[Place]:
+            places = await append(payloads)
+            if not spool.index.being_written and not stored:
+                stored.append(decode_entry(payloads[0])[1].message.body)
+                spool.concluded(stored[0].decode(), [True])
+            return places
+
+        monkeypatch.setattr(spool.store, "append", append_and_conclude)
+        for number in range(400):
+            assert spooling.offer(entry(b"%d" % number), sent_as=str(number))
+            await trio.sleep(0.01)
+            if stored:
+                break
+            if number % 20:
+                spool.concluded(str(number), [True])
+        (copied,) = stored
+        await spooling.supervisor.stop("spool writer")
+        waiting = await bodies_waiting(spool)
+        assert waiting
+        assert copied not in waiting
+        async with open_spooling(disk, seed=2, **settings) as restarted:
+            assert await bodies_waiting(restarted.spool) == waiting
 
 
 async def test_the_age_of_the_oldest_is_shown(open_spooling, entry, autojump_clock):
