@@ -180,7 +180,7 @@ class Hedge:
             flyings = [each for each in flyings if each not in probes]
             for probe in probes:
                 probe.cause = Cause.PROBE
-                probe.due_s = now_s + self._local.delay_s(now_s)
+                probe.due_s = now_s + self._pause_s(probe, now_s)
             self._appends.begin_local(self._local, flight, list(probes))
         self._send({(target, Cause.BREAKER): flyings} if flyings else {}, now_s)
 
@@ -195,6 +195,13 @@ class Hedge:
         if last.key is None:
             return {last: None}
         return {each: None for each in flyings if each.key == last.key}
+
+    def _pause_s(self, flying: Flying, now_s: float) -> float:
+        """How long it waits for what comes next. Where nothing is sent because of time alone, only
+        a probe, whose log is known not to work, and what could not be sent at all wait so long.
+        """
+        delay_s = self._local.delay_s(now_s)
+        return min(delay_s, self._cap_s) if flying.is_probing or not flying.tried else delay_s
 
     def _step(self, flight: Flight) -> float | None:
         """Do what is due now; when to look again, None when the producer need not wait."""
@@ -229,7 +236,7 @@ class Hedge:
         """These have waited for a hedge delay."""
         sends: _Sends = {}
         for flying in flyings:
-            flying.due_s = now_s + self._local.delay_s(now_s)
+            flying.due_s = now_s + self._pause_s(flying, now_s)
             capped_s = flying.sent_s + self._cap_s
             target, cause = self._ways.usable(flying.tried), Cause.HEDGE
             if target is None:

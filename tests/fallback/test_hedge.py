@@ -312,6 +312,65 @@ async def test_off_sends_nothing_because_of_time_but_still_after_an_error(
         assert message.dc == "dc2"
 
 
+async def open_breaker_by_errors(world) -> None:
+    world.log.faults.cut()
+    for _ in range(5):
+        (message,) = await world.send()
+        assert message.dc == "dc2"
+        assert message.took_s < 0.01
+    assert world.fallback.local.breaker.is_open
+
+
+async def test_off_sends_all_to_the_remote_at_once_while_the_breaker_is_open(
+    open_world, autojump_clock
+) -> None:
+    async with open_world(hedge_mode="off") as world:
+        await open_breaker_by_errors(world)
+        for _ in range(20):
+            batch = await world.send(5)
+            assert [message.dc for message in batch] == ["dc2"] * 5
+            assert max(message.took_s for message in batch) < 0.01
+            await trio.sleep(0.05)
+        world.log.faults.heal()
+        await trio.sleep(3)
+        await world.send()
+        assert not world.fallback.local.breaker.is_open
+        (message,) = await world.send()
+        assert message.dc == "dc1"
+
+
+async def test_off_loses_no_probe_to_a_log_that_went_from_errors_to_silence(
+    open_world, autojump_clock
+) -> None:
+    async with open_world(hedge_mode="off") as world:
+        await open_breaker_by_errors(world)
+        world.log.faults.heal()
+        world.log.faults.silent = True
+        batches = []
+        for _ in range(60):
+            batches.append(world.begin(2))
+            await trio.sleep(0.05)
+        await trio.sleep(1)
+        assert world.counted("fallback_messages_total", cause="probe", dc="dc2") >= 3
+        for message in (message for batch in batches for message in batch):
+            assert message.dc == "dc2"
+            # A probe waits for Hermes' 250 ms, for want of a hedge delay.
+            assert message.took_s < 0.26
+
+
+async def test_off_looks_again_for_a_remote_while_the_own_log_is_not_known(
+    open_world, autojump_clock
+) -> None:
+    async with open_world(hedge_mode="off") as world:
+        world.hedge.set_local_known(False)
+        world.ready["dc2"] = False
+        (message,) = world.begin()
+        await trio.sleep(0.1)
+        world.ready["dc2"] = True
+        await trio.sleep(0.3)
+        assert message.dc == "dc2"
+
+
 async def test_fixed_waits_for_the_whole_delay_however_fast_the_log_is(
     open_world, autojump_clock
 ) -> None:
