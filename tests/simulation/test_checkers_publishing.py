@@ -140,6 +140,10 @@ BOTH = (Troubled("dc1", Fault.DC_LOST.value, 5.0), Troubled("dc2", Fault.LOG_CUT
         ("g.p", BOTH, True),
         ("g.p", (BOTH[0], Troubled(disk_of("dc1-n1"), Fault.DISK_FULL.value, 5.0)), False),
         ("g.p", (BOTH[0], Troubled(disk_of("dc1-n2"), Fault.DISK_FULL.value, 5.0)), True),
+        ("g.p", (BOTH[0], Troubled(disk_of("dc1-n1"), Fault.ACTOR_CRASH.value, 9.9, 0.1)), False),
+        ("g.p", (BOTH[0], Troubled(disk_of("dc1-n1"), Fault.ACTOR_CRASH.value, 9.7, 0.1)), True),
+        ("g.p", (BOTH[0], Troubled("dc1-n1", Fault.ACTOR_CRASH.value, 9.9, 0.1, "g.f")), True),
+        ("g.p", (Troubled(disk_of("dc1-n1"), Fault.ACTOR_CRASH.value, 9.9, 0.1),), True),
         ("g.p", (Troubled(disk_of("dc1-n1"), Fault.DISK_FULL.value, 5.0),), True),
     ],
 )
@@ -198,11 +202,25 @@ def test_another_datacentre_answers_in_time_for_one_whose_log_is_away(
     assert len(found) == is_found
 
 
-def test_what_joins_older_messages_of_its_key_on_the_disk_has_their_cause() -> None:
-    first, second = published(10, 202), published(12, 202)
-    assert len(found_by(OtherDatacentreServes(SUBJECT, 100, 100), [*BOTH[:1], first, second])) == 1
-    other = replace(second, key="j")
-    assert len(found_by(OtherDatacentreServes(SUBJECT, 100, 100), [*BOTH[:1], first, other])) == 2
+@pytest.mark.parametrize(
+    ("changed", "between", "is_found"),
+    [
+        ({}, (), False),
+        ({"key": "j"}, (), True),
+        ({"node": "dc1-n2"}, (), True),
+        ({"status": 503}, (), True),
+        ({}, (told("id10", at_s=11.5),), True),
+        ({}, (told("id10", at_s=12.0),), False),
+        ({}, (replace(told("id10", at_s=11.5), life="dc1-n1#0"),), False),
+        ({"began_s": 13.5, "ended_s": 13.5}, (), True),
+    ],
+)
+def test_what_joins_older_messages_of_its_key_on_the_disk_has_their_cause(
+    changed: dict[str, object], between: tuple[Event, ...], is_found: bool
+) -> None:
+    first, second = published(10, 202), replace(published(12, 202), **changed)  # type: ignore[arg-type]
+    found = found_by(OtherDatacentreServes(SUBJECT, 100, 100), [*BOTH[:1], first, *between, second])
+    assert len(found) == 1 + is_found
 
 
 def test_nothing_is_claimed_of_an_outage_of_all_nor_right_after_one() -> None:
@@ -332,37 +350,59 @@ def given(dc: str, first: int, count: int, at_s: float) -> Handed:
     return handed(*(f"id{number}" for number in range(first, first + count)), dc=dc, at_s=at_s)
 
 
-@pytest.mark.parametrize(("to_the_lost", "is_found"), [(10, False), (40, True)])
-def test_a_log_that_is_away_gets_a_message_now_and_then(to_the_lost: int, is_found: bool) -> None:
-    events = [
-        given("dc1", 1_000, 1, 1.0),
-        Troubled("dc1", Fault.DC_LOST.value, 5.0),
-        given("dc1", 500, 50, 5.5),
-        given("dc1", 0, to_the_lost, 6.5),
-        given("dc2", 0, 50, 6.6),
-    ]
-    assert len(found_by(LostLogsAreSpared(SUBJECT), events)) == is_found
+def failing(number: int) -> tuple[Handed, Told]:
+    at_s = 5.0 + number / 10
+    failed = replace(told(at_s=at_s + 0.05), ids=(f"id{number}",))
+    return given("dc1", number, 1, at_s), failed
+
+
+SILENT = (given("dc1", 0, 4, 5.0), given("dc1", 4, 4, 5.1))
+FAILED = tuple(event for number in range(5) for event in failing(number))
+
+
+@pytest.mark.parametrize("before", [SILENT, FAILED])
+@pytest.mark.parametrize(("to_the_lost", "is_found"), [(6, False), (12, True)])
+def test_a_log_that_is_known_to_be_away_gets_a_message_now_and_then(
+    before: tuple[Event, ...], to_the_lost: int, is_found: bool
+) -> None:
+    events = [*before, given("dc1", 100, to_the_lost, 5.6), given("dc2", 106, 14, 5.7)]
+    checker = LostLogsAreSpared(SUBJECT)
+    assert len(found_by(checker, events)) == is_found
+    assert checker.examined == 20
 
 
 @pytest.mark.parametrize(
-    "saves",
+    "before",
     [
-        Troubled("dc2", Fault.LOG_SILENT.value, 4.0),
-        Troubled(readiness_of("dc2"), Fault.NOT_READY.value, 4.0),
-        Calmed("dc1", 6.0),
-        told("id7", at_s=6.0),
+        SILENT[:1],
+        (given("dc1", 0, 7, 5.0),),
+        (given("dc1", 0, 4, 5.0), given("dc1", 4, 4, 5.4)),
+        FAILED[:-2],
+        (*FAILED[:4], told("id9", at_s=5.25), *FAILED[4:]),
+        (*SILENT, told("id4", "id5", "id6", "id7", at_s=5.5)),
+        (*SILENT, Troubled("dc2", Fault.LOG_SILENT.value, 4.0)),
+        (*SILENT, Troubled(readiness_of("dc2"), Fault.NOT_READY.value, 4.0)),
+        (replace(SILENT[0], topic="g.p"), replace(SILENT[1], topic="g.p")),
     ],
 )
-def test_nothing_is_claimed_when_no_other_log_works_or_the_lost_one_answers(saves: Event) -> None:
+def test_nothing_is_claimed_while_the_log_may_work_or_no_other_does(
+    before: tuple[Event, ...],
+) -> None:
     checker = LostLogsAreSpared(SUBJECT)
-    events = [
-        given("dc1", 1_000, 1, 1.0),
-        Troubled("dc1", Fault.DC_LOST.value, 5.0),
-        saves,
-        given("dc1", 0, 40, 6.5),
-    ]
-    assert found_by(checker, events) == []
+    assert found_by(checker, [*before, given("dc1", 100, 40, 5.6)]) == []
     assert checker.examined == 0
+
+
+def test_what_was_begun_before_its_log_was_known_to_be_away_may_be_there_too() -> None:
+    again = [given("dc1", 0, 8, 5.0), given("dc1", 20, 30, 5.1), given("dc2", 20, 30, 5.6)]
+    checker = LostLogsAreSpared(SUBJECT)
+    assert found_by(checker, [*again, given("dc1", 8, 1, 5.6), given("dc1", 20, 30, 5.7)]) == []
+
+
+def test_what_the_spool_sends_again_is_not_spared_by_a_breaker() -> None:
+    checker = LostLogsAreSpared(SUBJECT)
+    spooled = handed(*map(str, range(40)), via="spool", at_s=5.6)
+    assert found_by(checker, [*SILENT, spooled]) == []
 
 
 @pytest.mark.parametrize(

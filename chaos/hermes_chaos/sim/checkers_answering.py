@@ -1,9 +1,10 @@
 """What publishers were promised: an answer in time, as long as something works."""
 
+import math
 from collections import defaultdict
 
 from hermes_chaos.sim.checker import Checker, Subject
-from hermes_chaos.sim.history import Calmed, Event, Published, Troubled, disk_of, readiness_of
+from hermes_chaos.sim.history import Calmed, Event, Published, Told, Troubled, disk_of, readiness_of
 from hermes_chaos.sim.troubles import DISK, LOG, NODE, READINESS, Troubles
 
 _PROMPT_WITHIN_S = 0.4
@@ -12,6 +13,9 @@ _KEPT_WHILE_S = 0.1
 """So long after a trouble a message may be kept that met it on its way."""
 _SPOOL_REPLAY_S = 5.0
 """So long after both logs were away, messages with keys may still queue in a spool."""
+_JOINED_WITHIN_S = 3.0
+"""So long a spool may need to send a message to the log that works: its own append is given up
+after a second, the own log is asked first, for another second, then the next one after a pause."""
 
 
 class Answering(Checker):
@@ -139,6 +143,10 @@ class OtherDatacentreServes(Answering):
     name = "another datacentre serves"
     is_rare = True
 
+    def __init__(self, subject: Subject, waiting_max: int, batch_max: int) -> None:
+        super().__init__(subject, waiting_max, batch_max)
+        self._known_s: dict[tuple[str, str], float] = {}
+
     def finish(self) -> None:
         """Judge what is only known at the end."""
         for published in self._published:
@@ -155,12 +163,22 @@ class OtherDatacentreServes(Answering):
                     "datacentre's log worked"
                 )
 
+    def watch(self, event: Event) -> None:
+        """Take note; judged is at the end."""
+        super().watch(event)
+        if isinstance(event, Told):
+            for message_id in event.stored:
+                self._known_s.setdefault((event.life, message_id), event.at_s)
+
     def _joins(self, published: Published) -> bool:
-        """It was kept behind an older message of its key, which had a cause of its own."""
+        """It was kept behind an older message of its key, which had a cause of its own and has
+        waited for no log for long, and of which this life of the node did not know that one has it.
+        """
         return published.status == 202 and any(
             other.status == 202
             and other.key == published.key != ""
-            and other.began_s < published.began_s < other.ended_s + _SPOOL_REPLAY_S
+            and other.began_s < published.began_s < other.ended_s + _JOINED_WITHIN_S
+            and self._known_s.get((published.life, other.message_id), math.inf) >= published.began_s
             for other in self._at[published.node, published.topic]
         )
 

@@ -1,7 +1,9 @@
 """What was promised of a datacentre that is away, and of one that is back."""
 
 from collections import defaultdict
+from dataclasses import dataclass, field
 
+from hermes_actors.model.message import Via
 from hermes_chaos.sim.checker import Checker, Subject
 from hermes_chaos.sim.history import (
     Calmed,
@@ -14,21 +16,58 @@ from hermes_chaos.sim.history import (
     Troubled,
     readiness_of,
 )
-from hermes_chaos.sim.nemesis import Fault
 from hermes_chaos.sim.troubles import LOG, READINESS, Troubles
 
 _NOTICED_WITHIN_S = 1.0
-_ENOUGH = 24
-_BEFORE_NOTICED = 14
-_PROBES_PERCENT = 35
+_SILENT_S = 0.27
+"""The cap of the hedge delay (0.25 s), when silence is looked for, and a little."""
+_SILENT_MESSAGES = 8
+_FAILURES = 5
+_ENOUGH = 10
+_PROBES = 4
+_PROBES_PERCENT = 10
+"""Probes come at an eighth of a second, then seldomer, some with companions of their key."""
 _BACK_WITHIN_S = 2.5
 
 
-class LostLogsAreSpared(Checker):
-    """A log that has answered nothing for a second gets a message now and then, not all of them.
+@dataclass
+class _Silence:
+    """What a life of a node has handed to its own log that has acknowledged nothing since.
 
-    Judged of each life of a node in that datacentre, while the other's log works, of messages to
-    topics that fall back, where there are enough of them to tell. Those are examined.
+    `noticed_s`: since when the node must know that the log is away.
+    """
+
+    unanswered: list[Handed] = field(default_factory=list)
+    failures: int = 0
+    noticed_s: float | None = None
+
+    def hand(self, handed: Handed) -> None:
+        """One more append; those of long ago are all that must have been noticed by now."""
+        overdue_s = handed.at_s - _SILENT_S
+        messages = sum(len(each.ids) for each in self.unanswered if each.at_s <= overdue_s)
+        if messages >= _SILENT_MESSAGES and self.noticed_s is None:
+            self.noticed_s = handed.at_s
+        self.unanswered.append(handed)
+
+    def fail(self, told: Told) -> None:
+        """An append has failed; one from before the last acknowledgement is no matter."""
+        for each in self.unanswered:
+            if each.ids == told.ids:
+                self.unanswered.remove(each)
+                self.failures += 1
+                break
+        if self.failures >= _FAILURES and self.noticed_s is None:
+            self.noticed_s = told.at_s
+
+
+class LostLogsAreSpared(Checker):
+    """A log that is known to be away gets a message now and then, not all of them.
+
+    A node knows it when eight messages have waited there for the cap of the hedge delay, or when
+    five appends in a row have failed, until one is acknowledged. Judged of each life of a node,
+    while another datacentre's log works, of messages to topics that fall back and of what the node
+    begins with after it knows, where there is enough of it to tell. Those are examined. What its
+    spool sends again is not among them: that waits longer with each failure.
     """
 
     name = "lost logs are spared"
@@ -38,61 +77,63 @@ class LostLogsAreSpared(Checker):
         super().__init__()
         self._subject = subject
         self._troubles = Troubles()
-        self._outages: dict[str, list[tuple[float, float]]] = defaultdict(list)
-        self._began_s: dict[str, float] = {}
-        self._heard_s: dict[tuple[str, str], float] = {}
-        self._handed: dict[tuple[str, str], list[Handed]] = defaultdict(list)
+        self._silences: dict[str, _Silence] = defaultdict(_Silence)
+        self._begun: dict[str, set[str]] = defaultdict(set)
+        self._judged: dict[tuple[str, float], dict[str, bool]] = defaultdict(dict)
 
     def watch(self, event: Event) -> None:
         """Take note; judged is at the end."""
         match event:
             case Handed() if event.topic in self._subject.falls_back:
-                began_s = self._began_s.setdefault(event.life, event.at_s)
-                self._take(event, began_s)
-            case Told(life=life, dc=dc, stored=stored, at_s=at_s) if stored:
-                self._heard_s[life, dc] = at_s
-            case Troubled(where=dc, fault=fault, at_s=at_s):
+                if Via.SPOOL.value not in event.vias:
+                    self._take(event)
+            case Told(life=life, dc=dc) if event.topic in self._subject.falls_back:
+                if dc == self._own(life) and event.stored:
+                    self._silences[life] = _Silence()
+                elif dc == self._own(life):
+                    self._silences[life].fail(event)
+            case Troubled() | Calmed():
                 self._troubles.watch(event)
-                if fault == Fault.DC_LOST:
-                    self._outages[dc].append((at_s, float("inf")))
-            case Calmed(where, at_s):
-                self._troubles.watch(event)
-                self._outages[where] = [
-                    (begin_s, min(end_s, at_s)) for begin_s, end_s in self._outages[where]
-                ]
             case _:
                 pass
 
-    def _take(self, handed: Handed, began_s: float) -> None:
-        """Keep it with the outage of its life's own datacentre that it fell into."""
-        own = next(dc for dc in self._subject.dcs if handed.life.startswith(f"{dc}-"))
-        at_s = handed.at_s
-        if self._heard_s.get((handed.life, own), 0.0) > at_s - _NOTICED_WITHIN_S:
-            # It is only slow.
+    def _take(self, handed: Handed) -> None:
+        own, silence = self._own(handed.life), self._silences[handed.life]
+        if handed.dc == own:
+            silence.hand(handed)
+        begun = self._begun[handed.life]
+        new = [each for each in handed.ids if each not in begun]
+        begun.update(new)
+        if silence.noticed_s is None:
             return
-        for begin_s, end_s in self._outages[own]:
-            if max(begin_s, began_s) + _NOTICED_WITHIN_S <= at_s <= end_s and not any(
-                self._troubles.met(where, faults, at_s - _NOTICED_WITHIN_S, at_s)
-                for dc in self._subject.dcs
-                if dc != own
-                for where, faults in ((dc, LOG), (readiness_of(dc), READINESS))
-            ):
-                self._handed[handed.life, f"{own} from {begin_s:.3f}"].append(handed)
-                return
+        judged = self._judged[handed.life, silence.noticed_s]
+        if self._works_elsewhere(own, handed.at_s):
+            judged.update(dict.fromkeys(new, False))
+        if handed.dc == own:
+            judged.update({each: True for each in handed.ids if each in judged})
+
+    def _works_elsewhere(self, own: str, at_s: float) -> bool:
+        return not any(
+            self._troubles.met(where, faults, at_s - _NOTICED_WITHIN_S, at_s)
+            for dc in self._subject.dcs
+            if dc != own
+            for where, faults in ((dc, LOG), (readiness_of(dc), READINESS))
+        )
+
+    def _own(self, life: str) -> str:
+        return next(dc for dc in self._subject.dcs if life.startswith(f"{dc}-"))
 
     def finish(self) -> None:
         """Judge what is only known at the end."""
-        for (life, outage), handed in self._handed.items():
-            own = outage.partition(" ")[0]
-            every = {message_id for each in handed for message_id in each.ids}
-            if len(every) < _ENOUGH:
+        for (life, noticed_s), judged in self._judged.items():
+            if len(judged) < _ENOUGH:
                 continue
-            self.examined += len(every)
-            given = {each for handing in handed if handing.dc == own for each in handing.ids}
-            if len(given) > _BEFORE_NOTICED + len(every) * _PROBES_PERCENT / 100:
+            self.examined += len(judged)
+            given = sum(judged.values())
+            if given > _PROBES + len(judged) * _PROBES_PERCENT / 100:
                 self.violations.append(
-                    f"{life} gave {len(given)} of {len(every)} messages to the log of {outage} on, "
-                    "which did not answer"
+                    f"{life} gave {given} of {len(judged)} messages to its own log from "
+                    f"{noticed_s:.3f} on, though it knew that this does not answer"
                 )
 
 

@@ -113,13 +113,14 @@ class Handed:
 
 @dataclass(frozen=True)
 class Told:
-    """A log has told that life which of the messages it was handed it has stored."""
+    """A log has told that life which of the messages it was handed, `ids`, it has stored."""
 
     life: str
     dc: str
     topic: str
     stored: tuple[str, ...]
     at_s: float
+    ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ class MortalLog:
             for message_id, outcome in zip(ids, outcomes, strict=True)
             if isinstance(outcome, Stored)
         )
-        told(Told(self._life, self.dc, name, tuple(stored), trio.current_time()))
+        told(Told(self._life, self.dc, name, tuple(stored), trio.current_time(), ids))
         return outcomes
 
     @asynccontextmanager
