@@ -227,8 +227,8 @@ class Replayer:
 
     async def _readable(self, batch: list[Waiting]) -> list[Item]:
         """What can be sent of a batch; the rest is set aside."""
-        oldest_ms = self._clock.now_ms() - self._config.age_max_ms
-        expired = [each for each in batch if each.spooled_at_ms < oldest_ms]
+        now_s = self._clock.monotonic_s()
+        expired = [each for each in batch if self._spool.has_expired(each, now_s)]
         if expired:
             await self._spool.set_aside(expired, "expired")
         read = await self._spool.read([each for each in batch if not each.is_settled])

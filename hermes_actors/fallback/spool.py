@@ -30,6 +30,7 @@ _logger = logging.getLogger(__name__)
 _GROUP_BYTES_MAX = 4 * 1024 * 1024
 _GROUP_OFFERS_MAX = 4_096
 _AFTER_FAILURE_S = 1.0
+_TRIED_MIN_S = 60.0
 _TIDY_AGAIN_S = 5.0
 _TIDY_TIMEOUT_S = 2.0
 _CATCH_UP_S = 0.025
@@ -73,6 +74,7 @@ class Spool:
         self.trouble = ""
         self.config = config
         self._sequence = 0
+        self._loaded_s = -math.inf
         self._held: dict[Hashable, list[Waiting]] = {}
         self._done: list[Place] = []
         self._changed = trio.Event()
@@ -91,6 +93,8 @@ class Spool:
         """Take over what an earlier run left. Raises StartupError."""
         loaded = await self.store.load()
         index, measures = self.index, self.measures
+        # The wall clock is asked once for all that an earlier process left, and never again.
+        self._loaded_s, now_ms = self.clock.monotonic_s(), self.clock.now_ms()
         for found in loaded.entries:
             waiting = index.reserve(
                 found.topic,
@@ -98,7 +102,7 @@ class Spool:
                 found.incarnation,
                 found.key,
                 sequence=found.sequence,
-                spooled_at_ms=found.spooled_at_ms,
+                since_s=self._loaded_s - max(now_ms - found.spooled_at_ms, 0) / 1_000,
                 size_bytes=found.place.size_bytes,
             )
             index.written(waiting, found.place)
@@ -140,7 +144,7 @@ class Spool:
         if sent_as is not None:
             held_until_s = now_s + self.config.late_acknowledgement_wait_ms / 1_000
         waiting = [
-            self._reserve(self._sequence + number, entry, payload, held_until_s, sent_as)
+            self._reserve(self._sequence + number, entry, payload, now_s, held_until_s, sent_as)
             for number, (entry, payload) in enumerate(zip(entries, payloads, strict=True), 1)
         ]
         try:
@@ -193,6 +197,7 @@ class Spool:
         sequence: int,
         entry: SpoolEntry,
         payload: bytes,
+        now_s: float,
         held_until_s: float,
         sent_as: Hashable,
     ) -> Waiting:
@@ -202,7 +207,7 @@ class Spool:
             entry.incarnation,
             entry.message.key,
             sequence=sequence,
-            spooled_at_ms=entry.spooled_at_ms,
+            since_s=now_s,
             size_bytes=len(payload) + FRAME_OVERHEAD_BYTES,
             held_until_s=held_until_s,
         )
@@ -225,8 +230,8 @@ class Spool:
         return False
 
     def _oldest_age_s(self) -> float:
-        oldest_ms = self.index.oldest_ms()
-        return 0.0 if oldest_ms is None else max(self.clock.now_ms() - oldest_ms, 0) / 1_000
+        oldest_s = self.index.oldest_s()
+        return 0.0 if oldest_s is None else self.clock.monotonic_s() - oldest_s
 
     # Replaying.
 
@@ -234,6 +239,21 @@ class Spool:
         """Wait until there is something more to send, or sooner."""
         await self._changed.wait()
         self._changed = trio.Event()
+
+    def has_expired(self, waiting: Waiting, now_s: float) -> bool:
+        """True for what has waited too long to be sent. Called when its turn comes.
+
+        Here nobody asks the wall clock, which may jump. For how long an earlier process's entry has
+        waited there is nothing else; so that one is tried for a while before that is believed.
+        """
+        if waiting.tried_s is None:
+            waiting.tried_s = now_s
+        age_max_s = self.config.age_max_ms / 1_000
+        if now_s - waiting.since_s <= age_max_s:
+            return False
+        if waiting.since_s >= self._loaded_s:
+            return True
+        return now_s - waiting.tried_s >= min(_TRIED_MIN_S, age_max_s)
 
     async def read(self, batch: Sequence[Waiting]) -> list[tuple[Waiting, SpoolEntry | None]]:
         """The entries, without those settled meanwhile; None for what cannot be read.

@@ -33,6 +33,9 @@ class Waiting:
     Until `held_until_s` (monotonic) an append that was under way when the entry came may still
     store it: it is not sent, and what has the same key and came later is not either.
     `held_by` is what that append is known by. `is_stored`: it did, while the entry was written.
+
+    It waits since `since_s` (monotonic, and before this process began for an earlier one's);
+    `tried_s` is when it was first about to be sent by this process, None before.
     """
 
     __slots__ = (
@@ -44,8 +47,9 @@ class Waiting:
         "place",
         "queue",
         "sequence",
+        "since_s",
         "size_bytes",
-        "spooled_at_ms",
+        "tried_s",
     )
 
     def __init__(
@@ -53,14 +57,15 @@ class Waiting:
         queue: "TopicQueue",
         key: bytes | None,
         sequence: int,
-        spooled_at_ms: int,
+        since_s: float,
         size_bytes: int,
         held_until_s: float,
     ) -> None:
         self.queue = queue
         self.key = key
         self.sequence = sequence
-        self.spooled_at_ms = spooled_at_ms
+        self.since_s = since_s
+        self.tried_s: float | None = None
         self.size_bytes = size_bytes
         self.held_until_s = held_until_s
         self.held_by: Hashable = None
@@ -209,10 +214,10 @@ class SpoolIndex:
         """True while any message of a topic, of whatever life, waits or is being written."""
         return any(queue.topic == topic for queue in self._queues.values())
 
-    def oldest_ms(self) -> int | None:
-        """When the entry came that has waited longest; None when none waits."""
+    def oldest_s(self) -> float | None:
+        """Since when the entry waits that has waited longest; None when none waits."""
         heads = (queue.oldest() for queue in self._queues.values())
-        return min((head.spooled_at_ms for head in heads if head), default=None)
+        return min((head.since_s for head in heads if head), default=None)
 
     def reserve(
         self,
@@ -222,7 +227,7 @@ class SpoolIndex:
         key: bytes | None,
         *,
         sequence: int,
-        spooled_at_ms: int,
+        since_s: float,
         size_bytes: int,
         held_until_s: float = 0.0,
     ) -> Waiting:
@@ -235,7 +240,7 @@ class SpoolIndex:
         queue.being_written += 1
         self.being_written += 1
         self.being_written_bytes += size_bytes
-        return Waiting(queue, key, sequence, spooled_at_ms, size_bytes, held_until_s)
+        return Waiting(queue, key, sequence, since_s, size_bytes, held_until_s)
 
     def written(self, waiting: Waiting, place: Place) -> None:
         """It is on the disk. Entries are written in the order of their sequence."""

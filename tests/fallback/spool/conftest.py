@@ -29,10 +29,13 @@ ORDERS = "shop.orders"
 
 
 class TrioClock:
-    """Both clocks from trio's, so that a mock clock moves them."""
+    """Both clocks from trio's, so that a mock clock moves them; the wall clock may be set wrong."""
+
+    def __init__(self, ahead_ms: int = 0) -> None:
+        self.ahead_ms = ahead_ms
 
     def now_ms(self) -> int:
-        return EPOCH_MS + int(trio.current_time() * 1_000)
+        return EPOCH_MS + int(trio.current_time() * 1_000) + self.ahead_ms
 
     def monotonic_s(self) -> float:
         return trio.current_time()
@@ -45,9 +48,8 @@ def make_entry(
     topic: str = ORDERS,
     incarnation: int = 0,
     ack: Ack = Ack.LEADER,
-    age_ms: int = 0,
 ) -> SpoolEntry:
-    now_ms = TrioClock().now_ms() - age_ms
+    now_ms = TrioClock().now_ms()
     log_topic = f"{topic}_.{incarnation}" if incarnation else topic
     message = Message(f"id-{body!r}", body, now_ms, key, dc="dc1", via=Via.SPOOL.value)
     return SpoolEntry(topic, log_topic, incarnation, ack, now_ms, message)
@@ -70,9 +72,15 @@ class Spooling:
     """One life of a node's spool."""
 
     def __init__(
-        self, spool: Spool, mounted: MountedDisk, metrics: Metrics, supervisor: Supervisor
+        self,
+        spool: Spool,
+        mounted: MountedDisk,
+        metrics: Metrics,
+        supervisor: Supervisor,
+        clock: TrioClock,
     ) -> None:
         self.spool = spool
+        self.clock = clock
         self.mounted = mounted
         self.metrics = metrics
         self.supervisor = supervisor
@@ -130,10 +138,10 @@ class Spooling:
 
 @asynccontextmanager
 async def _open_spooling(
-    disk: MemoryDisk, *, seed: int = 1, **settings: int | bool
+    disk: MemoryDisk, *, seed: int = 1, ahead_ms: int = 0, **settings: int | bool
 ) -> AsyncIterator[Spooling]:
     """A life of the spool on this disk, which ends as a killed one does unless it was closed."""
-    clock, metrics = TrioClock(), Metrics("hermes_frontend")
+    clock, metrics = TrioClock(ahead_ms), Metrics("hermes_frontend")
     config = SpoolConfig(**settings)  # type: ignore[arg-type]
     mounted = disk.mount(random.Random(seed))
     ids = seeded_ids(random.Random(seed))
@@ -149,7 +157,7 @@ async def _open_spooling(
         )
         while not spool.is_open:  # noqa: ASYNC110
             await trio.sleep(0.001)
-        spooling = Spooling(spool, mounted, metrics, supervisor)
+        spooling = Spooling(spool, mounted, metrics, supervisor, clock)
         spooling.crashes = crashes
         yield spooling
         mounted.die()
@@ -166,7 +174,7 @@ async def _memory_log(
 
 @pytest.fixture
 def entry() -> Callable[..., SpoolEntry]:
-    """`entry(body, key=None, topic=…, incarnation=…, ack=…, age_ms=…)`."""
+    """`entry(body, key=None, topic=…, incarnation=…, ack=…)`."""
     return make_entry
 
 

@@ -261,17 +261,6 @@ async def test_a_topic_that_this_node_knows_an_older_life_of_is_waited_for(
         assert await spooling.bodies(log, again) == [b"new"]
 
 
-async def test_what_is_too_old_is_set_aside(open_spooling, entry, memory_log, autojump_clock):
-    disk, log = MemoryDisk(), await memory_log()
-    async with open_spooling(disk, age_max_ms=60_000) as spooling:
-        assert spooling.offer(entry(b"old", b"k", age_ms=61_000))
-        assert spooling.offer(entry(b"young", b"k", age_ms=59_000))
-        spooling.replay(log)
-        await spooling.wait_empty()
-        assert await spooling.bodies(log) == [b"young"]
-    assert len(set_aside(disk, "expired")) == 1
-
-
 async def test_what_a_log_refuses_is_set_aside_and_the_rest_is_sent(
     open_spooling, entry, memory_log, autojump_clock
 ):

@@ -19,7 +19,7 @@ def add(
         0,
         key,
         sequence=sequence,
-        spooled_at_ms=sequence,
+        since_s=sequence,
         size_bytes=10,
         held_until_s=held_until_s,
     )
@@ -36,7 +36,7 @@ def select(index: SpoolIndex, lane: int, now_s: float = 0.0, records_max: int = 
 
 def test_a_key_is_held_from_the_offer_until_the_last_of_its_messages_is_settled() -> None:
     index = SpoolIndex()
-    first = index.reserve(T, T, 0, b"k", sequence=1, spooled_at_ms=1, size_bytes=10)
+    first = index.reserve(T, T, 0, b"k", sequence=1, since_s=1, size_bytes=10)
     assert index.holds(T, b"k")
     assert not index.holds(T, b"other")
     assert not index.holds("shop.other", b"k")
@@ -50,7 +50,7 @@ def test_a_key_is_held_from_the_offer_until_the_last_of_its_messages_is_settled(
 
 def test_what_could_not_be_written_holds_nothing_and_waits_nowhere() -> None:
     index = SpoolIndex()
-    index.release(index.reserve(T, T, 0, b"k", sequence=1, spooled_at_ms=1, size_bytes=10))
+    index.release(index.reserve(T, T, 0, b"k", sequence=1, since_s=1, size_bytes=10))
     assert not index.holds(T, b"k")
     assert (index.entries, index.being_written, index.being_written_bytes) == (0, 0, 0)
     assert index.queue(T) is None
@@ -145,7 +145,7 @@ class Modelled(RuleBasedStateMachine):
                 0,
                 key,
                 sequence=self.sequence,
-                spooled_at_ms=self.sequence,
+                since_s=self.sequence,
                 size_bytes=self.sequence % 7 + 1,
                 held_until_s=self.now_s + held_s if held_s else 0.0,
             )
@@ -198,7 +198,7 @@ class Modelled(RuleBasedStateMachine):
     def agrees(self) -> None:
         assert self.index.entries == len(self.model)
         assert self.index.size_bytes == sum(each.size_bytes for each in self.model)
-        assert self.index.oldest_ms() == min((w.sequence for w in self.model), default=None)
+        assert self.index.oldest_s() == min((w.sequence for w in self.model), default=None)
         for key in (b"a", b"b", b"c"):
             here = any(w.key == key for w in [*self.model, *self.being_written])
             assert self.index.holds(T, key) == here
