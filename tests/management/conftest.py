@@ -1,7 +1,9 @@
 """A management API in process: the real app over the real metadata over a log in memory."""
 
 import random
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,7 +15,6 @@ from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.config import Config, ManagementConfig
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
-from hermes_actors.management.app import build_app
 from hermes_actors.management.roles import Anonymous, Caller
 from hermes_actors.metadata.registry import Metadata, Registry
 from hermes_actors.model.topic import Owner
@@ -21,6 +22,11 @@ from hermes_actors.runtime.bridge import TrioBridge, open_bridge
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.security.account import Credentials, Unauthenticated
 from hermes_actors.telemetry.metrics import Metrics
+
+# Test modules are imported by their path; a helper beside them is found by its folder's.
+sys.path.insert(0, str(Path(__file__).parent))
+
+from shared_apps import Apps
 
 START_MS = 1_700_000_000_000
 
@@ -127,13 +133,17 @@ class Api:
         self.bridge = bridge
         self.metrics = metrics
         self.config = config
+        self.apps = Apps()
         self.client = self.rebuilt()
 
     def rebuilt(self) -> httpx.AsyncClient:
-        """A client of an app built anew from the administration as it is now."""
-        self.app = build_app(self.administration, self.bridge, self.config, [self.metrics])
+        """A client of another app, over the administration and config as they are now."""
+        self.app = self.apps.app(self.administration, self.bridge, self.config, [self.metrics])
         transport = httpx.ASGITransport(app=self.app)
         return httpx.AsyncClient(transport=transport, base_url="http://management")
+
+    def close(self) -> None:
+        self.apps.give_back()
 
     async def get(self, path: str, **kwargs: Any) -> httpx.Response:
         return await self.client.get(path, **kwargs)
@@ -186,3 +196,4 @@ async def api(settings: ManagementConfig, nursery: trio.Nursery) -> AsyncIterato
         api = Api(administration, metadata, log, clock, bridge, metrics, config)
         async with api.client:
             yield api
+        api.close()

@@ -9,7 +9,6 @@ from hermes_actors.config import Config
 from hermes_actors.errors import Unavailable
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
-from hermes_actors.management.app import build_app
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.runtime.bridge import open_bridge
 from hermes_actors.runtime.clock import seeded_ids
@@ -22,7 +21,7 @@ async def unread(api):
     metadata = Metadata(log, clock=api.clock, ids=seeded_ids(rng), rng=rng)
     administration = Administration(metadata, log, Config(), api.clock)
     async with open_bridge() as bridge:
-        transport = httpx.ASGITransport(app=build_app(administration, bridge, Config()))
+        transport = httpx.ASGITransport(app=api.apps.app(administration, bridge, Config(), []))
         async with httpx.AsyncClient(transport=transport, base_url="http://m") as client:
             yield client
 

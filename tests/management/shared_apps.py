@@ -1,0 +1,77 @@
+"""Apps that tests use one after another: building one takes longer than most tests that ask it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from hermes_actors.config import Config
+from hermes_actors.management.administration import Administration
+from hermes_actors.management.answers import AsgiApp
+from hermes_actors.management.app import build_app
+from hermes_actors.runtime.bridge import TrioBridge
+from hermes_actors.telemetry.metrics import Metrics
+
+
+class StandIn:
+    """Stands for whatever `resolve` finds at the time of the call, and so do its attributes."""
+
+    def __init__(self, resolve: Callable[[], Any]) -> None:
+        self._resolve = resolve
+
+    def __getattr__(self, name: str) -> Any:
+        return StandIn(lambda: getattr(self._resolve(), name))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._resolve()(*args, **kwargs)
+
+
+class SharedApp:
+    """The real app, before the administration and the bridge of the test that has it now."""
+
+    def __init__(self, config: Config) -> None:
+        self._administration: Administration | None = None
+        self._bridge: TrioBridge | None = None
+        self._metrics: list[Metrics] = []
+        administration: Any = StandIn(lambda: self._administration)
+        bridge: Any = StandIn(lambda: self._bridge)
+        self.app = build_app(administration, bridge, config, self._metrics)
+
+    def stand_before(
+        self, administration: Administration, bridge: TrioBridge, metrics: list[Metrics]
+    ) -> None:
+        self._administration, self._bridge, self._metrics[:] = administration, bridge, metrics
+
+    def step_down(self) -> None:
+        self._administration, self._bridge, self._metrics[:] = None, None, []
+
+
+_free: dict[bytes, list[SharedApp]] = {}
+
+
+class Apps:
+    """The apps of one test; each is its own until the test ends, whoever had it before."""
+
+    def __init__(self) -> None:
+        self._lent: list[tuple[bytes, SharedApp]] = []
+
+    def app(
+        self,
+        administration: Administration,
+        bridge: TrioBridge,
+        config: Config,
+        metrics: list[Metrics],
+    ) -> AsgiApp:
+        """As `build_app` makes it from the same arguments."""
+        key = msgspec.json.encode(config.management)
+        free = _free.setdefault(key, [])
+        shared = free.pop() if free else SharedApp(config)
+        self._lent.append((key, shared))
+        shared.stand_before(administration, bridge, metrics)
+        return shared.app
+
+    def give_back(self) -> None:
+        for key, shared in self._lent:
+            shared.step_down()
+            _free[key].append(shared)
+        self._lent.clear()
