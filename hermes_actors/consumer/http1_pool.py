@@ -12,7 +12,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from hermes_actors.consumer.http1_wire import Exchange, request_bytes
-from hermes_actors.consumer.sender import Done, Failure, Origin, Push, SendOutcome
+from hermes_actors.consumer.sender import CONNECTED, Done, Failure, Origin, Push, Route, SendOutcome
 
 SWEEP_INTERVAL_S = 0.025
 """How late a time-out may be noticed."""
@@ -75,13 +75,14 @@ class PooledConnection:
     The network calls `opened` or `dial_failed`, then `received` and `ended`.
     """
 
-    __slots__ = ("_pool", "_wire", "exchange", "heard_s", "idle_since_s", "request")
+    __slots__ = ("_pool", "_wire", "exchange", "heard_s", "idle_since_s", "probe", "request")
 
     def __init__(self, pool: "_Pool") -> None:
         self._pool = pool
         self._wire: Wire | None = None
         self.exchange = Exchange(pool.limits.response_bytes_max)
         self.request: _Request | None = None
+        self.probe: Done | None = None
         self.idle_since_s = 0.0
         self.heard_s = 0.0
 
@@ -174,17 +175,38 @@ class _Pool:
         self._dial()
         return True
 
+    def probe(self, done: Done) -> None:
+        """Open a connection, and say whether it could be; an idle one will do at the bound."""
+        if self._is_full:
+            while self.idle and not self.idle[-1].is_usable():
+                self.idle.pop().close()
+            full = SendOutcome(0, "", Failure.OVERLOADED, "all connections are in use")
+            outcome = CONNECTED if self.idle else full
+            self.net.soon(lambda: done(outcome))
+            return
+        connection = PooledConnection(self)
+        connection.probe = done
+        self.dialing[connection] = None
+        self.net.dial(connection, self.origin)
+
     def on_opened(self, connection: PooledConnection) -> None:
         if connection not in self.dialing:
             connection.close()
             return
         del self.dialing[connection]
+        probe, connection.probe = connection.probe, None
         self._next(connection)
+        if probe is not None:
+            probe(CONNECTED)
 
     def on_dial_failed(self, connection: PooledConnection, detail: str) -> None:
         if connection not in self.dialing:
             return
         del self.dialing[connection]
+        if connection.probe is not None:
+            self._dial()
+            connection.probe(SendOutcome(0, "", Failure.CONNECT, detail))
+            return
         # Each failure ends the one that has waited longest, so a dead origin ends them all.
         request = self.waiting.popleft() if self.waiting else None
         self._dial()
@@ -254,7 +276,15 @@ class _Pool:
         for connection in self.idle:
             connection.close()
         self.idle.clear()
-        self.dialing.clear()
+        dialing, self.dialing = self.dialing, {}
+        for connection in dialing:
+            if connection.probe is not None:
+                connection.probe(SendOutcome(0, "", Failure.CLOSED))
+
+    @property
+    def _is_full(self) -> bool:
+        connections = len(self.dialing) + len(self.busy) + len(self.idle)
+        return connections >= self.limits.connections_max
 
     @property
     def is_empty(self) -> bool:
@@ -298,10 +328,7 @@ class _Pool:
             self.idle.append(connection)
 
     def _dial(self) -> None:
-        while (
-            len(self.dialing) < len(self.waiting)
-            and len(self.dialing) + len(self.busy) + len(self.idle) < self.limits.connections_max
-        ):
+        while len(self.dialing) < len(self.waiting) and not self._is_full:
             connection = PooledConnection(self)
             self.dialing[connection] = None
             self.net.dial(connection, self.origin)
@@ -322,17 +349,18 @@ class Http1Sender:
         if self._is_closed:
             self._net.soon(lambda: done(SendOutcome(0, "", Failure.CLOSED)))
             return
-        key = (push.route.lane, push.route.origin)
-        pool = self._pools.get(key)
-        if pool is None:
-            pool = self._pools[key] = _Pool(self._net, push.route.origin, self._limits)
+        pool = self._pool(push.route)
         now_s = self._net.now_s()
         if not pool.submit(_Request(push, done, now_s), now_s):
             outcome = SendOutcome(0, "", Failure.OVERLOADED, "too many pushes wait")
             self._net.soon(lambda: done(outcome))
-        if not self._is_swept:
-            self._is_swept = True
-            self._net.later(SWEEP_INTERVAL_S, self._sweep)
+
+    def probe(self, route: Route, done: Done) -> None:
+        """Connect to the route's origin; the connection is kept for the next push of its lane."""
+        if self._is_closed:
+            self._net.soon(lambda: done(SendOutcome(0, "", Failure.CLOSED)))
+            return
+        self._pool(route).probe(done)
 
     def close(self) -> None:
         """End all pushes with CLOSED and close all connections; later pushes end likewise."""
@@ -349,6 +377,16 @@ class Http1Sender:
             sum(len(pool.idle) for pool in pools),
             sum(len(pool.waiting) for pool in pools),
         )
+
+    def _pool(self, route: Route) -> _Pool:
+        key = (route.lane, route.origin)
+        pool = self._pools.get(key)
+        if pool is None:
+            pool = self._pools[key] = _Pool(self._net, route.origin, self._limits)
+            if not self._is_swept:
+                self._is_swept = True
+                self._net.later(SWEEP_INTERVAL_S, self._sweep)
+        return pool
 
     def _sweep(self) -> None:
         now_s = self._net.now_s()

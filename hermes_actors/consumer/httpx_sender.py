@@ -11,7 +11,7 @@ import httpx
 import trio
 
 from hermes_actors.consumer.headers import parse_lines
-from hermes_actors.consumer.sender import Done, Failure, Push, SendOutcome
+from hermes_actors.consumer.sender import CONNECTED, Done, Failure, Push, Route, SendOutcome
 
 # What HTTP/2 forbids in a request, or knows by another name.
 _NOT_IN_HTTP2 = frozenset((b"keep-alive", b"connection"))
@@ -50,6 +50,13 @@ class HttpxSender:
             self._pushes += 1
             self._nursery.start_soon(self._push, push, done)
 
+    def probe(self, route: Route, done: Done) -> None:
+        """Connect and close again; `done` is called exactly once, later."""
+        if self._is_closed:
+            trio.lowlevel.spawn_system_task(_tell, done, SendOutcome(0, "", Failure.CLOSED))
+        else:
+            self._nursery.start_soon(self._probe, route, done)
+
     def close(self) -> None:
         """Later pushes end with CLOSED at once; those under way when the block ends."""
         self._is_closed = True
@@ -60,6 +67,22 @@ class HttpxSender:
             outcome = await self._attempt(push)
         finally:
             self._pushes -= 1
+            done(outcome)
+
+    async def _probe(self, route: Route, done: Done) -> None:
+        outcome = SendOutcome(0, "", Failure.CLOSED)
+        try:
+            outcome = _failure(
+                Failure.CONNECT, f"no connection within {self._connect_timeout_s:g} s"
+            )
+            with trio.move_on_after(self._connect_timeout_s):
+                try:
+                    stream = await trio.open_tcp_stream(route.origin.host, route.origin.port)
+                    outcome = CONNECTED
+                    await trio.aclose_forcefully(stream)
+                except OSError as error:
+                    outcome = _failure(Failure.CONNECT, str(error))
+        finally:
             done(outcome)
 
     async def _attempt(self, push: Push) -> SendOutcome:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from hermes_actors.consumer.http1_pool import Http1Sender, PoolLimits
-from hermes_actors.consumer.sender import Failure, Origin, Push, Route
+from hermes_actors.consumer.sender import CONNECTED, Failure, Origin, Push, Route
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 ORIGIN = Origin("http", "sink", 80)
@@ -289,6 +289,54 @@ def test_who_sends_again_from_its_callback_finds_the_connection_free(net, sender
     assert net.dials == []
 
 
+def test_a_probe_leaves_its_connection_to_the_next_push(net, sender):
+    outcomes = []
+    sender.probe(push().route, outcomes.append)
+    assert outcomes == []
+    wire = net.connect()
+    assert outcomes == [CONNECTED]
+    assert wire.written == []
+    sender.send(push(b"next"), outcomes.append)
+    assert net.dials == []
+    assert wire.written[0].endswith(b"next")
+
+
+def test_a_probe_that_finds_nobody_ends_no_push(net, sender):
+    outcomes, probed = [], []
+    sender.probe(push().route, probed.append)
+    sender.send(push(), outcomes.append)
+    net.dials.pop(0)[0].dial_failed("refused")
+    assert [outcome.reason() for outcome in probed] == ["connect: refused"]
+    assert outcomes == []
+    net.connect().connection.received(OK)
+    assert [outcome.status for outcome in outcomes] == [200]
+
+
+def test_a_probe_ends_with_the_sender(net, sender):
+    outcomes = []
+    sender.probe(push().route, outcomes.append)
+    sender.close()
+    sender.probe(push().route, outcomes.append)
+    net.pass_time(1)
+    assert [outcome.failure for outcome in outcomes] == [Failure.CLOSED] * 2
+    assert net.connect().is_closed
+
+
+def test_a_probe_opens_no_connection_beyond_the_bound(net, sender):
+    outcomes, probed = [], []
+    for _ in range(2):
+        sender.send(push(), outcomes.append)
+        net.connect()
+    sender.probe(push().route, probed.append)
+    net.pass_time(0)
+    assert probed.pop().is_local
+    net.wires[0].connection.received(OK)
+    sender.probe(push().route, probed.append)
+    net.pass_time(0)
+    assert probed == [CONNECTED]
+    assert net.dials == []
+
+
 class Pools(RuleBasedStateMachine):
     """Any order of events: each push has at most one outcome, and in the end exactly one."""
 
@@ -310,6 +358,17 @@ class Pools(RuleBasedStateMachine):
 
         self.sender.send(push(timeout_ms=timeout_ms), done)
         assert self.counts[number] == 0, "called from inside send"
+
+    @rule()
+    def probe(self):
+        number = len(self.counts)
+        self.counts.append(0)
+
+        def done(_outcome):
+            self.counts[number] += 1
+
+        self.sender.probe(push().route, done)
+        assert self.counts[number] == 0, "called from inside probe"
 
     @rule(at=st.integers(0, 5))
     def connect(self, at):

@@ -5,7 +5,7 @@ from itertools import count
 import trio
 
 from hermes_actors.consumer.headers import parse_lines
-from hermes_actors.consumer.sender import Done, Push, Sender, SendOutcome
+from hermes_actors.consumer.sender import Done, Push, Route, Sender, SendOutcome
 from hermes_chaos.sim.history import Attempted, Ended, History
 
 
@@ -44,3 +44,7 @@ class WatchedSender:
 
         self._sender.send(push, heard)
         has_returned = True
+
+    def probe(self, route: Route, done: Done) -> None:
+        """As `Sender.probe`; no push, so no part of the history."""
+        self._sender.probe(route, done)
