@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -132,4 +132,25 @@ class Sender(Protocol):
 
         Sends no request. `done` is called as after `send`, with CONNECTED or a failure; what was
         opened is kept for the next push where the sender keeps connections.
+        """
+
+
+PROBE_TIMEOUT_S = 5.0
+"""The longest that a probe takes; so often an endpoint that does not answer is probed."""
+
+Probed = Callable[[Failure | None], None]
+
+
+@runtime_checkable
+class ProbingSender(Sender, Protocol):
+    """A sender that can find out whether an endpoint takes connections, without a push.
+
+    A sender without it is asked for a single push in the place of each probe.
+    """
+
+    def probe(self, route: Route, done: Probed) -> None:
+        """Make a connection (with TLS where the origin has it), and keep or close it.
+
+        `done(None)` when it was made, else with why not: exactly once, later, never from inside
+        `probe`, after PROBE_TIMEOUT_S at the latest. It never waits and never raises.
         """
