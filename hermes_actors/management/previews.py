@@ -37,7 +37,7 @@ class MessagePreviews:
     def _find(self, caller: Caller, topic: str) -> list[Preview]:
         live = self._topics.live(topic)
         require_owner(caller, f"see messages of topic {topic}", *self._topics.owners(live))
-        return [] if self._register is None else self._register.of_topic(topic)
+        return [] if self._register is None else self._register.of_topic(live.log_topic)
 
 
 def _text(preview: Preview) -> str:

@@ -169,7 +169,7 @@ class Gateway:
             if taken is None:
                 return
             body, size = taken, len(taken)
-        if self.previews is not None and self.previews.wants(route.name):
+        if self.previews is not None and self.previews.wants(route.log_topic):
             self._preview(self.previews, publication, body)
         publication.body = body
         publication.body_bytes = size
@@ -239,7 +239,7 @@ class Gateway:
             if violation is not None:
                 bundle.settle(violation)
                 return
-        if self.previews is not None and self.previews.wants(route.name):
+        if self.previews is not None and self.previews.wants(route.log_topic):
             self._preview(self.previews, bundle, bundle.body)
         self._tell(bundle)
 
@@ -310,7 +310,7 @@ class Gateway:
             published_at_ms=self._clock.now_ms(),
             propagated=() if extras is None else extras.propagated,
         )
-        previews.add(publication.route.name, message)
+        previews.add(publication.route.log_topic, message)
 
     def _refusal(self, route: Route, error: HermesError, message_id: str) -> Answer:
         answer = error_answer(error, message_id)

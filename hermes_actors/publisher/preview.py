@@ -6,7 +6,11 @@ from hermes_actors.status.previews import Preview
 
 
 class Previews:
-    """Gathers until it is asked; what comes above its bounds is left out and counted."""
+    """Gathers until it is asked; what comes above its bounds is left out and counted.
+
+    Topics are called as their log topics, so that a topic that is deleted and created again does
+    not show its predecessor's messages.
+    """
 
     def __init__(self, config: PreviewConfig) -> None:
         self._messages_max = config.messages_max
@@ -44,6 +48,6 @@ class Previews:
         self._by_topic.setdefault(topic, []).append(Preview(content, is_truncated))
 
     def take_all(self) -> dict[str, tuple[Preview, ...]]:
-        """All that was gathered, by `group.topic`; the next interval begins."""
+        """All that was gathered, by log topic; the next interval begins."""
         gathered, self._by_topic, self._total_bytes = self._by_topic, {}, 0
         return {topic: tuple(previews) for topic, previews in gathered.items()}

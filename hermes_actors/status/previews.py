@@ -34,7 +34,7 @@ class Preview(Struct, frozen=True, array_like=True, gc=False):
 
 
 class PreviewRecord(Struct, frozen=True):
-    """What one node saw of one topic, `group.topic`, in one interval."""
+    """What one node saw of one life of a topic in one interval; `topic` is its log topic."""
 
     node: str
     dc: str
@@ -88,7 +88,9 @@ class PreviewRegister:
             self._held_bytes -= _size_bytes(previews)
 
     def of_topic(self, topic: str) -> list[Preview]:
-        """All previews of a topic: the nodes sorted by datacentre and name, each in its order."""
+        """All previews of a topic, named by its log topic: the nodes sorted by datacentre and name,
+        each in its order.
+        """
         names = sorted(name for name in self._newest if name[0] == topic)
         return [preview for name in names for preview in self._newest[name]]
 

@@ -47,6 +47,18 @@ async def test_a_topic_without_messages_has_none_and_an_unknown_one_is_404(api) 
     assert api.refusal(unknown) == (404, "TOPIC_NOT_EXISTS")
 
 
+async def test_a_topic_made_again_shows_nothing_of_its_predecessor(api, register) -> None:
+    assert (await api.delete("/topics/shop.orders")).status_code == 200
+    await api.with_topic()
+    assert (await api.get(PATH)).json() == []
+    assert api.refusal(await api.get(f"{PATH}/0")) == (404, "OTHER")
+    again = api.metadata.catalog.topics["shop.orders"].log_topic
+    register.take(PreviewRecord("n2", "dc1", again, (Preview(b"new"),)))
+    # What a node gathered of the old one's last messages comes late.
+    register.take(PreviewRecord("n1", "dc2", "shop.orders", (Preview(b"old"),)))
+    assert [each["content"] for each in (await api.get(PATH)).json()] == ["new"]
+
+
 async def test_messages_are_shown_to_owners_and_administrators_only(api, register) -> None:
     for user, teams, status in (("ann", "sales", 200), ("admin", "", 200), ("bob", "x", 403)):
         answer = await api.get(PATH, headers={"x-user": user, "x-teams": teams})
