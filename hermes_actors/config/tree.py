@@ -4,6 +4,7 @@ import typing
 
 from msgspec import Struct, field
 
+from hermes_actors.config.delivery import DeadLettersConfig
 from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.config.kafka import KafkaConfig
 from hermes_actors.config.publishing import FrontendConfig, ManagementTlsConfig
@@ -29,6 +30,7 @@ class ConsumersConfig(Struct, frozen=True, forbid_unknown_fields=True):
     connect_timeout_ms: int = 15_000
     response_bytes_max: int = 65_536
     stop_grace_ms: int = 5_000
+    dead_letters: DeadLettersConfig = field(default_factory=DeadLettersConfig)
 
 
 class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):

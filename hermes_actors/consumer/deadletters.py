@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import Protocol
 
+import trio
 from msgspec import Struct
 
 from hermes_actors.consumer.retry import DiscardReason
+from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.record import StoredRecord
 
 
@@ -13,7 +15,7 @@ class DeadLetter(Struct, frozen=True, gc=False):
     """A message that is given up: its record as it lies in the log, why, and after what.
 
     `attempts` were made; `status` is the last answer's, 0 when there was none. `detail` is for
-    people.
+    people. `redrives` is how often it was given up before and tried again on somebody's demand.
     """
 
     record: StoredRecord
@@ -23,10 +25,15 @@ class DeadLetter(Struct, frozen=True, gc=False):
     attempts: int
     status: int
     at_ms: int
+    redrives: int = 0
 
 
 class DeadLetters(Protocol):
-    """Keeps dead letters of one subscription."""
+    """Keeps dead letters of one subscription, for one consumer."""
+
+    @property
+    def why(self) -> str:
+        """What keeps letters from being kept; "" when nothing does."""
 
     def add(self, letter: DeadLetter, kept: Callable[[], None]) -> None:
         """Keep the letter; `kept` is called once it is safe, later or now, on the loops' thread.
@@ -34,10 +41,25 @@ class DeadLetters(Protocol):
         Never raises and never refuses: whoever adds bounds how many are on their way.
         """
 
+    def adopt(self, live: LiveSubscription) -> None:
+        """Go on with this version of the subscription."""
+
+    async def run(self) -> None:
+        """Keep what is added, for ever; a task of the consumer's."""
+
 
 class Discarded:
-    """Keeps nothing: for subscriptions that want no dead letters, as in Hermes."""
+    """Keeps nothing: for nodes that want no dead letters, as in Hermes."""
+
+    why = ""
 
     def add(self, _letter: DeadLetter, kept: Callable[[], None]) -> None:
         """Forget the letter."""
         kept()
+
+    def adopt(self, _live: LiveSubscription) -> None:
+        """Nothing depends on it."""
+
+    async def run(self) -> None:
+        """There is nothing to do."""
+        await trio.lowlevel.checkpoint()

@@ -315,6 +315,9 @@ class Dispatch:
         self._around.note_settled()
         if self._is_stopping:
             self._note_landed()
+        else:
+            # Fresh messages may be held up by it: it might have had nowhere to wait.
+            self._around.wake()
 
     def _note_landed(self) -> None:
         if not self._lanes.inflight and not self._lanes.buried:

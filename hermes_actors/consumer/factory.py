@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from hermes_actors.consumer.deadletters_kept import letters_of
 from hermes_actors.consumer.endpoint import parse_endpoint
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.serial import SerialConsumer
@@ -45,4 +46,6 @@ class ConsumerFactory:
         on_started: Callable[[], None] = lambda: None,
     ) -> SerialConsumer:
         """A consumer of all partitions. Only for what `refusal` lets through."""
-        return SerialConsumer(live, topic.log_topic, self._parts, on_started=on_started)
+        parts, log_topic = self._parts, topic.log_topic
+        letters = letters_of(live, log_topic, parts)
+        return SerialConsumer(live, log_topic, parts, letters=letters, on_started=on_started)

@@ -41,6 +41,10 @@ class SubscriptionMeasures:
         self.expired = self._counter("expired_by_retention")
         self.undecodable = self._counter("undecodable")
         self.commit_failures = self._counter("commit_failures")
+        self.dead_letters = self._counter("dead_letters")
+        self.dead_letters_truncated = self._counter("dead_letters_truncated")
+        self.dead_letters_lost = self._counter("dead_letters_lost")
+        self.dead_letter_failures = self._counter("dead_letter_failures")
         self.latency = metrics.timer("subscription_latency", **self._labels)
 
     def on_outcome(self, outcome: SendOutcome) -> None:

@@ -80,9 +80,8 @@ class SerialConsumer:
         self.wake = self._wakeup.set
         self.note_room = self._intake.note_room
         self.note_landed = self._landed.set
-        self._dispatch = Dispatch(
-            live, parts, self._lanes, self._measures, letters or Discarded(), self
-        )
+        self._letters = letters or Discarded()
+        self._dispatch = Dispatch(live, parts, self._lanes, self._measures, self._letters, self)
         self._read_ahead()
         for name, attribute in (("inflight", "inflight"), ("waiting_retries", "waiting")):
             self._measures.gauge(name, Gauge(self._lanes, attribute))
@@ -92,10 +91,12 @@ class SerialConsumer:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._work)
+                nursery.start_soon(self._letters.run)
                 async for live in inbox:
                     # A restart begins with the latest; what waited meanwhile is older.
                     if live.stamp >= self._dispatch.live.stamp:
                         self._dispatch.adopt(live)
+                        self._letters.adopt(live)
                         self._read_ahead()
                         self._wakeup.set()
                 self._is_stopping = True
@@ -110,7 +111,10 @@ class SerialConsumer:
     @property
     def why(self) -> str:
         """What keeps it from reading or sending; "" when nothing does."""
-        return "stopping" if self._is_stopping else self._intake.why
+        if self._is_stopping:
+            return "stopping"
+        why, buried = self._intake.why, self._letters.why
+        return f"{why}; {buried}" if why and buried else why
 
     def status(self) -> ConsumerStatus:
         """Everything that may be asked about it now."""

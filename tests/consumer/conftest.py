@@ -12,6 +12,7 @@ import trio
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import ConsumersConfig
+from hermes_actors.consumer.deadletters_kept import letters_of
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.sender import SendOutcome
 from hermes_actors.consumer.serial import SerialConsumer
@@ -133,12 +134,14 @@ class World:
         assert all(isinstance(outcome, Stored) for outcome in outcomes)
 
     @asynccontextmanager
-    async def consuming(self, live=None, **arguments):
+    async def consuming(self, live=None, *, keeps_letters=False, **arguments):
         """A supervised consumer for the length of the block; it is stopped at its end."""
         live = live or self.live()
         made = []
 
         def make():
+            if keeps_letters:
+                arguments["letters"] = letters_of(live, self.topic, self.parts)
             consumer = SerialConsumer(
                 live,
                 self.topic,

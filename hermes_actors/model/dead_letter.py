@@ -1,0 +1,249 @@
+"""A dead letter's record: a message that was given up, as it lay in its log, with why and after
+what; and the marks that close letters.
+
+The record's key is the subscription's full name, so that all its letters lie in one partition, in
+order. Its value and first headers are the original's; ours follow, from `dlq-id` on. Of all records
+with one letter's id the last decides: a letter makes it open (a re-drive that failed makes a newer
+one), a mark closes it. So a letter that was stored twice counts once.
+"""
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from hermes_actors.model.record import Record, StoredRecord
+
+DLQ_TOPIC = "_hermes.dlq"
+
+DETAIL_BYTES_MAX = 300
+"""The most that a letter's detail takes; what is longer is cut."""
+
+MARK_IDS_MAX = 200
+"""The most letters that one mark closes."""
+
+_ID = "dlq-id"
+_MARK = "dlq-mark"
+
+
+class UndecodableLetter(Exception):
+    """The record is neither a letter nor a mark that this version can read."""
+
+
+class MarkKind(StrEnum):
+    """Why letters are closed."""
+
+    REDRIVEN = "redriven"
+    EXPIRED = "expired"
+
+
+class Letter(Struct, frozen=True, gc=False):
+    """One dead letter. What is about the message is the original's: where it lay, its log's
+    timestamp, key, headers and value.
+
+    `incarnation` is the subscription's life. `attempts` were made since it was read or re-driven
+    last; `status` is the last answer's, 0 when there was none. `redrives` says how often it was
+    given up again after a re-drive. `missing_bytes` is above 0 where the value, of so many bytes,
+    was too large to be kept: it is in the topic's log only, as long as that keeps it.
+    """
+
+    dc: str
+    subscription: str
+    incarnation: int
+    log_topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes
+    headers: tuple[tuple[str, bytes], ...]
+    message_id: str
+    reason: str
+    detail: str
+    attempts: int
+    status: int
+    at_ms: int
+    redrives: int = 0
+    missing_bytes: int = 0
+
+    @property
+    def id(self) -> str:
+        """The same for every letter about this message and this life of the subscription."""
+        return f"{self.dc}:{self.incarnation}:{self.partition}:{self.offset}"
+
+    @property
+    def original(self) -> StoredRecord:
+        """The message's record, as it was read."""
+        return StoredRecord(
+            self.partition, self.offset, self.timestamp_ms, self.key, self.value, self.headers
+        )
+
+
+class Mark(Struct, frozen=True, gc=False):
+    """Closes the letters of these ids that stand before it."""
+
+    kind: MarkKind
+    ids: tuple[str, ...]
+    at_ms: int
+
+
+class _MarkBody(Struct, frozen=True):
+    ids: Annotated[tuple[str, ...], Meta(max_length=10 * MARK_IDS_MAX)]
+    at_ms: int
+
+
+class LetterFilter(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Which letters are meant; what is not set, or empty, leaves all. Times are those of giving
+    up, `since_ms` included, `until_ms` not.
+    """
+
+    ids: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    statuses: tuple[int, ...] = ()
+    message_id: str = ""
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    def matches(self, letter: Letter) -> bool:
+        """True for a letter that is meant."""
+        return (
+            (not self.ids or letter.id in self.ids)
+            and (not self.reasons or letter.reason in self.reasons)
+            and (not self.statuses or letter.status in self.statuses)
+            and (not self.message_id or letter.message_id == self.message_id)
+            and (self.since_ms is None or letter.at_ms >= self.since_ms)
+            and (self.until_ms is None or letter.at_ms < self.until_ms)
+        )
+
+
+class OpenLetters:
+    """Which letters are open, told from the newest record to the oldest. It knows as many ids as
+    were taken; whoever reads bounds that.
+    """
+
+    def __init__(self) -> None:
+        self._decided: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._decided)
+
+    def take(self, entry: Letter | Mark) -> bool:
+        """The next older entry; True for a letter that is open."""
+        decided = self._decided
+        if isinstance(entry, Mark):
+            decided.update(entry.ids)
+            return False
+        before = len(decided)
+        decided.add(entry.id)
+        return len(decided) > before
+
+
+def dlq_topic(group: str, namespace: str = "") -> str:
+    """The log topic that holds the dead letters of a group's subscriptions."""
+    name = f"{DLQ_TOPIC}.{group}"
+    return f"{namespace}_{name}" if namespace else name
+
+
+def letter_record(letter: Letter) -> Record:
+    """The record that keeps this letter."""
+    ours: list[tuple[str, bytes]] = [
+        (_ID, letter.id.encode()),
+        ("dlq-subscription", letter.subscription.encode()),
+        ("dlq-incarnation", b"%d" % letter.incarnation),
+        ("dlq-dc", letter.dc.encode()),
+        ("dlq-log-topic", letter.log_topic.encode()),
+        ("dlq-partition", b"%d" % letter.partition),
+        ("dlq-offset", b"%d" % letter.offset),
+        ("dlq-timestamp", b"%d" % letter.timestamp_ms),
+        ("dlq-message-id", letter.message_id.encode("utf-8", "replace")),
+        ("dlq-reason", letter.reason.encode()),
+        ("dlq-detail", clipped(letter.detail).encode("utf-8", "replace")),
+        ("dlq-attempts", b"%d" % letter.attempts),
+        ("dlq-status", b"%d" % letter.status),
+        ("dlq-at", b"%d" % letter.at_ms),
+    ]
+    if letter.key is not None:
+        ours.append(("dlq-key", letter.key))
+    if letter.redrives:
+        ours.append(("dlq-redrives", b"%d" % letter.redrives))
+    if letter.missing_bytes:
+        ours.append(("dlq-missing-bytes", b"%d" % letter.missing_bytes))
+    return Record(
+        key=letter.subscription.encode(),
+        value=letter.value,
+        headers=letter.headers + tuple(ours),
+        timestamp_ms=letter.at_ms,
+    )
+
+
+def without_value(letter: Letter) -> Letter:
+    """The letter as it is kept when it is too large: its headers and value are left out."""
+    return msgspec.structs.replace(
+        letter,
+        key=letter.key if letter.key is not None and len(letter.key) <= 1_024 else None,
+        value=b"",
+        headers=(),
+        message_id=clipped(letter.message_id),
+        missing_bytes=max(1, len(letter.value)),
+    )
+
+
+def mark_record(subscription: str, mark: Mark) -> Record:
+    """The record of a mark for letters of this subscription."""
+    return Record(
+        key=subscription.encode(),
+        value=msgspec.json.encode(_MarkBody(mark.ids, mark.at_ms)),
+        headers=((_MARK, mark.kind.value.encode()),),
+        timestamp_ms=mark.at_ms,
+    )
+
+
+def read_entry(record: StoredRecord | Record) -> Letter | Mark:
+    """What a record of a dead-letter topic holds. Raises UndecodableLetter."""
+    headers = record.headers
+    try:
+        if len(headers) == 1 and headers[0][0] == _MARK:
+            body = msgspec.json.decode(record.value, type=_MarkBody)
+            return Mark(MarkKind(headers[0][1].decode()), body.ids, body.at_ms)
+        return _letter(record)
+    except (ValueError, KeyError, msgspec.MsgspecError) as error:
+        raise UndecodableLetter(f"{type(error).__name__}: {error}") from error
+
+
+def _letter(record: StoredRecord | Record) -> Letter:
+    # The last one: an original may be a dead letter itself, copied into a topic.
+    at = max(
+        (number for number, (name, _) in enumerate(record.headers) if name == _ID), default=None
+    )
+    if at is None:
+        raise UndecodableLetter(f"the record has neither {_ID} nor {_MARK}")
+    ours = dict(record.headers[at:])
+    return Letter(
+        dc=ours["dlq-dc"].decode(),
+        subscription=ours["dlq-subscription"].decode(),
+        incarnation=int(ours["dlq-incarnation"]),
+        log_topic=ours["dlq-log-topic"].decode(),
+        partition=int(ours["dlq-partition"]),
+        offset=int(ours["dlq-offset"]),
+        timestamp_ms=int(ours["dlq-timestamp"]),
+        key=ours.get("dlq-key"),
+        value=record.value,
+        headers=tuple(record.headers[:at]),
+        message_id=ours["dlq-message-id"].decode(),
+        reason=ours["dlq-reason"].decode(),
+        detail=ours["dlq-detail"].decode(),
+        attempts=int(ours["dlq-attempts"]),
+        status=int(ours["dlq-status"]),
+        at_ms=int(ours["dlq-at"]),
+        redrives=int(ours.get("dlq-redrives", b"0")),
+        missing_bytes=int(ours.get("dlq-missing-bytes", b"0")),
+    )
+
+
+def clipped(text: str, bytes_max: int = DETAIL_BYTES_MAX) -> str:
+    """The text, cut to that many bytes of UTF-8 if it is longer."""
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) <= bytes_max:
+        return text
+    return encoded[: bytes_max - 3].decode("utf-8", "ignore") + "…"
