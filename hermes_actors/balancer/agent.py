@@ -262,7 +262,8 @@ class Agent:
         supervisor: Supervisor,
         nursery: trio.Nursery,
     ) -> None:
-        is_changed = wanted.live.subscription != running.plan.live.subscription
+        before, now = running.plan.live, wanted.live
+        is_changed = (now.subscription, now.seek) != (before.subscription, before.seek)
         running.plan = wanted
         if not is_changed:
             return

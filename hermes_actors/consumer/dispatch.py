@@ -12,7 +12,6 @@ from typing import Protocol
 from hermes_actors.consumer.deadletters import DeadLetter, DeadLetters
 from hermes_actors.consumer.endpoint import Unresolved, parse_endpoint
 from hermes_actors.consumer.headers import request_head
-from hermes_actors.consumer.lanes import Delivery, Lanes
 from hermes_actors.consumer.measures import SubscriptionMeasures, Undelivered
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.rate import RateLimit
@@ -27,6 +26,8 @@ from hermes_actors.consumer.sender import Failure, Push, SendOutcome
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.message import UndecodableRecord, from_record
 from hermes_actors.model.subscription import SerialPolicy
+
+from hermes_actors.consumer.lanes import Delivery, Lanes
 
 _logger = logging.getLogger(__name__)
 
@@ -265,7 +266,11 @@ class Dispatch:
             now_ms=now_ms,
             rng=self._parts.rng,
         )
-        if isinstance(decision, Again):
+        if delivery.offsets.is_superseded:
+            # A retransmission has taken its partition elsewhere: it comes again from there, or not.
+            self._lanes.remove(delivery)
+            self._around.note_settled()
+        elif isinstance(decision, Again):
             delivery.backoff_ms = decision.backoff_ms
             self._lanes.wait(delivery, now_s + decision.delay_ms / 1_000)
         else:

@@ -15,6 +15,7 @@ from hermes_actors.consumer.progress import TopicProgress
 from hermes_actors.consumer.screen import Filtered, Screen, let_pass
 from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
+from hermes_actors.metadata.seek import Seek
 from hermes_actors.model.record import StoredRecord
 
 _logger = logging.getLogger(__name__)
@@ -70,6 +71,22 @@ class Intake:
                 self.trouble = ""
                 return
             await trio.sleep(_TROUBLE_PAUSE_S)
+
+    def seek(self, seek: Seek | None) -> bool:
+        """Drop what was read of the partitions that a new retransmission moves, and read no more
+        of them; True if it is new. Then `arrive`.
+        """
+        if not self._progress.go_to(seek):
+            return False
+        self._lanes.drop_superseded()
+        # A batch that has been read and not been looked at yet goes too.
+        self._scope.cancel()
+        return True
+
+    async def arrive(self) -> None:
+        """After `seek`: find the new positions, however long it takes, and read on there."""
+        await self.find_start()
+        self._scope.cancel()
 
     async def run(self) -> None:
         """Read until `stop`, going on after whatever trouble the log has."""
@@ -186,6 +203,9 @@ class Intake:
                 max(1, min(config.read_batch_bytes_max, bytes_left)),
             )
         self.trouble = ""
+        if self._scope.cancel_called:
+            # A retransmission may have moved what this was read of. It is read again, or not.
+            return
         for record in batch:
             offsets = partitions[record.partition]
             if not offsets.begin(record.offset):

@@ -133,6 +133,15 @@ class Lanes:
         self.buried -= 1
         self.buffered_bytes -= delivery.size_bytes
 
+    def drop_superseded(self) -> None:
+        """Forget what waits of partitions that a retransmission has taken elsewhere."""
+        for delivery in [*self._fresh, *(entry[2] for entry in self._waiting)]:
+            if delivery.offsets.is_superseded:
+                self.buffered_bytes -= delivery.size_bytes
+        self._fresh = deque(each for each in self._fresh if not each.offsets.is_superseded)
+        self._waiting = [entry for entry in self._waiting if not entry[2].offsets.is_superseded]
+        heapq.heapify(self._waiting)
+
     def clear(self) -> None:
         """Forget all messages: the consumer has ended, and who still shows it shows nothing."""
         self._fresh.clear()

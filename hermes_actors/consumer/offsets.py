@@ -1,59 +1,32 @@
-"""What of a partition is settled: a commit never passes an unsettled offset, and a crash re-sends
-only what the commit's metadata does not name.
+"""What of a partition is settled: a commit never passes an unsettled offset.
 
 Unsettled offsets are bounded (window and waiting retries) while settled ones are not, so the set
 kept is that of the unsettled, in order of reading; the settled intervals are its complement. Pure.
 """
 
-import base64
-import binascii
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from msgspec import Struct
-
-from hermes_actors.log.base import COMMIT_METADATA_BYTES_MAX, Commit
-
-Interval = tuple[int, int]
-"""Offsets from the first (included) to the second (excluded)."""
-
-_FORM = "h1"
-
-
-class Ownership(Struct, frozen=True):
-    """In whose name a commit was made. A commit of another incarnation says nothing to us.
-
-    `incarnation` is the subscription's, `topic_incarnation` its topic's, `epoch` that of the grant
-    of the partitions, `seek` the number of the last retransmission.
-    """
-
-    topic_incarnation: int
-    incarnation: int
-    epoch: int = 0
-    seek: int = 0
-
-
-class Progress(Struct, frozen=True):
-    """What a commit says: all below `position` is settled, and the `intervals` above it."""
-
-    position: int
-    intervals: tuple[Interval, ...] = ()
-    ownership: Ownership | None = None
+from hermes_actors.log.commits import Interval, Ownership, Progress
 
 
 class PartitionOffsets:
     """One partition's progress. `position` is the lowest offset that is not settled.
 
+    `is_superseded`: a retransmission has taken the partition elsewhere; what is left here ends and
+    is not tried again.
+
     Use: `begin` for each record read, in order; `settle` once for each that `begin` let through.
     """
 
-    __slots__ = ("_position", "_recovered", "_unsettled", "read_end")
+    __slots__ = ("_position", "_recovered", "_unsettled", "is_superseded", "read_end")
 
     def __init__(self, position: int, recovered: Sequence[Interval] = ()) -> None:
         """`recovered` are the intervals of the last commit: disjoint, ascending."""
         self._unsettled: dict[int, None] = {}
         self._recovered = list(recovered)
         self._position = position
+        self.is_superseded = False
         self.read_end = position
 
     def begin(self, offset: int) -> bool:
@@ -109,6 +82,16 @@ class PartitionOffsets:
             return 0
         return self.read_end - next(iter(self._unsettled))
 
+    @property
+    def reached(self) -> int:
+        """What a topic's end is above this is not settled yet: the position, and as many more as
+        are settled above it. One message that waits holds back the position, not this.
+        """
+        ahead = sum(
+            end - max(start, self.read_end) for start, end in self._recovered if end > self.read_end
+        )
+        return self.read_end - len(self._unsettled) + ahead
+
     def intervals(self) -> Iterator[Interval]:
         """The settled intervals above `position`, ascending, merged, made one by one."""
         start: int | None = None
@@ -157,86 +140,3 @@ class PartitionOffsets:
             if start <= offset < end:
                 offset = end
         return offset
-
-
-def encode(
-    position: int,
-    intervals: Iterable[Interval],
-    ownership: Ownership,
-    bytes_max: int = COMMIT_METADATA_BYTES_MAX,
-) -> str:
-    """The commit's metadata, at most `bytes_max` bytes: ownership, then delta-coded intervals.
-
-    When they do not all fit, the nearest to the position are kept. That is safe: what is left out
-    is sent again after a crash, never lost. Only as many intervals are asked for as fit.
-    """
-    head = ":".join(
-        (
-            _FORM,
-            str(ownership.topic_incarnation),
-            str(ownership.incarnation),
-            str(ownership.epoch),
-            str(ownership.seek),
-            "",
-        )
-    )
-    # Base64 turns each 3 bytes into 4 characters.
-    room = (bytes_max - len(head)) // 4 * 3
-    raw = bytearray()
-    at = position
-    for start, end in intervals:
-        assert start > at, "intervals lie above the position, ascending, with gaps between"
-        piece = _varint(start - at) + _varint(end - start)
-        if len(raw) + len(piece) > room:
-            break
-        raw += piece
-        at = end
-    return head + base64.urlsafe_b64encode(bytes(raw)).decode("ascii")
-
-
-def decode(commit: Commit) -> Progress:
-    """What a commit says. Never raises.
-
-    A commit without our metadata (made by the log's own tools, or by Hermes) has no ownership; its
-    position counts. Metadata that cannot be read gives the position alone, which is safe: a
-    position never passes an unsettled offset.
-    """
-    parts = commit.metadata.split(":")
-    if len(parts) != 6 or parts[0] != _FORM:
-        return Progress(commit.position)
-    try:
-        ownership = Ownership(*(int(part) for part in parts[1:5]))
-        raw = base64.b64decode(parts[5], altchars=b"-_", validate=True)
-        numbers = list(_varints(raw))
-    except (ValueError, binascii.Error):
-        return Progress(commit.position)
-    if len(numbers) % 2 or 0 in numbers:
-        return Progress(commit.position, (), ownership)
-    intervals: list[Interval] = []
-    at = commit.position
-    for gap, length in zip(numbers[::2], numbers[1::2], strict=True):
-        intervals.append((at + gap, at + gap + length))
-        at += gap + length
-    return Progress(commit.position, tuple(intervals), ownership)
-
-
-def _varint(number: int) -> bytes:
-    """LEB128: seven bits a byte, least significant first."""
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-def _varints(raw: bytes) -> Iterator[int]:
-    number = shift = 0
-    for byte in raw:
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            yield number
-            number = shift = 0
-    if shift:
-        raise ValueError("the last number is torn")

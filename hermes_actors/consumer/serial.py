@@ -9,20 +9,19 @@ import logging
 from collections.abc import Callable
 
 import trio
-
 from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.consumer.deadletters import DeadLetters, Discarded
-from hermes_actors.consumer.dispatch import FILL_MAX, Dispatch
-from hermes_actors.consumer.intake import Intake
-from hermes_actors.consumer.lanes import Lanes
 from hermes_actors.consumer.measures import Gauge, SubscriptionMeasures
-from hermes_actors.consumer.offsets import Ownership
 from hermes_actors.consumer.parts import ConsumerParts, ConsumerStatus
 from hermes_actors.consumer.progress import REFRESH_S, TopicProgress
 from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.log.base import LogUnavailable, UnknownTopic
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.status.collector import SubscriptionFigures
+
+from hermes_actors.consumer.dispatch import FILL_MAX, Dispatch
+from hermes_actors.consumer.intake import Intake
+from hermes_actors.consumer.lanes import Lanes
 
 _logger = logging.getLogger(__name__)
 
@@ -55,13 +54,8 @@ class SerialConsumer:
         self._on_started = on_started
         self._measures = SubscriptionMeasures(parts.metrics, live.name)
         self._lanes = Lanes(1, parts.config.waiting_retries_max)
-        self._progress = TopicProgress(
-            parts.log,
-            live.name.consumer_group(parts.namespace),
-            log_topic,
-            Ownership(live.topic_incarnation, live.incarnation, epoch),
-            created_at_ms=int(live.subscription.created_at * 1_000),
-            owned=partitions,
+        self._progress = TopicProgress.of(
+            live, parts.log, log_topic, parts.namespace, epoch=epoch, owned=partitions
         )
         self._intake = Intake(
             parts.log,
@@ -75,6 +69,7 @@ class SerialConsumer:
         self._wakeup = Wakeup()
         self._touched = Wakeup()
         self._landed = Wakeup()
+        self._sought = Wakeup()
         self._is_stopping = False
         # What the dispatch tells this actor; bound here, for they are called for each message.
         self.wake = self._wakeup.set
@@ -93,6 +88,8 @@ class SerialConsumer:
                 nursery.start_soon(self._work)
                 nursery.start_soon(self._letters.run)
                 async for live in inbox:
+                    if self._intake.seek(live.seek):
+                        self._sought.set()
                     # A restart begins with the latest; what waited meanwhile is older.
                     if live.stamp >= self._dispatch.live.stamp:
                         self._dispatch.adopt(live)
@@ -142,7 +139,7 @@ class SerialConsumer:
             last_failure_at_ms=dispatch.last_failure_ms,
             last_success_at_ms=dispatch.last_success_ms,
             log_topic=self._log_topic,
-            positions={p: o.position for p, o in self._progress.partitions.items()},
+            reached={p: o.reached for p, o in self._progress.partitions.items()},
         )
 
     def note_settled(self) -> None:
@@ -167,6 +164,16 @@ class SerialConsumer:
             nursery.start_soon(self._intake.watch_partitions)
             nursery.start_soon(self._send)
             nursery.start_soon(self._commit_regularly)
+            nursery.start_soon(self._progress.keep_committed, self._touched.set)
+            nursery.start_soon(self._follow_seeks, nursery)
+
+    async def _follow_seeks(self, nursery: trio.Nursery) -> None:
+        """Go on where each new retransmission says, and commit that at once."""
+        while True:
+            await self._sought.wait()
+            await self._intake.arrive()
+            await self._commit()
+            nursery.start_soon(self._progress.keep_committed, self._touched.set)
 
     def _on_read(self) -> None:
         self._touched.set()

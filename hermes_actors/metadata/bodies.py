@@ -83,17 +83,17 @@ def readiness_body(is_ready: bool) -> bytes:
 
 def decode_group(body: bytes) -> dict[str, Any]:
     """A group's wire form. Raises UndecodableBody."""
-    return _decode(body, dict[str, Any])
+    return decode_body(body, dict[str, Any])
 
 
 def decode_topic(body: bytes) -> Topic:
     """Raises UndecodableBody."""
-    return _decode(body, Topic)
+    return decode_body(body, Topic)
 
 
 def decode_subscription(body: bytes) -> SubscriptionBody:
     """The policy's type follows `deliveryType`. Raises UndecodableBody."""
-    raw = _decode(body, _RawSubscriptionBody)
+    raw = decode_body(body, _RawSubscriptionBody)
     is_batch = raw.subscription.get("deliveryType") == DeliveryType.BATCH
     try:
         decoded = msgspec.convert(
@@ -107,15 +107,16 @@ def decode_subscription(body: bytes) -> SubscriptionBody:
 
 def decode_activation(body: bytes) -> int:
     """The incarnation of the subscription that was started. Raises UndecodableBody."""
-    return _decode(body, _Activation).subscription_incarnation
+    return decode_body(body, _Activation).subscription_incarnation
 
 
 def decode_readiness(body: bytes) -> bool:
     """Whether the datacentre is ready. Raises UndecodableBody."""
-    return _decode(body, _Readiness).is_ready
+    return decode_body(body, _Readiness).is_ready
 
 
-def _decode(body: bytes, kind: type[T]) -> T:
+def decode_body(body: bytes, kind: type[T]) -> T:
+    """The value of that type. Raises UndecodableBody."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

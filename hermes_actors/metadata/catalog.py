@@ -22,6 +22,7 @@ from hermes_actors.metadata.keys import (
     ACTIVATION,
     GROUP,
     READINESS,
+    SEEK,
     SUBSCRIPTION,
     TOPIC,
     Key,
@@ -30,6 +31,7 @@ from hermes_actors.metadata.keys import (
     subscription_of,
     topic_of,
 )
+from hermes_actors.metadata.seek import Seek, decode_seek
 from hermes_actors.metadata.state import Register
 from hermes_actors.model.names import SubscriptionName, TopicName
 from hermes_actors.model.subscription import Subscription, SubscriptionState
@@ -56,7 +58,10 @@ class LiveTopic(Struct, frozen=True):
 
 
 class LiveSubscription(Struct, frozen=True):
-    """A subscription and the datacentres, sorted, where a consumer of this life of it started."""
+    """A subscription and the datacentres, sorted, where a consumer of this life of it started.
+
+    `seek` is its last retransmission, None when there was none.
+    """
 
     name: SubscriptionName
     subscription: Subscription
@@ -64,6 +69,7 @@ class LiveSubscription(Struct, frozen=True):
     incarnation: int
     stamp: int
     active_in: tuple[str, ...] = ()
+    seek: Seek | None = None
 
     @property
     def state(self) -> SubscriptionState:
@@ -147,6 +153,7 @@ class Catalog:
         self._topic_incarnations: dict[str, int] = {}
         self._names_by_topic: dict[str, dict[str, None]] = {}
         self._activations: dict[str, dict[str, int]] = {}
+        self._seeks: dict[str, Seek] = {}
         self._readiness: dict[str, bool] = {}
 
     def is_ready(self, dc: str) -> bool:
@@ -183,10 +190,12 @@ class Catalog:
                 return self._take_in_group(parsed.names[0], alive)
             case kind if kind == TOPIC and (topic := topic_of(parsed)) is not None:
                 return self._take_in_topic(topic, register)
-            case kind if kind in (SUBSCRIPTION, ACTIVATION):
+            case kind if kind in (SUBSCRIPTION, ACTIVATION, SEEK):
                 name = subscription_of(parsed)
                 if name is not None and kind == SUBSCRIPTION:
                     return self._take_in_subscription(name, alive)
+                if name is not None and kind == SEEK:
+                    return self._take_in_seek(name, alive)
                 if name is not None:
                     return self._take_in_activation(name, parsed, alive)
         if parsed.kind == READINESS and len(parsed.names) == 1:
@@ -261,6 +270,12 @@ class Catalog:
                 del self._activations[text]
         return self._settle(text)
 
+    def _take_in_seek(self, name: SubscriptionName, alive: Register | None) -> list[CatalogChange]:
+        body = self._decode(alive, decode_seek)
+        seek = None if alive is None or body is None else Seek(alive.stamp, body)
+        _replace(self._seeks, str(name), seek)
+        return self._settle(str(name))
+
     def _settle(self, name: str) -> list[CatalogChange]:
         """Work out anew whether a subscription is live, an orphan or neither."""
         known = self._known.get(name)
@@ -288,7 +303,18 @@ class Catalog:
             known.incarnation,
             known.stamp,
             tuple(active_in),
+            self._seek_of(known),
         )
+
+    def _seek_of(self, known: _Known) -> Seek | None:
+        seek = self._seeks.get(str(known.name))
+        # One of an earlier life is over with it.
+        if seek is None or (
+            seek.body.subscription_incarnation,
+            seek.body.topic_incarnation,
+        ) != (known.incarnation, known.topic_incarnation):
+            return None
+        return seek
 
     def _decode(self, register: Register | None, decode: Callable[[bytes], Any]) -> Any:
         """The decoded body; None when there is no register, no body, or no sense in it."""

@@ -16,6 +16,7 @@ TOPIC = "topic"
 SUBSCRIPTION = "subscription"
 ACTIVATION = "activation"
 READINESS = "readiness"
+SEEK = "seek"
 
 
 class Key(Struct, frozen=True):
@@ -53,6 +54,11 @@ def activation_key(name: SubscriptionName, dc: str) -> str:
     return key(ACTIVATION, name.topic.group, name.topic.name, name.name, dc)
 
 
+def seek_key(name: SubscriptionName) -> str:
+    """The key that says where a subscription is to go on: its last retransmission."""
+    return key(SEEK, name.topic.group, name.topic.name, name.name)
+
+
 def readiness_key(dc: str) -> str:
     """The key that says whether a datacentre may be published to from others."""
     return key(READINESS, dc)
@@ -82,8 +88,8 @@ def topic_of(parsed: Key) -> TopicName | None:
 
 
 def subscription_of(parsed: Key) -> SubscriptionName | None:
-    """The subscription that its own or an activation's key names; None for other keys."""
-    length = {SUBSCRIPTION: 3, ACTIVATION: 4}.get(parsed.kind)
+    """The subscription that its own key, an activation's or a seek's names; None for others."""
+    length = {SUBSCRIPTION: 3, ACTIVATION: 4, SEEK: 3}.get(parsed.kind)
     if length is None or len(parsed.names) != length:
         return None
     return SubscriptionName(TopicName(*parsed.names[:2]), parsed.names[2])

@@ -40,8 +40,9 @@ class NodeIdentity(Struct, frozen=True):
 class SubscriptionFigures(Struct, frozen=True):
     """What a node knows of a subscription that is its own. `counts` are since the node's start.
 
-    `why`: what keeps it from being delivered, "" when nothing does. `positions`: for each partition
-    of `log_topic` that is consumed here the lowest unsettled offset.
+    `why`: what keeps it from being delivered, "" when nothing does. `reached`: for each partition
+    of `log_topic` that is consumed here the offset whose distance from the end is what is not
+    settled: one message that waits counts as one, whatever was delivered after it.
     """
 
     why: str
@@ -51,7 +52,7 @@ class SubscriptionFigures(Struct, frozen=True):
     last_failure: str = ""
     last_failure_at_ms: int = 0
     log_topic: str = ""
-    positions: Mapping[int, int] = {}
+    reached: Mapping[int, int] = {}
     last_success_at_ms: int = 0
 
 
@@ -215,7 +216,7 @@ class Collector:
             clip(figures.why),
             figures.counts,
             Flow(*rates),
-            self.ends.lag(figures.log_topic, figures.positions, now_s),
+            self.ends.lag(figures.log_topic, figures.reached, now_s),
             figures.inflight,
             figures.waiting_retries,
             clip(figures.last_failure),

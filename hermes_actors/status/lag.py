@@ -43,9 +43,9 @@ class Ends:
         if topic in self._asked_s:
             self._ends[topic] = (now_s, ends)
 
-    def lag(self, topic: str, positions: Mapping[int, int], now_s: float) -> int:
-        """How many messages lie at or above these positions; -1 when that is not known."""
+    def lag(self, topic: str, reached: Mapping[int, int], now_s: float) -> int:
+        """How many messages lie at or above what was reached; -1 when that is not known."""
         noted_s, ends = self._ends.get(topic, (float("-inf"), {}))
-        if not positions or now_s - noted_s > VALID_S:
+        if not reached or now_s - noted_s > VALID_S:
             return UNKNOWN
-        return sum(max(0, ends.get(each, 0) - at) for each, at in positions.items())
+        return sum(max(0, ends.get(each, 0) - at) for each, at in reached.items())

@@ -4,14 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_actors.consumer.offsets import (
-    Ownership,
-    PartitionOffsets,
-    Progress,
-    decode,
-    encode,
-)
+from hermes_actors.consumer.offsets import PartitionOffsets
 from hermes_actors.log.base import COMMIT_METADATA_BYTES_MAX, Commit
+from hermes_actors.log.commits import Ownership, Progress, decode, encode
 
 OURS = Ownership(topic_incarnation=3, incarnation=12, epoch=5, seek=1)
 

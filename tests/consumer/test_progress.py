@@ -1,8 +1,8 @@
 import trio
 
-from hermes_actors.consumer.offsets import Ownership
 from hermes_actors.consumer.progress import TopicProgress
 from hermes_actors.log.base import Commit, TopicSettings
+from hermes_actors.log.commits import Ownership
 from hermes_actors.log.memory import MemoryLog
 
 OURS = Ownership(topic_incarnation=0, incarnation=7, seek=2)

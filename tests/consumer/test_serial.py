@@ -4,8 +4,8 @@ import itertools
 
 import trio
 
-from hermes_actors.consumer.offsets import decode
 from hermes_actors.consumer.sender import Failure, SendOutcome
+from hermes_actors.log.commits import decode
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.status.record import Flow
@@ -336,7 +336,7 @@ async def test_figures_tell_what_was_done_what_is_under_way_and_the_last_failure
     assert figures.last_failure == "timeout: after 1 s"
     assert 0 < figures.last_failure_at_ms - 1_700_000_000_000 < 1_000
     assert 1_700_000_000_000 < figures.last_success_at_ms < figures.last_failure_at_ms
-    assert (figures.log_topic, figures.positions) == ("shop.orders", {0: 1})
+    assert (figures.log_topic, figures.reached) == ("shop.orders", {0: 2})
 
 
 async def test_an_attempt_that_failed_here_is_repeated_and_not_held_against_the_endpoint(

@@ -5,9 +5,9 @@ import random
 import msgspec
 import trio
 
-from hermes_actors.consumer.offsets import decode
 from hermes_actors.consumer.sender import SendOutcome
 from hermes_actors.log.base import Commit
+from hermes_actors.log.commits import decode
 
 OK = SendOutcome(200)
 BUSY = SendOutcome(503)

@@ -5,8 +5,8 @@ import random
 import pytest
 import trio
 
-from hermes_actors.consumer.offsets import decode
 from hermes_actors.consumer.sender import Failure, SendOutcome
+from hermes_actors.log.commits import decode
 
 MESSAGES = 400
 ANSWERS = [

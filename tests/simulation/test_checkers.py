@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from hermes_actors.config import Config, FrontendConfig
-from hermes_actors.consumer.offsets import Ownership, encode
 from hermes_actors.log.base import Commit
+from hermes_actors.log.commits import Ownership, encode
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.checker import Audience, Subject
 from hermes_chaos.sim.checkers import Checks

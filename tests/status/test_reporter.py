@@ -80,8 +80,8 @@ async def test_the_lag_is_asked_of_the_log(autojump_clock, world):
     await world.log.create_topic("a.b", TopicSettings())
     batch = [Record(None, b"x", (), 1)] * 5
     await world.log.append("a.b", 0, batch, Ack.LEADER)
-    world.subscriptions["a.b$c"] = SubscriptionFigures("", log_topic="a.b", positions={0: 3})
-    world.subscriptions["a.gone$c"] = SubscriptionFigures("", log_topic="no", positions={0: 3})
+    world.subscriptions["a.b$c"] = SubscriptionFigures("", log_topic="a.b", reached={0: 3})
+    world.subscriptions["a.gone$c"] = SubscriptionFigures("", log_topic="no", reached={0: 3})
     world.start()
     await trio.sleep(5)
     statuses = await world.statuses()

@@ -1,6 +1,6 @@
 """What subscriptions were promised: all of it, unaltered, and nothing settled before its time."""
 
-from hermes_actors.consumer.offsets import decode
+from hermes_actors.log.commits import decode
 from hermes_chaos.sim.checker import Audience, Checker, Subject, shown
 from hermes_chaos.sim.checkers_publishing import AcknowledgedAreStored
 from hermes_chaos.sim.history import (

@@ -8,13 +8,14 @@ import trio
 from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.consumer.dispatch import Dispatch
 from hermes_actors.consumer.lanes import Delivery, Lanes
-from hermes_actors.consumer.offsets import Interval, PartitionOffsets
+from hermes_actors.consumer.offsets import PartitionOffsets
 from hermes_actors.consumer.progress import TopicProgress
 from hermes_actors.consumer.rate import RateLimit
 from hermes_actors.consumer.retry import DiscardReason
 from hermes_actors.consumer.sender import SendOutcome
 from hermes_actors.log.base import Stored
 from hermes_actors.log.batching import Batch, Batcher
+from hermes_actors.log.commits import Interval
 from hermes_actors.publisher.producer import TopicProducer
 from hermes_actors.publisher.publication import Publication
 from hermes_chaos.sim.mutant import Mutant
