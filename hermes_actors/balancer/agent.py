@@ -7,7 +7,7 @@ A consumer never gives up: it backs off up to five minutes, and nobody else noti
 
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import trio
@@ -63,6 +63,30 @@ class ConsumerFactory(Protocol):
         """A consumer of what `refusal` let through; it calls `on_started` when it has begun."""
 
 
+class Resting(Protocol):
+    """Looks after the places of subscriptions that are this node's and not consumed now."""
+
+    def keep(self, live: LiveSubscription, log_topic: str) -> None:
+        """It is not consumed from now on, or has changed meanwhile. Never waits."""
+
+    def release(self, name: str) -> None:
+        """It is consumed from now on, or gone. Never waits."""
+
+    def reached(self, name: str) -> tuple[str, Mapping[int, int]]:
+        """Its log topic, and for each partition how much is settled; nothing when not known."""
+
+
+class _NoRest:
+    def keep(self, live: LiveSubscription, log_topic: str) -> None:
+        pass
+
+    def release(self, name: str) -> None:
+        pass
+
+    def reached(self, name: str) -> tuple[str, Mapping[int, int]]:
+        return "", {}
+
+
 class _Plan(Struct, frozen=True):
     """What should run for one subscription, or does."""
 
@@ -102,8 +126,11 @@ class Agent:
         rng: random.Random,
         stop_grace_s: float = 15.0,
         on_gone: Callable[[LiveSubscription], None] = lambda _live: None,
+        resting: Resting | None = None,
     ) -> None:
-        """`on_gone` is called when a subscription that ran here exists no more."""
+        """`on_gone` is called when a subscription that ran here exists no more. `resting` is told
+        of those that are this node's and are not consumed, suspended ones say.
+        """
         assert node in nodes, "this node is one of the consuming nodes"
         self._metadata = metadata
         self._factory = factory
@@ -112,6 +139,7 @@ class Agent:
         self._rng = rng
         self._stop_grace_s = stop_grace_s
         self._on_gone = on_gone
+        self._at_rest: Resting = resting or _NoRest()
         self._supervisor: Supervisor | None = None
         self._running: dict[str, _Running] = {}
         # What ran here and now rests (suspended, say): bounded by the subscriptions that exist.
@@ -175,6 +203,9 @@ class Agent:
         else:
             last = self._figures.get(subscription, SubscriptionFigures(why))
             figures = replace(last, why=why, inflight=0, waiting_retries=0)
+            log_topic, reached = self._at_rest.reached(subscription)
+            if reached:
+                figures = replace(figures, log_topic=log_topic, reached=reached)
         self._figures[subscription] = figures
         return figures
 
@@ -208,6 +239,7 @@ class Agent:
             return
         if running is None:
             self._report_gone(name)
+            self._rest(name, wanted)
             if wanted is not None:
                 self._start(name, wanted, supervisor)
         elif wanted is None or not running.plan.is_same_consumer(wanted):
@@ -215,6 +247,15 @@ class Agent:
             nursery.start_soon(self._stop, name, supervisor, nursery)
         elif wanted != running.plan:
             self._update(name, wanted, running, supervisor, nursery)
+
+    def _rest(self, name: str, wanted: _Plan | None) -> None:
+        """Only once its consumer has ended: until then that one commits."""
+        live = self._metadata.catalog.subscriptions.get(name)
+        topic = None if live is None else self._metadata.catalog.topics.get(str(live.name.topic))
+        if live is None or topic is None or wanted is not None or name in self._elsewhere:
+            self._at_rest.release(name)
+        else:
+            self._at_rest.keep(live, topic.log_topic)
 
     def _wanted(self, name: str) -> _Plan | None:
         """What should run here; if nothing, the reason is in `_refusals`."""

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from hermes_actors.balancer.agent import Agent
 from hermes_actors.consumer.factory import ConsumerFactory
 from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.resting import Resting
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
@@ -37,6 +38,8 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
             name = gone.name
             metrics.forget(group=name.topic.group, topic=name.topic.name, subscription=name.name)
 
+        resting = Resting(environment.log, environment.clock)
+
         def make() -> Agent:
             node.agent = Agent(
                 node.metadata,
@@ -46,9 +49,12 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
                 rng=environment.split_rng(),
                 stop_grace_s=stop_grace_s,
                 on_gone=forget,
+                resting=resting,
             )
             return node.agent
 
+        # The same one after a failure: it keeps what it was told of.
+        node.control.start("resting", lambda: resting)
         node.control.start("agent", make)
         yield
         await node.control.stop("agent", grace_s=stop_grace_s + _COMMIT_GRACE_S)

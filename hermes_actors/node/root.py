@@ -16,6 +16,7 @@ sockets. Lifetimes are indentation: what is opened first is closed last.
     ├─ security               reads users and keys again, if somebody is asked who he is
     ├─ readiness check        asks the log for every topic once, if readiness waits for that
     ├─ router                 keeps one producer for each topic
+    ├─ resting                commits for subscriptions that are suspended
     ├─ agent                  keeps one consumer for each subscription of this node
     │   └─ <subscription>     tenants: back off up to 5 minutes, never give up
     └─ producers

@@ -11,7 +11,8 @@ from hermes_actors.errors import Unavailable
 from hermes_actors.metadata.bodies import subscription_body, topic_body
 from hermes_actors.metadata.catalog import Catalog
 from hermes_actors.metadata.commands import Accepted
-from hermes_actors.metadata.keys import subscription_key, topic_key
+from hermes_actors.metadata.keys import seek_key, subscription_key, topic_key
+from hermes_actors.metadata.seek import SeekBody, seek_body
 from hermes_actors.metadata.state import Register
 from hermes_actors.metadata.watch import Watch
 from hermes_actors.model.names import SubscriptionName, TopicName
@@ -96,6 +97,7 @@ class World:
         self.metadata = FoldedMetadata()
         self.factory = RecordingFactory()
         self.gone = []
+        self.at_rest = {}
         self.put_topic()
 
     def put_topic(self, incarnation=0, body=True):
@@ -126,9 +128,22 @@ class World:
             incarnation,
         )
 
+    def seek(self, position):
+        body = seek_body(SeekBody(0, 0, {"dc1": {0: position}}))
+        self.metadata.put(seek_key(SubscriptionName.parse(PUSH)), body)
+
     def delete(self, name="push", incarnation=1):
         key = subscription_key(SubscriptionName.parse(f"shop.orders${name}"))
         self.metadata.put(key, None, incarnation)
+
+    def keep(self, live, log_topic):
+        self.at_rest[str(live.name)] = (log_topic, live.seek, self.kinds)
+
+    def release(self, name):
+        self.at_rest.pop(name, None)
+
+    def reached(self, name):
+        return ("shop.orders", {0: 4}) if name in self.at_rest else ("", {})
 
     @asynccontextmanager
     async def running(self, node="n1", nodes=("n1",)):
@@ -139,6 +154,7 @@ class World:
             nodes=nodes,
             rng=random.Random(1),
             on_gone=lambda live: self.gone.append(str(live.name)),
+            resting=self,
         )
         _ref, inbox = open_mailbox(1)
         async with trio.open_nursery() as nursery:
@@ -214,6 +230,47 @@ async def test_a_suspended_subscription_stops_and_an_activated_one_starts(world,
         assert world.kinds == ["start", "stop", "start"]
         assert agent.why(PUSH) == ""
     assert world.gone == []
+
+
+async def test_a_suspended_subscription_is_looked_after_once_its_consumer_has_ended(
+    world, autojump_clock
+):
+    world.put()
+    world.factory.stop_s = 2.0
+    async with world.running():
+        assert world.at_rest == {}
+        world.put(state=SubscriptionState.SUSPENDED)
+        await trio.sleep(1)
+        assert world.at_rest == {}
+        await trio.sleep(2)
+        assert world.at_rest == {PUSH: ("shop.orders", None, ["start", "stop"])}
+        world.seek(3)
+        await trio.sleep(0.1)
+        assert world.at_rest[PUSH][1].body.positions == {"dc1": {0: 3}}
+        world.put(state=SubscriptionState.ACTIVE)
+        await trio.sleep(0.1)
+        assert world.at_rest == {}
+        world.put(state=SubscriptionState.SUSPENDED)
+        await trio.sleep(3)
+        world.delete()
+        await trio.sleep(0.1)
+        assert world.at_rest == {}
+
+
+async def test_a_subscription_that_this_version_cannot_deliver_is_looked_after_too(
+    world, autojump_clock
+):
+    world.put("here", endpoint="jms://queue")
+    async with world.running():
+        assert list(world.at_rest) == ["shop.orders$here"]
+
+
+async def test_a_retransmission_is_told_to_the_running_consumer(world, autojump_clock):
+    world.put()
+    async with world.running():
+        world.seek(3)
+        await trio.sleep(0.1)
+        assert world.kinds == ["start", "update"]
 
 
 async def test_a_deleted_subscription_stops_and_is_reported_gone(world, autojump_clock):
@@ -343,7 +400,7 @@ async def test_figures_are_the_consumers_own_with_the_agents_reason(world, autoj
     async with world.running() as agent:
         assert agent.subscriptions() == [PUSH, "shop.orders$stuck"]
         assert agent.figures(PUSH) == SubscriptionFigures("", Flow(delivered=3), 2, 1)
-        assert agent.figures("shop.orders$stuck") == SubscriptionFigures("not this one")
+        assert agent.figures("shop.orders$stuck").why == "not this one"
         assert agent.figures("shop.orders$unknown") is None
 
 
@@ -353,14 +410,18 @@ async def test_figures_outlive_the_consumer_but_not_the_subscription(world, auto
         agent.figures(PUSH)
         world.put(state=SubscriptionState.SUSPENDED)
         await trio.sleep(0.1)
-        assert agent.figures(PUSH) == SubscriptionFigures("suspended", Flow(delivered=3))
+        assert agent.figures(PUSH) == SubscriptionFigures(
+            "suspended", Flow(delivered=3), log_topic="shop.orders", reached={0: 4}
+        )
         world.delete(incarnation=1)
         await trio.sleep(0.1)
         assert agent.subscriptions() == []
         assert agent.figures(PUSH) is None
         world.put(incarnation=1, state=SubscriptionState.SUSPENDED)
         await trio.sleep(0.1)
-        assert agent.figures(PUSH) == SubscriptionFigures("suspended")
+        assert agent.figures(PUSH) == SubscriptionFigures(
+            "suspended", log_topic="shop.orders", reached={0: 4}
+        )
 
 
 async def test_figures_of_a_subscription_of_another_node_are_not_given(world, autojump_clock):
