@@ -309,7 +309,7 @@ class BatchStream:
         route = self.route
         route.tally.in_flight += len(bundles)
         for bundle, _ in bundles:
-            route.batch_lanes.first.add(bundle)
+            bundle.lanes.first.add(bundle)
         for bundle, _ in bundles:
             self._hand_over(bundle)
         if not bundles:

@@ -55,6 +55,7 @@ class Bundle(Publication):
         size = sum(map(len, bodies))
         super().__init__(ids[0].decode(), route, started_s, key, size, self._unreachable)
         self.notify = notify  # type: ignore[assignment]
+        self.lanes = route.batch_lanes
         self.ids = ids
         self.bodies = bodies
         self.count = len(bodies)
@@ -126,7 +127,7 @@ class Bundle(Publication):
 
     def expire(self, limit_ms: int) -> None:
         """Its time is over: its messages are kept, or answered 503."""
-        lanes = self.route.batch_lanes
+        lanes = self.lanes
         if self.is_kept:
             if limit_ms < lanes.kept.limit_ms:
                 lanes.kept.add(self)

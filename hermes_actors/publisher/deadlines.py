@@ -40,6 +40,10 @@ class Lane:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    def unanswered(self) -> list[Expiring]:
+        """Those that wait for their answer."""
+        return [request for request in self._waiting if not request.is_answered]
+
     def add(self, request: Expiring) -> None:
         """Join the lane; `request.started_s` must not lie before that of the one before it."""
         waiting = self._waiting

@@ -137,7 +137,7 @@ class Gateway:
             if refusal is not None:
                 return self._refusal(route, refusal, message_id)
         self._tally.in_flight += 1
-        route.lane.add(publication)
+        publication.lanes.first.add(publication)
         return publication
 
     def hand_over(self, publication: Publication, body: bytes) -> None:

@@ -75,11 +75,11 @@ class Route:
     `is_open` is False while the topic's producer backs off after a failure. `version` grows when
     the topic changes, so that the producer looks its partitions up again; `change` also wakes it,
     before the next message. `producer` is what the supervisor calls that actor. With a `buffer`,
-    `lane` ends early enough for it to keep a message within the limit, and `late_lane` is that of
-    the limit; without one both are the same. `partitions` is 0 until the producer knows how many
-    the log topic has. `batch_permits` bounds what batches have under way for it, `batch_lanes` are
-    those of their messages. `hurry` has those told of their fate that is known, before their limit
-    is what they are answered with.
+    the first of the `lanes` ends early enough for it to keep a message within the limit, and the
+    late one is that of the limit; without one both are the same. `partitions` is 0 until the
+    producer knows how many the log topic has. `batch_permits` bounds what batches have under way
+    for it, `batch_lanes` are those of their messages. `hurry` has those told of their fate that is
+    known, before their limit is what they are answered with.
     """
 
     __slots__ = (
@@ -89,9 +89,7 @@ class Route:
         "changed",
         "hurry",
         "is_open",
-        "kept_lane",
-        "lane",
-        "late_lane",
+        "lanes",
         "log_topic",
         "measures",
         "name",
@@ -118,7 +116,7 @@ class Route:
         self.log_topic = log_topic
         self.topic = topic
         self.ref = ref
-        self.lane = self.late_lane = self.kept_lane = lane
+        self.lanes = Lanes(lane, lane, lane)
         self.measures = measures
         self.tally = tally
         self.producer = producer
@@ -126,7 +124,7 @@ class Route:
         self.hurry: Callable[[], None] = _hurry_nobody
         self.is_open = True
         self.partitions = 0
-        self.batch_lanes = Lanes(lane, lane, lane)
+        self.batch_lanes = self.lanes
         self.batch_permits: Permits | None = None
         self.version = 0
         self.changed = trio.Event()
@@ -166,7 +164,8 @@ class Publication:
     `started_s` is monotonic: when its headers had been read. `is_sent`: the log was given it, so it
     may be stored. `is_kept`: the buffer has it; `keeper` is that one, whatever the topic has become
     since. `is_done`: it is answered or kept, and nothing more is begun for it. `notify` is called
-    once, synchronously, when it is answered.
+    once, synchronously, when it is answered. `lanes` are the route's as it was when this began:
+    what its topic becomes meanwhile changes no limit.
     """
 
     __slots__ = (
@@ -182,6 +181,7 @@ class Publication:
         "is_sent",
         "keeper",
         "key",
+        "lanes",
         "notify",
         "outcome",
         "route",
@@ -202,6 +202,7 @@ class Publication:
     ) -> None:
         self.id = message_id
         self.route = route
+        self.lanes = route.lanes
         self.started_s = started_s
         self.key = key
         self.expected_bytes = expected_bytes
@@ -269,14 +270,14 @@ class Publication:
         What the log was not given by then never is, what it was given may yet be stored; the text
         says which.
         """
-        route = self.route
+        lanes = self.lanes
         if self.is_kept:
-            if limit_ms < route.kept_lane.limit_ms:
-                route.kept_lane.add(self)
+            if limit_ms < lanes.kept.limit_ms:
+                lanes.kept.add(self)
                 return
-        elif limit_ms < route.late_lane.limit_ms:
+        elif limit_ms < lanes.late.limit_ms:
             # Some time is left for what cannot be kept.
-            lane = route.kept_lane if self.has_body and self.keep() else route.late_lane
+            lane = lanes.kept if self.has_body and self.keep() else lanes.late
             lane.add(self)
             return
         if not self.has_body:
@@ -288,7 +289,7 @@ class Publication:
             )
             return
         if self.is_sent:
-            route.hurry()
+            self.route.hurry()
         self.settle(overdue(limit_ms, may_be_stored=self.is_sent or self.is_kept))
 
 

@@ -1,6 +1,7 @@
 """Keeps one TopicProducer for each live topic, and the routes that the gateway reads."""
 
 from collections.abc import Callable, Mapping
+from typing import cast
 
 import trio
 
@@ -147,9 +148,12 @@ class Routes:
     def _equip(self, route: Route, topic: Topic) -> None:
         """Give the route what its topic, as this says, asks for."""
         limit_ms = self._limit_ms(topic)
-        route.buffer = self._buffer_of(topic)
-        lanes = self._lanes(limit_ms, route.buffer)
-        route.lane, route.late_lane, route.kept_lane = lanes.first, lanes.late, lanes.kept
+        buffer = self._buffer_of(topic)
+        if buffer is not None or route.buffer is None or not _is_under_way(route):
+            # Else it keeps the buffer that it had: what is under way may get there yet, and newer
+            # messages must not overtake it.
+            route.buffer = buffer
+        route.lanes = self._lanes(limit_ms, route.buffer)
         # A batch is for throughput: a log that pauses for a moment, to write back what it has, must
         # not fail all that is under way.
         batch_limit_ms = max(limit_ms, self._config.max_publish_request_duration_ms)
@@ -171,6 +175,18 @@ class Routes:
         if topic.ack is Ack.ALL:
             return self._config.long_idle_timeout_ms
         return self._config.idle_timeout_ms
+
+
+def _is_under_way(route: Route) -> bool:
+    """Something of it waits for its answer."""
+    lanes = (route.lanes, route.batch_lanes)
+    waiting = (
+        each
+        for some in lanes
+        for lane in (some.first, some.late, some.kept)
+        for each in lane.unanswered()
+    )
+    return any(cast("Publication", each).route is route for each in waiting)
 
 
 class Router:
