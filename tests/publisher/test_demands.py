@@ -1,5 +1,6 @@
 """What a publish may ask for, through the whole edge: keys of its own, events, headers, quotas."""
 
+import gzip
 import json
 
 import msgspec
@@ -273,3 +274,30 @@ async def test_previews_of_a_topic_that_is_made_again_are_another_ones(
             for topic, previews in found.items()
         }
         assert messages == {"shop.orders_1": [{"n": 1}], "shop.orders_2": [{"n": 2}]}
+
+
+@pytest.mark.parametrize("coding", ["gzip", "identity", "nonsense"])
+async def test_an_encoded_body_is_stored_as_it_came_and_its_header_travels(
+    open_world, autojump_clock, coding
+) -> None:
+    body = gzip.compress(b'{"n":1}', mtime=0)
+    for propagation in (PropagationConfig(), PropagationConfig(enabled=True)):
+        async with open_world(propagation=propagation) as world:
+            await world.add_topic("shop.orders")
+            answer = await world.publish(body=body, content_encoding=coding)
+            assert answer.status_code == 201
+            (record,) = world.stored
+            assert record.value == body
+            travelled = dict(from_record(record, str).propagated)
+            expected = coding if propagation.enabled else None
+            assert travelled.get("content-encoding") == expected
+
+
+async def test_an_encoded_structured_event_is_refused(world) -> None:
+    answer = await world.publish(
+        body=gzip.compress(b"{}", mtime=0),
+        content_type="application/cloudevents+json",
+        content_encoding="gzip",
+    )
+    assert (answer.status_code, answer.json()["code"]) == (400, "VALIDATION_ERROR")
+    assert world.stored == []
