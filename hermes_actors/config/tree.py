@@ -30,6 +30,7 @@ class ConsumersConfig(Struct, frozen=True, forbid_unknown_fields=True):
     connect_timeout_ms: int = 15_000
     response_bytes_max: int = 65_536
     stop_grace_ms: int = 5_000
+    gone_suspends: bool = True
     dead_letters: DeadLettersConfig = field(default_factory=DeadLettersConfig)
 
 

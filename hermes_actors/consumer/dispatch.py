@@ -1,5 +1,6 @@
 """What one consumer sends and what it makes of the answers, without waiting: lanes → rate → window
-→ sender → outcome → settled, waiting again, or a dead letter.
+→ sender → outcome → settled, waiting again, or a dead letter. What an endpoint can take is learned
+from its answers by the ladder (`ladder.py`).
 
 No task and no timer for each message: the sender's callback settles one message and sends the next,
 on the same thread. The actor around it (`serial.py`) waits, reads and commits.
@@ -12,22 +13,24 @@ from typing import Protocol
 from hermes_actors.consumer.deadletters import DeadLetter, DeadLetters
 from hermes_actors.consumer.endpoint import Unresolved, parse_endpoint
 from hermes_actors.consumer.headers import request_head
+from hermes_actors.consumer.ladder import Level
+from hermes_actors.consumer.lanes import Delivery, Lanes
 from hermes_actors.consumer.measures import SubscriptionMeasures, Undelivered
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.rate import RateLimit
 from hermes_actors.consumer.retry import (
     Again,
+    Decision,
     Discard,
     DiscardReason,
+    Gone,
     RetryPolicy,
     decide,
 )
-from hermes_actors.consumer.sender import Failure, Push, SendOutcome
+from hermes_actors.consumer.sender import Failure, ProbingSender, Push, Route, SendOutcome
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.message import UndecodableRecord, from_record
 from hermes_actors.model.subscription import SerialPolicy
-
-from hermes_actors.consumer.lanes import Delivery, Lanes
 
 _logger = logging.getLogger(__name__)
 
@@ -58,7 +61,9 @@ class Dispatch:
     """The sending half of one subscription's consumer.
 
     `alarm_s` is when the sending loop wakes by itself, set by it. `error` is what a callback
-    raised, for the actor to raise again. Raises Refused for an endpoint that cannot be pushed to.
+    raised, for the actor to raise again. `gone` says that the endpoint is gone for good, "" while
+    it is not: then nothing is attempted until another version of the subscription comes. Raises
+    Refused for an endpoint that cannot be pushed to.
     """
 
     def __init__(
@@ -69,7 +74,10 @@ class Dispatch:
         measures: SubscriptionMeasures,
         letters: DeadLetters,
         around: Surroundings,
+        *,
+        epoch: int = 0,
     ) -> None:
+        """`epoch` is that of the grant of the partitions, for who fences by it."""
         self._parts = parts
         self._clock = parts.clock
         self._lanes = lanes
@@ -77,18 +85,29 @@ class Dispatch:
         self._letters = letters
         self._around = around
         self._limit = RateLimit(1)
+        self._epoch = epoch
         self._is_filling = False
         self._is_stopping = False
+        # Stopping, or the endpoint is gone.
+        self._is_halted = False
         self._version = 0
+        self._last_route: Route | None = None
         self.alarm_s = float("inf")
         self.error: Exception | None = None
+        self.gone = ""
         self.last_undelivered: Undelivered | None = None
         self.last_failure: SendOutcome | None = None
         self.last_failure_ms = 0
         self.last_success_ms = 0
+        now_s = self._clock.monotonic_s()
+        self._identity = _identity(live)
+        policy = live.subscription.subscription_policy
+        assert isinstance(policy, SerialPolicy), "a serial consumer needs a serial policy"
+        self.ladder = parts.ladders.of(str(live.name), self._identity, policy.rate, now_s)
+        self._level = self.ladder.level
         self.adopt(live)
         # A restart, or a suspension that is taken back at once, must not double a second's rate.
-        self._limit.drain(self._clock.monotonic_s())
+        self._limit.drain(now_s)
 
     def adopt(self, live: LiveSubscription) -> None:
         """Go on with this version of the subscription; what is in flight is not touched."""
@@ -98,7 +117,12 @@ class Dispatch:
         self.live = live
         self.policy = policy
         self._retry_policy = RetryPolicy.of(
-            policy, has_oauth=live.subscription.o_auth_policy is not None
+            policy,
+            has_oauth=live.subscription.o_auth_policy is not None,
+            gone_suspends=self._parts.config.gone_suspends,
+        )
+        self._is_age_asked = bool(policy.sending_delay) or (
+            self._retry_policy.is_ttl_from_publication
         )
         self._endpoint = endpoint
         self._head = request_head(live.subscription, endpoint.authorization)
@@ -112,15 +136,30 @@ class Dispatch:
         self._lanes.window = policy.inflight_size or self._parts.config.inflight_max
         if self._limit.rate_per_s != policy.rate:
             self._limit.change(policy.rate)
+        self._adopt_ladder(live, policy)
         self._version += 1
+        self.gone = ""
+        self._is_halted = self._is_stopping
+
+    def _adopt_ladder(self, live: LiveSubscription, policy: SerialPolicy) -> None:
+        now_s = self._clock.monotonic_s()
+        self.ladder.change(policy.rate, now_s)
+        identity = _identity(live)
+        if identity != self._identity:
+            # Nothing is known of another endpoint.
+            self._identity = identity
+            self.ladder.reset(now_s)
+            self._parts.ladders.keep(str(live.name), identity, self.ladder)
+            self._last_route = None
+        self.ladder.hasten(now_s)
 
     def stop(self) -> None:
         """Begin no attempt any more; what is under way is still taken in."""
-        self._is_stopping = True
+        self._is_stopping = self._is_halted = True
 
     def abandon(self) -> None:
         """Nobody hears of what is still under way: it is sent again after a restart."""
-        self._is_stopping = True
+        self._is_stopping = self._is_halted = True
         self._version = -1
         # The gauges outlive it while it is suspended; up to 64 MiB must not.
         self._lanes.clear()
@@ -134,19 +173,26 @@ class Dispatch:
 
     def fill(self, now_s: float) -> int:
         """Attempt what may be attempted now; how many messages were looked at."""
-        if self._is_stopping:
+        if self._is_halted:
             return 0
-        lanes = self._lanes
+        lanes, ladder = self._lanes, self.ladder
+        if not ladder.is_full and ladder.connect_wait_s(now_s) <= 0.0:
+            self._probe(now_s)
         allowed = self._limit.available(now_s)
         sent = looked_at = 0
         self._is_filling = True
         while sent < allowed and looked_at < FILL_MAX:
+            # Asked each time: an attempt may fail at once, and lower the rate.
+            if not ladder.is_full and not ladder.available(now_s):
+                break
             delivery = lanes.next(now_s)
             if delivery is None:
                 break
             looked_at += 1
             if self._take_up(delivery, now_s):
                 sent += 1
+                if not ladder.is_full:
+                    ladder.take(now_s)
                 self._attempt(delivery, now_s)
         self._is_filling = False
         if sent:
@@ -154,6 +200,23 @@ class Dispatch:
         if looked_at:
             self._around.note_room()
         return looked_at
+
+    def _probe(self, now_s: float) -> None:
+        """Find out whether a dead endpoint takes connections again."""
+        self.ladder.on_connecting(now_s)
+        sender, route, epoch = self._sender, self._last_route, self.ladder.epoch
+        if route is None or not isinstance(sender, ProbingSender):
+            # Then a single push finds it out.
+            self.ladder.on_connect(now_s, is_made=True)
+            return
+
+        def done(failure: Failure | None) -> None:
+            # Of an earlier epoch it has been forgotten, or asked somebody else.
+            if self._version > 0 and self.ladder.epoch == epoch:
+                self.ladder.on_connect(self._clock.monotonic_s(), is_made=failure is None)
+                self._around.wake()
+
+        sender.probe(route, done)
 
     def _refill(self, now_s: float) -> None:
         """Use the room that an answer made; wake the actor only if its alarm must be earlier."""
@@ -165,11 +228,15 @@ class Dispatch:
     def idle_s(self, now_s: float) -> float:
         """How long there is nothing to do unless an answer comes or a batch is read."""
         lanes = self._lanes
-        if self._is_stopping or lanes.inflight >= lanes.window:
+        if self._is_halted or lanes.inflight >= lanes.window:
             return float("inf")
         is_fresh = lanes.fresh > 0 and not lanes.is_waiting_full
         due_s = 0.0 if is_fresh else lanes.next_due_s - now_s
-        return max(due_s, self._limit.wait_s(now_s))
+        wait_s = max(due_s, self._limit.wait_s(now_s))
+        ladder = self.ladder
+        if ladder.is_full:
+            return wait_s
+        return min(max(wait_s, ladder.wait_s(now_s)), ladder.connect_wait_s(now_s))
 
     def _take_up(self, delivery: Delivery, now_s: float) -> bool:
         """Make the delivery ready for an attempt; False when it is not attempted now."""
@@ -177,12 +244,22 @@ class Dispatch:
             if delivery.message is None and not self._decode(delivery):
                 return False
             delivery.taken_up_s = now_s
-            if self.policy.sending_delay:
-                age_ms = self._clock.now_ms() - delivery.record.timestamp_ms
-                delay_ms = min(self.policy.sending_delay, self.policy.sending_delay - age_ms)
-                if delay_ms > 0:
-                    self._lanes.wait(delivery, now_s + delay_ms / 1_000)
-                    return False
+            if self._is_age_asked:
+                return self._is_of_age(delivery, now_s)
+        return True
+
+    def _is_of_age(self, delivery: Delivery, now_s: float) -> bool:
+        """Neither too young nor too old for its first attempt; else it waits, or is given up."""
+        age_ms = self._clock.now_ms() - delivery.record.timestamp_ms
+        if self._retry_policy.is_too_old(age_ms):
+            detail = "older than its time to live before its first attempt"
+            self._discard(delivery, DiscardReason.EXPIRED, 0, detail)
+            return False
+        # A timestamp in the future delays by no more than the delay.
+        delay_ms = min(self.policy.sending_delay, self.policy.sending_delay - age_ms)
+        if delay_ms > 0:
+            self._lanes.wait(delivery, now_s + delay_ms / 1_000)
+            return False
         return True
 
     def _decode(self, delivery: Delivery) -> bool:
@@ -200,10 +277,17 @@ class Dispatch:
         if delivery.version != self._version:
             delivery.version = self._version
             delivery.message_lines = self._head.message_lines(message)
+            if self.policy.ordered:
+                delivery.message_lines += b"Hermes-Sequence: %d %d %d\r\n" % (
+                    delivery.record.partition,
+                    self._epoch,
+                    delivery.record.offset,
+                )
             delivery.route = None
         if delivery.attempts:
             self._measures.retries.value += 1
         delivery.sent_s = now_s
+        delivery.epoch = self.ladder.epoch
         if delivery.route is None:
             try:
                 delivery.route = self._endpoint.resolve(message.body)
@@ -245,6 +329,11 @@ class Dispatch:
             measures.delivered.value += 1
             self.last_success_ms = self._clock.now_ms()
             measures.throughput_bytes.value += len(delivery.record.value)
+            ladder = self.ladder
+            ladder.success_s = now_s
+            if ladder.is_watching:
+                ladder.on_success(now_s, delivery.epoch)
+                self._note_level()
             self._around.note_settled()
         else:
             self._on_failure(delivery, outcome, now_s)
@@ -258,14 +347,21 @@ class Dispatch:
             delivery.attempts += 1
         now_ms = self._clock.now_ms()
         self.last_failure, self.last_failure_ms = outcome, now_ms
+        policy = self._retry_policy
+        if policy.is_ttl_from_publication:
+            age_ms: float = max(0, now_ms - delivery.record.timestamp_ms)
+        else:
+            age_ms = (now_s - (delivery.taken_up_s or now_s)) * 1_000
         decision = decide(
             outcome,
-            policy=self._retry_policy,
+            policy=policy,
             previous_backoff_ms=delivery.backoff_ms,
-            age_ms=(now_s - (delivery.taken_up_s or now_s)) * 1_000,
+            age_ms=age_ms,
             now_ms=now_ms,
             rng=self._parts.rng,
+            attempts=delivery.attempts,
         )
+        self._teach(decision, delivery, outcome, now_s)
         if delivery.offsets.is_superseded:
             # A retransmission has taken its partition elsewhere: it comes again from there, or not.
             self._lanes.remove(delivery)
@@ -273,9 +369,76 @@ class Dispatch:
         elif isinstance(decision, Again):
             delivery.backoff_ms = decision.backoff_ms
             self._lanes.wait(delivery, now_s + decision.delay_ms / 1_000)
+        elif isinstance(decision, Gone):
+            # Kept for the day when somebody resumes the subscription.
+            self._lanes.wait(delivery, now_s)
+            self._on_gone(outcome)
         else:
             assert isinstance(decision, Discard), "a success is not a failure"
             self._discard(delivery, decision.reason, outcome.status, outcome.reason())
+
+    def _teach(
+        self, decision: Decision, delivery: Delivery, outcome: SendOutcome, now_s: float
+    ) -> None:
+        """Tell the ladder what the attempt says of the endpoint."""
+        ladder, is_answered = self.ladder, outcome.failure is None
+        if isinstance(decision, Again | Discard) and decision.slows:
+            ladder.on_failure(
+                now_s,
+                delivery.epoch,
+                failed_before_s=delivery.failed_s,
+                is_answered=is_answered,
+            )
+            delivery.failed_s = now_s
+            self._last_route = delivery.route
+        elif isinstance(decision, Discard) and decision.reason.is_the_messages:
+            ladder.on_success(now_s, delivery.epoch)
+        else:
+            ladder.on_neutral(now_s, delivery.epoch, is_answered=is_answered)
+        self._note_level()
+
+    def _note_level(self) -> None:
+        """Log a change of the level, once."""
+        ladder, before = self.ladder, self._level
+        if ladder.level is before:
+            return
+        self._level = ladder.level
+        failure = "none" if self.last_failure is None else self.last_failure.reason()
+        # A warning once for each outage, not each time that a sick endpoint is tried again.
+        is_outage = before is Level.FULL and ladder.level.is_half_open
+        _logger.log(
+            logging.WARNING if is_outage else logging.INFO,
+            "%s: its rate was %s and is %s now, at most %.4g/s; last failure: %s",
+            self.live.name,
+            before,
+            ladder.level,
+            ladder.rate,
+            failure,
+        )
+
+    def _on_gone(self, outcome: SendOutcome) -> None:
+        if self.gone:
+            return
+        self._is_halted = True
+        self.gone = f"the endpoint is gone for good ({outcome.reason()})"
+        _logger.warning("%s: %s; suspending it", self.live.name, self.gone)
+        self._parts.suspend(self.live, self.gone)
+
+    @property
+    def held_back(self) -> str:
+        """For people: what keeps it from sending faster now; "" when nothing does."""
+        now_s, lanes = self._clock.monotonic_s(), self._lanes
+        reasons = []
+        if words := self.ladder.words(now_s):
+            failure = self.last_failure
+            reasons.append(f"{words} ({failure.reason()})" if failure is not None else words)
+        if lanes.inflight >= lanes.window:
+            reasons.append(f"all {lanes.window} of its requests at a time are open (inflightSize)")
+        elif lanes.fresh and self.ladder.is_full and self._limit.wait_s(now_s) > 0:
+            reasons.append(f"its rate of {self.policy.rate}/s is used up")
+        if lanes.parked:
+            reasons.append(f"{lanes.parked} messages wait for an earlier one of their key")
+        return "; ".join(reasons)
 
     def _discard(self, delivery: Delivery, reason: DiscardReason, status: int, detail: str) -> None:
         """Give a message up: counted, logged and kept as a dead letter, never silently."""
@@ -327,3 +490,8 @@ class Dispatch:
     def _note_landed(self) -> None:
         if not self._lanes.inflight and not self._lanes.buried:
             self._around.note_landed()
+
+
+def _identity(live: LiveSubscription) -> tuple[int, str]:
+    """Whose answers a ladder has learned from."""
+    return live.incarnation, live.subscription.endpoint

@@ -140,9 +140,10 @@ class Intake:
         if self.trouble:
             return self.trouble
         if lanes.is_waiting_full:
+            parked = f" or for an earlier one of their key ({lanes.parked})" if lanes.parked else ""
             return (
-                f"{lanes.waiting} messages wait for a retry, the most that may "
-                f"(consumers.waiting_retries_max = {lanes.waiting_max}); reading has stopped"
+                f"{lanes.waiting + lanes.parked} messages wait for a retry{parked}, the most that "
+                f"may (consumers.waiting_retries_max = {lanes.waiting_max}); reading has stopped"
             )
         if lanes.buffered_bytes >= config.buffered_bytes_max:
             return (
@@ -208,7 +209,7 @@ class Intake:
             return
         for record in batch:
             offsets = partitions[record.partition]
-            if not offsets.begin(record.offset):
+            if not offsets.begin(record.offset, record.timestamp_ms):
                 continue
             seen = self.screen(record)
             if isinstance(seen, Filtered):

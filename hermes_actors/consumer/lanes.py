@@ -2,12 +2,14 @@
 the other of the in-flight window. Pure: the time is an argument.
 
 While both lanes have something to send, each is sure of half the window, so retries that time out
-slowly leave fresh messages theirs, and a flood of fresh messages leaves retries theirs.
+slowly leave fresh messages theirs, and a flood of fresh messages leaves retries theirs. Ordered,
+a fresh message whose key is on its way already waits behind it, and others pass it.
 """
 
 import heapq
 from collections import deque
 
+from hermes_actors.consumer.keys import KeyOrder
 from hermes_actors.consumer.offsets import PartitionOffsets
 from hermes_actors.consumer.sender import Route
 from hermes_actors.model.message import Message
@@ -21,12 +23,16 @@ class Delivery:
     """One message on its way: where it lies, and how its attempts went so far.
 
     `message` is made when it is taken up, or before, by what looks into it; `route` and
-    `message_lines` are made for its attempts, for the `version` of the subscription.
+    `message_lines` are made for its attempts, for the `version` of the subscription. `epoch` is
+    that of the ladder at its last attempt, `failed_s` when that failed.
     """
 
     __slots__ = (
         "attempts",
         "backoff_ms",
+        "epoch",
+        "failed_s",
+        "holds_key",
         "is_retry",
         "message",
         "message_lines",
@@ -53,17 +59,21 @@ class Delivery:
         self.backoff_ms: int | None = None
         self.taken_up_s: float | None = None
         self.sent_s = 0.0
+        self.epoch = 0
+        self.failed_s: float | None = None
         self.is_retry = False
+        self.holds_key = False
 
 
 class Lanes:
     """All messages of one consumer that are not settled: fresh, waiting, in flight, buried (given
-    up, while their dead letters are on their way).
+    up, while their dead letters are on their way), and, if ordered, parked behind their key.
     """
 
     __slots__ = (
         "_fresh",
         "_inflight_retries",
+        "_keys",
         "_retry_is_next",
         "_sequence",
         "_waiting",
@@ -74,8 +84,11 @@ class Lanes:
         "window",
     )
 
-    def __init__(self, window: int, waiting_max: int) -> None:
-        """At most `window` in flight, and `waiting_max` waiting or able to come to wait."""
+    def __init__(self, window: int, waiting_max: int, *, is_ordered: bool = False) -> None:
+        """At most `window` in flight, and `waiting_max` waiting or able to come to wait.
+
+        `is_ordered`: one message of each partition key on its way at a time, in order of reading.
+        """
         self.window = window
         self.waiting_max = waiting_max
         self.inflight = 0
@@ -87,6 +100,7 @@ class Lanes:
         self._sequence = 0
         self._inflight_retries = 0
         self._retry_is_next = False
+        self._keys: KeyOrder[Delivery] | None = KeyOrder() if is_ordered else None
 
     def add(self, delivery: Delivery) -> None:
         """A message has been read."""
@@ -98,6 +112,8 @@ class Lanes:
         if self.inflight >= self.window:
             return None
         is_due = bool(self._waiting) and self._waiting[0][0] <= now_s
+        if self._keys is not None:
+            self._park(self._keys)
         is_fresh = bool(self._fresh) and not self.is_waiting_full
         if is_due and (not is_fresh or self._is_retrys_turn()):
             delivery = heapq.heappop(self._waiting)[2]
@@ -121,7 +137,7 @@ class Lanes:
     def remove(self, delivery: Delivery) -> None:
         """A message in flight needs nothing more."""
         self._land(delivery)
-        self.buffered_bytes -= delivery.size_bytes
+        self._drop(delivery)
 
     def bury(self, delivery: Delivery) -> None:
         """A message in flight is given up; `forget` follows when its dead letter is kept."""
@@ -131,21 +147,25 @@ class Lanes:
     def forget(self, delivery: Delivery) -> None:
         """A buried message needs nothing more."""
         self.buried -= 1
-        self.buffered_bytes -= delivery.size_bytes
+        self._drop(delivery)
 
     def drop_superseded(self) -> None:
         """Forget what waits of partitions that a retransmission has taken elsewhere."""
-        for delivery in [*self._fresh, *(entry[2] for entry in self._waiting)]:
-            if delivery.offsets.is_superseded:
-                self.buffered_bytes -= delivery.size_bytes
+        dropped = [] if self._keys is None else self._keys.drop(_is_superseded)
+        dropped += (each for each in self._fresh if each.offsets.is_superseded)
+        dropped += (each for _, _, each in self._waiting if each.offsets.is_superseded)
         self._fresh = deque(each for each in self._fresh if not each.offsets.is_superseded)
         self._waiting = [entry for entry in self._waiting if not entry[2].offsets.is_superseded]
         heapq.heapify(self._waiting)
+        for delivery in dropped:
+            self._drop(delivery)
 
     def clear(self) -> None:
         """Forget all messages: the consumer has ended, and who still shows it shows nothing."""
         self._fresh.clear()
         self._waiting.clear()
+        if self._keys is not None:
+            self._keys.clear()
         self.inflight = self._inflight_retries = self.buffered_bytes = self.buried = 0
 
     @property
@@ -159,9 +179,17 @@ class Lanes:
         return len(self._waiting)
 
     @property
+    def parked(self) -> int:
+        """How many messages wait for an earlier one of their key."""
+        return 0 if self._keys is None else self._keys.parked
+
+    @property
     def is_waiting_full(self) -> bool:
         """True when no fresh message may be taken up: it could have nowhere to wait."""
-        return len(self._waiting) + self.inflight + self.buried >= self.waiting_max
+        held = len(self._waiting) + self.inflight + self.buried
+        if self._keys is not None:
+            held += self._keys.parked
+        return held >= self.waiting_max
 
     @property
     def next_due_s(self) -> float:
@@ -181,3 +209,21 @@ class Lanes:
         if delivery.is_retry:
             self._inflight_retries -= 1
             delivery.is_retry = False
+
+    def _drop(self, delivery: Delivery) -> None:
+        """It needs nothing more: its bytes are free, and so is its key."""
+        self.buffered_bytes -= delivery.size_bytes
+        if self._keys is not None:
+            following = self._keys.release(delivery)
+            if following is not None:
+                # It has waited already, and read before all that is fresh.
+                self._fresh.appendleft(following)
+
+    def _park(self, keys: KeyOrder[Delivery]) -> None:
+        """Set aside what may not be taken up yet, until the first fresh message that may."""
+        while self._fresh and not self.is_waiting_full and not keys.admit(self._fresh[0]):
+            self._fresh.popleft()
+
+
+def _is_superseded(delivery: Delivery) -> bool:
+    return delivery.offsets.is_superseded

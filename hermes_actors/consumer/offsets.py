@@ -23,13 +23,14 @@ class PartitionOffsets:
 
     def __init__(self, position: int, recovered: Sequence[Interval] = ()) -> None:
         """`recovered` are the intervals of the last commit: disjoint, ascending."""
-        self._unsettled: dict[int, None] = {}
+        # Offset → when its record was stored.
+        self._unsettled: dict[int, int] = {}
         self._recovered = list(recovered)
         self._position = position
         self.is_superseded = False
         self.read_end = position
 
-    def begin(self, offset: int) -> bool:
+    def begin(self, offset: int, stored_at_ms: int = 0) -> bool:
         """The record at `offset` has been read; False when it is settled already: skip it.
 
         Offsets between the last one read and this one hold no records (the log has gaps), so they
@@ -39,7 +40,7 @@ class PartitionOffsets:
         self.read_end = offset + 1
         if self._recovered and self._is_recovered(offset):
             return False
-        self._unsettled[offset] = None
+        self._unsettled[offset] = stored_at_ms
         return True
 
     def settle(self, offset: int) -> None:
@@ -74,6 +75,11 @@ class PartitionOffsets:
     def unsettled(self) -> int:
         """How many records have been read and are not settled."""
         return len(self._unsettled)
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """When the lowest unsettled record was stored; None when all that was read is settled."""
+        return next(iter(self._unsettled.values()), None)
 
     @property
     def span(self) -> int:

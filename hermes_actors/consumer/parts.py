@@ -3,9 +3,10 @@
 import random
 from collections.abc import Callable
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from hermes_actors.config import ConsumersConfig
+from hermes_actors.consumer.ladder import Ladders, Level
 from hermes_actors.consumer.measures import Undelivered
 from hermes_actors.consumer.sender import Sender
 from hermes_actors.log.base import Log
@@ -14,8 +15,16 @@ from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.telemetry.metrics import Metrics
 
 
+def _suspend_nobody(_live: LiveSubscription, _reason: str) -> None:
+    """For consumers that nobody else is told of: they stop their attempts by themselves."""
+
+
 class ConsumerParts(Struct, frozen=True):
-    """What all consumers of a node share."""
+    """What all consumers of a node share.
+
+    `suspend` is called by a consumer whose endpoint is gone, with the version that was pushed to
+    and why; it must not wait.
+    """
 
     log: Log
     sender_of: Callable[[LiveSubscription], Sender]
@@ -25,11 +34,16 @@ class ConsumerParts(Struct, frozen=True):
     metrics: Metrics
     config: ConsumersConfig
     namespace: str = ""
+    ladders: Ladders = field(default_factory=Ladders)
+    suspend: Callable[[LiveSubscription, str], None] = _suspend_nobody
 
 
 class ConsumerStatus(Struct, frozen=True):
     """A consumer at one moment. `why` says what keeps it from reading or sending, "" if nothing.
 
+    `level` is what the endpoint is trusted with, `rate_now` what may be sent to it, in messages a
+    second; `held_back` says what keeps it from more. `oldest_age_ms` is how long ago the oldest
+    message that is read and not settled was stored; 0 when there is none.
     `positions`: for each partition the lowest unsettled offset.
     """
 
@@ -41,3 +55,7 @@ class ConsumerStatus(Struct, frozen=True):
     positions: dict[int, int]
     last_undelivered: Undelivered | None
     dropped_headers: tuple[str, ...]
+    level: Level = Level.FULL
+    rate_now: float = 0.0
+    held_back: str = ""
+    oldest_age_ms: int = 0

@@ -1,10 +1,11 @@
-"""What follows from an attempt: settled, discarded, or tried again after a delay. Pure.
+"""What follows from an attempt: settled, discarded, tried again after a delay, or the end. Pure.
 
-The table is Hermes', with two additions: Retry-After may be an HTTP date, and the backoff has
-jitter so that messages that failed together do not come back together. The jitter only lengthens:
-a delay is drawn from [1, 1.25) × backoff, so none is shorter than configured. A failure of our own
-is tried again like the endpoint's, and slows nothing. A decision's `slows` is the table's column of
-that name, for whoever adapts the rate; nobody does yet.
+The table is Hermes', with additions: a subscription may name statuses that are tried again or given
+up whatever the table says, 410 ends the subscription, Retry-After may be an HTTP date, attempts may
+be limited in number, and the backoff has jitter so that messages that failed together do not come
+back together. The jitter only lengthens: a delay is drawn from [1, 1.25) × backoff, so none is
+shorter than configured. A failure of our own is tried again like the endpoint's, and slows nothing.
+A decision's `slows` is the table's column of that name, for whoever adapts the rate.
 """
 
 import random
@@ -14,11 +15,12 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from hermes_actors.consumer.sender import SendOutcome
-from hermes_actors.model.subscription import SerialPolicy
+from hermes_actors.consumer.sender import Failure, SendOutcome
+from hermes_actors.model.subscription import SerialPolicy, TtlFrom
 
 _RETRY_AFTER_STATUSES = (429, 503)
 _RETRY_AFTER_SECONDS_MAX = 10**9
+_GONE_STATUS = 410
 _JITTER = 0.25
 
 
@@ -26,14 +28,23 @@ class DiscardReason(StrEnum):
     """Why a message is given up."""
 
     CLIENT_ERROR = "client-error"
+    DISCARD_STATUS = "discard-status"
     EXPIRED = "expired"
+    ATTEMPTS = "attempts"
     UNDECODABLE = "undecodable"
+
+    @property
+    def is_the_messages(self) -> bool:
+        """True when the endpoint is well, and says that it does not take this message."""
+        return self in (DiscardReason.CLIENT_ERROR, DiscardReason.DISCARD_STATUS)
 
 
 class RetryPolicy(Struct, frozen=True):
     """What of a subscription's policy decides; everything in milliseconds.
 
-    `has_oauth`: a 401 means a token to renew, so it is always tried again.
+    `has_oauth`: a 401 means a token to renew, so it is always tried again. `gone_suspends`: a 410
+    ends the subscription, unless it is in `retry_on` or `discard_on`. `is_ttl_from_publication`
+    says what a message's age is counted from; else it is the time since it was taken up.
     """
 
     ttl_ms: int
@@ -42,9 +53,16 @@ class RetryPolicy(Struct, frozen=True):
     backoff_max_ms: int
     retry_client_errors: bool
     has_oauth: bool = False
+    attempts_max: int | None = None
+    retry_on: frozenset[int] = frozenset()
+    discard_on: frozenset[int] = frozenset()
+    gone_suspends: bool = False
+    is_ttl_from_publication: bool = False
 
     @classmethod
-    def of(cls, policy: SerialPolicy, *, has_oauth: bool = False) -> "RetryPolicy":
+    def of(
+        cls, policy: SerialPolicy, *, has_oauth: bool = False, gone_suspends: bool = False
+    ) -> "RetryPolicy":
         """The deciding part of a serial policy."""
         return cls(
             ttl_ms=policy.message_ttl * 1_000,
@@ -53,7 +71,19 @@ class RetryPolicy(Struct, frozen=True):
             backoff_max_ms=policy.backoff_max_interval_in_sec * 1_000,
             retry_client_errors=policy.retry_client_errors,
             has_oauth=has_oauth,
+            attempts_max=policy.attempts_max,
+            retry_on=frozenset(policy.retry_on),
+            discard_on=frozenset(policy.discard_on),
+            gone_suspends=gone_suspends,
+            is_ttl_from_publication=policy.ttl_from is TtlFrom.PUBLICATION,
         )
+
+    def is_too_old(self, age_ms: float) -> bool:
+        """True when a message of that age since publication is not worth a first attempt.
+
+        A time to live of 0 means one attempt, however old the message is.
+        """
+        return self.is_ttl_from_publication and 0 < self.ttl_ms < age_ms
 
 
 class Settled(Struct, frozen=True):
@@ -75,8 +105,13 @@ class Again(Struct, frozen=True):
     slows: bool
 
 
-Decision = Settled | Discard | Again
+class Gone(Struct, frozen=True):
+    """The endpoint is gone for good: nothing more is to be sent, and the message is kept."""
+
+
+Decision = Settled | Discard | Again | Gone
 _SETTLED = Settled()
+_GONE = Gone()
 
 
 def decide(
@@ -87,32 +122,52 @@ def decide(
     age_ms: float,
     now_ms: int,
     rng: random.Random,
+    attempts: int = 1,
 ) -> Decision:
     """What follows from one attempt at a message.
 
-    `age_ms` is the time since the message was taken up, `previous_backoff_ms` that of the last
-    decision (None at the first failure), `now_ms` the wall clock, for Retry-After as a date. A
-    message is given up now when its next attempt would come after its time to live.
+    `age_ms` is the message's age as the policy counts it, `previous_backoff_ms` that of the last
+    decision (None at the first failure), `now_ms` the wall clock, for Retry-After as a date,
+    `attempts` how many were made, this one included. A message is given up now when its next
+    attempt would come after its time to live.
     """
     if outcome.is_success:
         return _SETTLED
+    status = outcome.status
+    if status and (end := _end_by_status(status, policy)) is not None:
+        return end
     backoff_ms = next_backoff_ms(previous_backoff_ms, policy)
-    is_client_error = 400 <= outcome.status < 500
-    is_token_refused = outcome.status == 401 and policy.has_oauth
-    if is_client_error and not policy.retry_client_errors and not is_token_refused:
-        return Discard(DiscardReason.CLIENT_ERROR, slows=False)
     asked_ms = None
-    if outcome.status in _RETRY_AFTER_STATUSES and outcome.retry_after:
+    if status in _RETRY_AFTER_STATUSES and outcome.retry_after:
         asked_ms = retry_after_ms(outcome.retry_after, now_ms)
     if asked_ms is not None:
         delay_ms = min(asked_ms, policy.ttl_ms)
     else:
         delay_ms = int(backoff_ms * (1.0 + _JITTER * rng.random()))
-    slows = asked_ms is None and not outcome.is_local
+    # What was never sent, or asked for a pause itself, says nothing of how much it can take.
+    is_sent = not outcome.is_local and outcome.failure is not Failure.UNRESOLVED
+    slows = asked_ms is None and is_sent
     # A time to live of 0 means one attempt, also when no time at all has passed.
     if policy.ttl_ms == 0 or age_ms + delay_ms > policy.ttl_ms:
         return Discard(DiscardReason.EXPIRED, slows=slows)
+    if policy.attempts_max is not None and attempts >= policy.attempts_max:
+        return Discard(DiscardReason.ATTEMPTS, slows=slows)
     return Again(delay_ms, backoff_ms, slows=slows)
+
+
+def _end_by_status(status: int, policy: RetryPolicy) -> Discard | Gone | None:
+    """What an answer's status ends at once; None when it is to be tried again."""
+    if status in policy.discard_on:
+        return Discard(DiscardReason.DISCARD_STATUS, slows=False)
+    if status in policy.retry_on:
+        return None
+    if status == _GONE_STATUS and policy.gone_suspends:
+        return _GONE
+    if not 400 <= status < 500 or policy.retry_client_errors:
+        return None
+    if status == 401 and policy.has_oauth:
+        return None
+    return Discard(DiscardReason.CLIENT_ERROR, slows=False)
 
 
 def next_backoff_ms(previous_ms: int | None, policy: RetryPolicy) -> int:

@@ -9,19 +9,20 @@ import logging
 from collections.abc import Callable
 
 import trio
+
 from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.consumer.deadletters import DeadLetters, Discarded
+from hermes_actors.consumer.dispatch import FILL_MAX, Dispatch
+from hermes_actors.consumer.intake import Intake
+from hermes_actors.consumer.lanes import Lanes
 from hermes_actors.consumer.measures import Gauge, SubscriptionMeasures
 from hermes_actors.consumer.parts import ConsumerParts, ConsumerStatus
 from hermes_actors.consumer.progress import REFRESH_S, TopicProgress
 from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.log.base import LogUnavailable, UnknownTopic
 from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.subscription import SerialPolicy
 from hermes_actors.status.collector import SubscriptionFigures
-
-from hermes_actors.consumer.dispatch import FILL_MAX, Dispatch
-from hermes_actors.consumer.intake import Intake
-from hermes_actors.consumer.lanes import Lanes
 
 _logger = logging.getLogger(__name__)
 
@@ -53,7 +54,13 @@ class SerialConsumer:
         self._log_topic = log_topic
         self._on_started = on_started
         self._measures = SubscriptionMeasures(parts.metrics, live.name)
-        self._lanes = Lanes(1, parts.config.waiting_retries_max)
+        policy = live.subscription.subscription_policy
+        self._lanes = Lanes(
+            1,
+            parts.config.waiting_retries_max,
+            # Which of the two it is never changes: whoever changes it needs another consumer.
+            is_ordered=isinstance(policy, SerialPolicy) and policy.ordered,
+        )
         self._progress = TopicProgress.of(
             live, parts.log, log_topic, parts.namespace, epoch=epoch, owned=partitions
         )
@@ -76,7 +83,9 @@ class SerialConsumer:
         self.note_room = self._intake.note_room
         self.note_landed = self._landed.set
         self._letters = letters or Discarded()
-        self._dispatch = Dispatch(live, parts, self._lanes, self._measures, self._letters, self)
+        self._dispatch = Dispatch(
+            live, parts, self._lanes, self._measures, self._letters, self, epoch=epoch
+        )
         self._read_ahead()
         for name, attribute in (("inflight", "inflight"), ("waiting_retries", "waiting")):
             self._measures.gauge(name, Gauge(self._lanes, attribute))
@@ -110,7 +119,7 @@ class SerialConsumer:
         """What keeps it from reading or sending; "" when nothing does."""
         if self._is_stopping:
             return "stopping"
-        why, buried = self._intake.why, self._letters.why
+        why, buried = self._dispatch.gone or self._intake.why, self._letters.why
         return f"{why}; {buried}" if why and buried else why
 
     def status(self) -> ConsumerStatus:
@@ -124,6 +133,10 @@ class SerialConsumer:
             positions={p: o.position for p, o in self._progress.partitions.items()},
             last_undelivered=self._dispatch.last_undelivered,
             dropped_headers=self._dispatch.dropped_headers,
+            level=self._dispatch.ladder.level,
+            rate_now=self._dispatch.ladder.rate,
+            held_back=self._dispatch.held_back,
+            oldest_age_ms=self._oldest_age_ms,
         )
 
     def figures(self) -> SubscriptionFigures:
@@ -140,7 +153,17 @@ class SerialConsumer:
             last_success_at_ms=dispatch.last_success_ms,
             log_topic=self._log_topic,
             reached={p: o.reached for p, o in self._progress.partitions.items()},
+            level=dispatch.ladder.level.value,
+            rate_now=dispatch.ladder.rate,
+            held_back=dispatch.held_back,
+            oldest_age_ms=self._oldest_age_ms,
         )
+
+    @property
+    def _oldest_age_ms(self) -> int:
+        stored = [o.oldest_ms for o in self._progress.partitions.values()]
+        oldest_ms = min((each for each in stored if each is not None), default=None)
+        return 0 if oldest_ms is None else max(0, self._clock.now_ms() - oldest_ms)
 
     def note_settled(self) -> None:
         """A message is gone: its bytes are free, and there is progress to commit."""

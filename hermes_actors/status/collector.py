@@ -54,6 +54,14 @@ class SubscriptionFigures(Struct, frozen=True):
     log_topic: str = ""
     reached: Mapping[int, int] = {}
     last_success_at_ms: int = 0
+    level: str = ""
+    """What the endpoint is trusted with; "" where it is not consumed."""
+    rate_now: float = 0.0
+    """What may be sent to it, in messages a second."""
+    held_back: str = ""
+    """What keeps it from being sent more, though it is delivered; "" when nothing does."""
+    oldest_age_ms: int = 0
+    """How long ago the oldest message that is read and not settled was stored."""
 
 
 def _none() -> Sequence[str]:
@@ -222,4 +230,8 @@ class Collector:
             clip(figures.last_failure),
             figures.last_failure_at_ms,
             figures.last_success_at_ms,
+            figures.level,
+            round(1_000 * figures.rate_now),
+            clip(figures.held_back),
+            figures.oldest_age_ms,
         )

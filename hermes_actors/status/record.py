@@ -101,6 +101,12 @@ class SubscriptionStatus(Struct, frozen=True, array_like=True, gc=False):
     last_failure: str = ""
     last_failure_at_ms: int = 0
     last_success_at_ms: int = 0
+    level: str = ""
+    """What its endpoint is trusted with; "" where it is not consumed, or by an older version."""
+    rate_now: int = 0
+    """What may be sent to it, in thousandths of a message a second."""
+    held_back: str = ""
+    oldest_age_ms: int = 0
 
 
 class Header(Struct, frozen=True, kw_only=True):

@@ -129,10 +129,10 @@ async def test_a_client_error_is_discarded_at_once_unless_it_is_to_be_retried(
         assert world.count("discarded") == (0 if retry else 1)
 
 
-async def test_a_dead_endpoint_stops_reading_at_the_bound_and_says_why(make_world, autojump_clock):
+async def test_a_busy_endpoint_stops_reading_at_the_bound_and_says_why(make_world, autojump_clock):
     world = make_world(waiting_retries_max=50, read_batch_records_max=20)
     await world.create()
-    world.sender.script = lambda _push: SendOutcome(0, "", Failure.CONNECT, "refused")
+    world.sender.script = lambda _push: SendOutcome(503, "1")
     await world.publish(*(b"%d" % n for n in range(500)))
     policy = {"inflight_size": 10, "message_backoff": 1_000}
     async with world.consuming(world.live(policy=policy)) as consumer:
@@ -247,7 +247,7 @@ async def test_a_message_without_the_templates_field_is_a_failed_delivery(world,
 
 async def test_slow_retries_leave_fresh_messages_half_of_the_window(world, autojump_clock):
     world.sender.script = lambda push: (
-        (1.0, SendOutcome(0, "", Failure.TIMEOUT)) if push.body.startswith(b"slow") else (0.01, OK)
+        (1.0, SendOutcome(503, "0")) if push.body.startswith(b"slow") else (0.01, OK)
     )
     await world.publish(*(b"slow%d" % n for n in range(200)))
     async with world.consuming(world.live(policy={"inflight_size": 10, "message_backoff": 1})):
