@@ -38,6 +38,8 @@ _FIRST_RECORDS = 10
 _HELD_POLL_S = 0.05
 _PARTITIONS_AGE_MAX_S = 30.0
 _LOOKUP_MAX_S = 1.0
+_PASSED_OVER_S = 3.0
+"""A log that has failed is asked after the others for so long: each time it may hang again."""
 _BACKOFF_FIRST_S = 0.1
 _SENDING_MAX = 64
 _PROBING_MAX = 256
@@ -71,6 +73,7 @@ class _Sending:
         self.is_arranged = False
         self.lanes: set[int] = set()
         self.partitions: dict[str, tuple[int, float]] = {}
+        self.away_until_s: dict[str, float] = {}
         self.next_partition = 0
 
 
@@ -151,8 +154,7 @@ class Replayer:
             if self._is_gone(queue, live):
                 break
             if live is not None and live.log_topic == queue.log_topic:
-                logs = self._destinations.logs(live)
-                log = logs[backoff.tries % len(logs)]
+                log = self._next_log(sending, live, backoff.tries)
                 partitions = await self._partitions(sending, log)
                 if partitions is not None:
                     queue.arrange(partitions)
@@ -209,9 +211,7 @@ class Replayer:
                 return True
             if live is None or live.log_topic != queue.log_topic:
                 return False
-            # Of several datacentres the next one is tried after a failure.
-            logs = self._destinations.logs(live)
-            log = logs[failures % len(logs)]
+            log = self._next_log(sending, live, failures)
             items = await self._readable(batch)
             if not items:
                 return True
@@ -221,9 +221,23 @@ class Replayer:
             is_ok = True
             for partition, group in self._spread(sending, lane, items, partitions).items():
                 is_ok &= await self._append(sending, log, partition, group)
+            if not is_ok:
+                self._pass_over(sending, log)
             return is_ok
         except SpoolUnavailable:
             return False
+
+    def _next_log(self, sending: _Sending, live: LiveTopic, failures: int) -> Log:
+        """Of several datacentres the first that has not failed of late, else each in turn."""
+        logs = self._destinations.logs(live)
+        now_s = self._clock.monotonic_s()
+        for log in logs:
+            if sending.away_until_s.get(log.dc, now_s) <= now_s:
+                return log
+        return logs[failures % len(logs)]
+
+    def _pass_over(self, sending: _Sending, log: Log) -> None:
+        sending.away_until_s[log.dc] = self._clock.monotonic_s() + _PASSED_OVER_S
 
     async def _readable(self, batch: list[Waiting]) -> list[Item]:
         """What can be sent of a batch; the rest is set aside."""
@@ -302,6 +316,7 @@ class Replayer:
         with trio.move_on_after(_LOOKUP_MAX_S), suppress(LogUnavailable):
             settings = await log.describe_topic(sending.queue.log_topic)
         if settings is None:
+            self._pass_over(sending, log)
             return None
         sending.partitions[log.dc] = (settings.partitions, now_s)
         return settings.partitions

@@ -326,18 +326,37 @@ async def test_with_several_datacentres_the_next_one_is_tried_when_the_first_doe
         assert await spooling.bodies(away) == [b"%02d" % number for number in range(30)]
 
 
-async def test_what_falls_back_does_not_wait_for_the_first_log_to_answer(
+async def test_what_falls_back_does_not_wait_for_a_log_that_hangs_but_once(
     open_spooling, entry, live, memory_log, autojump_clock
 ):
-    own, other = await memory_log("dc1"), await memory_log("dc2")
+    own, other = await memory_log("dc1"), await memory_log("dc2", partitions=5)
     own.faults.silent = own.faults.reads_silent = True
     async with open_spooling(MemoryDisk()) as spooling:
         spooling.live = {ORDERS: live(ORDERS, fallback=True)}
-        assert spooling.offer(entry(b"1", b"k"))
+        for number in range(200):
+            assert spooling.offer(entry(b"%03d" % number, b"k"))
         spooling.replay(own, other)
-        await trio.sleep(3)
-        assert await spooling.bodies(other) == [b"1"]
+        await trio.sleep(1.5)
+        assert await spooling.bodies(other) == [b"%03d" % number for number in range(200)]
         assert spooling.shown("entries") == 0
+
+
+async def test_a_log_that_was_away_is_used_again_soon(
+    open_spooling, entry, live, memory_log, autojump_clock
+):
+    own, other = await memory_log("dc1"), await memory_log("dc2")
+    own.faults.unavailable_rate = 1.0
+    async with open_spooling(MemoryDisk()) as spooling:
+        spooling.live = {ORDERS: live(ORDERS, fallback=True)}
+        spooling.replay(own, other)
+        for number in range(600):
+            if number == 100:
+                own.faults.unavailable_rate = 0.0
+            assert spooling.offer(entry(b"%03d" % number, b"%d" % (number % 7)))
+            await trio.sleep(0.01)
+        await spooling.wait_empty()
+        assert len(await spooling.bodies(own)) > 100
+        assert len(await spooling.bodies(other)) >= 100
 
 
 async def test_a_topic_that_got_more_partitions_gets_everything(
