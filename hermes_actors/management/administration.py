@@ -7,10 +7,12 @@ from hermes_actors.config import Config
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import Log, UnknownTopic
 from hermes_actors.management.changes import Changes
+from hermes_actors.management.deadletters import DeadLetterBox, Letters
 from hermes_actors.management.groups import Groups
 from hermes_actors.management.mode import AccessMode
 from hermes_actors.management.previews import MessagePreviews
 from hermes_actors.management.readiness import DatacenterReadiness
+from hermes_actors.management.redrives import Redrives
 from hermes_actors.management.roles import (
     Caller,
     OpenToAll,
@@ -22,6 +24,7 @@ from hermes_actors.management.statuses import Statuses
 from hermes_actors.management.subscriptions import Subscriptions
 from hermes_actors.management.tail import Tail, open_tail
 from hermes_actors.management.topics import Topics
+from hermes_actors.management.undelivered import UndeliveredMessages
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import TrackingMode
 from hermes_actors.model.topic import Ack, ContentType, Owner
@@ -37,8 +40,9 @@ class Administration:
     is administrator. `status` is what readers of the nodes' status records fold into; without it
     there are no metrics. `notices` are what an operator should know of the node beside its
     metadata. `previews` is what readers of the nodes' previews fill. `datacenters` are all of the
-    cluster. Everything is a trio coroutine; those that change or read on a caller's behalf take
-    the caller first. Each raises Refused (mend the request) and Unavailable (try again).
+    cluster; `remote_logs` are the others' logs, where dead letters lie too. Everything is a trio
+    coroutine; those that change or read on a caller's behalf take the caller first. Each
+    raises Refused (mend the request) and Unavailable (try again).
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class Administration:
         notices: Callable[[], Sequence[str]] = tuple,
         previews: PreviewRegister | None = None,
         datacenters: Sequence[str] = (),
+        remote_logs: Sequence[Log] = (),
     ) -> None:
         self._metadata = metadata
         self._notices = notices
@@ -66,6 +71,10 @@ class Administration:
         self.subscriptions = Subscriptions(metadata, changes, config.management, clock)
         self.previews = MessagePreviews(self.topics, previews)
         self.readiness = DatacenterReadiness(metadata, changes, datacenters)
+        letters = Letters(metadata, self.subscriptions, (log, *remote_logs))
+        self.dead_letters = DeadLetterBox(letters, clock)
+        self.redrives = Redrives(metadata, letters, changes, clock)
+        self.undelivered = UndeliveredMessages(letters)
         self.mode = AccessMode()
         self.statuses = Statuses(metadata, self.subscriptions, status, clock)
 

@@ -26,6 +26,7 @@ from hermes_actors.management.answers import (
     on_http_error,
     on_stop,
 )
+from hermes_actors.management.deadletter_routes import dead_letter_routes
 from hermes_actors.management.gate import Gate
 from hermes_actors.management.openapi import document
 from hermes_actors.management.origins import ANY, Origins
@@ -80,6 +81,7 @@ def build_app(
         *topic_routes(gate, administration),
         *subscription_routes(gate, administration),
         *subscription_status_routes(gate, administration),
+        *dead_letter_routes(gate, administration),
         *other_routes(gate, administration),
         *_status_routes(gate, administration, metrics),
         _messages_route(gate, administration),

@@ -77,6 +77,8 @@ def _body(path: str) -> dict[str, Any] | None:
     """What a POST or PUT takes. A PUT is a patch, so it takes any part of the same fields."""
     if path.endswith("/state"):
         return _STATE
+    if "/dead-letters" in path:
+        return _OBJECT
     if "/subscriptions" in path:
         return _ref("Subscription")
     if path.startswith("/topics"):

@@ -68,6 +68,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                     environment.clock,
                     security=security_of_management(node),
                     datacenters=tuple(environment.remote_logs),
+                    remote_logs=tuple(environment.remote_logs.values()),
                     status=follow_status(environment, control),
                     notices=node.notices,
                     previews=follow_previews(

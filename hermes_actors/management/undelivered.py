@@ -1,0 +1,78 @@
+"""The messages of a subscription that were given up last, as Hermes shows them."""
+
+from typing import Any
+
+from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.log.base import Log
+from hermes_actors.management.deadletter_scan import Held, Place, message_of, search
+from hermes_actors.management.deadletters import Letters
+from hermes_actors.management.roles import Caller
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.dead_letter import LetterFilter
+
+TRACES_MAX = 100
+MESSAGE_BYTES_MAX = 16_384
+"""The most that a trace in the list shows of its message; the last one alone is shown whole."""
+
+
+class UndeliveredMessages:
+    """Traces made of open dead letters. Methods are trio coroutines; the caller comes first."""
+
+    def __init__(self, letters: Letters) -> None:
+        self._letters = letters
+
+    async def last(self, caller: Caller, topic: str, name: str) -> dict[str, Any]:
+        """The trace of the last message that was given up. Raises Refused, 404 when none was."""
+        live = self._letters.live(caller, topic, name, "see the undelivered messages")
+        found = await self._newest(live, 1)
+        if not found:
+            raise Refused(
+                f"Subscription {live.name} has no undelivered message", ErrorCode.OTHER, 404
+            )
+        return await self._trace(*found[0], bytes_max=None)
+
+    async def latest(self, caller: Caller, topic: str, name: str) -> list[dict[str, Any]]:
+        """Traces of the newest messages that were given up, at most `TRACES_MAX`."""
+        live = self._letters.live(caller, topic, name, "see the undelivered messages")
+        return [
+            {"messageId": held.letter.message_id or None}
+            | await self._trace(held, place, bytes_max=MESSAGE_BYTES_MAX)
+            for held, place in await self._newest(live, TRACES_MAX)
+        ]
+
+    async def _newest(self, live: LiveSubscription, most: int) -> list[tuple[Held, Place]]:
+        """The newest letters of all datacentres that answer."""
+
+        async def look(log: Log) -> list[tuple[Held, Place]]:
+            found: list[tuple[Held, Place]] = []
+            place = await self._letters.place(log, live)
+            if place is None:
+                return found
+
+            def take(held: Held) -> bool:
+                found.append((held, place))
+                return len(found) < most
+
+            await search(place, LetterFilter(), take)
+            return found
+
+        results, _ = await self._letters.in_each(look)
+        merged = [each for found in results.values() for each in found]
+        merged.sort(key=lambda each: (each[0].timestamp_ms, each[0].letter.dc), reverse=True)
+        return merged[:most]
+
+    async def _trace(self, held: Held, place: Place, *, bytes_max: int | None) -> dict[str, Any]:
+        letter = held.letter
+        topic, _, subscription = letter.subscription.rpartition("$")
+        message = await message_of(place, held) or b""
+        return {
+            "timestamp": letter.at_ms,
+            "subscription": subscription,
+            "topicName": topic,
+            "status": "DISCARDED",
+            "reason": f"{letter.reason}: {letter.detail}" if letter.detail else letter.reason,
+            "message": message[:bytes_max].decode("utf-8", "replace"),
+            "partition": letter.partition,
+            "offset": letter.offset,
+            "cluster": letter.dc,
+        }

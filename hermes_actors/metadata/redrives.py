@@ -1,0 +1,112 @@
+"""The register of a subscription's re-drive: which of its dead letters are to be delivered again,
+in which datacentres, and how fast. At most one for each subscription; a newer one replaces it.
+
+How far it has come is not here: each datacentre's consumer commits that in its own log.
+"""
+
+import msgspec
+from msgspec import Struct
+
+from hermes_actors.log.base import Commit
+from hermes_actors.metadata.bodies import UndecodableBody
+from hermes_actors.metadata.catalog import Catalog
+from hermes_actors.metadata.keys import key
+from hermes_actors.model.dead_letter import LetterFilter
+from hermes_actors.model.names import SubscriptionName
+
+REDRIVE = "redrive"
+
+
+class LetterRange(Struct, frozen=True):
+    """Offsets of one datacentre's letters: from `start` to below `end`, as they were when the
+    re-drive was asked for, so that what fails in it is not taken up again by it.
+    """
+
+    start: int
+    end: int
+
+
+class Redrive(Struct, frozen=True, rename="camel"):
+    """One re-drive. `incarnation` is the subscription's life, `number` counts its re-drives."""
+
+    number: int
+    incarnation: int
+    rate_per_s: int
+    requested_at_ms: int
+    requested_by: str
+    ranges: dict[str, LetterRange]
+    letters: LetterFilter = LetterFilter()
+
+
+class RedriveProgress(Struct, frozen=True, omit_defaults=True):
+    """What one datacentre's consumer has done of a re-drive; it is its commit's metadata.
+
+    `redriven` were delivered, `failed` given up again (their letters are open, with the new
+    cause), `skipped` could not be tried: their messages were too large to be kept, and are no
+    longer in the topic's log.
+    """
+
+    number: int
+    requested_at_ms: int
+    total: int = 0
+    redriven: int = 0
+    failed: int = 0
+    skipped: int = 0
+    is_done: bool = False
+
+
+def redrive_key(name: SubscriptionName) -> str:
+    """The key of a subscription's re-drive."""
+    return key(REDRIVE, name.topic.group, name.topic.name, name.name)
+
+
+def redrive_body(redrive: Redrive) -> bytes:
+    """The body of a re-drive."""
+    return msgspec.json.encode(redrive)
+
+
+def decode_redrive(body: bytes) -> Redrive:
+    """Raises UndecodableBody."""
+    try:
+        return msgspec.json.decode(body, type=Redrive)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise UndecodableBody(str(error)) from error
+
+
+def redrive_of(catalog: Catalog, name: SubscriptionName, incarnation: int) -> Redrive | None:
+    """The re-drive of this life of a subscription, None when there is none that can be read."""
+    register = catalog.others.get(redrive_key(name))
+    if register is None or register.body is None:
+        return None
+    try:
+        redrive = decode_redrive(register.body)
+    except UndecodableBody:
+        return None
+    return redrive if redrive.incarnation == incarnation else None
+
+
+def redrive_group(name: SubscriptionName, namespace: str = "") -> str:
+    """The log's consumer group in which the progress of a subscription's re-drives is committed."""
+    return f"{name.consumer_group(namespace)}.redrive"
+
+
+def progress_metadata(progress: RedriveProgress) -> str:
+    """The commit's metadata."""
+    return msgspec.json.encode(progress).decode()
+
+
+def progress_of(commit: Commit | None, redrive: Redrive) -> RedriveProgress:
+    """How far this re-drive has come; at its beginning where the commit is of another one."""
+    beginning = RedriveProgress(redrive.number, redrive.requested_at_ms)
+    if commit is None:
+        return beginning
+    try:
+        progress = msgspec.json.decode(commit.metadata, type=RedriveProgress)
+    except (msgspec.MsgspecError, ValueError):
+        return beginning
+    # After a re-drive that was cancelled, and a subscription made anew, numbers begin again.
+    is_same = (progress.number, progress.requested_at_ms) == (
+        redrive.number,
+        redrive.requested_at_ms,
+    )
+    return progress if is_same else beginning
