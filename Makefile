@@ -44,6 +44,13 @@ demo: $(STAMP) ## The flights demo; ARGS="…" is passed on
 demo-kafka: $(STAMP) ## The same on two Kafka clusters and ten node processes
 	@$(BIN)/python examples/flights/demo.py --compose deploy/compose.yaml $(ARGS)
 
+# How many examples a property test tries: tests/conftest.py. `make test` tries all.
+export HYPOTHESIS_PROFILE ?= check
+test: HYPOTHESIS_PROFILE = full
+
+# Whatever the environment prefers: every test process would compile all test modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: check
 check: $(STAMP) ## Format, lint, types, layers and the fast tests
 	$(BIN)/ruff format --check .

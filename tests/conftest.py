@@ -1,20 +1,28 @@
-"""Tests marked `kafka`: they run in guest mode, and share one real broker that starts when needed.
+"""What all tests share: how many examples a property has, and one real broker, started when needed.
 
-Guest mode, because the Kafka client lives on an asyncio host loop.
+Tests marked `kafka` run in guest mode, because the Kafka client lives on an asyncio host loop.
 """
 
+import gc
 import inspect
+import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from hermes_actors.runtime import guest
 from hermes_chaos.live.logs import RETENTION_RESTS
 from hermes_local.kafka import Cluster
 
 HEAP_MB = 384
+
+# `make check` looks for what breaks at once, `make test` and whoever names no profile for the rest.
+settings.register_profile("check", max_examples=25)
+settings.register_profile("full", max_examples=150)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "full"))
 
 
 def run_as_guest(
@@ -55,6 +63,17 @@ def _wrap_examples(handle: Any) -> None:
     # Hides that the test is a coroutine function, from pytest-trio too.
     del run_example.__wrapped__
     handle.inner_test = run_example
+
+
+def pytest_collection() -> None:
+    # All that is imported and collected stays until the end: it is never worth a look.
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -412,4 +412,4 @@ class Pools(RuleBasedStateMachine):
 
 
 TestPools = Pools.TestCase
-TestPools.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestPools.settings = settings(stateful_step_count=40, deadline=None)

@@ -117,4 +117,4 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(max_examples=100, deadline=None)
+TestAnyOrder.settings = settings(deadline=None)

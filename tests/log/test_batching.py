@@ -102,7 +102,7 @@ class Machine(RuleBasedStateMachine):
         assert self.batcher.waiting == 0
 
 
-Machine.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+Machine.TestCase.settings = settings(stateful_step_count=60, deadline=None)
 TestBatcher = Machine.TestCase
 
 

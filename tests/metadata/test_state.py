@@ -263,7 +263,7 @@ class Datacentres(RuleBasedStateMachine):
         assert {each.digest for each in others} == {one.digest}
 
 
-Datacentres.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+Datacentres.TestCase.settings = settings(stateful_step_count=30, deadline=None)
 TestDatacentres = Datacentres.TestCase
 
 

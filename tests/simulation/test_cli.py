@@ -9,26 +9,26 @@ run = CliRunner().invoke
 
 
 def test_a_seed_that_holds_is_one_line_and_exit_code_0() -> None:
-    result = run(app, ["sim", "--seeds", "2"])
+    result = run(app, ["sim", "--seeds", "10"])
     assert result.exit_code == 0, result.output
     seed, faults, summary = result.output.splitlines()
-    assert seed.startswith("seed 2     ok ")
+    assert seed.startswith("seed 10    ok ")
     assert faults.startswith("faults in all: ")
     assert summary == "1 of 1 seeds held every promise"
 
 
 def test_a_violation_is_exit_code_1_and_says_how_to_replay() -> None:
-    result = run(app, ["sim", "--seeds", "1:1", "--mutant", "ack-before-append"])
+    result = run(app, ["sim", "--seeds", "4:4", "--mutant", "ack-before-append"])
     assert result.exit_code == 1
     assert "violated: acknowledged are stored: " in result.output
-    assert "replay: hermes chaos sim --seeds 1:1 --trace --mutant ack-before-append" in (
+    assert "replay: hermes chaos sim --seeds 4:4 --trace --mutant ack-before-append" in (
         result.output
     )
-    assert "violations with seeds 1" in result.output
+    assert "violations with seeds 4" in result.output
 
 
 def test_the_trace_shows_every_event() -> None:
-    result = run(app, ["sim", "--seeds", "2", "--trace"])
+    result = run(app, ["sim", "--seeds", "10", "--trace"])
     assert "world        set up" in result.output
     assert "nemesis      healed" in result.output
 
