@@ -20,7 +20,7 @@ from typing import cast
 import trio
 
 from hermes_actors.actors.supervisor import open_supervisor
-from hermes_actors.config import ConsumersConfig
+from hermes_actors.config import ConsumersConfig, EndpointsConfig
 from hermes_actors.consumer.endpoint import parse_endpoint
 from hermes_actors.consumer.headers import request_head
 from hermes_actors.consumer.http1 import open_http1_sender
@@ -38,6 +38,7 @@ from hermes_actors.model.subscription import SerialPolicy, Subscription
 from hermes_actors.model.topic import Ack, Owner
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import IdSource, SystemClock
+from hermes_actors.security.address_guard import AddressGuard
 from hermes_actors.telemetry.metrics import Metrics
 
 TOPIC = "bench.deliver"
@@ -195,7 +196,9 @@ async def measure(options: argparse.Namespace, port: int, log: Log, clock: Syste
         await log.append(TOPIC, 0, batch, Ack.LEADER)
     count = options.messages
     live = subscription(f"http://127.0.0.1:{port}/in", options.window)
-    async with open_http1_sender(PoolLimits(connections_max=options.window)) as sender:
+    limits = PoolLimits(connections_max=options.window)
+    guard = AddressGuard(EndpointsConfig(allow_loopback=True))
+    async with open_http1_sender(limits, guard=guard) as sender:
         await bare(sender, live, body, 2_000, options.window)  # connections and caches are warm
         runs: list[tuple[str, Callable[[], Awaitable[int]]]] = [
             ("bare sender", lambda: bare(sender, live, body, count, options.window)),

@@ -9,6 +9,7 @@ import trio
 from msgspec import Struct
 
 from hermes_actors.config import Config, ConsumersConfig, FrontendConfig
+from hermes_actors.consumer.endpoint_tls import endpoint_tls
 from hermes_actors.consumer.http1 import open_http1_sender
 from hermes_actors.consumer.http1_pool import PoolLimits
 from hermes_actors.consumer.httpx_sender import open_httpx_sender
@@ -26,6 +27,7 @@ from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.bridge import open_bridge
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.security.address_guard import AddressGuard
 from hermes_actors.telemetry.metrics import render_in_turns
 
 _HEADERS_MAX = 100
@@ -200,10 +202,20 @@ async def open_senders(config: ConsumersConfig) -> AsyncIterator[SenderOf]:
     limits = PoolLimits(
         connections_max=config.connections_per_origin_max,
         response_bytes_max=config.response_bytes_max,
+        idle_s=config.idle_connection_timeout_ms / 1_000,
+        connections_per_host_max=config.connections_per_host_max,
     )
     connect_timeout_s = config.connect_timeout_ms / 1_000
+    guard = AddressGuard(config.endpoints)
+    # Reading the machine's authorities takes tens of milliseconds.
+    tls = await trio.to_thread.run_sync(endpoint_tls, config.tls, "http/1.1")
     async with (
-        open_http1_sender(limits, connect_timeout_s=connect_timeout_s) as http1,
+        open_http1_sender(
+            limits,
+            guard=guard,
+            connect_timeout_s=connect_timeout_s,
+            tls=tls,
+        ) as http1,
         open_httpx_sender(
             connect_timeout_s=connect_timeout_s, response_bytes_max=config.response_bytes_max
         ) as other,

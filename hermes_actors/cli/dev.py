@@ -37,6 +37,8 @@ DEV_DEFAULTS: dict[str, dict[str, Any]] = {
         # No load balancer looks at a laptop's health.
         "graceful_shutdown_initial_wait_ms": 0,
     },
+    # Subscribers of a laptop are on the laptop.
+    "consumers": {"endpoints": {"allow_loopback": True}},
     "management": {"allow_removal": True, "topic_partitions": 4},
     "metadata": {"topic_data_deletion_delay_ms": 60_000},
 }

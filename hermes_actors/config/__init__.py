@@ -6,6 +6,7 @@ from hermes_actors.config.admission import (
     PropagationConfig,
     ThroughputConfig,
 )
+from hermes_actors.config.endpoints import EndpointsConfig, EndpointTlsConfig
 from hermes_actors.config.errors import ConfigError
 from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.config.kafka import KafkaClusterConfig, KafkaConfig
@@ -39,6 +40,8 @@ __all__ = [
     "Config",
     "ConfigError",
     "ConsumersConfig",
+    "EndpointTlsConfig",
+    "EndpointsConfig",
     "FallbackConfig",
     "FrontendConfig",
     "IdempotencyConfig",

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes_actors.config.checks_admission import check_admission
+from hermes_actors.config.checks_endpoints import check_endpoints
 from hermes_actors.config.checks_security import check_security
 from hermes_actors.config.errors import ConfigError
 from hermes_actors.config.tree import Config
@@ -73,6 +74,7 @@ def check(config: Config) -> None:
         f"({consumers.unsettled_span_max}); lower the one or raise the other",
     )
     check_admission(frontend, _require)
+    check_endpoints(consumers, _require)
     _check_names(config)
     _check_kafka(config)
     _check_fallback(config)

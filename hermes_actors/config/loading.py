@@ -36,8 +36,8 @@ def load(
 ) -> Config:
     """Read the file (none: defaults), put `HERMES_SECTION_FIELD` variables over it, check all.
 
-    `defaults` (section → field → value) stand in for the built-in ones, under the file. Raises
-    ConfigError.
+    `defaults` (section → field → value, or a section in it) stand in for the built-in ones, under
+    the file. Raises ConfigError.
     """
     tree: dict[str, Any] = {}
     if path is not None:
@@ -53,10 +53,7 @@ def load(
     for name, text in sorted(environment.items()):
         if name.startswith(_ENV_PREFIX) and name not in _CLIENT_VARIABLES:
             variables[_overlay(tree, name, text)] = name
-    for section, values in defaults.items():
-        given = tree.setdefault(section, {})
-        if isinstance(given, dict):
-            tree[section] = {**values, **given}
+    _put_under(tree, defaults)
     try:
         config = msgspec.convert(tree, Config)
     except msgspec.ValidationError as error:
@@ -68,6 +65,17 @@ def load(
         ) from error
     check(config)
     return config
+
+
+def _put_under(tree: dict[str, Any], defaults: Mapping[str, Any]) -> None:
+    """The defaults where the tree holds nothing; sections within sections likewise."""
+    for name, value in defaults.items():
+        if isinstance(value, Mapping):
+            given = tree.setdefault(name, {})
+            if isinstance(given, dict):
+                _put_under(given, value)
+        else:
+            tree.setdefault(name, value)
 
 
 def _choices(field_path: str) -> str:

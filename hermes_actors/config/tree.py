@@ -5,6 +5,7 @@ import typing
 from msgspec import Struct, field
 
 from hermes_actors.config.delivery import DeadLettersConfig
+from hermes_actors.config.endpoints import EndpointsConfig, EndpointTlsConfig
 from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.config.kafka import KafkaConfig
 from hermes_actors.config.publishing import FrontendConfig, ManagementTlsConfig
@@ -27,10 +28,14 @@ class ConsumersConfig(Struct, frozen=True, forbid_unknown_fields=True):
     read_batch_records_max: int = 1_000
     read_batch_bytes_max: int = 1_048_576
     connections_per_origin_max: int = 100
+    connections_per_host_max: int = 1_000
+    idle_connection_timeout_ms: int = 30_000
     connect_timeout_ms: int = 15_000
     response_bytes_max: int = 65_536
     stop_grace_ms: int = 5_000
     gone_suspends: bool = True
+    endpoints: EndpointsConfig = field(default_factory=EndpointsConfig)
+    tls: EndpointTlsConfig = field(default_factory=EndpointTlsConfig)
     dead_letters: DeadLettersConfig = field(default_factory=DeadLettersConfig)
 
 

@@ -12,7 +12,11 @@ from hermes_actors.consumer.sender import Failure, Push, SendOutcome
 HEAD_BYTES_MAX = 65_536
 """The most that an answer's head may have, interim answers included; longer is malformed."""
 
-_INTERIM_MAX = 100
+HEADERS_MAX = 256
+"""The most header lines that an answer may have, interim answers included."""
+
+_INTERIMS_MAX = 100
+_RETRY_AFTER_CHARS_MAX = 64
 
 
 def request_bytes(push: Push) -> bytes:
@@ -23,6 +27,11 @@ def request_bytes(push: Push) -> bytes:
         len(push.body),
         push.body,
     )
+
+
+def request_head_bytes(push: Push) -> bytes:
+    """The request without its body."""
+    return b"%b%bContent-Length: %d\r\n\r\n" % (push.route.start, push.lines, len(push.body))
 
 
 class Exchange:
@@ -36,10 +45,13 @@ class Exchange:
     __slots__ = (
         "_body_bytes",
         "_body_bytes_max",
-        "_head_bytes",
+        "_bytes",
+        "_bytes_max",
+        "_headers",
         "_interims",
         "_is_complete",
         "_parser",
+        "_problem",
         "_retry_after",
         "_status",
         "_surplus",
@@ -49,20 +61,26 @@ class Exchange:
         "served",
     )
 
+    is_answered: bool
+    _status: int
+    _retry_after: str
+    _problem: str
+    _bytes: int
+    _body_bytes: int
+    _headers: int
+    _interims: int
+    _is_complete: bool
+    _surplus: bool
+
     def __init__(self, body_bytes_max: int) -> None:
         self._body_bytes_max = body_bytes_max
+        # Chunks' sizes and trailers are in neither the head nor the body.
+        self._bytes_max = HEAD_BYTES_MAX + 2 * body_bytes_max
         self._parser = httptools.HttpResponseParser(self)
         self.is_busy = False
         self.is_reusable = True
-        self.is_answered = False
         self.served = 0
-        self._status = 0
-        self._retry_after = ""
-        self._head_bytes = 0
-        self._body_bytes = 0
-        self._interims = 0
-        self._is_complete = False
-        self._surplus = False
+        self._reset()
 
     def begin(self) -> None:
         """A request is about to be written."""
@@ -78,24 +96,32 @@ class Exchange:
             self.is_reusable = False
             return None
         self.is_answered = True
-        if not self._status:
-            self._head_bytes += len(data)
+        if not self._status and self._bytes + len(data) > HEAD_BYTES_MAX:
+            return self._receive_long(data)
+        self._bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             return self._malformed("the answer switches protocols")
         except httptools.HttpParserError as error:
-            return self._malformed(str(error) or type(error).__name__)
-        if self._is_complete:
-            return self._finish()
-        if self._interims > _INTERIM_MAX:
-            return self._malformed("too many interim answers")
-        if not self._status and self._head_bytes > HEAD_BYTES_MAX:
-            return self._malformed(f"an answer's head above {HEAD_BYTES_MAX} bytes")
-        if self._body_bytes > self._body_bytes_max:
+            return self._malformed(self._problem or str(error) or type(error).__name__)
+        if self._problem:
+            return self._malformed(self._problem)
+        if self._body_bytes > self._body_bytes_max or self._bytes > self._bytes_max:
             self.is_reusable = False
             return self._finish()
-        return None
+        return self._finish() if self._is_complete else None
+
+    def _receive_long(self, data: bytes) -> SendOutcome | None:
+        """As `receive`; the bound of the head holds wherever the network cuts the answer."""
+        room = HEAD_BYTES_MAX - self._bytes
+        outcome = self.receive(data[:room]) if room else None
+        if outcome is not None:
+            self.is_reusable = False
+            return outcome
+        if not self._status:
+            return self._malformed(f"an answer's head above {HEAD_BYTES_MAX} bytes")
+        return self.receive(data[room:])
 
     def end_of_stream(self, why: str = "") -> SendOutcome | None:
         """The peer closed or the connection broke; the outcome, if one was awaited."""
@@ -128,20 +154,28 @@ class Exchange:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """The one header that matters to a sender."""
-        if not self._surplus and name.lower() == b"retry-after":
-            self._retry_after = value.decode("latin-1")
+        self._headers += 1
+        if self._headers > HEADERS_MAX:
+            self._problem = f"an answer with more than {HEADERS_MAX} header lines"
+        elif not self._surplus and not self._status and name.lower() == b"retry-after":
+            self._retry_after = value[: _RETRY_AFTER_CHARS_MAX + 1].decode("latin-1")
 
     def on_headers_complete(self) -> None:
         """The head is there: 1xx is only noted, anything else is the status."""
-        if self._surplus:
+        if self._surplus or self._problem:
             return
         status = self._parser.get_status_code()
-        if status >= 200:
+        if 200 <= status <= 999:
             self._status = status
-        else:
-            self._retry_after = ""
-            # A status below 100 is nothing that HTTP knows.
-            self._interims += 1 if status >= 100 else _INTERIM_MAX + 1
+            if len(self._retry_after) > _RETRY_AFTER_CHARS_MAX:
+                self._retry_after = ""
+            return
+        self._retry_after = ""
+        self._interims += 1
+        if status < 100 or status == 101:
+            self._problem = f"the status {status} is no answer to a POST"
+        elif self._interims > _INTERIMS_MAX:
+            self._problem = "too many interim answers"
 
     def on_body(self, body: bytes) -> None:
         """Counted and dropped."""
@@ -158,8 +192,10 @@ class Exchange:
     def _reset(self) -> None:
         self._status = 0
         self._retry_after = ""
-        self._head_bytes = 0
+        self._problem = ""
+        self._bytes = 0
         self._body_bytes = 0
+        self._headers = 0
         self._interims = 0
         self._is_complete = False
         self._surplus = False

@@ -4,14 +4,25 @@ A trio task for each push, bounded; for what the plain sender does not speak.
 """
 
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 import httpx
 import trio
 
 from hermes_actors.consumer.headers import parse_lines
-from hermes_actors.consumer.sender import CONNECTED, Done, Failure, Push, Route, SendOutcome
+from hermes_actors.consumer.sender import (
+    PROBE_TIMEOUT_S,
+    Done,
+    Failure,
+    Probed,
+    Push,
+    Route,
+    SendOutcome,
+)
+
+T = TypeVar("T")
 
 # What HTTP/2 forbids in a request, or knows by another name.
 _NOT_IN_HTTP2 = frozenset((b"keep-alive", b"connection"))
@@ -50,10 +61,10 @@ class HttpxSender:
             self._pushes += 1
             self._nursery.start_soon(self._push, push, done)
 
-    def probe(self, route: Route, done: Done) -> None:
+    def probe(self, route: Route, done: Probed) -> None:
         """Connect and close again; `done` is called exactly once, later."""
         if self._is_closed:
-            trio.lowlevel.spawn_system_task(_tell, done, SendOutcome(0, "", Failure.CLOSED))
+            trio.lowlevel.spawn_system_task(_tell, done, Failure.CLOSED)
         else:
             self._nursery.start_soon(self._probe, route, done)
 
@@ -69,21 +80,19 @@ class HttpxSender:
             self._pushes -= 1
             done(outcome)
 
-    async def _probe(self, route: Route, done: Done) -> None:
-        outcome = SendOutcome(0, "", Failure.CLOSED)
+    async def _probe(self, route: Route, done: Probed) -> None:
+        failure: Failure | None = Failure.CLOSED
         try:
-            outcome = _failure(
-                Failure.CONNECT, f"no connection within {self._connect_timeout_s:g} s"
-            )
-            with trio.move_on_after(self._connect_timeout_s):
+            failure = Failure.TIMEOUT
+            with trio.move_on_after(min(self._connect_timeout_s, PROBE_TIMEOUT_S)):
                 try:
                     stream = await trio.open_tcp_stream(route.origin.host, route.origin.port)
-                    outcome = CONNECTED
+                    failure = None
                     await trio.aclose_forcefully(stream)
-                except OSError as error:
-                    outcome = _failure(Failure.CONNECT, str(error))
+                except OSError:
+                    failure = Failure.CONNECT
         finally:
-            done(outcome)
+            done(failure)
 
     async def _attempt(self, push: Push) -> SendOutcome:
         timeout_s = push.request_timeout_ms / 1_000
@@ -152,7 +161,7 @@ def _failure(failure: Failure, detail: str) -> SendOutcome:
     return SendOutcome(0, "", failure, detail)
 
 
-async def _tell(done: Done, outcome: SendOutcome) -> None:
+async def _tell(done: Callable[[T], None], outcome: T) -> None:
     done(outcome)
 
 

@@ -36,8 +36,7 @@ class Failure(StrEnum):
 class SendOutcome(Struct, frozen=True, gc=False):
     """What became of one push: an HTTP status, or a failure (then `status` is 0).
 
-    `retry_after` is the answer's Retry-After as sent, "" when there was none. A probe that found
-    the endpoint ends with CONNECTED: no status and no failure.
+    `retry_after` is the answer's Retry-After as sent, "" when there was none.
     """
 
     status: int
@@ -51,26 +50,15 @@ class SendOutcome(Struct, frozen=True, gc=False):
         return 200 <= self.status < 300
 
     @property
-    def is_connected(self) -> bool:
-        """True for the outcome of a probe that found the endpoint."""
-        return self.status == 0 and self.failure is None
-
-    @property
     def is_local(self) -> bool:
         """True when the attempt failed here: no error of the endpoint's."""
         return self.failure is not None and self.failure.is_local
 
     def reason(self) -> str:
         """One short line for people."""
-        if self.is_connected:
-            return "connected"
         if self.failure is None:
             return f"HTTP {self.status}"
         return f"{self.failure.value}: {self.detail}" if self.detail else self.failure.value
-
-
-CONNECTED = SendOutcome(0)
-"""A probe's good end: there is a connection, nothing was asked for."""
 
 
 class Origin(Struct, frozen=True):
@@ -125,13 +113,6 @@ class Sender(Protocol):
 
         It is called also when the sender is closed, on the thread of the loops, from either loop.
         Redirects are not followed: a 3xx is an outcome like another.
-        """
-
-    def probe(self, route: Route, done: Done) -> None:
-        """Find out whether the route's origin lets us connect, by TLS where it is https.
-
-        Sends no request. `done` is called as after `send`, with CONNECTED or a failure; what was
-        opened is kept for the next push where the sender keeps connections.
         """
 
 

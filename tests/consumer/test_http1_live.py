@@ -8,14 +8,17 @@ import pytest
 import trio
 import trustme
 
+from hermes_actors.config import EndpointsConfig
 from hermes_actors.consumer.endpoint import parse_endpoint
 from hermes_actors.consumer.http1 import open_http1_sender
 from hermes_actors.consumer.http1_pool import PoolLimits
 from hermes_actors.consumer.sender import Failure, Push
 from hermes_actors.runtime import guest
+from hermes_actors.security.address_guard import AddressGuard
 
 pytestmark = pytest.mark.live
 
+LOCAL = AddressGuard(EndpointsConfig(allow_loopback=True))
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
@@ -73,7 +76,7 @@ async def served(script, *, tls=None, close_after=None, client_tls=None, **limit
     server = Server(script, close_after)
     await guest.call(server.start, tls)
     try:
-        async with open_http1_sender(PoolLimits(**limits), tls=client_tls) as sender:
+        async with open_http1_sender(PoolLimits(**limits), guard=LOCAL, tls=client_tls) as sender:
             yield server, Client(sender, server.port, "https" if tls else "http")
     finally:
         await guest.call(server.stop)
@@ -173,7 +176,7 @@ def test_nobody_listening_is_a_failure_to_connect_that_names_the_address():
     async def main():
         async with served(lambda _n, _body: OK) as (server, _):
             port = server.port
-        async with open_http1_sender(PoolLimits()) as sender:
+        async with open_http1_sender(PoolLimits(), guard=LOCAL) as sender:
             outcome = await Client(sender, port).push()
             assert outcome.failure is Failure.CONNECT
             assert f"localhost:{port}" in outcome.detail

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from hermes_actors.consumer.http1_pool import Http1Sender, PoolLimits
-from hermes_actors.consumer.sender import CONNECTED, Failure, Origin, Push, Route
+from hermes_actors.consumer.sender import Failure, Origin, Push, Route
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 ORIGIN = Origin("http", "sink", 80)
@@ -294,7 +294,7 @@ def test_a_probe_leaves_its_connection_to_the_next_push(net, sender):
     sender.probe(push().route, outcomes.append)
     assert outcomes == []
     wire = net.connect()
-    assert outcomes == [CONNECTED]
+    assert outcomes == [None]
     assert wire.written == []
     sender.send(push(b"next"), outcomes.append)
     assert net.dials == []
@@ -306,7 +306,7 @@ def test_a_probe_that_finds_nobody_ends_no_push(net, sender):
     sender.probe(push().route, probed.append)
     sender.send(push(), outcomes.append)
     net.dials.pop(0)[0].dial_failed("refused")
-    assert [outcome.reason() for outcome in probed] == ["connect: refused"]
+    assert probed == [Failure.CONNECT]
     assert outcomes == []
     net.connect().connection.received(OK)
     assert [outcome.status for outcome in outcomes] == [200]
@@ -318,8 +318,19 @@ def test_a_probe_ends_with_the_sender(net, sender):
     sender.close()
     sender.probe(push().route, outcomes.append)
     net.pass_time(1)
-    assert [outcome.failure for outcome in outcomes] == [Failure.CLOSED] * 2
+    assert outcomes == [Failure.CLOSED] * 2
     assert net.connect().is_closed
+
+
+def test_a_probe_that_nobody_answers_ends_in_time(net, sender):
+    probed = []
+    sender.probe(push().route, probed.append)
+    net.pass_time(4.9)
+    assert probed == []
+    net.pass_time(0.2)
+    assert probed == [Failure.TIMEOUT]
+    net.connect()
+    assert probed == [Failure.TIMEOUT]
 
 
 def test_a_probe_opens_no_connection_beyond_the_bound(net, sender):
@@ -329,11 +340,11 @@ def test_a_probe_opens_no_connection_beyond_the_bound(net, sender):
         net.connect()
     sender.probe(push().route, probed.append)
     net.pass_time(0)
-    assert probed.pop().is_local
+    assert probed.pop() is Failure.OVERLOADED
     net.wires[0].connection.received(OK)
     sender.probe(push().route, probed.append)
     net.pass_time(0)
-    assert probed == [CONNECTED]
+    assert probed == [None]
     assert net.dials == []
 
 

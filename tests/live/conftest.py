@@ -67,7 +67,10 @@ class Process:
 def start(tmp_path: Path) -> Iterator[Callable[..., Process]]:
     """Start `hermes …` with HERMES_… variables; every process is ended with the test."""
     processes: list[Process] = []
-    own = {"HERMES_SPOOL_DIRECTORY": str(tmp_path / "spools")}
+    own = {
+        "HERMES_SPOOL_DIRECTORY": str(tmp_path / "spools"),
+        "HERMES_CONSUMERS_ENDPOINTS_ALLOW_LOOPBACK": "true",
+    }
 
     def start(*arguments: str, waits: bool = True, **variables: str) -> Process:
         process = Process(list(arguments), own | variables)

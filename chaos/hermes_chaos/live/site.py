@@ -46,6 +46,7 @@ class NodeProcess:
             "HERMES_FRONTEND_PORT": str(self._port),
             "HERMES_MANAGEMENT_PORT": str(self._management_port),
             "HERMES_STATUS_PORT": str(self._status_port),
+            "HERMES_CONSUMERS_ENDPOINTS_ALLOW_LOOPBACK": "true",
             **variables,
         }
         self._process: subprocess.Popen[str] | None = None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 import trio
 
-from hermes_actors.consumer.http1_pool import PooledConnection
+from hermes_actors.consumer.http1_connection import PooledConnection
 from hermes_actors.consumer.sender import Origin
 from hermes_chaos.sim.subscribers import Endpoint, Plan, RequestParser
 

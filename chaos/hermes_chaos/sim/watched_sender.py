@@ -5,14 +5,14 @@ from itertools import count
 import trio
 
 from hermes_actors.consumer.headers import parse_lines
-from hermes_actors.consumer.sender import Done, Push, Route, Sender, SendOutcome
+from hermes_actors.consumer.sender import Done, Probed, ProbingSender, Push, Route, SendOutcome
 from hermes_chaos.sim.history import Attempted, Ended, History
 
 
 class WatchedSender:
-    """Satisfies `Sender`; `node` names the life of the node whose pushes these are."""
+    """Satisfies `ProbingSender`; `node` names the life of the node whose pushes these are."""
 
-    def __init__(self, sender: Sender, node: str, history: History) -> None:
+    def __init__(self, sender: ProbingSender, node: str, history: History) -> None:
         self._sender = sender
         self._node = node
         self._history = history
@@ -45,6 +45,6 @@ class WatchedSender:
         self._sender.send(push, heard)
         has_returned = True
 
-    def probe(self, route: Route, done: Done) -> None:
-        """As `Sender.probe`; no push, so no part of the history."""
+    def probe(self, route: Route, done: Probed) -> None:
+        """As `ProbingSender.probe`; no push, so no part of the history."""
         self._sender.probe(route, done)

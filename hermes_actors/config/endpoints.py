@@ -1,0 +1,26 @@
+"""Where pushes may go, and by which certificates: bounds against endpoints that mean harm."""
+
+from msgspec import Struct, field
+
+
+class EndpointsConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which addresses endpoints may lead to. A denial wins over a permission.
+
+    Networks are written `10.0.0.0/8` or as one address, hosts `name` or `*.domain`. Where
+    `allowed_networks` or `allowed_hosts` holds anything, nothing else is pushed to.
+    """
+
+    allow_loopback: bool = False
+    allow_private: bool = True
+    allowed_networks: list[str] = field(default_factory=list)
+    denied_networks: list[str] = field(default_factory=list)
+    allowed_hosts: list[str] = field(default_factory=list)
+    denied_hosts: list[str] = field(default_factory=list)
+
+
+class EndpointTlsConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """TLS to endpoints: who is trusted in place of the machine's authorities, and who we are."""
+
+    ca_file: str = ""
+    certificate_file: str = ""
+    key_file: str = ""

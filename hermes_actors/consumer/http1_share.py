@@ -1,0 +1,125 @@
+"""How many connections stand to one origin over all lanes, and whose turn it is when none is left.
+
+A connection that a lane has no use for, or has more of than another that waits, goes over to the
+lane that waits; lanes take turns. So thousands of subscriptions to one host share what it can bear.
+"""
+
+from typing import Protocol
+
+from hermes_actors.consumer.http1_connection import PooledConnection
+
+_LOOKED_AT_MAX = 4
+"""How many of the lanes that wait are looked at for each connection that comes free."""
+
+
+class Lane(Protocol):
+    """What a share needs of a lane's pool."""
+
+    @property
+    def size(self) -> int:
+        """Connections it has, those being made included."""
+
+    @property
+    def wants(self) -> bool:
+        """True when one more connection would be used at once."""
+
+    def dial_one(self) -> None:
+        """Make a connection; its place has been taken."""
+
+    def adopt(self, connection: PooledConnection) -> None:
+        """Use this connection, which stands and has no request."""
+
+    def give_idle(self) -> PooledConnection | None:
+        """Part with a usable connection that has no request."""
+
+
+class OriginShare:
+    """The connections to one origin: at most `limit`."""
+
+    __slots__ = ("_hungry", "_is_closed", "_with_idle", "lanes", "limit", "open", "standing")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.open = 0
+        self.standing = 0
+        self.lanes = 0
+        self._hungry: dict[Lane, None] = {}
+        self._with_idle: dict[Lane, None] = {}
+        self._is_closed = False
+
+    def take(self) -> bool:
+        """Take a place for a connection to be made; False when none is left."""
+        if self.open >= self.limit:
+            return False
+        self.open += 1
+        return True
+
+    def on_opened(self) -> None:
+        """A connection stands."""
+        self.standing += 1
+
+    def give_back(self, *, was_open: bool) -> None:
+        """A connection is gone: its place is the next lane's."""
+        self.open -= 1
+        self.standing -= was_open
+        while self._hungry and self.open < self.limit and not self._is_closed:
+            lane = next(iter(self._hungry))
+            del self._hungry[lane]
+            if lane.wants:
+                self.open += 1
+                lane.dial_one()
+                if lane.wants:
+                    self._hungry[lane] = None
+
+    def wait(self, lane: Lane) -> None:
+        """The lane wants a connection when one comes free."""
+        self._hungry[lane] = None
+
+    @property
+    def is_waited_for(self) -> bool:
+        """True when some lane waits for a connection."""
+        return bool(self._hungry)
+
+    def note_idle(self, lane: Lane) -> None:
+        """The lane has a connection without a request."""
+        self._with_idle[lane] = None
+
+    def take_idle(self) -> PooledConnection | None:
+        """A connection that some lane has no use for at the moment."""
+        while self._with_idle:
+            lane = next(iter(self._with_idle))
+            connection = lane.give_idle()
+            if connection is not None:
+                return connection
+            self._with_idle.pop(lane, None)
+        return None
+
+    def hand_over(self, connection: PooledConnection, lane: Lane, size: int, needs: bool) -> bool:
+        """Give a lane's connection that came free to one that waits; False when it keeps it.
+
+        `size` is how many the lane has with this one, `needs`: it would use it at once.
+        """
+        for _ in range(min(_LOOKED_AT_MAX, len(self._hungry))):
+            other = next(iter(self._hungry))
+            del self._hungry[other]
+            if not other.wants:
+                continue
+            if other is lane or (needs and other.size >= size):
+                self._hungry[other] = None
+                continue
+            other.adopt(connection)
+            if other.wants:
+                self._hungry[other] = None
+            return True
+        return False
+
+    def forget(self, lane: Lane) -> None:
+        """The lane's pool is gone."""
+        self.lanes -= 1
+        self._hungry.pop(lane, None)
+        self._with_idle.pop(lane, None)
+
+    def close(self) -> None:
+        """No lane gets another connection."""
+        self._is_closed = True
+        self._hungry.clear()
