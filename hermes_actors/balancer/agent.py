@@ -18,6 +18,7 @@ from hermes_actors.actors.mailbox import Inbox, MailboxClosed, MailboxFull, Ref
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import Crash, Supervisor, open_supervisor
 from hermes_actors.balancer.assignment import owner_of
+from hermes_actors.balancer.suspension import Suspensions
 from hermes_actors.errors import HermesError
 from hermes_actors.metadata.bodies import activation_body
 from hermes_actors.metadata.catalog import (
@@ -29,7 +30,7 @@ from hermes_actors.metadata.catalog import (
 from hermes_actors.metadata.commands import Alive, put
 from hermes_actors.metadata.keys import activation_key, subscription_key
 from hermes_actors.metadata.registry import Metadata
-from hermes_actors.model.subscription import SubscriptionState
+from hermes_actors.model.subscription import DeliveryType, SerialPolicy, SubscriptionState
 from hermes_actors.status.collector import SubscriptionFigures
 
 _logger = logging.getLogger(__name__)
@@ -99,7 +100,15 @@ class _Plan(Struct, frozen=True):
             self.live.incarnation == other.live.incarnation
             and self.live.topic_incarnation == other.live.topic_incarnation
             and self.topic.log_topic == other.topic.log_topic
+            and _shape(self.live) == _shape(other.live)
         )
+
+
+def _shape(live: LiveSubscription) -> tuple[DeliveryType, bool]:
+    """What a consumer is built for, and cannot change while it runs."""
+    subscription = live.subscription
+    policy = subscription.subscription_policy
+    return subscription.delivery_type, isinstance(policy, SerialPolicy) and policy.ordered
 
 
 class _Running:
@@ -155,6 +164,7 @@ class Agent:
         # Waiting activations, newest plan of each subscription: bounded by their number.
         self._to_activate: dict[str, LiveSubscription] = {}
         self._activation_wanted = trio.Event()
+        self._suspensions = Suspensions(metadata)
 
     async def run(self, inbox: Inbox[object]) -> None:
         """Run consumers until asked to stop; then stop them all, together."""
@@ -163,6 +173,7 @@ class Agent:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._follow, supervisor, nursery)
                 nursery.start_soon(self._activate_regularly)
+                nursery.start_soon(self._suspensions.run)
                 async for _ in inbox:
                     pass
                 nursery.cancel_scope.cancel()
@@ -202,7 +213,16 @@ class Agent:
             figures = replace(consumer.figures(), why=why)
         else:
             last = self._figures.get(subscription, SubscriptionFigures(why))
-            figures = replace(last, why=why, inflight=0, waiting_retries=0)
+            figures = replace(
+                last,
+                why=why,
+                inflight=0,
+                waiting_retries=0,
+                level="",
+                rate_now=0.0,
+                held_back="",
+                oldest_age_ms=0,
+            )
             log_topic, reached = self._at_rest.reached(subscription)
             if reached:
                 figures = replace(figures, log_topic=log_topic, reached=reached)
@@ -212,6 +232,10 @@ class Agent:
     def consumer(self, subscription: str) -> Consumer | None:
         """The consumer that runs here, to ask it for more."""
         return self._consumers.get(subscription)
+
+    def suspend(self, live: LiveSubscription, reason: str) -> None:
+        """Suspend a subscription that runs here, for its endpoint is gone. Does not wait."""
+        self._suspensions.ask(live, reason)
 
     def crash(self, subscription: str) -> None:
         """Make a running consumer fail (fault injection); it is restarted."""
@@ -271,7 +295,8 @@ class Agent:
             self._refusals[name] = f"runs on node {owner}"
             self._elsewhere.add(name)
         elif live.subscription.state is SubscriptionState.SUSPENDED:
-            self._refusals[name] = "suspended"
+            reason = live.suspension
+            self._refusals[name] = f"suspended: {reason}" if reason else "suspended"
         elif refusal := self._factory.refusal(live, topic):
             self._refusals[name] = refusal
             _logger.warning("%s is not delivered: %s", name, refusal)

@@ -3,12 +3,12 @@
 from its answers by the ladder (`ladder.py`).
 
 No task and no timer for each message: the sender's callback settles one message and sends the next,
-on the same thread. The actor around it (`serial.py`) waits, reads and commits.
+on the same thread. The actor around it (`push_consumer.py`) waits, reads and commits.
 """
 
 import logging
+from datetime import UTC, datetime
 from functools import partial
-from typing import Protocol
 
 from hermes_actors.consumer.deadletters import DeadLetter, DeadLetters
 from hermes_actors.consumer.endpoint import Unresolved, parse_endpoint
@@ -28,33 +28,15 @@ from hermes_actors.consumer.retry import (
     decide,
 )
 from hermes_actors.consumer.sender import Failure, ProbingSender, Push, Route, SendOutcome
+from hermes_actors.consumer.sending import FILL_MAX, Surroundings
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.message import UndecodableRecord, from_record
 from hermes_actors.model.subscription import SerialPolicy
 
 _logger = logging.getLogger(__name__)
 
-FILL_MAX = 128
-"""Messages between two looks at the other actors: about 2 ms of work."""
-
 # An alarm that is that little too late is not worth a waking.
 _ALARM_SLACK_S = 1e-4
-
-
-class Surroundings(Protocol):
-    """The actor around a dispatch, told of what it waits for. None of these waits."""
-
-    def wake(self) -> None:
-        """The sending loop has something to do before its alarm."""
-
-    def note_room(self) -> None:
-        """Fresh messages have been taken up."""
-
-    def note_settled(self) -> None:
-        """A message is gone: its bytes are free, and there is progress to commit."""
-
-    def note_landed(self) -> None:
-        """Nothing is under way any more, for an actor that stops."""
 
 
 class Dispatch:
@@ -165,11 +147,30 @@ class Dispatch:
         self._lanes.clear()
 
     @property
+    def read_ahead(self) -> int:
+        """How many fresh messages are worth having at hand."""
+        return max(self._lanes.window, self.policy.rate)
+
+    @property
+    def level(self) -> Level:
+        """What the endpoint is trusted with."""
+        return self.ladder.level
+
+    @property
+    def rate_now(self) -> float:
+        """What may be sent to it, in messages a second."""
+        return self.ladder.rate
+
+    @property
     def dropped_headers(self) -> tuple[str, ...]:
         """Fixed headers of the subscription that are not sent."""
         return self._head.dropped
 
     # Sending.
+
+    def on_read(self) -> bool:
+        """Messages have been read; True if there is room to send one."""
+        return self._lanes.inflight < self._lanes.window
 
     def fill(self, now_s: float) -> int:
         """Attempt what may be attempted now; how many messages were looked at."""
@@ -420,7 +421,8 @@ class Dispatch:
         if self.gone:
             return
         self._is_halted = True
-        self.gone = f"the endpoint is gone for good ({outcome.reason()})"
+        moment = datetime.fromtimestamp(self.last_failure_ms / 1_000, UTC)
+        self.gone = f"the endpoint is gone, it answered {outcome.reason()} at {moment:%Y-%m-%dT%TZ}"
         _logger.warning("%s: %s; suspending it", self.live.name, self.gone)
         self._parts.suspend(self.live, self.gone)
 
@@ -471,6 +473,7 @@ class Dispatch:
             attempts=delivery.attempts,
             status=status,
             at_ms=now_ms,
+            redriven=delivery.redriven,
         )
         self._letters.add(letter, partial(self._on_kept, delivery))
 

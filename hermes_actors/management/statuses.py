@@ -132,6 +132,7 @@ class Statuses:
             "topic": topic,
             "subscription": name,
             "state": live.state.value,
+            **({"suspensionReason": live.suspension} if live.suspension else {}),
             "datacenters": [
                 {
                     **self._datacenter(dc),
@@ -254,6 +255,10 @@ def _place(place: Place) -> dict[str, Any]:
         "codes4xx": status.counts.codes_4xx,
         "codes5xx": status.counts.codes_5xx,
     }
+    if status.level:
+        shown["rateLevel"] = status.level
+        shown["rateNow"] = status.rate_now / 1_000
+        shown["oldestAgeMs"] = status.oldest_age_ms
     if status.last_success_at_ms:
         shown["lastSuccessAt"] = status.last_success_at_ms / 1_000
     if status.last_failure:

@@ -66,13 +66,13 @@ class Subscriptions:
     async def get(self, topic: str, name: str) -> dict[str, Any]:
         """One subscription's JSON object, secrets masked. Raises Refused."""
         live = self.live(topic, name)
-        return subscription_view(live.subscription, live.state)
+        return subscription_view(live.subscription, live.state, live.suspension)
 
     async def of_owner(self, source: str, owner_id: str) -> list[dict[str, Any]]:
         """The JSON objects of all subscriptions of one owner, sorted by name, secrets masked."""
         catalog = self._metadata.catalog
         return [
-            subscription_view(each.subscription, each.state)
+            subscription_view(each.subscription, each.state, each.suspension)
             for each in (catalog.subscriptions[name] for name in sorted(catalog.subscriptions))
             if (each.subscription.owner.source, each.subscription.owner.id) == (source, owner_id)
         ]
@@ -208,7 +208,9 @@ class Subscriptions:
             return None
         new = replace(new, modified_at=self._clock.now_ms() / 1_000)
         key = subscription_key(live.name)
-        body = subscription_body(new, live.topic_incarnation)
+        is_suspended = new.state is SubscriptionState.SUSPENDED
+        suspension = live.suspension if is_suspended else ""
+        body = subscription_body(new, live.topic_incarnation, suspension)
         return put(key, body, StampIs(key, live.stamp))
 
     def _live_topic(self, name: str) -> LiveTopic:

@@ -29,8 +29,13 @@ def topic_view(topic: Topic) -> dict[str, Any]:
     return view
 
 
-def subscription_view(subscription: Subscription, state: SubscriptionState) -> dict[str, Any]:
-    """The subscription's JSON object in the state that it is seen in, its passwords masked."""
+def subscription_view(
+    subscription: Subscription, state: SubscriptionState, suspension: str = ""
+) -> dict[str, Any]:
+    """The subscription's JSON object in the state that it is seen in, its passwords masked.
+
+    `suspension`: why the broker has suspended it, shown only where it has.
+    """
     policy = subscription.o_auth_policy
     if policy is not None and policy.password is not None:
         policy = replace(policy, password=MASKED_OAUTH_PASSWORD)
@@ -52,6 +57,8 @@ def subscription_view(subscription: Subscription, state: SubscriptionState) -> d
     if isinstance(subscription.subscription_policy, SerialPolicy):
         seconds = subscription.subscription_policy.backoff_max_interval_in_sec
         view["subscriptionPolicy"]["backoffMaxIntervalMillis"] = seconds * 1_000
+    if suspension:
+        view["suspensionReason"] = suspension
     return view
 
 

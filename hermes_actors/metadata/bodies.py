@@ -23,11 +23,15 @@ class UndecodableBody(Exception):
     """The body is not what its key's kind holds; the message names the field."""
 
 
-class SubscriptionBody(Struct, frozen=True, rename="camel"):
-    """A subscription, and the incarnation of the topic that it was made for."""
+class SubscriptionBody(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A subscription, and the incarnation of the topic that it was made for.
+
+    `suspension` says why the broker has suspended it, "" if it has not.
+    """
 
     subscription: Subscription
     topic_incarnation: int
+    suspension: str = ""
 
 
 class _Activation(Struct, frozen=True, rename="camel"):
@@ -41,6 +45,7 @@ class _Readiness(Struct, frozen=True, rename="camel"):
 class _RawSubscriptionBody(Struct, frozen=True, rename="camel"):
     subscription: dict[str, Any]
     topic_incarnation: int
+    suspension: str = ""
 
 
 class _SerialSubscription(Subscription, frozen=True, rename="camel", kw_only=True):
@@ -66,9 +71,13 @@ def topic_body(topic: Topic) -> bytes:
     return msgspec.json.encode(topic)
 
 
-def subscription_body(subscription: Subscription, topic_incarnation: int) -> bytes:
-    """The body of a subscription to the topic's given incarnation."""
-    return msgspec.json.encode(SubscriptionBody(subscription, topic_incarnation))
+def subscription_body(
+    subscription: Subscription, topic_incarnation: int, suspension: str = ""
+) -> bytes:
+    """The body of a subscription to the topic's given incarnation; `suspension`: why it is
+    suspended, if the broker has done that.
+    """
+    return msgspec.json.encode(SubscriptionBody(subscription, topic_incarnation, suspension))
 
 
 def activation_body(subscription_incarnation: int) -> bytes:
@@ -102,7 +111,7 @@ def decode_subscription(body: bytes) -> SubscriptionBody:
     except (msgspec.ValidationError, RecursionError) as error:
         raise UndecodableBody(str(error)) from error
     plain = Subscription(**{name: getattr(decoded, name) for name in _FIELDS})
-    return SubscriptionBody(plain, raw.topic_incarnation)
+    return SubscriptionBody(plain, raw.topic_incarnation, raw.suspension)
 
 
 def decode_activation(body: bytes) -> int:

@@ -60,7 +60,8 @@ class LiveTopic(Struct, frozen=True):
 class LiveSubscription(Struct, frozen=True):
     """A subscription and the datacentres, sorted, where a consumer of this life of it started.
 
-    `seek` is its last retransmission, None when there was none.
+    `seek` is its last retransmission, None when there was none. `suspension` says why the broker
+    has suspended it, "" when it was a person, or is not suspended.
     """
 
     name: SubscriptionName
@@ -70,6 +71,7 @@ class LiveSubscription(Struct, frozen=True):
     stamp: int
     active_in: tuple[str, ...] = ()
     seek: Seek | None = None
+    suspension: str = ""
 
     @property
     def state(self) -> SubscriptionState:
@@ -131,6 +133,7 @@ class _Known(Struct, frozen=True):
     topic_incarnation: int
     incarnation: int
     stamp: int
+    suspension: str
 
 
 class Catalog:
@@ -247,6 +250,7 @@ class Catalog:
                 decoded.topic_incarnation,
                 alive.incarnation,
                 alive.stamp,
+                decoded.suspension,
             )
             siblings[text] = None
         else:
@@ -304,6 +308,7 @@ class Catalog:
             known.stamp,
             tuple(active_in),
             self._seek_of(known),
+            known.suspension,
         )
 
     def _seek_of(self, known: _Known) -> Seek | None:

@@ -21,6 +21,12 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
     config = node.config
     metrics = Metrics("hermes_consumers")
     node.metrics.append(metrics)
+
+    def suspend(live: LiveSubscription, reason: str) -> None:
+        # Without an agent the consumer ends, and its successor finds out the same.
+        if node.agent is not None:
+            node.agent.suspend(live, reason)
+
     async with environment.open_senders() as sender_of:
         parts = ConsumerParts(
             log=environment.log,
@@ -30,12 +36,14 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
             ids=environment.ids,
             metrics=metrics,
             config=config.consumers,
+            suspend=suspend,
         )
 
         stop_grace_s = config.consumers.stop_grace_ms / 1_000 + _COMMIT_GRACE_S
 
         def forget(gone: LiveSubscription) -> None:
             name = gone.name
+            parts.ladders.forget(str(name))
             metrics.forget(group=name.topic.group, topic=name.topic.name, subscription=name.name)
 
         resting = Resting(environment.log, environment.clock)

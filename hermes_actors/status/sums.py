@@ -25,6 +25,10 @@ _RATE_MIN = 50
 """In thousandths a second: what is lower would be shown as 0.0."""
 
 
+_HALF_OPEN = ("SLOW", "HEARTBEAT")
+"""The levels at which an endpoint gets single messages, until one succeeds."""
+
+
 class TopicSum(Struct, frozen=True):
     """A topic over all nodes. `counts` since the nodes' starts, `rates` in thousandths a second.
 
@@ -111,7 +115,21 @@ def _state(view: NodeView, entry: SubscriptionStatus) -> tuple[str, str]:
         return "UNKNOWN", f"its status of {view.age_s:.0f} s ago is the last that is known"
     if entry.why:
         return "STOPPED", entry.why
-    now_ms, rates, failure = view.header.written_at_ms, entry.rates, entry.last_failure
+    if entry.level in _HALF_OPEN:
+        return "FAILING", f"{entry.held_back}{_oldest(entry)}"
+    state, reason = _judged(entry, view.header.written_at_ms)
+    return state, f"{reason}; {entry.held_back}" if entry.held_back else reason
+
+
+def _oldest(entry: SubscriptionStatus) -> str:
+    """How long the oldest message waits, where that is worth a word."""
+    seconds = entry.oldest_age_ms // 1_000
+    return f"; the oldest message that waits is {seconds} s old" if seconds else ""
+
+
+def _judged(entry: SubscriptionStatus, now_ms: int) -> tuple[str, str]:
+    """How the subscription fares by its figures alone."""
+    rates, failure = entry.rates, entry.last_failure
     fails = _fails(entry, now_ms)
     if fails and rates.attempts and _takes_nothing(entry, now_ms):
         return "FAILING", f"the endpoint takes nothing: {failure or 'every attempt fails'}"

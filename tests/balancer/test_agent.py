@@ -16,7 +16,7 @@ from hermes_actors.metadata.seek import SeekBody, seek_body
 from hermes_actors.metadata.state import Register
 from hermes_actors.metadata.watch import Watch
 from hermes_actors.model.names import SubscriptionName, TopicName
-from hermes_actors.model.subscription import Subscription, SubscriptionState
+from hermes_actors.model.subscription import SerialPolicy, Subscription, SubscriptionState
 from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
 from hermes_actors.status.collector import SubscriptionFigures
 from hermes_actors.status.record import Flow
@@ -444,3 +444,54 @@ async def test_all_consumers_are_stopped_together(world, autojump_clock):
         pass
     assert world.kinds.count("stop") == 10
     assert trio.current_time() - before_s < 5
+
+
+async def test_an_endpoint_that_is_gone_suspends_its_subscription_with_the_reason(
+    world, autojump_clock
+):
+    world.put()
+    async with world.running() as agent:
+        await trio.sleep(1)
+        live = world.metadata.catalog.subscriptions[PUSH]
+        world.metadata.is_failing = True
+        agent.suspend(live, "it answered HTTP 410")
+        await trio.sleep(3)
+        assert world.metadata.catalog.subscriptions[PUSH].state is SubscriptionState.ACTIVE
+        # However long the metadata is away, it is written down once it is back.
+        world.metadata.is_failing = False
+        await trio.sleep(3)
+        suspended = world.metadata.catalog.subscriptions[PUSH]
+        assert suspended.state is SubscriptionState.SUSPENDED
+        assert suspended.suspension == "it answered HTTP 410"
+        assert agent.why(PUSH) == "suspended: it answered HTTP 410"
+        assert world.metadata.changes[-1].preconditions[0].stamp == live.stamp
+        assert world.kinds == ["start", "stop"]
+        # Whoever resumes it, clears the reason.
+        world.put()
+        await trio.sleep(1)
+        assert world.metadata.catalog.subscriptions[PUSH].suspension == ""
+        assert agent.why(PUSH) == ""
+
+
+async def test_a_subscription_that_was_changed_meanwhile_is_not_suspended(world, autojump_clock):
+    world.put()
+    async with world.running() as agent:
+        await trio.sleep(1)
+        live = world.metadata.catalog.subscriptions[PUSH]
+        world.metadata.is_failing = True
+        agent.suspend(live, "it answered HTTP 410")
+        await trio.sleep(2)
+        world.put(endpoint="http://new")
+        world.metadata.is_failing = False
+        await trio.sleep(5)
+        assert world.metadata.catalog.subscriptions[PUSH].state is SubscriptionState.ACTIVE
+
+
+async def test_ordered_delivery_takes_another_consumer(world, autojump_clock):
+    world.put(subscription_policy=SerialPolicy())
+    async with world.running():
+        world.put(subscription_policy=SerialPolicy(rate=7))
+        await trio.sleep(0.1)
+        world.put(subscription_policy=SerialPolicy(rate=7, ordered=True))
+        await trio.sleep(0.1)
+        assert world.kinds == ["start", "update", "stop", "start"]
