@@ -5,11 +5,12 @@ A partition whose oldest unsettled message holds it up is left out; the others a
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 import trio
 
 from hermes_actors.config import ConsumersConfig
-from hermes_actors.consumer.lanes import Delivery, Lanes
+from hermes_actors.consumer.lanes import Delivery
 from hermes_actors.consumer.measures import SubscriptionMeasures
 from hermes_actors.consumer.progress import TopicProgress
 from hermes_actors.consumer.screen import Filtered, Screen, let_pass
@@ -24,6 +25,41 @@ _TROUBLE_PAUSE_S = 1.0
 _PARTITION_CHECK_S = 30.0
 
 
+class Buffer(Protocol):
+    """All messages of one consumer that are read and not settled.
+
+    `inflight` and `buried` are messages under way and those given up whose dead letters are, for
+    an actor that stops; `buffered_bytes` is what all of them take.
+    """
+
+    buffered_bytes: int
+    inflight: int
+    buried: int
+    waiting_max: int
+
+    @property
+    def fresh(self) -> int:
+        """How many messages have been read and not been taken up."""
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait for their next attempt."""
+
+    @property
+    def parked(self) -> int:
+        """How many messages wait for an earlier one of their key."""
+
+    @property
+    def is_waiting_full(self) -> bool:
+        """True when no fresh message may be taken up: it could have nowhere to wait."""
+
+    def add(self, delivery: Delivery) -> None:
+        """A message has been read."""
+
+    def drop_superseded(self) -> None:
+        """Forget what waits of partitions that a retransmission has taken elsewhere."""
+
+
 class Intake:
     """The reading half of a consumer. `on_read` is called after each batch and each skip.
 
@@ -36,7 +72,7 @@ class Intake:
         log: Log,
         topic: str,
         progress: TopicProgress,
-        lanes: Lanes,
+        lanes: Buffer,
         config: ConsumersConfig,
         measures: SubscriptionMeasures,
         on_read: Callable[[], None],

@@ -1,41 +1,23 @@
 """Pushes one subscription's messages one by one: at least once, within its rate and its bounds.
 
 Data flows from left to right: log → screen → fresh lane → in-flight window → sender → outcome →
-settled offset → commit. What is sent when is decided in `dispatch.py`, without waiting; this actor
-waits: for what is read, for due retries and for the rate, and commits what is settled.
+settled offset → commit. What is sent when is decided in `dispatch.py`; `push_consumer.py` waits,
+reads and commits.
 """
 
-import logging
 from collections.abc import Callable
 
-import trio
-
-from hermes_actors.actors.mailbox import Inbox
-from hermes_actors.consumer.deadletters import DeadLetters, Discarded
-from hermes_actors.consumer.dispatch import FILL_MAX, Dispatch
-from hermes_actors.consumer.intake import Intake
+from hermes_actors.consumer.deadletters import DeadLetters
+from hermes_actors.consumer.dispatch import Dispatch
 from hermes_actors.consumer.lanes import Lanes
-from hermes_actors.consumer.measures import Gauge, SubscriptionMeasures
-from hermes_actors.consumer.parts import ConsumerParts, ConsumerStatus
-from hermes_actors.consumer.progress import REFRESH_S, TopicProgress
-from hermes_actors.consumer.wakeup import Wakeup
-from hermes_actors.log.base import LogUnavailable, UnknownTopic
+from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.push_consumer import PushConsumer
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.subscription import SerialPolicy
-from hermes_actors.status.collector import SubscriptionFigures
-
-_logger = logging.getLogger(__name__)
-
-_COMMIT_TIMEOUT_S = 3.0
 
 
-class SerialConsumer:
-    """The actor for one subscription. Its messages are the subscription's new versions.
-
-    It owns the stated partitions of `log_topic` (None: all, also new ones). `on_started` is called
-    once, when it knows where to start. Stopping it (its inbox ends): no new attempt begins, what
-    is in flight gets `stop_grace_ms`, and all that is settled is committed.
-    """
+class SerialConsumer(PushConsumer):
+    """The actor for a subscription with `deliveryType` SERIAL: a push for each message."""
 
     def __init__(
         self,
@@ -49,205 +31,23 @@ class SerialConsumer:
         on_started: Callable[[], None] = lambda: None,
     ) -> None:
         """Raises Refused for an endpoint that cannot be pushed to."""
-        self._clock = parts.clock
-        self._config = parts.config
-        self._log_topic = log_topic
-        self._on_started = on_started
-        self._measures = SubscriptionMeasures(parts.metrics, live.name)
         policy = live.subscription.subscription_policy
-        self._lanes = Lanes(
+        lanes = Lanes(
             1,
             parts.config.waiting_retries_max,
             # Which of the two it is never changes: whoever changes it needs another consumer.
             is_ordered=isinstance(policy, SerialPolicy) and policy.ordered,
         )
-        self._progress = TopicProgress.of(
-            live, parts.log, log_topic, parts.namespace, epoch=epoch, owned=partitions
-        )
-        self._intake = Intake(
-            parts.log,
+        super().__init__(
+            live,
             log_topic,
-            self._progress,
-            self._lanes,
-            parts.config,
-            self._measures,
-            self._on_read,
+            parts,
+            lanes,
+            lambda measures, kept, around: Dispatch(
+                live, parts, lanes, measures, kept, around, epoch=epoch
+            ),
+            partitions=partitions,
+            epoch=epoch,
+            letters=letters,
+            on_started=on_started,
         )
-        self._wakeup = Wakeup()
-        self._touched = Wakeup()
-        self._landed = Wakeup()
-        self._sought = Wakeup()
-        self._is_stopping = False
-        # What the dispatch tells this actor; bound here, for they are called for each message.
-        self.wake = self._wakeup.set
-        self.note_room = self._intake.note_room
-        self.note_landed = self._landed.set
-        self._letters = letters or Discarded()
-        self._dispatch = Dispatch(
-            live, parts, self._lanes, self._measures, self._letters, self, epoch=epoch
-        )
-        self._read_ahead()
-        for name, attribute in (("inflight", "inflight"), ("waiting_retries", "waiting")):
-            self._measures.gauge(name, Gauge(self._lanes, attribute))
-
-    async def run(self, inbox: Inbox[LiveSubscription]) -> None:
-        """Deliver until asked to stop, then drain and commit."""
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._work)
-                nursery.start_soon(self._letters.run)
-                async for live in inbox:
-                    if self._intake.seek(live.seek):
-                        self._sought.set()
-                    # A restart begins with the latest; what waited meanwhile is older.
-                    if live.stamp >= self._dispatch.live.stamp:
-                        self._dispatch.adopt(live)
-                        self._letters.adopt(live)
-                        self._read_ahead()
-                        self._wakeup.set()
-                self._is_stopping = True
-                self._dispatch.stop()
-                self._intake.stop()
-                await self._drain()
-                nursery.cancel_scope.cancel()
-        finally:
-            self._is_stopping = True
-            self._dispatch.abandon()
-
-    @property
-    def why(self) -> str:
-        """What keeps it from reading or sending; "" when nothing does."""
-        if self._is_stopping:
-            return "stopping"
-        why, buried = self._dispatch.gone or self._intake.why, self._letters.why
-        return f"{why}; {buried}" if why and buried else why
-
-    def status(self) -> ConsumerStatus:
-        """Everything that may be asked about it now."""
-        return ConsumerStatus(
-            why=self.why,
-            inflight=self._lanes.inflight,
-            waiting_retries=self._lanes.waiting,
-            fresh=self._lanes.fresh,
-            buffered_bytes=self._lanes.buffered_bytes,
-            positions={p: o.position for p, o in self._progress.partitions.items()},
-            last_undelivered=self._dispatch.last_undelivered,
-            dropped_headers=self._dispatch.dropped_headers,
-            level=self._dispatch.ladder.level,
-            rate_now=self._dispatch.ladder.rate,
-            held_back=self._dispatch.held_back,
-            oldest_age_ms=self._oldest_age_ms,
-        )
-
-    def figures(self) -> SubscriptionFigures:
-        """What the node's status record says of it."""
-        dispatch = self._dispatch
-        failure = dispatch.last_failure
-        return SubscriptionFigures(
-            why=self.why,
-            counts=self._measures.flow(),
-            inflight=self._lanes.inflight,
-            waiting_retries=self._lanes.waiting,
-            last_failure="" if failure is None else failure.reason(),
-            last_failure_at_ms=dispatch.last_failure_ms,
-            last_success_at_ms=dispatch.last_success_ms,
-            log_topic=self._log_topic,
-            reached={p: o.reached for p, o in self._progress.partitions.items()},
-            level=dispatch.ladder.level.value,
-            rate_now=dispatch.ladder.rate,
-            held_back=dispatch.held_back,
-            oldest_age_ms=self._oldest_age_ms,
-        )
-
-    @property
-    def _oldest_age_ms(self) -> int:
-        stored = [o.oldest_ms for o in self._progress.partitions.values()]
-        oldest_ms = min((each for each in stored if each is not None), default=None)
-        return 0 if oldest_ms is None else max(0, self._clock.now_ms() - oldest_ms)
-
-    def note_settled(self) -> None:
-        """A message is gone: its bytes are free, and there is progress to commit."""
-        self._intake.note_settled()
-        self._touched.set()
-
-    def _read_ahead(self) -> None:
-        self._intake.read_ahead = min(
-            self._config.read_batch_records_max,
-            max(self._lanes.window, self._dispatch.policy.rate),
-        )
-
-    # Starting and stopping.
-
-    async def _work(self) -> None:
-        await self._intake.find_start()
-        self._touched.set()
-        self._on_started()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._intake.run)
-            nursery.start_soon(self._intake.watch_partitions)
-            nursery.start_soon(self._send)
-            nursery.start_soon(self._commit_regularly)
-            nursery.start_soon(self._progress.keep_committed, self._touched.set)
-            nursery.start_soon(self._follow_seeks, nursery)
-
-    async def _follow_seeks(self, nursery: trio.Nursery) -> None:
-        """Go on where each new retransmission says, and commit that at once."""
-        while True:
-            await self._sought.wait()
-            await self._intake.arrive()
-            await self._commit()
-            nursery.start_soon(self._progress.keep_committed, self._touched.set)
-
-    def _on_read(self) -> None:
-        self._touched.set()
-        if self._lanes.inflight < self._lanes.window:
-            self._wakeup.set()
-
-    async def _drain(self) -> None:
-        with trio.move_on_after(self._config.stop_grace_ms / 1_000):
-            while self._lanes.inflight or self._lanes.buried:
-                await self._landed.wait()
-        with trio.move_on_after(_COMMIT_TIMEOUT_S):
-            await self._commit()
-        if behind := self._progress.uncommitted():
-            _logger.warning(
-                "%s: stopped, and its last commit was not taken within %g s; what was delivered of "
-                "partitions %s since the commit before may be delivered again",
-                self._dispatch.live.name,
-                _COMMIT_TIMEOUT_S,
-                ", ".join(map(str, behind)),
-            )
-
-    async def _send(self) -> None:
-        """Send what only time or reading brings up; answers bring up the rest by themselves."""
-        dispatch = self._dispatch
-        while True:
-            if dispatch.error is not None:
-                raise dispatch.error
-            now_s = self._clock.monotonic_s()
-            if dispatch.fill(now_s) == FILL_MAX:
-                await trio.lowlevel.checkpoint()
-                continue
-            wait_s = dispatch.idle_s(now_s)
-            dispatch.alarm_s = now_s + wait_s
-            await self._wakeup.wait(wait_s)
-
-    # Committing.
-
-    async def _commit_regularly(self) -> None:
-        interval_s = self._config.commit_interval_ms / 1_000
-        while True:
-            # An idle subscription costs nothing but its hourly refresh.
-            await self._touched.wait(REFRESH_S)
-            await trio.sleep(interval_s)
-            self._intake.review()
-            await self._commit()
-
-    async def _commit(self) -> None:
-        try:
-            await self._progress.commit(self._clock.monotonic_s())
-        except (LogUnavailable, UnknownTopic) as error:
-            # Nothing is lost: the next commit says all that this one would have said.
-            self._measures.commit_failures.add()
-            self._touched.set()
-            _logger.warning("%s: not committed: %r", self._dispatch.live.name, error)

@@ -1,0 +1,242 @@
+"""The actor of one subscription, whatever goes into one push: at least once, within its bounds.
+
+Data flows from left to right: log → screen → buffer → sender → outcome → settled offset → commit.
+What is pushed when is decided by a `Sending`, without waiting; this actor waits: for what is read,
+for due retries and for the rate, and commits what is settled.
+"""
+
+import logging
+from collections.abc import Callable
+
+import trio
+
+from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.consumer.deadletters import DeadLetters, Discarded
+from hermes_actors.consumer.intake import Buffer, Intake
+from hermes_actors.consumer.measures import Gauge, SubscriptionMeasures
+from hermes_actors.consumer.parts import ConsumerParts, ConsumerStatus
+from hermes_actors.consumer.progress import REFRESH_S, TopicProgress
+from hermes_actors.consumer.sending import FILL_MAX, Sending, Surroundings
+from hermes_actors.consumer.wakeup import Wakeup
+from hermes_actors.log.base import LogUnavailable, UnknownTopic
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.status.collector import SubscriptionFigures
+
+_logger = logging.getLogger(__name__)
+
+_COMMIT_TIMEOUT_S = 3.0
+
+
+class PushConsumer:
+    """The actor for one subscription. Its messages are the subscription's new versions.
+
+    It owns the stated partitions of `log_topic` (None: all, also new ones). `on_started` is called
+    once, when it knows where to start. Stopping it (its inbox ends): no new attempt begins, what
+    is in flight gets `stop_grace_ms`, and all that is settled is committed.
+    """
+
+    def __init__(
+        self,
+        live: LiveSubscription,
+        log_topic: str,
+        parts: ConsumerParts,
+        buffer: Buffer,
+        sending_of: Callable[[SubscriptionMeasures, DeadLetters, Surroundings], Sending],
+        *,
+        partitions: tuple[int, ...] | None = None,
+        epoch: int = 0,
+        letters: DeadLetters | None = None,
+        on_started: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`buffer` holds what is read and not settled; what `sending_of` makes empties it."""
+        self._clock = parts.clock
+        self._config = parts.config
+        self._log_topic = log_topic
+        self._on_started = on_started
+        self._measures = SubscriptionMeasures(parts.metrics, live.name)
+        self._buffer = buffer
+        self._progress = TopicProgress.of(
+            live, parts.log, log_topic, parts.namespace, epoch=epoch, owned=partitions
+        )
+        self._intake = Intake(
+            parts.log,
+            log_topic,
+            self._progress,
+            buffer,
+            parts.config,
+            self._measures,
+            self._on_read,
+        )
+        self._wakeup = Wakeup()
+        self._touched = Wakeup()
+        self._landed = Wakeup()
+        self._sought = Wakeup()
+        self._is_stopping = False
+        # What the sending half tells this actor; bound here, for they are called for each message.
+        self.wake = self._wakeup.set
+        self.note_room = self._intake.note_room
+        self.note_landed = self._landed.set
+        self._letters = letters or Discarded()
+        self._sending = sending_of(self._measures, self._letters, self)
+        self._read_ahead()
+        for name, attribute in (("inflight", "inflight"), ("waiting_retries", "waiting")):
+            self._measures.gauge(name, Gauge(buffer, attribute))
+
+    async def run(self, inbox: Inbox[LiveSubscription]) -> None:
+        """Deliver until asked to stop, then drain and commit."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._work)
+                nursery.start_soon(self._letters.run)
+                async for live in inbox:
+                    if self._intake.seek(live.seek):
+                        self._sought.set()
+                    # A restart begins with the latest; what waited meanwhile is older.
+                    if live.stamp >= self._sending.live.stamp:
+                        self._sending.adopt(live)
+                        self._letters.adopt(live)
+                        self._read_ahead()
+                        self._wakeup.set()
+                self._is_stopping = True
+                self._sending.stop()
+                self._intake.stop()
+                await self._drain()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._is_stopping = True
+            self._sending.abandon()
+
+    @property
+    def why(self) -> str:
+        """What keeps it from reading or sending; "" when nothing does."""
+        if self._is_stopping:
+            return "stopping"
+        why, buried = self._sending.gone or self._intake.why, self._letters.why
+        return f"{why}; {buried}" if why and buried else why
+
+    def status(self) -> ConsumerStatus:
+        """Everything that may be asked about it now."""
+        return ConsumerStatus(
+            why=self.why,
+            inflight=self._buffer.inflight,
+            waiting_retries=self._buffer.waiting,
+            fresh=self._buffer.fresh,
+            buffered_bytes=self._buffer.buffered_bytes,
+            positions={p: o.position for p, o in self._progress.partitions.items()},
+            last_undelivered=self._sending.last_undelivered,
+            dropped_headers=self._sending.dropped_headers,
+            level=self._sending.level,
+            rate_now=self._sending.rate_now,
+            held_back=self._sending.held_back,
+            oldest_age_ms=self._oldest_age_ms,
+        )
+
+    def figures(self) -> SubscriptionFigures:
+        """What the node's status record says of it."""
+        sending = self._sending
+        failure = sending.last_failure
+        return SubscriptionFigures(
+            why=self.why,
+            counts=self._measures.flow(),
+            inflight=self._buffer.inflight,
+            waiting_retries=self._buffer.waiting,
+            last_failure="" if failure is None else failure.reason(),
+            last_failure_at_ms=sending.last_failure_ms,
+            last_success_at_ms=sending.last_success_ms,
+            log_topic=self._log_topic,
+            reached={p: o.reached for p, o in self._progress.partitions.items()},
+            level=sending.level.value,
+            rate_now=sending.rate_now,
+            held_back=sending.held_back,
+            oldest_age_ms=self._oldest_age_ms,
+        )
+
+    @property
+    def _oldest_age_ms(self) -> int:
+        stored = [o.oldest_ms for o in self._progress.partitions.values()]
+        oldest_ms = min((each for each in stored if each is not None), default=None)
+        return 0 if oldest_ms is None else max(0, self._clock.now_ms() - oldest_ms)
+
+    def note_settled(self) -> None:
+        """A message is gone: its bytes are free, and there is progress to commit."""
+        self._intake.note_settled()
+        self._touched.set()
+
+    def _read_ahead(self) -> None:
+        self._intake.read_ahead = min(self._config.read_batch_records_max, self._sending.read_ahead)
+
+    # Starting and stopping.
+
+    async def _work(self) -> None:
+        await self._intake.find_start()
+        self._touched.set()
+        self._on_started()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._intake.run)
+            nursery.start_soon(self._intake.watch_partitions)
+            nursery.start_soon(self._send)
+            nursery.start_soon(self._commit_regularly)
+            nursery.start_soon(self._progress.keep_committed, self._touched.set)
+            nursery.start_soon(self._follow_seeks, nursery)
+
+    async def _follow_seeks(self, nursery: trio.Nursery) -> None:
+        """Go on where each new retransmission says, and commit that at once."""
+        while True:
+            await self._sought.wait()
+            await self._intake.arrive()
+            await self._commit()
+            nursery.start_soon(self._progress.keep_committed, self._touched.set)
+
+    def _on_read(self) -> None:
+        self._touched.set()
+        if self._sending.on_read():
+            self._wakeup.set()
+
+    async def _drain(self) -> None:
+        with trio.move_on_after(self._config.stop_grace_ms / 1_000):
+            while self._buffer.inflight or self._buffer.buried:
+                await self._landed.wait()
+        with trio.move_on_after(_COMMIT_TIMEOUT_S):
+            await self._commit()
+        if behind := self._progress.uncommitted():
+            _logger.warning(
+                "%s: stopped, and its last commit was not taken within %g s; what was delivered of "
+                "partitions %s since the commit before may be delivered again",
+                self._sending.live.name,
+                _COMMIT_TIMEOUT_S,
+                ", ".join(map(str, behind)),
+            )
+
+    async def _send(self) -> None:
+        """Send what only time or reading brings up; answers bring up the rest by themselves."""
+        sending = self._sending
+        while True:
+            if sending.error is not None:
+                raise sending.error
+            now_s = self._clock.monotonic_s()
+            if sending.fill(now_s) == FILL_MAX:
+                await trio.lowlevel.checkpoint()
+                continue
+            wait_s = sending.idle_s(now_s)
+            sending.alarm_s = now_s + wait_s
+            await self._wakeup.wait(wait_s)
+
+    # Committing.
+
+    async def _commit_regularly(self) -> None:
+        interval_s = self._config.commit_interval_ms / 1_000
+        while True:
+            # An idle subscription costs nothing but its hourly refresh.
+            await self._touched.wait(REFRESH_S)
+            await trio.sleep(interval_s)
+            self._intake.review()
+            await self._commit()
+
+    async def _commit(self) -> None:
+        try:
+            await self._progress.commit(self._clock.monotonic_s())
+        except (LogUnavailable, UnknownTopic) as error:
+            # Nothing is lost: the next commit says all that this one would have said.
+            self._measures.commit_failures.add()
+            self._touched.set()
+            _logger.warning("%s: not committed: %r", self._sending.live.name, error)

@@ -1,0 +1,83 @@
+"""The seam between the actor of a subscription, which waits, and what decides, which never does."""
+
+from typing import Protocol
+
+from hermes_actors.consumer.ladder import Level
+from hermes_actors.consumer.measures import Undelivered
+from hermes_actors.consumer.sender import SendOutcome
+from hermes_actors.metadata.catalog import LiveSubscription
+
+FILL_MAX = 128
+"""Messages between two looks at the other actors: about 2 ms of work."""
+
+
+class Surroundings(Protocol):
+    """The actor around it, told of what it waits for. None of these waits."""
+
+    def wake(self) -> None:
+        """The sending loop has something to do before its alarm."""
+
+    def note_room(self) -> None:
+        """Fresh messages have been taken up."""
+
+    def note_settled(self) -> None:
+        """A message is gone: its bytes are free, and there is progress to commit."""
+
+    def note_landed(self) -> None:
+        """Nothing is under way any more, for an actor that stops."""
+
+
+class Sending(Protocol):
+    """What is pushed when, and what follows from the answers. Nothing here waits.
+
+    `alarm_s` is when the sending loop wakes by itself, set by it. `error` is what a callback
+    raised, for the actor to raise again. `gone` says that the endpoint is gone for good, "" while
+    it is not.
+    """
+
+    live: LiveSubscription
+    alarm_s: float
+    error: Exception | None
+    gone: str
+    last_undelivered: Undelivered | None
+    last_failure: SendOutcome | None
+    last_failure_ms: int
+    last_success_ms: int
+
+    @property
+    def read_ahead(self) -> int:
+        """How many fresh messages are worth having at hand."""
+
+    @property
+    def level(self) -> Level:
+        """What the endpoint is trusted with."""
+
+    @property
+    def rate_now(self) -> float:
+        """What may be sent to it, in messages a second; 0 when nothing limits it."""
+
+    @property
+    def held_back(self) -> str:
+        """For people: what keeps it from sending faster now; "" when nothing does."""
+
+    @property
+    def dropped_headers(self) -> tuple[str, ...]:
+        """Fixed headers of the subscription that are not sent."""
+
+    def adopt(self, live: LiveSubscription) -> None:
+        """Go on with this version of the subscription."""
+
+    def stop(self) -> None:
+        """Begin no attempt any more; what is under way is still taken in."""
+
+    def abandon(self) -> None:
+        """Nobody hears of what is still under way."""
+
+    def on_read(self) -> bool:
+        """Messages have been read; True if there may be something to do about it."""
+
+    def fill(self, now_s: float) -> int:
+        """Attempt what may be attempted now; FILL_MAX when there may be more to do at once."""
+
+    def idle_s(self, now_s: float) -> float:
+        """How long there is nothing to do unless an answer comes or a batch is read."""
