@@ -6,6 +6,7 @@ from typing import Any
 from hermes_actors.config import Config
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import Log, UnknownTopic
+from hermes_actors.management.asking import Logs
 from hermes_actors.management.changes import Changes
 from hermes_actors.management.deadletters import DeadLetterBox, Letters
 from hermes_actors.management.groups import Groups
@@ -13,6 +14,7 @@ from hermes_actors.management.mode import AccessMode
 from hermes_actors.management.previews import MessagePreviews
 from hermes_actors.management.readiness import DatacenterReadiness
 from hermes_actors.management.redrives import Redrives
+from hermes_actors.management.retransmission import Retransmissions
 from hermes_actors.management.roles import (
     Caller,
     OpenToAll,
@@ -20,6 +22,7 @@ from hermes_actors.management.roles import (
     require_owner,
     roles_of,
 )
+from hermes_actors.management.standings import Standings
 from hermes_actors.management.statuses import Statuses
 from hermes_actors.management.subscriptions import Subscriptions
 from hermes_actors.management.tail import Tail, open_tail
@@ -77,6 +80,9 @@ class Administration:
         self.undelivered = UndeliveredMessages(letters)
         self.mode = AccessMode()
         self.statuses = Statuses(metadata, self.subscriptions, status, clock)
+        logs = Logs((log, *remote_logs))
+        self.standings = Standings(metadata, logs, self.subscriptions, status, clock)
+        self.retransmissions = Retransmissions(metadata, logs, changes, self.subscriptions, clock)
 
     async def roles(
         self, caller: Caller, topic: str | None = None, subscription: str | None = None

@@ -37,6 +37,7 @@ from hermes_actors.management.routes import (
     subscription_status_routes,
     topic_routes,
 )
+from hermes_actors.management.routes_offsets import offset_routes
 from hermes_actors.management.tail import Tail
 from hermes_actors.runtime.bridge import BridgeClosed, TrioBridge
 from hermes_actors.telemetry.metrics import Metrics, render_in_turns
@@ -81,6 +82,7 @@ def build_app(
         *topic_routes(gate, administration),
         *subscription_routes(gate, administration),
         *subscription_status_routes(gate, administration),
+        *offset_routes(gate, administration),
         *dead_letter_routes(gate, administration),
         *other_routes(gate, administration),
         *_status_routes(gate, administration, metrics),

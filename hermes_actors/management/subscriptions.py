@@ -134,7 +134,7 @@ class Subscriptions:
         def decide() -> Change | None:
             live = self.live(topic, name)
             old, owning = live.subscription, self._live_topic(topic)
-            require_owner(caller, f"change subscription {live.name}", *self._owners(live))
+            require_owner(caller, f"change subscription {live.name}", *self.owners(live))
             new = _patched(old, patch)
             _require_same("topicName", new.topic_name, topic)
             _require_same("name", new.name, name)
@@ -161,7 +161,7 @@ class Subscriptions:
         def decide() -> Change | None:
             live = self.live(topic, name)
             action = f"change the state of subscription {live.name}"
-            require_owner(caller, action, *self._owners(live))
+            require_owner(caller, action, *self.owners(live))
             wanted = SubscriptionState(state)
             if wanted is SubscriptionState.PENDING:
                 return None
@@ -175,13 +175,13 @@ class Subscriptions:
         def decide() -> Change:
             live = self.live(topic, name)
             action = f"remove subscription {live.name}"
-            require_owner(caller, action, *self._owners(live))
+            require_owner(caller, action, *self.owners(live))
             key = subscription_key(live.name)
             return delete(key, Alive(key, live.incarnation))
 
         await self._changes.make(decide)
 
-    def _owners(self, live: LiveSubscription) -> tuple[Owner, ...]:
+    def owners(self, live: LiveSubscription) -> tuple[Owner, ...]:
         """Who may manage it: its owner, its topic's, and its group's if that has one."""
         topic = live.name.topic
         owning = self._live_topic(str(topic)).topic.owner
