@@ -153,7 +153,7 @@ async def test_a_start_that_fails_late_says_nothing_but_why(role, caplog, autoju
             {
                 "name": "sink",
                 "topicName": "shop.orders",
-                "endpoint": "http://127.0.0.1:9/",
+                "endpoint": "http://192.0.2.1:9/",
                 "description": "",
                 "owner": {"source": "Plaintext", "id": "team"},
             },

@@ -32,6 +32,7 @@ from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import TrackingMode
 from hermes_actors.model.topic import Ack, ContentType, Owner
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.security.address_guard import AddressGuard
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.previews import PreviewRegister
 
@@ -71,7 +72,13 @@ class Administration:
         self.security: SecurityProvider = security or OpenToAll()
         self.groups = Groups(metadata, changes, config.management)
         self.topics = Topics(metadata, log, changes, config, clock)
-        self.subscriptions = Subscriptions(metadata, changes, config.management, clock)
+        self.subscriptions = Subscriptions(
+            metadata,
+            changes,
+            config.management,
+            clock,
+            AddressGuard(config.consumers.endpoints),
+        )
         self.previews = MessagePreviews(self.topics, previews)
         self.readiness = DatacenterReadiness(metadata, changes, datacenters)
         letters = Letters(metadata, self.subscriptions, (log, *remote_logs))

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from urllib.parse import SplitResult, urlsplit
 
 from hermes_actors.errors import Refused
+from hermes_actors.security.address_guard import AddressGuard
 
 PROTOCOLS = ("http", "https", "jms", "googlepubsub", "googlebigquery")
 """The schemes accepted without configuration."""
@@ -40,6 +41,23 @@ def require_valid_endpoint(endpoint: str, additional_protocols: Iterable[str] = 
     problem = _address_problem(filled)
     if problem:
         raise _refused(shown, problem)
+
+
+def require_allowed_endpoint(endpoint: str, guard: AddressGuard) -> None:
+    """Raises Refused for a valid endpoint that can be seen to lead where nothing is pushed to.
+
+    What a name leads to is looked up by who pushes, each time. Endpoints of other protocols, and
+    hosts that each message fills in, are not looked at.
+    """
+    if protocol_of(endpoint) not in ("http", "https"):
+        return
+    shown = _USER_INFO.sub(r"\1", endpoint)
+    authority = _authority(shown.partition("://")[2])
+    if _PLACE.search(authority):
+        return
+    problem = guard.refusal_of_host(urlsplit(f"//{authority}").hostname or "")
+    if problem:
+        raise _refused(mask_endpoint(endpoint), problem)
 
 
 def _address_problem(filled: str) -> str | None:

@@ -6,12 +6,13 @@ from msgspec import Struct
 
 from hermes_actors.config import ManagementConfig
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.management.endpoint import require_valid_endpoint
+from hermes_actors.management.endpoint import require_allowed_endpoint, require_valid_endpoint
 from hermes_actors.management.roles import Caller
 from hermes_actors.management.rules_topics import require_known_source
 from hermes_actors.model.group import Group
 from hermes_actors.model.subscription import SerialPolicy, Subscription
 from hermes_actors.model.topic import ContentType, Owner, Topic
+from hermes_actors.security.address_guard import AddressGuard
 
 _FILTERS_OF = {
     ContentType.JSON: ("jsonpath", "header"),
@@ -25,6 +26,7 @@ def require_acceptable(
     old: Subscription | None,
     caller: Caller,
     config: ManagementConfig,
+    guard: AddressGuard,
 ) -> None:
     """Raises Refused unless the caller may have this subscription in place of `old` (None: new).
 
@@ -33,6 +35,8 @@ def require_acceptable(
     """
     require_known_source(subscription.owner, "Subscription", config.owner_sources)
     require_valid_endpoint(subscription.endpoint, config.additional_endpoint_protocols)
+    if old is None or subscription.endpoint != old.endpoint:
+        require_allowed_endpoint(subscription.endpoint, guard)
     if caller.is_admin:
         return
     if not caller.owns(subscription.owner):

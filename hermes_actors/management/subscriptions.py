@@ -31,18 +31,25 @@ from hermes_actors.model.names import SubscriptionName, TopicName
 from hermes_actors.model.subscription import Subscription, SubscriptionState, TrackingMode
 from hermes_actors.model.topic import Owner
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.security.address_guard import AddressGuard
 
 
 class Subscriptions:
     """The subscriptions of one datacentre's metadata. All methods are trio coroutines."""
 
     def __init__(
-        self, metadata: Metadata, changes: Changes, config: ManagementConfig, clock: Clock
+        self,
+        metadata: Metadata,
+        changes: Changes,
+        config: ManagementConfig,
+        clock: Clock,
+        guard: AddressGuard,
     ) -> None:
         self._metadata = metadata
         self._changes = changes
         self._config = config
         self._clock = clock
+        self._guard = guard
         self._privileged = [
             PrivilegedSubscriber.parse(each) for each in config.subscribers_with_access_to_any_topic
         ]
@@ -85,7 +92,7 @@ class Subscriptions:
         require_valid_subscription(new)
         require_no_mask(new.endpoint)
         _require_no_masked_oauth(new)
-        require_acceptable(new, None, caller, self._config)
+        require_acceptable(new, None, caller, self._config, self._guard)
         name = SubscriptionName(TopicName.parse(topic), new.name)
         key = subscription_key(name)
 
@@ -140,7 +147,7 @@ class Subscriptions:
             _require_same("name", new.name, name)
             require_valid_subscription(new)
             _require_no_masked_oauth(new)
-            require_acceptable(new, old, caller, self._config)
+            require_acceptable(new, old, caller, self._config, self._guard)
             require_fitting_filters(new, owning.topic)
             self._require_open_topic(new, old, owning, caller)
             return self._rewrite(live, new)

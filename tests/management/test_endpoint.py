@@ -4,8 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_actors.config import EndpointsConfig
 from hermes_actors.errors import Refused
-from hermes_actors.management.endpoint import mask_endpoint, require_valid_endpoint
+from hermes_actors.management.endpoint import (
+    mask_endpoint,
+    require_allowed_endpoint,
+    require_valid_endpoint,
+)
+from hermes_actors.security.address_guard import AddressGuard
 
 
 @pytest.mark.parametrize(
@@ -109,3 +115,55 @@ def test_any_text_is_accepted_or_refused(text):
             require_valid_endpoint(endpoint)
         except Refused as refused:
             assert refused.message  # noqa: PT017 -- either way is fine, another error is not
+
+
+GUARD = AddressGuard(EndpointsConfig(denied_hosts=["*.evil.example"]))
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "problem"),
+    [
+        ("http://127.0.0.1:8090/", "127.0.0.1 is a loopback address"),
+        ("https://[::1]/", "::1 is a loopback address"),
+        ("http://localhost/", "localhost is this machine itself"),
+        ("http://user:secret@169.254.169.254/latest/meta-data", "the metadata service of a cloud"),
+        ("http://0x7f.1/", "0x7f.1 (127.0.0.1) is a loopback address"),
+        ("http://[::ffff:127.0.0.1]/", "the IPv4 address in it, 127.0.0.1, is a loopback address"),
+        ("http://a.evil.example/{id}", "consumers.endpoints.denied_hosts"),
+    ],
+)
+def test_an_endpoint_that_leads_where_nothing_is_pushed_to_is_refused(endpoint, problem):
+    with pytest.raises(Refused) as refused:
+        require_allowed_endpoint(endpoint, GUARD)
+    assert refused.value.message.startswith("Subscription.endpoint '")
+    assert problem in refused.value.message
+    assert "secret" not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://orders.example/",
+        "http://user:secret@10.1.2.3:8080/",
+        "http://{host}/orders",
+        "http://a:b@{host}.evil.example/",
+        "jms://localhost",
+        "http://user:127.0.0.1@orders/",
+    ],
+)
+def test_what_only_a_look_up_or_a_message_can_tell_is_accepted(endpoint):
+    require_allowed_endpoint(endpoint, GUARD)
+
+
+async def test_an_endpoint_on_the_node_itself_is_refused_when_made_and_when_changed(api):
+    await api.with_topic("shop.orders")
+    path = "/topics/shop.orders/subscriptions"
+    wrong = {"endpoint": "http://127.0.0.1:8090/"}
+    answer = await api.post(path, api.subscription("push", "shop.orders", **wrong))
+    assert answer.status_code == 400
+    assert "Subscription.endpoint 'http://127.0.0.1:8090/'" in api.message(answer)
+    answer = await api.post(path, api.subscription("push", "shop.orders"))
+    assert answer.status_code == 201
+    answer = await api.put(f"{path}/push", wrong)
+    assert answer.status_code == 400
+    assert "allow_loopback" in api.message(answer)
