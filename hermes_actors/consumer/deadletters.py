@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from hermes_actors.consumer.retry import DiscardReason
 from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.dead_letter import Letter
 from hermes_actors.model.record import StoredRecord
 
 
@@ -15,7 +16,7 @@ class DeadLetter(Struct, frozen=True, gc=False):
     """A message that is given up: its record as it lies in the log, why, and after what.
 
     `attempts` were made; `status` is the last answer's, 0 when there was none. `detail` is for
-    people. `redrives` is how often it was given up before and tried again on somebody's demand.
+    people. `redriven` is the dead letter that it was before it was tried again on demand.
     """
 
     record: StoredRecord
@@ -25,7 +26,7 @@ class DeadLetter(Struct, frozen=True, gc=False):
     attempts: int
     status: int
     at_ms: int
-    redrives: int = 0
+    redriven: Letter | None = None
 
 
 class DeadLetters(Protocol):

@@ -110,8 +110,25 @@ class KeptDeadLetters:
         if not self._live.subscription.dead_letters_enabled:
             kept()
             return
+        self._waiting.append(_Waiting(self._whole(letter), kept))
+        self._wakeup.set()
+
+    def _whole(self, letter: DeadLetter) -> Letter:
+        if letter.redriven is not None:
+            # Its record is the one that was made for the re-drive; the original's place counts.
+            return replace(
+                letter.redriven,
+                value=letter.record.value,
+                missing_bytes=0,
+                reason=letter.reason.value,
+                detail=letter.detail,
+                attempts=letter.attempts,
+                status=letter.status,
+                at_ms=letter.at_ms,
+                redrives=letter.redriven.redrives + 1,
+            )
         record = letter.record
-        full = Letter(
+        return Letter(
             dc=self._log.dc,
             subscription=self._name,
             incarnation=self._live.incarnation,
@@ -128,10 +145,7 @@ class KeptDeadLetters:
             attempts=letter.attempts,
             status=letter.status,
             at_ms=letter.at_ms,
-            redrives=letter.redrives,
         )
-        self._waiting.append(_Waiting(full, kept))
-        self._wakeup.set()
 
     async def run(self) -> None:
         """Keep what is added, for ever; a log that is away is tried again and again."""

@@ -12,6 +12,7 @@ from collections import deque
 from hermes_actors.consumer.keys import KeyOrder
 from hermes_actors.consumer.offsets import PartitionOffsets
 from hermes_actors.consumer.sender import Route
+from hermes_actors.model.dead_letter import Letter
 from hermes_actors.model.message import Message
 from hermes_actors.model.record import StoredRecord
 
@@ -24,7 +25,8 @@ class Delivery:
 
     `message` is made when it is taken up, or before, by what looks into it; `route` and
     `message_lines` are made for its attempts, for the `version` of the subscription. `epoch` is
-    that of the ladder at its last attempt, `failed_s` when that failed.
+    that of the ladder at its last attempt, `failed_s` when that failed. `redriven` is
+    the dead letter that it was before it is tried again on demand.
     """
 
     __slots__ = (
@@ -33,11 +35,13 @@ class Delivery:
         "epoch",
         "failed_s",
         "holds_key",
+        "is_given_up",
         "is_retry",
         "message",
         "message_lines",
         "offsets",
         "record",
+        "redriven",
         "route",
         "sent_s",
         "size_bytes",
@@ -63,6 +67,8 @@ class Delivery:
         self.failed_s: float | None = None
         self.is_retry = False
         self.holds_key = False
+        self.is_given_up = False
+        self.redriven: Letter | None = None
 
 
 class Lanes:
@@ -142,6 +148,7 @@ class Lanes:
     def bury(self, delivery: Delivery) -> None:
         """A message in flight is given up; `forget` follows when its dead letter is kept."""
         self._land(delivery)
+        delivery.is_given_up = True
         self.buried += 1
 
     def forget(self, delivery: Delivery) -> None:

@@ -45,6 +45,7 @@ class SubscriptionMeasures:
         self.dead_letters_truncated = self._counter("dead_letters_truncated")
         self.dead_letters_lost = self._counter("dead_letters_lost")
         self.dead_letter_failures = self._counter("dead_letter_failures")
+        self.redriven = self._counter("redriven")
         self.latency = metrics.timer("subscription_latency", **self._labels)
 
     def on_outcome(self, outcome: SendOutcome) -> None:

@@ -8,6 +8,7 @@ from msgspec import Struct, field
 from hermes_actors.config import ConsumersConfig
 from hermes_actors.consumer.ladder import Ladders, Level
 from hermes_actors.consumer.measures import Undelivered
+from hermes_actors.consumer.redrive_board import NoRedrives, RedriveBoard
 from hermes_actors.consumer.sender import Sender
 from hermes_actors.log.base import Log
 from hermes_actors.metadata.catalog import LiveSubscription
@@ -35,6 +36,7 @@ class ConsumerParts(Struct, frozen=True):
     config: ConsumersConfig
     namespace: str = ""
     ladders: Ladders = field(default_factory=Ladders)
+    redrives: RedriveBoard = field(default_factory=NoRedrives)
     suspend: Callable[[LiveSubscription, str], None] = _suspend_nobody
 
 

@@ -16,6 +16,7 @@ from hermes_actors.consumer.intake import Buffer, Intake
 from hermes_actors.consumer.measures import Gauge, SubscriptionMeasures
 from hermes_actors.consumer.parts import ConsumerParts, ConsumerStatus
 from hermes_actors.consumer.progress import REFRESH_S, TopicProgress
+from hermes_actors.consumer.redrive import Redriver
 from hermes_actors.consumer.sending import FILL_MAX, Sending, Surroundings
 from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.log.base import LogUnavailable, UnknownTopic
@@ -78,6 +79,7 @@ class PushConsumer:
         self.note_landed = self._landed.set
         self._letters = letters or Discarded()
         self._sending = sending_of(self._measures, self._letters, self)
+        self._redriver = Redriver(live, parts, buffer, self._on_read)
         self._read_ahead()
         for name, attribute in (("inflight", "inflight"), ("waiting_retries", "waiting")):
             self._measures.gauge(name, Gauge(buffer, attribute))
@@ -164,6 +166,8 @@ class PushConsumer:
 
     def _read_ahead(self) -> None:
         self._intake.read_ahead = min(self._config.read_batch_records_max, self._sending.read_ahead)
+        # Fresh messages are read on as long as less than half of that waits.
+        self._redriver.fresh_max = self._intake.read_ahead // 4
 
     # Starting and stopping.
 
@@ -176,6 +180,7 @@ class PushConsumer:
             nursery.start_soon(self._intake.watch_partitions)
             nursery.start_soon(self._send)
             nursery.start_soon(self._commit_regularly)
+            nursery.start_soon(self._redriver.run)
             nursery.start_soon(self._progress.keep_committed, self._touched.set)
             nursery.start_soon(self._follow_seeks, nursery)
 
@@ -198,6 +203,7 @@ class PushConsumer:
                 await self._landed.wait()
         with trio.move_on_after(_COMMIT_TIMEOUT_S):
             await self._commit()
+            await self._redriver.flush()
         if behind := self._progress.uncommitted():
             _logger.warning(
                 "%s: stopped, and its last commit was not taken within %g s; what was delivered of "

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from hermes_actors.balancer.agent import Agent
 from hermes_actors.consumer.factory import ConsumerFactory
 from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.redrive_board import FollowedRedrives
 from hermes_actors.consumer.resting import Resting
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.node.environment import NodeEnvironment
@@ -27,6 +28,7 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
         if node.agent is not None:
             node.agent.suspend(live, reason)
 
+    redrives = FollowedRedrives(node.metadata)
     async with environment.open_senders() as sender_of:
         parts = ConsumerParts(
             log=environment.log,
@@ -37,6 +39,7 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
             metrics=metrics,
             config=config.consumers,
             suspend=suspend,
+            redrives=redrives,
         )
 
         stop_grace_s = config.consumers.stop_grace_ms / 1_000 + _COMMIT_GRACE_S
@@ -63,6 +66,7 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
 
         # The same one after a failure: it keeps what it was told of.
         node.control.start("resting", lambda: resting)
+        node.control.start("redrives", lambda: redrives)
         node.control.start("agent", make)
         yield
         await node.control.stop("agent", grace_s=stop_grace_s + _COMMIT_GRACE_S)

@@ -1,0 +1,79 @@
+"""Tells this node's consumers that a re-drive has been asked for, changed or cancelled."""
+
+from typing import Protocol
+
+import trio
+
+from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.metadata.catalog import LiveSubscription, OtherChanged
+from hermes_actors.metadata.keys import parse_key
+from hermes_actors.metadata.redrives import REDRIVE, Redrive, redrive_key, redrive_of
+from hermes_actors.metadata.registry import Metadata
+
+
+class RedriveBoard(Protocol):
+    """Where consumers look for what they are to re-drive."""
+
+    def find(self, live: LiveSubscription) -> Redrive | None:
+        """The re-drive of this life of a subscription."""
+
+    def version(self, live: LiveSubscription) -> object:
+        """Another value whenever `find` may have another answer; cheap to ask for."""
+
+    async def changed(self) -> None:
+        """Wait until any subscription's re-drive changes; take the answer of `find` after that."""
+
+
+class NoRedrives:
+    """For consumers that nobody can ask: there are none."""
+
+    def find(self, _live: LiveSubscription) -> Redrive | None:
+        """None."""
+        return None
+
+    def version(self, _live: LiveSubscription) -> object:
+        """Always the same."""
+        return None
+
+    async def changed(self) -> None:
+        """Never returns."""
+        await trio.sleep_forever()
+
+
+class FollowedRedrives:
+    """The re-drives in a datacentre's metadata; an actor that follows it. One for each node."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._metadata = metadata
+        self._changed = trio.Event()
+
+    def find(self, live: LiveSubscription) -> Redrive | None:
+        """The re-drive of this life of a subscription."""
+        return redrive_of(self._metadata.catalog, live.name, live.incarnation)
+
+    def version(self, live: LiveSubscription) -> object:
+        """Another value whenever `find` may have another answer."""
+        return self._metadata.catalog.others.get(redrive_key(live.name))
+
+    async def changed(self) -> None:
+        """Wait until any subscription's re-drive changes."""
+        await self._changed.wait()
+
+    async def run(self, inbox: Inbox[object]) -> None:
+        """Follow the metadata until asked to stop."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._follow)
+            async for _ in inbox:
+                pass
+            nursery.cancel_scope.cancel()
+
+    async def _follow(self) -> None:
+        with self._metadata.watch() as watch:
+            while await watch.wait():
+                changes = watch.take_nowait()
+                if any(
+                    isinstance(change, OtherChanged) and parse_key(change.key).kind == REDRIVE
+                    for change in changes
+                ):
+                    self._changed.set()
+                    self._changed = trio.Event()
