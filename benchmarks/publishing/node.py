@@ -93,6 +93,7 @@ class Node(Server):
             "HERMES_FRONTEND_GRACEFUL_SHUTDOWN_INITIAL_WAIT_MS": "0",
             "HERMES_MANAGEMENT_PORT": str(self.management_port),
             "HERMES_MANAGEMENT_TOPIC_PARTITIONS": str(PARTITIONS),
+            "HERMES_CONSUMERS_ENDPOINTS_ALLOW_LOOPBACK": "true",
         }
         if directory is None:
             environment["HERMES_KAFKA_CLUSTERS_DC1_BOOTSTRAP_SERVERS"] = kafka_servers

@@ -7,6 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from hermes_actors.consumer.http1_connection import PIECE_BYTES
 from hermes_actors.consumer.http1_pool import Http1Sender, PoolLimits
 from hermes_actors.consumer.sender import Failure, Origin, Push, Route
 
@@ -54,11 +55,27 @@ class HandWire:
     def __init__(self, connection):
         self.connection = connection
         self.written = []
+        self.room = 10**9
         self.is_closed = False
 
     def write(self, data):
         assert not self.is_closed, "written after closing"
+        assert not self.is_full, "written in spite of the pause"
         self.written.append(data)
+        self.room -= len(data)
+        if self.is_full:
+            self.connection.paused()
+
+    @property
+    def is_full(self):
+        return self.room <= 0
+
+    def read(self, count):
+        """The peer takes so many bytes."""
+        was_full = self.is_full
+        self.room += count
+        if was_full and not self.is_full:
+            self.connection.resumed()
 
     def abort(self):
         self.is_closed = True
@@ -287,6 +304,84 @@ def test_who_sends_again_from_its_callback_finds_the_connection_free(net, sender
     while len(outcomes) < 50:
         wire.connection.received(OK)
     assert net.dials == []
+
+
+BIG = b"b" * (PIECE_BYTES * 5 + 7)
+
+
+def test_a_long_request_is_written_as_fast_as_the_peer_takes_it(net, sender):
+    outcomes = []
+    sender.send(push(BIG, timeout_ms=60_000), outcomes.append)
+    connection, _ = net.dials.pop()
+    wire = HandWire(connection)
+    wire.room = 1
+    connection.opened(wire)
+    head = b"POST / HTTP/1.1\r\nHost: sink\r\nA: b\r\nContent-Length: %d\r\n\r\n" % len(BIG)
+    while sum(map(len, wire.written)) < len(head + BIG):
+        buffered = -wire.room
+        assert buffered <= PIECE_BYTES + 100
+        assert not connection.is_usable()
+        wire.read(buffered + 1)
+    assert b"".join(wire.written) == head + BIG
+    connection.received(OK)
+    assert [outcome.status for outcome in outcomes] == [200]
+    # What has been written is not all taken yet: the next request would wait behind it.
+    assert wire.is_closed
+
+
+def test_a_peer_that_does_not_read_is_a_timeout_that_says_so(net, sender):
+    outcomes = []
+    sender.send(push(BIG, timeout_ms=500), outcomes.append)
+    connection, _ = net.dials.pop()
+    wire = HandWire(connection)
+    wire.room = 1_000
+    connection.opened(wire)
+    net.pass_time(1)
+    assert [outcome.reason() for outcome in outcomes] == [
+        "timeout: the endpoint had not taken the whole request within 500 ms"
+    ]
+    assert wire.is_closed
+    written = len(wire.written)
+    wire.read(10**9)
+    assert len(wire.written) == written
+
+
+def test_a_peer_that_reads_slowly_is_not_silent(net, sender):
+    outcomes = []
+    sender.send(push(BIG, timeout_ms=60_000, socket_timeout_ms=1_000), outcomes.append)
+    connection, _ = net.dials.pop()
+    wire = HandWire(connection)
+    wire.room = 1
+    connection.opened(wire)
+    for _ in range(4):
+        net.pass_time(0.9)
+        wire.read(1 - wire.room)
+    assert outcomes == []
+    net.pass_time(1.1)
+    assert [outcome.failure for outcome in outcomes] == [Failure.IDLE]
+
+
+def test_an_answer_before_the_request_is_out_counts_and_ends_the_connection(net, sender):
+    outcomes = []
+    sender.send(push(BIG), outcomes.append)
+    connection, _ = net.dials.pop()
+    wire = HandWire(connection)
+    wire.room = 1_000
+    connection.opened(wire)
+    connection.received(b"HTTP/1.1 413 x\r\nContent-Length: 0\r\n\r\n")
+    assert [outcome.status for outcome in outcomes] == [413]
+    assert wire.is_closed
+    sender.send(push(b"next"), outcomes.append)
+    assert net.connect().written[0].endswith(b"next")
+
+
+def test_a_refused_address_ends_the_push_as_such(net, sender):
+    outcomes = []
+    sender.send(push(), outcomes.append)
+    net.dials.pop()[0].dial_failed("127.0.0.1 is a loopback address", Failure.FORBIDDEN)
+    (outcome,) = outcomes
+    assert outcome.reason() == "forbidden: 127.0.0.1 is a loopback address"
+    assert not outcome.is_local
 
 
 def test_a_probe_leaves_its_connection_to_the_next_push(net, sender):

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,6 +45,38 @@ CASES = [
     ("a head without end", b"HTTP/1.1 200 x\r\n" + b"A: bbbbbbbb\r\n" * 6_000,
      False, Failure.MALFORMED, False),
     ("endless interim answers", b"HTTP/1.1 100 x\r\n\r\n" * 200, False, Failure.MALFORMED, False),
+    ("protocols switched unasked", b"HTTP/1.1 101 x\r\n\r\n", False, Failure.MALFORMED, False),
+    ("another protocol offered", (b"HTTP/1.1 200 x\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n"
+     b"Content-Length: 0\r\n\r\n"), False, 200, True),
+    ("not modified, with a length", b"HTTP/1.1 304 x\r\nContent-Length: 9\r\n\r\n",
+     False, 304, True),
+    ("no content, with a body all the same", b"HTTP/1.1 204 x\r\nContent-Length: 3\r\n\r\nabc",
+     False, 204, False),
+    ("a length and chunks", (b"HTTP/1.1 200 x\r\nContent-Length: 3\r\n"
+     b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"),
+     False, Failure.MALFORMED, False),
+    ("a length that is none", b"HTTP/1.1 200 x\r\nContent-Length: -1\r\n\r\n",
+     False, Failure.MALFORMED, False),
+    ("a folded header", b"HTTP/1.1 200 x\r\nA: b\r\n c\r\nContent-Length: 0\r\n\r\n",
+     False, Failure.MALFORMED, False),
+    ("too many headers", b"HTTP/1.1 200 x\r\n" + b"A: b\r\n" * 300 + b"\r\n",
+     False, Failure.MALFORMED, False),
+    ("as many headers as allowed", b"HTTP/1.1 200 x\r\nContent-Length: 0\r\n"
+     + b"A: b\r\n" * 255 + b"\r\n", False, 200, True),
+    ("a long head", b"HTTP/1.1 200 x\r\nContent-Length: 0\r\nA: " + b"b" * 60_000 + b"\r\n\r\n",
+     False, 200, True),
+    ("a head above the bound", b"HTTP/1.1 200 x\r\nContent-Length: 0\r\nA: " + b"b" * 66_000
+     + b"\r\n\r\n", False, Failure.MALFORMED, False),
+    ("a header of spaces", b"HTTP/1.1 200 x\r\nA:" + b" " * 70_000,
+     False, Failure.MALFORMED, False),
+    ("trailers without end", b"HTTP/1.1 200 x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: "
+     + b"b" * 70_000, False, 200, False),
+    ("many trailers", b"HTTP/1.1 200 x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
+     + b"A: b\r\n" * 300 + b"\r\n", False, 200, False),
+    ("a status of four digits", b"HTTP/1.1 2000 x\r\nContent-Length: 0\r\n\r\n",
+     False, Failure.MALFORMED, False),
+    ("HTTP/2 to an HTTP/1.1 client", b"\x00\x00\x12\x04\x00\x00\x00\x00\x00", False,
+     Failure.MALFORMED, False),
     ("nothing at all", b"", True, Failure.RESET, False),
     ("a head cut short", b"HTTP/1.1 200 x\r\nContent-Le", True, Failure.RESET, False),
     ("only an interim answer", b"HTTP/1.1 100 x\r\n\r\n", True, Failure.RESET, False),
@@ -58,7 +92,7 @@ def exchange_with(pieces, closes):
     return exchange, outcomes
 
 
-@pytest.mark.parametrize("step", [1, 7, 10**9])
+@pytest.mark.parametrize("step", [1, 977, 10**9])
 @pytest.mark.parametrize(
     ("raw", "closes", "expected", "is_reusable"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
 )
@@ -78,6 +112,16 @@ def test_retry_after_is_taken_from_the_final_answer_only():
     surplus = b"HTTP/1.1 503 x\r\nRetry-After: 9\r\nContent-Length: 0\r\n\r\n"
     assert exchange_with([interim + final + surplus], False)[1] == [SendOutcome(503, "7")]
     assert exchange_with([interim + OK_EMPTY], False)[1] == [SendOutcome(200)]
+
+
+def test_a_retry_after_that_nobody_could_mean_is_ignored():
+    long = b"HTTP/1.1 503 x\r\nRetry-After: " + b"9" * 65 + b"\r\nContent-Length: 0\r\n\r\n"
+    assert exchange_with([long], False)[1] == [SendOutcome(503)]
+
+
+def test_a_retry_after_in_a_trailer_is_none():
+    late = b"HTTP/1.1 503 x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nRetry-After: 9\r\n\r\n"
+    assert exchange_with([late], False)[1] == [SendOutcome(503)]
 
 
 def test_many_requests_follow_one_another_on_one_connection():
@@ -142,3 +186,56 @@ def test_no_bytes_break_the_promise_of_at_most_one_outcome(pieces, closes):
     if exchange.is_busy:
         # Nothing is kept without bound while waiting.
         assert sum(map(len, pieces)) <= HEAD_BYTES_MAX + 2_000
+
+
+token = st.text("abcXYZ-", min_size=1, max_size=8).map(str.encode)
+
+
+@st.composite
+def valid_answers(draw):
+    """Bytes of a valid answer, its status, and whether it ends with the connection."""
+    interims = draw(st.lists(st.sampled_from([100, 102, 103]), max_size=2))
+    raw = b"".join(b"HTTP/1.1 %d x\r\nLink: </a>\r\n\r\n" % each for each in interims)
+    status = draw(st.sampled_from([200, 201, 202, 204, 302, 304, 400, 429, 500, 503]))
+    body = draw(st.binary(max_size=200))
+    framing = draw(st.sampled_from(["length", "chunks", "close"]))
+    headers = draw(st.lists(st.tuples(token, token), max_size=5))
+    lines = [b"X%b: %b\r\n" % each for each in headers]
+    if status in (204, 304):
+        body, framing = b"", "none"
+    if framing == "length":
+        lines.append(b"Content-Length: %d\r\n" % len(body))
+    elif framing == "chunks":
+        lines.append(b"Transfer-Encoding: chunked\r\n")
+        size = draw(st.integers(1, 50))
+        chunks = [body[at : at + size] for at in range(0, len(body), size)]
+        body = b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in chunks) + b"0\r\n\r\n"
+    draw(st.randoms(use_true_random=False)).shuffle(lines)
+    raw += b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (status, draw(token), b"".join(lines), body)
+    return raw, status, framing == "close"
+
+
+def cut(raw, places):
+    edges = [0, *sorted(place % (len(raw) + 1) for place in places), len(raw)]
+    return [raw[a:b] for a, b in itertools.pairwise(edges) if a < b]
+
+
+@given(valid_answers(), st.lists(st.integers(0, 10_000), max_size=8))
+def test_a_valid_answer_has_its_status_wherever_the_network_cuts_it(answer, places):
+    raw, status, closes = answer
+    whole, whole_outcomes = exchange_with([raw], closes)
+    exchange, outcomes = exchange_with(cut(raw, places), closes)
+    assert outcomes == whole_outcomes == [SendOutcome(status)]
+    assert exchange.is_reusable == whole.is_reusable == (not closes)
+
+
+@given(valid_answers(), st.integers(0, 10_000), st.binary(min_size=1, max_size=3), st.data())
+def test_a_broken_answer_has_one_outcome_wherever_it_is_cut(answer, at, wrong, data):
+    raw, _status, _closes = answer
+    at %= len(raw)
+    raw = raw[:at] + wrong + raw[at + len(wrong) :]
+    places = data.draw(st.lists(st.integers(0, 10_000), max_size=8))
+    _, whole = exchange_with([raw], True)
+    _, outcomes = exchange_with(cut(raw, places), True)
+    assert len(whole) == len(outcomes) == 1
+    assert (whole[0].status, whole[0].failure) == (outcomes[0].status, outcomes[0].failure)
