@@ -28,6 +28,7 @@ _COMMANDS = (
         f"{_PACKAGE}.subscriptions:app",
         "Create, list, show, update, suspend, activate, explain, delete subscriptions.",
     ),
+    LazyCommand("dlq", f"{_PACKAGE}.dlq:app", "List, show, re-drive, expire dead letters."),
     LazyCommand("status", f"{_PACKAGE}.status:app", "Show all nodes, and how they fare."),
     LazyCommand("spool", f"{_PACKAGE}.spool:app", "Show and empty what waits for a log."),
     LazyCommand("user", f"{_PACKAGE}.users:app", "Hash passwords, check a users file."),

@@ -1,0 +1,305 @@
+"""`hermes dlq …`: a subscription's dead letters, looked at, delivered again, or closed."""
+
+from typing import Annotated, Any
+
+import typer
+
+from hermes_actors.cli.confirm import confirm_deletion
+from hermes_actors.cli.failures import UsageWrong
+from hermes_actors.cli.management import ManagementClient, quoted
+from hermes_actors.cli.options import (
+    MANAGEMENT_URL_DEFAULT,
+    ManagementOption,
+    Output,
+    OutputOption,
+    SubscriptionArgument,
+    TopicArgument,
+    YesOption,
+    examples,
+)
+from hermes_actors.cli.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.render import (
+    fields_of,
+    parsed_object,
+    printable,
+    say,
+    show_object,
+    show_rows,
+    write_json,
+)
+
+app = typer.Typer(
+    cls=PlainGroup,
+    no_args_is_help=True,
+    help="Dead letters: messages that a subscription gave up, kept until they are re-driven.",
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="The same as --output json.")]
+IdsArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="ID", help="Ids of letters, from 'hermes dlq list'.")
+]
+AllOption = Annotated[bool, typer.Option("--all", help="All open letters.")]
+ReasonOption = Annotated[
+    str | None,
+    typer.Option(metavar="REASON", help="client-error, expired, undecodable, …; or several, a,b."),
+]
+StatusOption = Annotated[
+    str | None, typer.Option(metavar="CODE", help="The last answer's status; 0: none came.")
+]
+MessageIdOption = Annotated[
+    str | None, typer.Option("--message-id", metavar="ID", help="Letters of this message.")
+]
+SinceOption = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Given up then or later, 2030-01-31T12:00:00Z.")
+]
+UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="Given up before then.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only count them.")]
+
+
+@app.command(
+    cls=PlainCommand,
+    name="list",
+    epilog=examples(
+        "hermes dlq list shop.orders billing",
+        "hermes dlq list shop.orders billing --reason expired --since 2030-01-31T12:00:00Z",
+    ),
+)
+def list_letters(
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
+    reason: ReasonOption = None,
+    status: StatusOption = None,
+    message_id: MessageIdOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="The most to show.")] = 50,
+    before: Annotated[
+        str | None, typer.Option(metavar="NEXT", help="The page after one that said so.")
+    ] = None,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+    json: JsonOption = False,
+) -> None:
+    """List open dead letters of all datacentres, newest first."""
+    given = {
+        "reason": reason,
+        "status": status,
+        "messageId": message_id,
+        "since": since,
+        "until": until,
+        "before": before,
+    }
+    params = {name: value for name, value in given.items() if value is not None}
+    with ManagementClient(management) as client:
+        content = client.get(_path(topic, subscription), {**params, "limit": str(limit)})
+    if json or output is Output.JSON:
+        write_json(content)
+        return
+    found = parsed_object(content)
+    rows = [_row(letter) for letter in fields_of(found, "deadLetters")]
+    show_rows(_COLUMNS, rows, "no open dead letters", optional=("Tries",), has_sentences=True)
+    _say_unreachable(found)
+    if found.get("next"):
+        say(f"there are more: --before {printable(str(found['next']))}")
+
+
+_COLUMNS = ("Given up", "Id", "Message", "Status", "Tries", "Reason")
+
+
+def _row(letter: dict[str, Any]) -> list[str]:
+    detail = str(letter.get("detail") or "")
+    reason = str(letter.get("reason", ""))
+    return [
+        str(letter.get("discardedAt", "")),
+        str(letter.get("id", "")),
+        str(letter.get("messageId") or "-"),
+        str(letter.get("status") or "-"),
+        str(letter.get("attempts", "")),
+        f"{reason}: {detail}" if detail else reason,
+    ]
+
+
+@app.command(cls=PlainCommand, epilog=examples("hermes dlq show shop.orders billing dc1:0:3:1042"))
+def show(
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
+    letter: Annotated[str, typer.Argument(metavar="ID", help="From 'hermes dlq list'.")],
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+    json: JsonOption = False,
+) -> None:
+    """Show one dead letter with its message, key and headers."""
+    with ManagementClient(management) as client:
+        content = client.get(f"{_path(topic, subscription)}/{quoted(letter)}")
+    show_object(content, Output.JSON if json else output)
+
+
+@app.command(
+    cls=PlainCommand,
+    epilog=examples(
+        "hermes dlq redrive shop.orders billing --all --dry-run",
+        "hermes dlq redrive shop.orders billing --reason expired --rate 20",
+        "hermes dlq redrive shop.orders billing dc1:0:3:1042",
+    ),
+)
+def redrive(
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
+    ids: IdsArgument = None,
+    all_: AllOption = False,
+    reason: ReasonOption = None,
+    status: StatusOption = None,
+    message_id: MessageIdOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    rate: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Messages a second, each DC.", show_default="50"),
+    ] = None,
+    dry_run: DryRunOption = False,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+    json: JsonOption = False,
+) -> None:
+    """Deliver dead letters again, to this subscription only; see 'hermes dlq progress'."""
+    body = _meant(ids, all_, reason, status, message_id, since, until)
+    body |= {"dryRun": dry_run} | ({} if rate is None else {"ratePerSecond": rate})
+    with ManagementClient(management) as client:
+        content = client.post(f"{_path(topic, subscription)}/redrive", body)
+    if json or output is Output.JSON:
+        write_json(content)
+        return
+    found = parsed_object(content)
+    count = f"{_least(found)}{found.get('matching')} dead letters of {subscription}"
+    if dry_run:
+        say(f"would re-drive {count}")
+    else:
+        say(
+            f"re-drives {count}, {found.get('ratePerSecond')}/s in each datacentre; "
+            f"see 'hermes dlq progress {topic} {subscription}'"
+        )
+    _say_unreachable(found)
+
+
+@app.command(cls=PlainCommand, epilog=examples("hermes dlq progress shop.orders billing"))
+def progress(
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+    json: JsonOption = False,
+) -> None:
+    """Show how far the last re-drive has come in each datacentre."""
+    with ManagementClient(management) as client:
+        content = client.get(f"{_path(topic, subscription)}/redrive")
+    if json or output is Output.JSON:
+        write_json(content)
+        return
+    found = parsed_object(content)
+    columns = ("DC", "State", "Total", "Redriven", "Failed", "Skipped", "Reason")
+    rows = [
+        [
+            str(each.get(name, ""))
+            for name in (
+                "datacenter",
+                "state",
+                "total",
+                "redriven",
+                "failed",
+                "skipped",
+                "reason",
+            )
+        ]
+        for each in fields_of(found, "datacenters")
+    ]
+    show_rows(columns, rows, "no datacentre has anything to re-drive", has_sentences=True)
+
+
+@app.command(cls=PlainCommand, epilog=examples("hermes dlq cancel shop.orders billing"))
+def cancel(
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+) -> None:
+    """Stop a re-drive; what is under way still ends, the other letters stay open."""
+    with ManagementClient(management) as client:
+        client.delete(f"{_path(topic, subscription)}/redrive")
+    say(f"cancelled the re-drive of subscription {subscription} of {topic}")
+
+
+@app.command(
+    cls=PlainCommand,
+    epilog=examples(
+        "hermes dlq expire shop.orders billing dc1:0:3:1042",
+        "hermes dlq expire shop.orders billing --until 2030-01-31T12:00:00Z --yes",
+    ),
+)
+def expire(
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
+    ids: IdsArgument = None,
+    all_: AllOption = False,
+    reason: ReasonOption = None,
+    status: StatusOption = None,
+    message_id: MessageIdOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+    json: JsonOption = False,
+) -> None:
+    """Close dead letters that nobody will need; nothing re-drives them any more."""
+    body = _meant(ids, all_, reason, status, message_id, since, until) | {"dryRun": dry_run}
+    if not ids and not dry_run:
+        confirm_deletion(f"those dead letters of subscription {subscription} of {topic}", yes)
+    with ManagementClient(management) as client:
+        content = client.post(f"{_path(topic, subscription)}/expire", body)
+    if json or output is Output.JSON:
+        write_json(content)
+        return
+    found = parsed_object(content)
+    verb = "would expire" if dry_run else "expired"
+    say(f"{verb} {_least(found)}{found.get('expired')} dead letters of {subscription}")
+    _say_unreachable(found)
+
+
+def _meant(
+    ids: list[str] | None,
+    is_all: bool,
+    reason: str | None,
+    status: str | None,
+    message_id: str | None,
+    since: str | None,
+    until: str | None,
+) -> dict[str, Any]:
+    """The body that says which letters. Raises UsageWrong where the options do not."""
+    given = {
+        "ids": ids or None,
+        "reason": reason,
+        "status": status,
+        "messageId": message_id,
+        "since": since,
+        "until": until,
+    }
+    body: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if is_all == bool(body):
+        raise UsageWrong("say which dead letters: their ids, or options that mean some, or --all")
+    return {"all": True} if is_all else body
+
+
+def _least(found: dict[str, Any]) -> str:
+    return "" if found.get("isComplete") else "at least "
+
+
+def _say_unreachable(found: dict[str, Any]) -> None:
+    for each in fields_of(found, "unreachable"):
+        dc, reason = printable(str(each.get("datacenter"))), printable(str(each.get("reason")))
+        say(f"{dc} is left out: {reason}")
+
+
+def _path(topic: str, subscription: str) -> str:
+    return f"/topics/{quoted(topic)}/subscriptions/{quoted(subscription)}/dead-letters"
