@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from hermes_actors.consumer.sender import SendOutcome
 from hermes_actors.model.names import SubscriptionName
-from hermes_actors.status.record import Flow
+from hermes_actors.status.record import Flow, LastUndelivered
 from hermes_actors.telemetry.metrics import Counter, Metrics
 
 
@@ -16,6 +16,10 @@ class Undelivered(Struct, frozen=True):
     offset: int
     message_id: str
     reason: str
+
+    def for_status(self) -> LastUndelivered:
+        """What the node's status record says of it."""
+        return LastUndelivered(self.timestamp_ms, self.partition, self.offset, self.reason)
 
 
 class SubscriptionMeasures:

@@ -136,7 +136,7 @@ class PushConsumer:
     def figures(self) -> SubscriptionFigures:
         """What the node's status record says of it."""
         sending = self._sending
-        failure = sending.last_failure
+        failure, undelivered = sending.last_failure, sending.last_undelivered
         return SubscriptionFigures(
             why=self.why,
             counts=self._measures.flow(),
@@ -151,6 +151,7 @@ class PushConsumer:
             rate_now=sending.rate_now,
             held_back=sending.held_back,
             oldest_age_ms=self._oldest_age_ms,
+            last_undelivered=None if undelivered is None else undelivered.for_status(),
         )
 
     @property

@@ -8,6 +8,7 @@ from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import SerialPolicy, Subscription, SubscriptionState
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.status.fold import GONE_AFTER_S, NodeView, StatusFold
+from hermes_actors.status.record import LastUndelivered
 from hermes_actors.status.sums import (
     Place,
     SubscriptionSum,
@@ -62,6 +63,17 @@ class Statuses:
             for view in self._fold.nodes(now_s)
             if (view.header.dc, view.header.node) == (dc, node)
         )
+
+    def last_undelivered(self, name: str) -> tuple[str, LastUndelivered] | None:
+        """The message of `group.topic$subscription` that was given up last, and in which
+        datacentre, as far as the consumers that are there have told.
+        """
+        found = [
+            (place.view.header.dc, place.status.last_undelivered)
+            for place in places(self._fold, name, self._clock.monotonic_s())
+            if place.status.last_undelivered is not None
+        ]
+        return max(found, key=lambda each: (each[1].at_ms, each[0]), default=None)
 
     async def topic_metrics(self, topic: str) -> dict[str, Any]:
         """A topic's metrics as Hermes shows them; zeros for one that does not exist."""

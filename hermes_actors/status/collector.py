@@ -15,6 +15,7 @@ from hermes_actors.status.record import (
     REASONS_MAX,
     Flow,
     Header,
+    LastUndelivered,
     Page,
     Published,
     SubscriptionStatus,
@@ -62,6 +63,11 @@ class SubscriptionFigures(Struct, frozen=True):
     """What keeps it from being sent more, though it is delivered; "" when nothing does."""
     oldest_age_ms: int = 0
     """How long ago the oldest message that is read and not settled was stored."""
+    last_undelivered: LastUndelivered | None = None
+
+
+def _clipped(last: LastUndelivered | None) -> LastUndelivered | None:
+    return None if last is None else msgspec.structs.replace(last, reason=clip(last.reason))
 
 
 def _none() -> Sequence[str]:
@@ -234,4 +240,5 @@ class Collector:
             round(1_000 * figures.rate_now),
             clip(figures.held_back),
             figures.oldest_age_ms,
+            _clipped(figures.last_undelivered),
         )

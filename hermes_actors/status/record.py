@@ -84,6 +84,15 @@ class TopicStatus(Struct, frozen=True, array_like=True, gc=False):
     rates: Published = Published()
 
 
+class LastUndelivered(Struct, frozen=True, array_like=True, gc=False):
+    """The message of a subscription that was given up last: when, where it lies, and why."""
+
+    at_ms: int
+    partition: int
+    offset: int
+    reason: str = ""
+
+
 class SubscriptionStatus(Struct, frozen=True, array_like=True, gc=False):
     """A node's entry for one subscription, `group.topic$name`. `rates` are thousandths a second.
 
@@ -107,6 +116,7 @@ class SubscriptionStatus(Struct, frozen=True, array_like=True, gc=False):
     """What may be sent to it, in thousandths of a message a second."""
     held_back: str = ""
     oldest_age_ms: int = 0
+    last_undelivered: LastUndelivered | None = None
 
 
 class Header(Struct, frozen=True, kw_only=True):

@@ -81,9 +81,12 @@ async def test_a_poison_record_becomes_a_letter_and_delivery_goes_on(world, auto
 async def test_without_dead_letters_nothing_is_kept_and_the_message_settles(world, autojump_clock):
     world.sender.script = lambda _push: REFUSED
     await world.publish(b"bad")
-    async with world.consuming(world.live(dead_letters_enabled=False), keeps_letters=True):
+    live = world.live(dead_letters_enabled=False)
+    async with world.consuming(live, keeps_letters=True) as consumer:
         await trio.sleep(3)
         assert (await world.committed()).position == 1
+        last = consumer.made[-1].figures().last_undelivered
+        assert (last.partition, last.offset, last.reason) == (0, 0, "client-error: HTTP 400")
     assert await world.log.describe_topic(DLQ) is None
 
 

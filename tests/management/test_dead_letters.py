@@ -5,6 +5,9 @@ import pytest
 from hermes_actors.log.base import Commit, TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
+from hermes_actors.management.deadletters import Letters
+from hermes_actors.management.roles import Anonymous
+from hermes_actors.management.undelivered import UndeliveredMessages
 from hermes_actors.metadata.redrives import (
     RedriveProgress,
     progress_metadata,
@@ -22,6 +25,7 @@ from hermes_actors.model.dead_letter import (
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
+from hermes_actors.status.record import LastUndelivered
 
 START_MS = 1_700_000_000_000
 NAME = "shop.orders$billing"
@@ -286,6 +290,36 @@ async def test_the_last_undelivered_message_has_hermes_shape(desk):
         "offset": 3,
         "cluster": "dc2",
     }
+
+
+class Told:
+    """What consumers have told of the last message that was given up."""
+
+    def __init__(self, last):
+        self._last = last
+
+    def last_undelivered(self, _name):
+        return self._last
+
+
+async def test_without_dead_letters_the_last_undelivered_message_is_what_consumers_tell(desk):
+    original = Record(None, b"lost", (("id", b"m-0"), ("dc", b"dc1")), START_MS)
+    await desk.api.log.append("shop.orders", 3, [original], Ack.ALL)
+    letters = Letters(desk.api.metadata, desk.api.administration.subscriptions, desk.logs.values())
+    last = LastUndelivered(START_MS + 9, 3, 0, "expired: HTTP 503")
+    undelivered = UndeliveredMessages(desk.api.metadata, letters, Told(("dc1", last)))
+    trace = await undelivered.last(Anonymous(), "shop.orders", "billing")
+    assert (trace["message"], trace["reason"]) == ("lost", "expired: HTTP 503")
+    assert (trace["partition"], trace["offset"], trace["cluster"]) == (3, 0, "dc1")
+    await desk.write(desk.letter(1))
+    assert (await undelivered.last(Anonymous(), "shop.orders", "billing"))["message"] == "lost"
+    await desk.write(desk.letter(10))
+    trace = await undelivered.last(Anonymous(), "shop.orders", "billing")
+    assert trace["message"] == '{"n":10}'
+    gone = Told(("dc3", last))
+    undelivered = UndeliveredMessages(desk.api.metadata, letters, gone)
+    await desk.api.post(f"{LETTERS}/expire", {"all": True})
+    assert (await undelivered.last(Anonymous(), "shop.orders", "billing"))["message"] == ""
 
 
 async def test_the_newest_hundred_undelivered_messages_are_listed(desk):
