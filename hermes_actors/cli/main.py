@@ -26,7 +26,7 @@ _COMMANDS = (
     LazyCommand(
         "subscription",
         f"{_PACKAGE}.subscriptions:app",
-        "Create, list, show, update, suspend, activate, explain, delete subscriptions.",
+        "Create, list, update, suspend, retransmit, explain, delete subscriptions.",
     ),
     LazyCommand("dlq", f"{_PACKAGE}.dlq:app", "List, show, re-drive, expire dead letters."),
     LazyCommand("status", f"{_PACKAGE}.status:app", "Show all nodes, and how they fare."),

@@ -91,9 +91,9 @@ class ManagementClient:
         """The body of the answer to a POST of JSON."""
         return self._call("POST", path, json=body)
 
-    def put(self, path: str, body: Any) -> bytes:
+    def put(self, path: str, body: Any, *, timeout_s: float = _TIMEOUT_S) -> bytes:
         """The body of the answer to a PUT of JSON."""
-        return self._call("PUT", path, json=body)
+        return self._call("PUT", path, timeout_s, json=body)
 
     def delete(self, path: str) -> bytes:
         """The body of the answer to a DELETE."""
@@ -117,13 +117,13 @@ class ManagementClient:
                 f"the stream from {self._url} broke off: {_reason(error)}; run the command again"
             ) from error
 
-    def _call(self, method: str, path: str, **request: Any) -> bytes:
+    def _call(self, method: str, path: str, timeout_s: float = _TIMEOUT_S, **request: Any) -> bytes:
         try:
-            answer = self._client.request(method, self._url + path, **request)
+            answer = self._client.request(method, self._url + path, timeout=timeout_s, **request)
         except httpx.TimeoutException as error:
             raise CommandFailed(
                 f"management at {self._url} did not answer {method} {path} within "
-                f"{_TIMEOUT_S:.0f} s; whether it was done is unknown: look before you repeat it"
+                f"{timeout_s:.0f} s; whether it was done is unknown: look before you repeat it"
             ) from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._unreachable(error) from error

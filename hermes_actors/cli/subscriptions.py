@@ -1,4 +1,4 @@
-"""`hermes subscription …`: subscriptions through the management API."""
+"""`hermes subscription create|list|show|update|delete`: what subscriptions are."""
 
 import json
 import sys
@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli import bodies
+from hermes_actors.cli import bodies, deliveries
 from hermes_actors.cli.confirm import confirm_deletion
+from hermes_actors.cli.deliveries import subscription_path
 from hermes_actors.cli.failures import UsageWrong
-from hermes_actors.cli.management import ManagementClient, quoted
+from hermes_actors.cli.management import ManagementClient
 from hermes_actors.cli.options import (
     MANAGEMENT_URL_DEFAULT,
     FromFileOption,
@@ -25,14 +26,10 @@ from hermes_actors.cli.options import (
 from hermes_actors.cli.outcome import show_changed, show_updated
 from hermes_actors.cli.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.render import (
-    fields_of,
-    parsed_object,
     printable,
     say,
     show_names,
     show_object,
-    show_rows,
-    write_json,
 )
 from hermes_actors.cli.topics import OWNER_DEFAULT
 from hermes_actors.consumer.endpoint import SCHEMES
@@ -112,9 +109,9 @@ def create(
     body = subscription_body(bodies.from_file(from_file), given)
     name = str(body["name"])
     with ManagementClient(management) as client:
-        answer = client.post(_path(topic), body)
+        answer = client.post(subscription_path(topic), body)
         line = f"created subscription {name} of {topic}"
-        show_changed(client, _path(topic, name), answer, line, output)
+        show_changed(client, subscription_path(topic, name), answer, line, output)
     _warn_of_endpoint(topic, name, body)
 
 
@@ -148,7 +145,7 @@ def list_subscriptions(
     """List a topic's subscriptions."""
     params = {"tracked": "true"} if tracked else None
     with ManagementClient(management) as client:
-        show_names(client.get(_path(topic), params), "Subscription", output)
+        show_names(client.get(subscription_path(topic), params), "Subscription", output)
 
 
 @app.command(cls=PlainCommand, epilog=examples("hermes subscription show shop.orders billing"))
@@ -160,7 +157,7 @@ def show(
 ) -> None:
     """Show a subscription; secrets are masked by the server."""
     with ManagementClient(management) as client:
-        show_object(client.get(_path(topic, subscription)), output)
+        show_object(client.get(subscription_path(topic, subscription)), output)
 
 
 @app.command(
@@ -180,33 +177,11 @@ def update(
 ) -> None:
     """Update some fields of a subscription; the others stay. Pairs win over the file."""
     body = bodies.changes(pairs, from_file)
-    path = _path(topic, subscription)
+    path = subscription_path(topic, subscription)
     line = f"updated subscription {subscription} of {topic}"
     with ManagementClient(management) as client:
         show_updated(client, path, client.put(path, body), line, output, body)
     _warn_of_endpoint(topic, subscription, body)
-
-
-@app.command(cls=PlainCommand, epilog=examples("hermes subscription suspend shop.orders billing"))
-def suspend(
-    topic: TopicArgument,
-    subscription: SubscriptionArgument,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Stop deliveries; the place in the topic is kept."""
-    _set_state(topic, subscription, "SUSPENDED", management, output)
-
-
-@app.command(cls=PlainCommand, epilog=examples("hermes subscription activate shop.orders billing"))
-def activate(
-    topic: TopicArgument,
-    subscription: SubscriptionArgument,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Go on with deliveries where they stopped."""
-    _set_state(topic, subscription, "ACTIVE", management, output)
 
 
 @app.command(
@@ -222,51 +197,9 @@ def delete(
     """Delete a subscription and its place in the topic."""
     confirm_deletion(f"subscription {subscription} of {topic}", yes)
     with ManagementClient(management) as client:
-        client.delete(_path(topic, subscription))
+        client.delete(subscription_path(topic, subscription))
     line = f"deleted subscription {subscription} of {topic}"
     say(json.dumps({"deleted": subscription}) if output is Output.JSON else line)
-
-
-@app.command(cls=PlainCommand, epilog=examples("hermes subscription why shop.orders billing"))
-def why(
-    topic: TopicArgument,
-    subscription: SubscriptionArgument,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Say for each datacentre and node why a subscription is not delivered, or that it is."""
-    with ManagementClient(management) as client:
-        content = client.get(f"{_path(topic, subscription)}/why")
-    if output is Output.JSON:
-        write_json(content)
-        return
-    found = parsed_object(content)
-    say(f"subscription {printable(subscription)} of {printable(topic)} is {found.get('state')}")
-    rows = [row for each in fields_of(found, "datacenters") for row in _why_rows(each)]
-    nothing = "the node that was asked follows no node's status"
-    show_rows(_WHY_COLUMNS, rows, nothing, has_sentences=True)
-
-
-_WHY_COLUMNS = ("DC", "Node", "State", "Deliv./s", "Lag", "Reason")
-
-
-def _why_rows(datacenter: dict[str, Any]) -> list[list[str]]:
-    """A row for each node; one with the datacentre's reason where none tells of it."""
-    dc = str(datacenter.get("datacenter", ""))
-    rows = [
-        [
-            dc,
-            str(node.get("node", "")),
-            str(node.get("state", "")),
-            f"{node.get('rate', 0):.1f}",
-            "?" if node.get("lag", -1) < 0 else str(node["lag"]),
-            str(node.get("reason", "")),
-        ]
-        for node in fields_of(datacenter, "nodes")
-    ]
-    if not rows or not datacenter.get("isKnown"):
-        rows.insert(0, [dc, "", "", "", "", str(datacenter.get("reason", ""))])
-    return rows
 
 
 def _warn_of_endpoint(topic: str, name: str, body: dict[str, Any]) -> None:
@@ -282,14 +215,5 @@ def _warn_of_endpoint(topic: str, name: str, body: dict[str, Any]) -> None:
         )
 
 
-def _set_state(topic: str, name: str, state: str, management: str, output: Output) -> None:
-    path = _path(topic, name)
-    with ManagementClient(management) as client:
-        answer = client.put(f"{path}/state", state)
-        line = f"subscription {name} of {topic}: asked to be {state}"
-        show_changed(client, path, answer, line, output)
-
-
-def _path(topic: str, subscription: str | None = None) -> str:
-    path = f"/topics/{quoted(topic)}/subscriptions"
-    return path if subscription is None else f"{path}/{quoted(subscription)}"
+# What they do: suspend, activate, lag, retransmit, why.
+app.add_typer(deliveries.app)

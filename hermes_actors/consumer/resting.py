@@ -4,6 +4,7 @@ retransmission is in it at once, where the log's own tools see it.
 
 import logging
 from collections.abc import Mapping
+from math import isinf
 
 import trio
 from msgspec import Struct
@@ -22,7 +23,9 @@ _ASSERT_S = sum(ASSERT_PAUSES_S)
 
 
 class _Place(Struct):
-    """A subscription at rest. `committed` is the version that its last commit was made for."""
+    """A subscription at rest. `committed` is the version that its last commit was made for, or that
+    another system's commits stand for. `due_s` infinite: it is left alone.
+    """
 
     live: LiveSubscription
     log_topic: str
@@ -45,16 +48,21 @@ class Resting:
         self._wakeup = Wakeup()
 
     def keep(self, live: LiveSubscription, log_topic: str) -> None:
-        """Nobody consumes it from now on, or it has changed meanwhile. Never waits."""
+        """Nobody consumes it from now on, or it has changed meanwhile. Never waits.
+
+        One that has never been consumed here, nor been sent anywhere, is left alone: its group may
+        be another system's, whose consumers commit there.
+        """
         name = str(live.name)
+        is_ours = self._log.dc in live.active_in or live.seek is not None
+        due_s = self._clock.monotonic_s() if is_ours else float("inf")
+        before = None if is_ours else live
         place = self._places.get(name)
         if place is not None and _life(place.live) == _life(live):
-            if place.live.seek == live.seek:
+            if place.live.seek == live.seek and not (is_ours and isinf(place.due_s)):
                 return
             before = place.committed
-        else:
-            before = None
-        self._places[name] = _Place(live, log_topic, self._clock.monotonic_s(), before)
+        self._places[name] = _Place(live, log_topic, due_s, before)
         self._wakeup.set()
 
     def release(self, name: str) -> None:

@@ -15,6 +15,11 @@ GROUP = "shop_orders_push"
 HOUR_S = 3_600
 
 
+def here(world):
+    """The subscription, consumed in this datacentre before."""
+    return msgspec.structs.replace(world.live(), active_in=("dc1",))
+
+
 def sought(live, number, positions=None, time_ms=None):
     at = {} if positions is None else {"dc1": positions}
     return msgspec.structs.replace(live, seek=Seek(number, SeekBody(7, 0, at, time_ms)))
@@ -50,7 +55,7 @@ async def test_the_place_of_a_suspended_subscription_is_committed_each_hour(worl
     before = await world.committed()
     commits = Counted(world.log)
     async with resting_in(world) as resting:
-        resting.keep(world.live(), world.topic)
+        resting.keep(here(world), world.topic)
         await trio.sleep(60)
         at_once = commits.count
         assert at_once in (1, 2)
@@ -60,17 +65,21 @@ async def test_the_place_of_a_suspended_subscription_is_committed_each_hour(worl
     assert before.position == 3
 
 
-async def test_a_subscription_that_was_never_consumed_gets_the_place_of_its_creation(
+async def test_the_group_of_a_subscription_that_was_never_consumed_here_is_left_alone(
     world, autojump_clock
 ):
-    await world.publish(b"before")
-    await trio.sleep(60)
-    live = world.live(created_at=world.clock.now_ms() / 1_000)
-    await world.publish(b"after")
+    """While one moves from Hermes, Hermes commits there."""
+    await world.publish(b"0", b"1", b"2")
+    await world.log.commit(GROUP, world.topic, {0: Commit(2)})
+    live = world.live()
     async with resting_in(world) as resting:
         resting.keep(live, world.topic)
+        await trio.sleep(2 * HOUR_S)
+        assert await world.committed() == Commit(2)
+        resting.keep(sought(live, 100, {0: 1}), world.topic)
         await trio.sleep(1)
-    assert (await world.committed()).position == 1
+        commit = await world.committed()
+        assert (commit.position, decode(commit).ownership.seek) == (1, 100)
 
 
 async def test_a_seek_of_a_suspended_subscription_is_committed_at_once(world, autojump_clock):
@@ -79,9 +88,9 @@ async def test_a_seek_of_a_suspended_subscription_is_committed_at_once(world, au
     async with world.consuming():
         await trio.sleep(2)
     async with resting_in(world) as resting:
-        resting.keep(world.live(), world.topic)
+        resting.keep(here(world), world.topic)
         await trio.sleep(60)
-        live = sought(world.live(), 100, {0: 1})
+        live = sought(here(world), 100, {0: 1})
         resting.keep(live, world.topic)
         await trio.testing.wait_all_tasks_blocked()
         commit = await world.committed()
@@ -98,24 +107,24 @@ async def test_a_seek_of_a_suspended_subscription_is_committed_at_once(world, au
 async def test_offsets_set_with_the_logs_own_tools_count_until_the_next_seek(world, autojump_clock):
     await world.publish(b"0", b"1", b"2")
     async with resting_in(world) as resting:
-        resting.keep(world.live(), world.topic)
+        resting.keep(here(world), world.topic)
         await trio.sleep(60)
         await world.log.commit(GROUP, world.topic, {0: Commit(2)})
         await trio.sleep(HOUR_S)
         commit = await world.committed()
         assert (commit.position, decode(commit).ownership.incarnation) == (2, 7)
         await world.log.commit(GROUP, world.topic, {0: Commit(3)})
-        resting.keep(sought(world.live(), 100, {0: 0}), world.topic)
+        resting.keep(sought(here(world), 100, {0: 0}), world.topic)
         await trio.sleep(1)
         assert (await world.committed()).position == 0
 
 
 async def test_what_is_released_is_not_committed_for(world, autojump_clock):
     async with resting_in(world) as resting:
-        resting.keep(world.live(), world.topic)
+        resting.keep(here(world), world.topic)
         await trio.sleep(60)
         commits = Counted(world.log)
-        resting.release(str(world.live().name))
+        resting.release(str(here(world).name))
         await trio.sleep(2 * HOUR_S)
         assert commits.count == 0
 
@@ -124,7 +133,7 @@ async def test_a_log_that_is_away_is_asked_again_until_it_takes_the_seek(world, 
     await world.publish(b"0", b"1")
     async with resting_in(world) as resting:
         world.log.faults.cut()
-        resting.keep(sought(world.live(), 100, {0: 1}), world.topic)
+        resting.keep(sought(here(world), 100, {0: 1}), world.topic)
         await trio.sleep(60)
         world.log.faults.heal()
         assert await world.committed() is None

@@ -1,0 +1,280 @@
+"""`hermes subscription suspend|activate|lag|retransmit|why`: how subscriptions fare."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from hermes_actors.cli.failures import UsageWrong
+from hermes_actors.cli.management import ManagementClient, quoted
+from hermes_actors.cli.options import (
+    MANAGEMENT_URL_DEFAULT,
+    ManagementOption,
+    Output,
+    OutputOption,
+    SubscriptionArgument,
+    TopicArgument,
+    examples,
+)
+from hermes_actors.cli.outcome import show_changed
+from hermes_actors.cli.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.render import (
+    fields_of,
+    parsed_object,
+    printable,
+    say,
+    show_rows,
+    write_json,
+)
+
+app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
+
+RETRANSMISSION_TIMEOUT_S = 60.0
+"""The server waits up to 30 s for the consumers, and before that for logs that do not answer."""
+
+
+def subscription_path(topic: str, subscription: str | None = None) -> str:
+    """The route of a topic's subscriptions, or of one of them. Raises UsageWrong."""
+    path = f"/topics/{quoted(topic)}/subscriptions"
+    return path if subscription is None else f"{path}/{quoted(subscription)}"
+
+
+@app.command(cls=PlainCommand, epilog=examples("hermes subscription suspend shop.orders billing"))
+def suspend(
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Stop deliveries; the place in the topic is kept."""
+    _set_state(topic, subscription, "SUSPENDED", management, output)
+
+
+@app.command(cls=PlainCommand, epilog=examples("hermes subscription activate shop.orders billing"))
+def activate(
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Go on with deliveries where they stopped."""
+    _set_state(topic, subscription, "ACTIVE", management, output)
+
+
+def _set_state(topic: str, name: str, state: str, management: str, output: Output) -> None:
+    path = subscription_path(topic, name)
+    with ManagementClient(management) as client:
+        answer = client.put(f"{path}/state", state)
+        line = f"subscription {name} of {topic}: asked to be {state}"
+        show_changed(client, path, answer, line, output)
+
+
+@app.command(cls=PlainCommand, epilog=examples("hermes subscription lag shop.orders billing"))
+def lag(
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show for each datacentre and partition what is not delivered yet.
+
+    A message that waits for its retry counts as one, whatever was delivered after it.
+    """
+    with ManagementClient(management) as client:
+        content = client.get(f"{subscription_path(topic, subscription)}/lag")
+    if output is Output.JSON:
+        write_json(content)
+        return
+    found = parsed_object(content)
+    datacenters = fields_of(found, "datacenters")
+    rows = [
+        [str(dc.get("datacenter", "")), *_figures(partition)]
+        for dc in datacenters
+        for partition in fields_of(dc, "partitions")
+    ]
+    show_rows(("DC", "Partition", "Position", "End", "Lag"), rows, "no partition is known")
+    for dc in datacenters:
+        if reason := dc.get("reason"):
+            say(printable(f"{dc.get('datacenter')}: {reason}"))
+    say(f"in all: {_known(found.get('lag'))}")
+
+
+def _figures(partition: dict[str, Any]) -> list[str]:
+    names = ("partition", "position", "end", "lag")
+    return [_known(partition.get(name)) for name in names]
+
+
+def _known(number: object) -> str:
+    return str(number) if isinstance(number, int) and number >= 0 else "?"
+
+
+@app.command(
+    cls=PlainCommand,
+    epilog=examples(
+        "hermes subscription retransmit shop.orders billing --to 2026-01-31T12:00:00Z --dry-run",
+        "hermes subscription retransmit shop.orders billing --to end",
+        "hermes subscription retransmit shop.orders billing --offset dc1/0=4200 --offset dc2/3=0",
+    ),
+)
+def retransmit(
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="TIME|start|end", help="Where to go on, in all datacentres."),
+    ] = None,
+    offset: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DC/PARTITION=N", help="Where to go on in one partition; repeatable."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show where it would go on.")
+    ] = False,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Go on somewhere else in the topic: back, to deliver again, or forward, to skip.
+
+    The subscription may be suspended. Returns when its consumers have gone there.
+    """
+    body = retransmission(to, offset)
+    path = f"{subscription_path(topic, subscription)}/retransmission"
+    if dry_run:
+        path += "?dryRun=true"
+    with ManagementClient(management) as client:
+        content = client.put(path, body, timeout_s=RETRANSMISSION_TIMEOUT_S)
+    if output is Output.JSON:
+        write_json(content)
+        return
+    found = parsed_object(content)
+    rows = [
+        [dc, _known(entry.get("partition")), _known(entry.get("offset"))]
+        for dc in found
+        for entry in fields_of(found, dc)
+    ]
+    show_rows(("DC", "Partition", "Offset"), rows, "no partition is known")
+    for dc in found:
+        if not fields_of(found, dc) and "offsets" not in body:
+            say(printable(f"{dc}: its log does not answer; found out there when it does"))
+    what = "would go on" if dry_run else "goes on"
+    say(f"subscription {printable(subscription)} of {printable(topic)} {what} there")
+
+
+def retransmission(to: str | None, offsets: list[str] | None) -> dict[str, Any]:
+    """The body that the options mean. Raises UsageWrong."""
+    if bool(to) == bool(offsets):
+        raise UsageWrong(
+            "say where to go on: --to with a time, start or end, or --offset DC/PARTITION=N, "
+            "not both"
+        )
+    if offsets:
+        return {"offsets": _offsets(offsets)}
+    assert to is not None, "one of the two was given"
+    if to in ("start", "end"):
+        return {"to": to}
+    try:
+        # A time without an offset is the user's own.
+        moment = datetime.fromisoformat(to).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise UsageWrong(
+            f"--to '{to}': expected start, end, or a time like 2026-01-31T12:00:00Z"
+        ) from error
+    return {"retransmissionDate": moment.isoformat().replace("+00:00", "Z")}
+
+
+def _offsets(texts: list[str]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for text in texts:
+        place, _, number = text.partition("=")
+        dc, _, partition = place.rpartition("/")
+        if not dc or not partition.isdecimal() or not number.isdecimal():
+            raise UsageWrong(f"--offset '{text}': expected DC/PARTITION=N, for example dc1/0=4200")
+        if partition in found.setdefault(dc, {}):
+            raise UsageWrong(f"--offset '{text}': partition {partition} of {dc} is given twice")
+        found[dc][partition] = int(number)
+    return found
+
+
+@app.command(cls=PlainCommand, epilog=examples("hermes subscription why shop.orders billing"))
+def why(
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Say for each datacentre and node what holds a subscription back, or that it is delivered."""
+    with ManagementClient(management) as client:
+        content = client.get(f"{subscription_path(topic, subscription)}/why")
+    if output is Output.JSON:
+        write_json(content)
+        return
+    found = parsed_object(content)
+    say(f"subscription {printable(subscription)} of {printable(topic)} is {found.get('state')}")
+    datacenters = fields_of(found, "datacenters")
+    rows = [row for each in datacenters for row in _why_rows(each)]
+    nothing = "the node that was asked follows no node's status"
+    show_rows(_WHY_COLUMNS, rows, nothing, has_sentences=True)
+    for each in datacenters:
+        for node in fields_of(each, "nodes"):
+            if words := "; ".join(_held_by(node)):
+                say(printable(f"{each.get('datacenter')} {node.get('node')}: {words}"))
+
+
+_WHY_COLUMNS = ("DC", "Node", "State", "Deliv./s", "Lag", "Reason")
+
+_LEVELS = {
+    "FULL": "the endpoint gets up to {rate} a second, all that the subscription allows",
+    "ADAPTING": "the endpoint gets up to {rate} a second, less than the subscription allows, as "
+    "long as it fails or has just failed",
+    "SLOW": "the endpoint gets a single message about each second, until one succeeds",
+    "HEARTBEAT": "the endpoint gets a single message about each minute, until one succeeds",
+}
+
+
+def _held_by(node: dict[str, Any]) -> Iterator[str]:
+    """What there is to say of the rate, of what is under way, and of the last failure."""
+    level = node.get("rateLevel")
+    if level:
+        text = _LEVELS.get(level, f"rate level {level}, up to {{rate}} a second")
+        yield text.format(rate=f"{node.get('rateNow', 0):.1f}")
+    inflight, waiting = node.get("inflight", 0), node.get("waitingRetries", 0)
+    if inflight or waiting:
+        oldest = (
+            f", the oldest {oldest_ms / 1_000:.1f} s old"
+            if (oldest_ms := node.get("oldestAgeMs", 0))
+            else ""
+        )
+        yield f"{inflight} in flight, {waiting} wait for a retry{oldest}"
+    if failure := node.get("lastFailure"):
+        yield f"last failure {_time(node.get('lastFailureAt'))}: {failure}"
+        if "lastSuccessAt" in node:
+            yield f"last success {_time(node['lastSuccessAt'])}"
+        else:
+            yield "no success since the node's start"
+
+
+def _time(epoch_s: object) -> str:
+    if not isinstance(epoch_s, int | float):
+        return "?"
+    moment = datetime.fromtimestamp(epoch_s, UTC)
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _why_rows(datacenter: dict[str, Any]) -> list[list[str]]:
+    """A row for each node; one with the datacentre's reason where none tells of it."""
+    dc = str(datacenter.get("datacenter", ""))
+    rows = [
+        [
+            dc,
+            str(node.get("node", "")),
+            str(node.get("state", "")),
+            f"{node.get('rate', 0):.1f}",
+            "?" if node.get("lag", -1) < 0 else str(node["lag"]),
+            str(node.get("reason", "")),
+        ]
+        for node in fields_of(datacenter, "nodes")
+    ]
+    if not rows or not datacenter.get("isKnown"):
+        rows.insert(0, [dc, "", "", "", "", str(datacenter.get("reason", ""))])
+    return rows

@@ -1,0 +1,178 @@
+"""`hermes subscription lag|retransmit|why`: what is asked of the server, and how it is shown."""
+
+import json
+
+import pytest
+
+PATH = "/topics/shop.orders/subscriptions/billing"
+NAMES = ("shop.orders", "billing")
+
+
+def moved(**offsets):
+    return {
+        dc: [
+            {"topic": {"value": "shop.orders"}, "partition": partition, "offset": offset}
+            for partition, offset in enumerate(each)
+        ]
+        for dc, each in offsets.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "body"),
+    [
+        (["--to", "start"], {"to": "start"}),
+        (["--to", "end"], {"to": "end"}),
+        (
+            ["--to", "2026-01-31T13:00:00+01:00"],
+            {"retransmissionDate": "2026-01-31T12:00:00Z"},
+        ),
+        (
+            ["--offset", "dc1/0=4200", "--offset", "dc2/3=0", "--offset", "dc1/1=7"],
+            {"offsets": {"dc1": {"0": 4200, "1": 7}, "dc2": {"3": 0}}},
+        ),
+    ],
+)
+def test_retransmit_asks_for_what_the_options_say(hermes, server, options, body):
+    server.on(f"PUT {PATH}/retransmission", (200, moved(dc1=[4200, 7], dc2=[0])))
+    result = hermes("subscription", "retransmit", *NAMES, *options)
+    assert result.exit_code == 0
+    assert server.calls[0].json() == body
+    assert [line.split() for line in result.stdout.splitlines()] == [
+        ["DC", "Partition", "Offset"],
+        ["dc1", "0", "4200"],
+        ["dc1", "1", "7"],
+        ["dc2", "0", "0"],
+        ["subscription", "billing", "of", "shop.orders", "goes", "on", "there"],
+    ]
+
+
+def test_a_dry_run_says_so_to_the_server_and_to_the_user(hermes, server):
+    server.on(f"PUT {PATH}/retransmission?dryRun=true", (200, moved(dc1=[5], dc2=[])))
+    result = hermes("subscription", "retransmit", *NAMES, "--to", "end", "--dry-run")
+    assert result.stdout.splitlines()[-2:] == [
+        "dc2: its log does not answer; found out there when it does",
+        "subscription billing of shop.orders would go on there",
+    ]
+
+
+def test_retransmit_as_json_is_the_servers_own(hermes, server):
+    server.on(f"PUT {PATH}/retransmission", (200, b'{"dc1":  []}'))
+    result = hermes("subscription", "retransmit", *NAMES, "--to", "end", "-o", "json")
+    assert result.stdout == '{"dc1":  []}\n'
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "say where to go on"),
+        (["--to", "end", "--offset", "dc1/0=1"], "not both"),
+        (["--to", "yesterday"], "--to 'yesterday': expected start, end, or a time"),
+        (["--offset", "0=1"], "expected DC/PARTITION=N"),
+        (["--offset", "dc1/0=-1"], "expected DC/PARTITION=N"),
+        (["--offset", "dc1/0=1", "--offset", "dc1/0=2"], "partition 0 of dc1 is given twice"),
+    ],
+)
+def test_options_that_say_nothing_clear_are_usage_errors(hermes, server, options, said):
+    result = hermes("subscription", "retransmit", *NAMES, *options)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert server.calls == []
+
+
+def test_a_retransmission_that_nobody_took_up_in_time_is_a_failure(hermes, server):
+    body = {"message": "not within 30 s", "code": "UNABLE_TO_MOVE_OFFSETS_EXCEPTION"}
+    server.on(f"PUT {PATH}/retransmission", (500, body))
+    result = hermes("subscription", "retransmit", *NAMES, "--to", "end")
+    assert result.exit_code == 1
+    assert "UNABLE_TO_MOVE_OFFSETS_EXCEPTION): not within 30 s" in result.stderr
+
+
+LAG = {
+    "lag": -1,
+    "datacenters": [
+        {
+            "datacenter": "dc1",
+            "isKnown": True,
+            "lag": 7,
+            "partitions": [
+                {"partition": 0, "position": 3, "start": 0, "end": 10, "lag": 7},
+                {"partition": 1, "position": None, "start": 0, "end": 4, "lag": -1},
+            ],
+        },
+        {"datacenter": "dc2", "isKnown": False, "reason": "away\x1b", "lag": -1, "partitions": []},
+    ],
+}
+
+
+def test_lag_has_a_row_for_each_partition_and_says_what_is_not_known(hermes, server):
+    server.on(f"GET {PATH}/lag", (200, LAG))
+    result = hermes("subscription", "lag", *NAMES)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert [line.split() for line in lines[:3]] == [
+        ["DC", "Partition", "Position", "End", "Lag"],
+        ["dc1", "0", "3", "10", "7"],
+        ["dc1", "1", "?", "4", "?"],
+    ]
+    assert lines[3:] == ["dc2: away\\x1b", "in all: ?"]
+    shown = hermes("subscription", "lag", *NAMES, "-o", "json")
+    assert json.loads(shown.stdout) == LAG
+
+
+LESS = "less than the subscription allows, as long as it fails or has just failed"
+
+
+def why(hermes, server, **node):
+    node = {"node": "n1", "state": "FAILING", "rate": 0.0, "lag": 12, "reason": "why", **node}
+    found = {"state": "ACTIVE", "datacenters": [{"datacenter": "dc1", "isKnown": True}]}
+    found["datacenters"][0]["nodes"] = [node]
+    server.on(f"GET {PATH}/why", (200, found))
+    return hermes("subscription", "why", *NAMES).stdout.splitlines()[3:]
+
+
+def test_why_tells_in_words_what_holds_a_subscription_back(hermes, server):
+    (line,) = why(
+        hermes,
+        server,
+        rateLevel="ADAPTING",
+        rateNow=12.5,
+        oldestAgeMs=93_400,
+        inflight=3,
+        waitingRetries=100,
+        lastFailure="timeout: after 1 s",
+        lastFailureAt=1_767_225_600.5,
+        lastSuccessAt=1_767_225_000,
+    )
+    assert line.split("; ") == [
+        "dc1 n1: the endpoint gets up to 12.5 a second, " + LESS,
+        "3 in flight, 100 wait for a retry, the oldest 93.4 s old",
+        "last failure 2026-01-01T00:00:00Z: timeout: after 1 s",
+        "last success 2025-12-31T23:50:00Z",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("level", "said"),
+    [
+        ("FULL", "up to 400.0 a second, all that the subscription allows"),
+        ("SLOW", "a single message about each second"),
+        ("HEARTBEAT", "a single message about each minute"),
+        ("NEW", "rate level NEW, up to 400.0 a second"),
+    ],
+)
+def test_why_puts_each_rate_level_into_words(hermes, server, level, said):
+    (line,) = why(hermes, server, rateLevel=level, rateNow=400.0)
+    assert said in line
+
+
+def test_why_says_no_more_than_there_is_to_say(hermes, server):
+    assert why(hermes, server) == []
+    (line,) = why(hermes, server, lastFailure="reset", lastFailureAt=0)
+    assert line.endswith("reset; no success since the node's start")
+
+
+@pytest.mark.parametrize("verb", ["suspend", "activate", "lag", "retransmit", "why"])
+def test_the_help_of_each_has_examples(hermes, verb):
+    result = hermes("subscription", verb, "--help")
+    assert f"hermes subscription {verb}" in result.stdout.partition("Examples:")[2]
