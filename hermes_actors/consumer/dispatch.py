@@ -1,6 +1,5 @@
 """What one consumer sends and what it makes of the answers, without waiting: lanes → rate → window
-→ sender → outcome → settled, waiting again, or a dead letter. What an endpoint can take is learned
-from its answers by the ladder (`ladder.py`).
+→ sender → outcome → settled, waiting again, or a dead letter. How fast is decided in `pacing.py`.
 
 No task and no timer for each message: the sender's callback settles one message and sends the next,
 on the same thread. The actor around it (`push_consumer.py`) waits, reads and commits.
@@ -16,18 +15,17 @@ from hermes_actors.consumer.headers import request_head
 from hermes_actors.consumer.ladder import Level
 from hermes_actors.consumer.lanes import Delivery, Lanes
 from hermes_actors.consumer.measures import SubscriptionMeasures, Undelivered
+from hermes_actors.consumer.pacing import Pacing
 from hermes_actors.consumer.parts import ConsumerParts
-from hermes_actors.consumer.rate import RateLimit
 from hermes_actors.consumer.retry import (
     Again,
-    Decision,
     Discard,
     DiscardReason,
     Gone,
     RetryPolicy,
     decide,
 )
-from hermes_actors.consumer.sender import Failure, ProbingSender, Push, Route, SendOutcome
+from hermes_actors.consumer.sender import Failure, Push, SendOutcome
 from hermes_actors.consumer.sending import FILL_MAX, Surroundings
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.message import UndecodableRecord, from_record
@@ -66,35 +64,24 @@ class Dispatch:
         self._measures = measures
         self._letters = letters
         self._around = around
-        self._limit = RateLimit(1)
         self._epoch = epoch
         self._is_filling = False
         self._is_stopping = False
         # Stopping, or the endpoint is gone.
         self._is_halted = False
         self._version = 0
-        self._last_route: Route | None = None
         self.alarm_s = float("inf")
         self.error: Exception | None = None
         self.gone = ""
         self.last_undelivered: Undelivered | None = None
-        self.last_failure: SendOutcome | None = None
         self.last_failure_ms = 0
         self.last_success_ms = 0
-        now_s = self._clock.monotonic_s()
-        self._identity = _identity(live)
-        policy = live.subscription.subscription_policy
-        assert isinstance(policy, SerialPolicy), "a serial consumer needs a serial policy"
-        self.ladder = parts.ladders.of(str(live.name), self._identity, policy.rate, now_s)
-        self._level = self.ladder.level
+        self._pacing = Pacing(live, _policy(live).rate, parts)
         self.adopt(live)
-        # A restart, or a suspension that is taken back at once, must not double a second's rate.
-        self._limit.drain(now_s)
 
     def adopt(self, live: LiveSubscription) -> None:
         """Go on with this version of the subscription; what is in flight is not touched."""
-        policy = live.subscription.subscription_policy
-        assert isinstance(policy, SerialPolicy), "a serial consumer needs a serial policy"
+        policy = _policy(live)
         endpoint = parse_endpoint(live.subscription.endpoint, str(live.name))
         self.live = live
         self.policy = policy
@@ -116,24 +103,10 @@ class Dispatch:
             )
         self._sender = self._parts.sender_of(live)
         self._lanes.window = policy.inflight_size or self._parts.config.inflight_max
-        if self._limit.rate_per_s != policy.rate:
-            self._limit.change(policy.rate)
-        self._adopt_ladder(live, policy)
+        self._pacing.adopt(live, policy.rate)
         self._version += 1
         self.gone = ""
         self._is_halted = self._is_stopping
-
-    def _adopt_ladder(self, live: LiveSubscription, policy: SerialPolicy) -> None:
-        now_s = self._clock.monotonic_s()
-        self.ladder.change(policy.rate, now_s)
-        identity = _identity(live)
-        if identity != self._identity:
-            # Nothing is known of another endpoint.
-            self._identity = identity
-            self.ladder.reset(now_s)
-            self._parts.ladders.keep(str(live.name), identity, self.ladder)
-            self._last_route = None
-        self.ladder.hasten(now_s)
 
     def stop(self) -> None:
         """Begin no attempt any more; what is under way is still taken in."""
@@ -147,6 +120,11 @@ class Dispatch:
         self._lanes.clear()
 
     @property
+    def last_failure(self) -> SendOutcome | None:
+        """The outcome of the last attempt that was no success; None while there was none."""
+        return self._pacing.last_failure
+
+    @property
     def read_ahead(self) -> int:
         """How many fresh messages are worth having at hand."""
         return max(self._lanes.window, self.policy.rate)
@@ -154,12 +132,17 @@ class Dispatch:
     @property
     def level(self) -> Level:
         """What the endpoint is trusted with."""
-        return self.ladder.level
+        return self._pacing.level
 
     @property
     def rate_now(self) -> float:
         """What may be sent to it, in messages a second."""
-        return self.ladder.rate
+        return self._pacing.ladder.rate
+
+    @property
+    def held_back(self) -> str:
+        """For people: what keeps it from sending faster now; "" when nothing does."""
+        return self._pacing.words(self._lanes)
 
     @property
     def dropped_headers(self) -> tuple[str, ...]:
@@ -176,10 +159,10 @@ class Dispatch:
         """Attempt what may be attempted now; how many messages were looked at."""
         if self._is_halted:
             return 0
-        lanes, ladder = self._lanes, self.ladder
-        if not ladder.is_full and ladder.connect_wait_s(now_s) <= 0.0:
-            self._probe(now_s)
-        allowed = self._limit.available(now_s)
+        lanes, limit, ladder = self._lanes, self._pacing.limit, self._pacing.ladder
+        if not ladder.is_full:
+            self._pacing.probe(self._sender, now_s, self._around.wake)
+        allowed = limit.available(now_s)
         sent = looked_at = 0
         self._is_filling = True
         while sent < allowed and looked_at < FILL_MAX:
@@ -197,27 +180,10 @@ class Dispatch:
                 self._attempt(delivery, now_s)
         self._is_filling = False
         if sent:
-            self._limit.take(now_s, sent)
+            limit.take(now_s, sent)
         if looked_at:
             self._around.note_room()
         return looked_at
-
-    def _probe(self, now_s: float) -> None:
-        """Find out whether a dead endpoint takes connections again."""
-        self.ladder.on_connecting(now_s)
-        sender, route, epoch = self._sender, self._last_route, self.ladder.epoch
-        if route is None or not isinstance(sender, ProbingSender):
-            # Then a single push finds it out.
-            self.ladder.on_connect(now_s, is_made=True)
-            return
-
-        def done(failure: Failure | None) -> None:
-            # Of an earlier epoch it has been forgotten, or asked somebody else.
-            if self._version > 0 and self.ladder.epoch == epoch:
-                self.ladder.on_connect(self._clock.monotonic_s(), is_made=failure is None)
-                self._around.wake()
-
-        sender.probe(route, done)
 
     def _refill(self, now_s: float) -> None:
         """Use the room that an answer made; wake the actor only if its alarm must be earlier."""
@@ -233,11 +199,7 @@ class Dispatch:
             return float("inf")
         is_fresh = lanes.fresh > 0 and not lanes.is_waiting_full
         due_s = 0.0 if is_fresh else lanes.next_due_s - now_s
-        wait_s = max(due_s, self._limit.wait_s(now_s))
-        ladder = self.ladder
-        if ladder.is_full:
-            return wait_s
-        return min(max(wait_s, ladder.wait_s(now_s)), ladder.connect_wait_s(now_s))
+        return self._pacing.wait_s(due_s, now_s)
 
     def _take_up(self, delivery: Delivery, now_s: float) -> bool:
         """Make the delivery ready for an attempt; False when it is not attempted now."""
@@ -288,7 +250,7 @@ class Dispatch:
         if delivery.attempts:
             self._measures.retries.value += 1
         delivery.sent_s = now_s
-        delivery.epoch = self.ladder.epoch
+        delivery.epoch = self._pacing.ladder.epoch
         if delivery.route is None:
             try:
                 delivery.route = self._endpoint.resolve(message.body)
@@ -330,11 +292,7 @@ class Dispatch:
             measures.delivered.value += 1
             self.last_success_ms = self._clock.now_ms()
             measures.throughput_bytes.value += len(delivery.record.value)
-            ladder = self.ladder
-            ladder.success_s = now_s
-            if ladder.is_watching:
-                ladder.on_success(now_s, delivery.epoch)
-                self._note_level()
+            self._pacing.on_success(delivery, now_s)
             self._around.note_settled()
         else:
             self._on_failure(delivery, outcome, now_s)
@@ -347,7 +305,7 @@ class Dispatch:
         if not outcome.is_local:
             delivery.attempts += 1
         now_ms = self._clock.now_ms()
-        self.last_failure, self.last_failure_ms = outcome, now_ms
+        self._pacing.last_failure, self.last_failure_ms = outcome, now_ms
         policy = self._retry_policy
         if policy.is_ttl_from_publication:
             age_ms: float = max(0, now_ms - delivery.record.timestamp_ms)
@@ -362,7 +320,7 @@ class Dispatch:
             rng=self._parts.rng,
             attempts=delivery.attempts,
         )
-        self._teach(decision, delivery, outcome, now_s)
+        self._pacing.teach(decision, delivery, outcome, now_s)
         if delivery.offsets.is_superseded:
             # A retransmission has taken its partition elsewhere: it comes again from there, or not.
             self._lanes.remove(delivery)
@@ -378,45 +336,6 @@ class Dispatch:
             assert isinstance(decision, Discard), "a success is not a failure"
             self._discard(delivery, decision.reason, outcome.status, outcome.reason())
 
-    def _teach(
-        self, decision: Decision, delivery: Delivery, outcome: SendOutcome, now_s: float
-    ) -> None:
-        """Tell the ladder what the attempt says of the endpoint."""
-        ladder, is_answered = self.ladder, outcome.failure is None
-        if isinstance(decision, Again | Discard) and decision.slows:
-            ladder.on_failure(
-                now_s,
-                delivery.epoch,
-                failed_before_s=delivery.failed_s,
-                is_answered=is_answered,
-            )
-            delivery.failed_s = now_s
-            self._last_route = delivery.route
-        elif isinstance(decision, Discard) and decision.reason.is_the_messages:
-            ladder.on_success(now_s, delivery.epoch)
-        else:
-            ladder.on_neutral(now_s, delivery.epoch, is_answered=is_answered)
-        self._note_level()
-
-    def _note_level(self) -> None:
-        """Log a change of the level, once."""
-        ladder, before = self.ladder, self._level
-        if ladder.level is before:
-            return
-        self._level = ladder.level
-        failure = "none" if self.last_failure is None else self.last_failure.reason()
-        # A warning once for each outage, not each time that a sick endpoint is tried again.
-        is_outage = before is Level.FULL and ladder.level.is_half_open
-        _logger.log(
-            logging.WARNING if is_outage else logging.INFO,
-            "%s: its rate was %s and is %s now, at most %.4g/s; last failure: %s",
-            self.live.name,
-            before,
-            ladder.level,
-            ladder.rate,
-            failure,
-        )
-
     def _on_gone(self, outcome: SendOutcome) -> None:
         if self.gone:
             return
@@ -425,22 +344,6 @@ class Dispatch:
         self.gone = f"the endpoint is gone, it answered {outcome.reason()} at {moment:%Y-%m-%dT%TZ}"
         _logger.warning("%s: %s; suspending it", self.live.name, self.gone)
         self._parts.suspend(self.live, self.gone)
-
-    @property
-    def held_back(self) -> str:
-        """For people: what keeps it from sending faster now; "" when nothing does."""
-        now_s, lanes = self._clock.monotonic_s(), self._lanes
-        reasons = []
-        if words := self.ladder.words(now_s):
-            failure = self.last_failure
-            reasons.append(f"{words} ({failure.reason()})" if failure is not None else words)
-        if lanes.inflight >= lanes.window:
-            reasons.append(f"all {lanes.window} of its requests at a time are open (inflightSize)")
-        elif lanes.fresh and self.ladder.is_full and self._limit.wait_s(now_s) > 0:
-            reasons.append(f"its rate of {self.policy.rate}/s is used up")
-        if lanes.parked:
-            reasons.append(f"{lanes.parked} messages wait for an earlier one of their key")
-        return "; ".join(reasons)
 
     def _discard(self, delivery: Delivery, reason: DiscardReason, status: int, detail: str) -> None:
         """Give a message up: counted, logged and kept as a dead letter, never silently."""
@@ -495,6 +398,7 @@ class Dispatch:
             self._around.note_landed()
 
 
-def _identity(live: LiveSubscription) -> tuple[int, str]:
-    """Whose answers a ladder has learned from."""
-    return live.incarnation, live.subscription.endpoint
+def _policy(live: LiveSubscription) -> SerialPolicy:
+    policy = live.subscription.subscription_policy
+    assert isinstance(policy, SerialPolicy), "a serial consumer needs a serial policy"
+    return policy

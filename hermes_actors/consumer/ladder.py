@@ -19,6 +19,7 @@ ROUND_S = 0.5
 
 # With fewer outcomes, some of them failures, a round goes on for longer.
 _OUTCOMES_MIN = 20
+_OUTCOMES_PER_S_MIN = 10
 _ROUND_MAX_S = 2.0
 # But while nearly all fail at full rate it goes on; this old it counts no more.
 _EVIDENCE_AGE_S = 60.0
@@ -29,6 +30,9 @@ _FALL_TOLERANCE = 0.05
 _CHANCE = 6
 # So many more failures than successes are no chance: a share of 30 % gets there once in an hour.
 _MAJORITY_MIN = 10
+# A message that goes on failing while nothing succeeds is counted again after so long.
+_RECOUNT_S = 3.0
+_CALM_S = 10.0
 _DECREASE = 0.8
 _STEPS = 12
 _FLOOR_SHARE = 64
@@ -130,6 +134,7 @@ class Ladder:
         """How many may be pushed now, beside the subscription's maximum; while not `is_full`."""
         if self.level.is_half_open:
             return int(not self._is_pushing and now_s >= self._next_s)
+        self.forgive(now_s)
         return self._limit.available(now_s)
 
     def take(self, now_s: float) -> None:
@@ -148,6 +153,12 @@ class Ladder:
         if not self.level.is_half_open:
             return self._limit.wait_s(now_s)
         return _NEVER_S if self._is_pushing else max(0.0, self._next_s - now_s)
+
+    def forgive(self, now_s: float) -> None:
+        """Back to full rate once nothing has failed for long, however little was pushed."""
+        is_calm = now_s - self._round_s >= (_EVIDENCE_AGE_S if self._failures else _CALM_S)
+        if self.level is Level.ADAPTING and is_calm:
+            self._move(Level.FULL, self.maximum, now_s)
 
     # Probing a dead endpoint with a mere connection.
 
@@ -193,23 +204,30 @@ class Ladder:
 
     def on_failure(
         self, now_s: float, epoch: int, *, failed_before_s: float | None, is_answered: bool
-    ) -> None:
-        """A push failed, as did the same message at `failed_before_s` (None: never before).
+    ) -> bool:
+        """A push failed, as did the same message at `failed_before_s` (None: never before). True
+        if this is the time to hand over for its next failure.
 
-        A message that fails again after others succeeded is itself what is wrong: it has been
-        counted once, and counts no more.
+        Messages are counted, not attempts: one that fails again after others succeeded is itself
+        what is wrong, and one that is tried ten times a second is not ten.
         """
         if epoch != self.epoch:
-            return
+            return True
         if self.level.is_half_open:
             self._stay_half_open(now_s, is_answered=is_answered)
-        elif failed_before_s is None or failed_before_s >= self.success_s:
-            if not self.is_watching:
-                self.is_watching = True
-                self._round_s = now_s
-            self._expire(now_s)
-            self._failures += 1
-            self._judge(now_s)
+            return True
+        if failed_before_s is not None:
+            if failed_before_s < self.success_s:
+                return True
+            if now_s - failed_before_s < _RECOUNT_S:
+                return False
+        if not self.is_watching:
+            self.is_watching = True
+            self._round_s = now_s
+        self._expire(now_s)
+        self._failures += 1
+        self._judge(now_s)
+        return True
 
     def words(self, now_s: float) -> str:
         """For people: what the rate is and since when, "" at full rate."""
@@ -238,11 +256,12 @@ class Ladder:
     def _judge(self, now_s: float) -> None:
         failures, outcomes = self._failures, self._failures + self._successes
         age_s = now_s - self._round_s
-        is_enough = outcomes >= _OUTCOMES_MIN
+        # Gathered slowly, evidence is too old to lower a rate that is not used anyway.
+        is_enough = outcomes >= max(_OUTCOMES_MIN, _OUTCOMES_PER_S_MIN * age_s)
         if failures >= self._successes + _MAJORITY_MIN:
             self._fall(Level.SLOW, now_s)
-        elif age_s >= self._round_length_s:
-            if failures > _FALL_TOLERANCE * outcomes + _CHANCE:
+        elif age_s >= self._round_length_s(is_enough=is_enough):
+            if is_enough and failures > _FALL_TOLERANCE * outcomes + _CHANCE:
                 self._decrease(now_s)
             elif failures <= _RISE_TOLERANCE * outcomes + is_enough:
                 self._increase(now_s)
@@ -250,13 +269,11 @@ class Ladder:
                 self._is_slow_start = False
             self._begin_round(now_s)
 
-    @property
-    def _round_length_s(self) -> float:
-        failures, successes = self._failures, self._successes
-        if not failures or failures + successes >= _OUTCOMES_MIN:
+    def _round_length_s(self, *, is_enough: bool) -> float:
+        if is_enough or not self._failures:
             return ROUND_S
         # A dead endpoint with little to push is found out too, if it takes longer.
-        is_suspect = self.is_full and failures > successes
+        is_suspect = self.is_full and self._failures > self._successes
         return _EVIDENCE_AGE_S if is_suspect else _ROUND_MAX_S
 
     def _expire(self, now_s: float) -> None:

@@ -25,7 +25,7 @@ class Delivery:
 
     `message` is made when it is taken up, or before, by what looks into it; `route` and
     `message_lines` are made for its attempts, for the `version` of the subscription. `epoch` is
-    that of the ladder at its last attempt, `failed_s` when that failed. `redriven` is
+    that of the ladder at its last attempt, `failed_s` the failure that counted there. `redriven` is
     the dead letter that it was before it is tried again on demand.
     """
 

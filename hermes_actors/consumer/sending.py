@@ -40,9 +40,12 @@ class Sending(Protocol):
     error: Exception | None
     gone: str
     last_undelivered: Undelivered | None
-    last_failure: SendOutcome | None
     last_failure_ms: int
     last_success_ms: int
+
+    @property
+    def last_failure(self) -> SendOutcome | None:
+        """The outcome of the last attempt that was no success; None while there was none."""
 
     @property
     def read_ahead(self) -> int:

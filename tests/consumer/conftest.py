@@ -78,6 +78,7 @@ class World:
     topic = "shop.orders"
 
     def __init__(self, nursery, *, partitions=1, retention_ms=None, **config):
+        self.nursery = nursery
         self.clock = TrioClock()
         self.log = MemoryLog("dc1", self.clock)
         self.settings = TopicSettings(partitions=partitions, retention_ms=retention_ms)
@@ -86,6 +87,7 @@ class World:
         self.config = msgspec.structs.replace(ConsumersConfig(), **config)
         self.crashes = []
         self.started = []
+        self.suspensions = []
         self.parts = ConsumerParts(
             log=self.log,
             sender_of=lambda _live: self.sender,
@@ -94,6 +96,7 @@ class World:
             ids=seeded_ids(random.Random(2)),
             metrics=self.metrics,
             config=self.config,
+            suspend=lambda live, reason: self.suspensions.append((live, reason)),
         )
 
     def live(self, *, incarnation=7, topic_incarnation=0, policy=None, **fields):

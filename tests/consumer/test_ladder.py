@@ -229,8 +229,8 @@ def test_a_message_that_fails_again_and_again_counts_once_while_others_succeed()
     ladder, now_s, failed_s = Ladder(1_000, 0.0), 0.0, None
     for _ in range(1_000):
         now_s += 0.1
-        ladder.on_failure(now_s, ladder.epoch, failed_before_s=failed_s, is_answered=True)
-        failed_s = now_s
+        if ladder.on_failure(now_s, ladder.epoch, failed_before_s=failed_s, is_answered=True):
+            failed_s = now_s
         now_s += 0.1
         ladder.success_s = now_s
         if ladder.is_watching:
@@ -238,13 +238,33 @@ def test_a_message_that_fails_again_and_again_counts_once_while_others_succeed()
     assert ladder.is_full
 
 
-def test_a_message_that_fails_again_and_again_alone_is_evidence():
+def test_a_message_that_fails_again_and_again_alone_is_evidence_after_half_a_minute():
     ladder, now_s, failed_s = Ladder(1_000, 0.0), 0.0, None
-    for _ in range(10):
+    while ladder.is_full and now_s < 100:
         now_s += 0.1
-        ladder.on_failure(now_s, ladder.epoch, failed_before_s=failed_s, is_answered=True)
-        failed_s = now_s
+        if ladder.on_failure(now_s, ladder.epoch, failed_before_s=failed_s, is_answered=True):
+            failed_s = now_s
     assert ladder.level is Level.SLOW
+    assert 25 < now_s < 30
+
+
+def test_messages_that_fail_again_between_bursts_of_successes_count_once():
+    ladder, now_s = Ladder(1_000, 0.0), 0.0
+    failed_s = [None] * 20
+    for _ in range(60):
+        # Nothing else is on its way for two seconds, in which each is tried ten times.
+        for _ in range(10):
+            now_s += 0.2
+            for n in range(20):
+                if ladder.on_failure(
+                    now_s, ladder.epoch, failed_before_s=failed_s[n], is_answered=True
+                ):
+                    failed_s[n] = now_s
+        for _ in range(1_000):
+            ladder.success_s = now_s
+            if ladder.is_watching:
+                ladder.on_success(now_s, ladder.epoch)
+    assert ladder.is_full
 
 
 def test_a_dead_endpoint_is_found_out_however_little_there_is_to_push():

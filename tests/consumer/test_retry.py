@@ -9,6 +9,7 @@ from hermes_actors.consumer.retry import (
     Again,
     Discard,
     DiscardReason,
+    Gone,
     RetryPolicy,
     Settled,
     decide,
@@ -16,7 +17,7 @@ from hermes_actors.consumer.retry import (
     retry_after_ms,
 )
 from hermes_actors.consumer.sender import Failure, SendOutcome
-from hermes_actors.model.subscription import SerialPolicy
+from hermes_actors.model.subscription import SerialPolicy, TtlFrom
 
 NOW_MS = 1_700_000_000_000
 PLAIN = RetryPolicy.of(SerialPolicy())
@@ -162,3 +163,51 @@ def test_a_failure_of_our_own_is_tried_again_and_does_not_slow():
     late = RetryPolicy.of(SerialPolicy(message_ttl=10))
     expected = Discard(DiscardReason.EXPIRED, slows=False)
     assert decided(LOCAL, late, age_ms=10_000) == expected
+
+
+def test_a_subscriptions_own_statuses_beat_all_other_rules():
+    policy = RetryPolicy.of(
+        SerialPolicy(retry_on=[400, 410], discard_on=[401, 404, 500, 503]),
+        has_oauth=True,
+        gone_suspends=True,
+    )
+    given_up = Discard(DiscardReason.DISCARD_STATUS, slows=False)
+    for status in (401, 404, 500, 503):
+        assert decided(SendOutcome(status, "5"), policy) == given_up
+    for status in (400, 410):
+        assert decided(SendOutcome(status), policy) == SLOWED
+    retrying = RetryPolicy.of(SerialPolicy(retry_client_errors=True, discard_on=[404]))
+    assert decided(SendOutcome(404), retrying) == given_up
+
+
+@pytest.mark.parametrize("policy", [SerialPolicy(), SerialPolicy(retry_client_errors=True)])
+def test_410_ends_the_subscription_where_that_is_asked_for(policy):
+    assert decided(SendOutcome(410), RetryPolicy.of(policy, gone_suspends=True)) == Gone()
+
+
+@given(status=st.integers(300, 599), attempts=st.integers(1, 20), most=st.integers(1, 20))
+def test_no_message_has_more_attempts_than_it_may(status, attempts, most):
+    policy = RetryPolicy.of(SerialPolicy(attempts_max=most, retry_client_errors=True))
+    decision = decide(
+        SendOutcome(status),
+        policy=policy,
+        previous_backoff_ms=None,
+        age_ms=0,
+        now_ms=NOW_MS,
+        rng=NoJitter(),
+        attempts=attempts,
+    )
+    assert isinstance(decision, Again) == (attempts < most)
+
+
+@given(
+    ttl=st.integers(0, 7_200),
+    age_ms=st.floats(0, 10_000_000),
+    ttl_from=st.sampled_from(TtlFrom),
+)
+def test_only_what_is_older_than_its_time_to_live_since_publication_is_too_old(
+    ttl, age_ms, ttl_from
+):
+    policy = RetryPolicy.of(SerialPolicy(message_ttl=ttl, ttl_from=ttl_from))
+    expected = ttl_from is TtlFrom.PUBLICATION and ttl > 0 and age_ms > ttl * 1_000
+    assert policy.is_too_old(age_ms) == expected
