@@ -2,18 +2,21 @@
 
 from collections.abc import Callable
 
+from hermes_actors.consumer.batch_consumer import BatchConsumer
+from hermes_actors.consumer.batch_dispatch import TEMPLATE_REFUSAL
 from hermes_actors.consumer.deadletters_kept import letters_of
 from hermes_actors.consumer.endpoint import parse_endpoint
 from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.push_consumer import PushConsumer
 from hermes_actors.consumer.serial import SerialConsumer
 from hermes_actors.errors import Refused
 from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
-from hermes_actors.model.subscription import DeliveryMode, DeliveryType, SerialPolicy
+from hermes_actors.model.subscription import BatchPolicy, DeliveryMode, DeliveryType
 from hermes_actors.model.topic import ContentType
 
 
 class ConsumerFactory:
-    """Serial consumers over a node's shared parts."""
+    """Serial and batch consumers over a node's shared parts."""
 
     def __init__(self, parts: ConsumerParts) -> None:
         self._parts = parts
@@ -21,10 +24,9 @@ class ConsumerFactory:
     def refusal(self, live: LiveSubscription, topic: LiveTopic) -> str:
         """Why the subscription cannot be consumed as it stands; "" when it can."""
         subscription = live.subscription
-        if subscription.delivery_type is not DeliveryType.SERIAL:
-            return "deliveryType BATCH is not supported by this version; use SERIAL"
-        if not isinstance(subscription.subscription_policy, SerialPolicy):
-            return "subscriptionPolicy is not a serial policy"
+        is_batch = subscription.delivery_type is DeliveryType.BATCH
+        if isinstance(subscription.subscription_policy, BatchPolicy) is not is_batch:
+            return "subscriptionPolicy is not of the kind that deliveryType says"
         if ContentType.AVRO in (subscription.content_type, topic.topic.content_type):
             return "contentType AVRO is not supported by this version; use JSON"
         if subscription.filters:
@@ -32,9 +34,11 @@ class ConsumerFactory:
         if subscription.o_auth_policy is not None:
             return "oAuthPolicy is not supported by this version"
         try:
-            parse_endpoint(subscription.endpoint, str(live.name))
+            endpoint = parse_endpoint(subscription.endpoint, str(live.name))
         except Refused as error:
             return error.message
+        if is_batch and endpoint.is_template:
+            return TEMPLATE_REFUSAL
         # BROADCAST differs only where an address resolver gives several addresses; there is none.
         assert subscription.mode in DeliveryMode
         return ""
@@ -44,8 +48,10 @@ class ConsumerFactory:
         live: LiveSubscription,
         topic: LiveTopic,
         on_started: Callable[[], None] = lambda: None,
-    ) -> SerialConsumer:
+    ) -> PushConsumer:
         """A consumer of all partitions. Only for what `refusal` lets through."""
         parts, log_topic = self._parts, topic.log_topic
         letters = letters_of(live, log_topic, parts)
-        return SerialConsumer(live, log_topic, parts, letters=letters, on_started=on_started)
+        is_batch = live.subscription.delivery_type is DeliveryType.BATCH
+        kind = BatchConsumer if is_batch else SerialConsumer
+        return kind(live, log_topic, parts, letters=letters, on_started=on_started)

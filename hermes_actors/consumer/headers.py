@@ -22,6 +22,7 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _FORBIDDEN_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _OURS = frozenset(
     (
+        "hermes-batch-id",
         "hermes-message-id",
         "hermes-retry-count",
         "hermes-topic-name",

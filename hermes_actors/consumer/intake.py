@@ -26,16 +26,23 @@ _PARTITION_CHECK_S = 30.0
 
 
 class Buffer(Protocol):
-    """All messages of one consumer that are read and not settled.
+    """All messages of one consumer that are read and not settled."""
 
-    `inflight` and `buried` are messages under way and those given up whose dead letters are, for
-    an actor that stops; `buffered_bytes` is what all of them take.
-    """
+    @property
+    def buffered_bytes(self) -> int:
+        """What all of them take."""
 
-    buffered_bytes: int
-    inflight: int
-    buried: int
-    waiting_max: int
+    @property
+    def inflight(self) -> int:
+        """How many are under way."""
+
+    @property
+    def buried(self) -> int:
+        """How many are given up, while their dead letters are on their way."""
+
+    @property
+    def waiting_max(self) -> int:
+        """How many may wait, or come to wait, for their next attempt."""
 
     @property
     def fresh(self) -> int:

@@ -16,7 +16,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from hermes_actors.consumer.sender import Failure, SendOutcome
-from hermes_actors.model.subscription import SerialPolicy, TtlFrom
+from hermes_actors.model.subscription import BatchPolicy, SerialPolicy, TtlFrom
 
 _RETRY_AFTER_STATUSES = (429, 503)
 _RETRY_AFTER_SECONDS_MAX = 10**9
@@ -32,6 +32,7 @@ class DiscardReason(StrEnum):
     EXPIRED = "expired"
     ATTEMPTS = "attempts"
     UNDECODABLE = "undecodable"
+    TOO_LARGE = "too-large"
 
     @property
     def is_the_messages(self) -> bool:
@@ -61,9 +62,15 @@ class RetryPolicy(Struct, frozen=True):
 
     @classmethod
     def of(
-        cls, policy: SerialPolicy, *, has_oauth: bool = False, gone_suspends: bool = False
+        cls,
+        policy: SerialPolicy | BatchPolicy,
+        *,
+        has_oauth: bool = False,
+        gone_suspends: bool = False,
     ) -> "RetryPolicy":
-        """The deciding part of a serial policy."""
+        """The deciding part of a subscription's policy. A batch's age counts from its first
+        attempt.
+        """
         return cls(
             ttl_ms=policy.message_ttl * 1_000,
             backoff_ms=policy.message_backoff,
@@ -75,7 +82,8 @@ class RetryPolicy(Struct, frozen=True):
             retry_on=frozenset(policy.retry_on),
             discard_on=frozenset(policy.discard_on),
             gone_suspends=gone_suspends,
-            is_ttl_from_publication=policy.ttl_from is TtlFrom.PUBLICATION,
+            is_ttl_from_publication=isinstance(policy, SerialPolicy)
+            and policy.ttl_from is TtlFrom.PUBLICATION,
         )
 
     def is_too_old(self, age_ms: float) -> bool:

@@ -83,7 +83,7 @@ def to_record(message: Message, envelope: Envelope = Envelope.NATIVE) -> Record:
     if envelope is Envelope.HERMES:
         return Record(
             key=message.key,
-            value=_wrap(message),
+            value=enveloped(message),
             headers=(("id", message.id.encode()), *propagated),
             timestamp_ms=message.published_at_ms,
         )
@@ -147,7 +147,8 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
     )
 
 
-def _wrap(message: Message) -> bytes:
+def enveloped(message: Message) -> bytes:
+    """The message in Hermes' JSON envelope. Its body goes in as it is, JSON or not."""
     external = json.dumps(dict(message.propagated), ensure_ascii=False, separators=(",", ":"))
     # The body goes in as it came, JSON or not: Hermes does the same, and its readers cut it out.
     return b'{"_w":true,"metadata":{"timestamp":%d,"id":%s,"externalMetadata":%s},"message":%s}' % (

@@ -137,7 +137,9 @@ class World:
         assert all(isinstance(outcome, Stored) for outcome in outcomes)
 
     @asynccontextmanager
-    async def consuming(self, live=None, *, keeps_letters=False, **arguments):
+    async def consuming(
+        self, live=None, *, keeps_letters=False, consumer_class=SerialConsumer, **arguments
+    ):
         """A supervised consumer for the length of the block; it is stopped at its end."""
         live = live or self.live()
         made = []
@@ -145,7 +147,7 @@ class World:
         def make():
             if keeps_letters:
                 arguments["letters"] = letters_of(live, self.topic, self.parts)
-            consumer = SerialConsumer(
+            consumer = consumer_class(
                 live,
                 self.topic,
                 self.parts,

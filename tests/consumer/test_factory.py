@@ -1,6 +1,7 @@
 import msgspec
 import pytest
 
+from hermes_actors.consumer.batch_consumer import BatchConsumer
 from hermes_actors.consumer.factory import ConsumerFactory
 from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.model.names import TopicName
@@ -30,8 +31,11 @@ def changed(live, **fields):
     return msgspec.structs.replace(live, subscription=body)
 
 
+BATCH = {"delivery_type": DeliveryType.BATCH, "subscription_policy": BatchPolicy()}
 REFUSED = [
-    ({"delivery_type": DeliveryType.BATCH, "subscription_policy": BatchPolicy()}, "BATCH"),
+    ({"delivery_type": DeliveryType.BATCH}, "deliveryType"),
+    ({"subscription_policy": BatchPolicy()}, "deliveryType"),
+    ({**BATCH, "endpoint": "http://host/{id}"}, "{field}"),
     ({"content_type": ContentType.AVRO}, "AVRO"),
     ({"filters": [Filter(type="jsonpath", matcher="x")]}, "filters"),
     (
@@ -53,6 +57,14 @@ async def test_what_this_version_cannot_push_is_refused_by_name(world, fields, w
 async def test_an_avro_topic_is_refused_as_well(world):
     refusal = ConsumerFactory(world.parts).refusal(world.live(), live_topic(ContentType.AVRO))
     assert "AVRO" in refusal
+
+
+async def test_a_batch_subscription_of_either_mode_gets_a_consumer_of_batches(world):
+    factory = ConsumerFactory(world.parts)
+    for mode in DeliveryMode:
+        live = changed(world.live(), mode=mode, **BATCH)
+        assert factory.refusal(live, live_topic()) == ""
+        assert isinstance(factory.make(live, live_topic()), BatchConsumer)
 
 
 async def test_a_serial_subscription_of_either_mode_is_taken(world):

@@ -1,0 +1,65 @@
+"""A limit for whole batches that no second exceeds: at most `rate` messages in any one. Pure.
+
+What was sent within the last second is remembered, batch by batch: a bucket, which keeps one number
+only, would either let up to twice the rate through or never have room for a large batch.
+"""
+
+from collections import deque
+
+_WINDOW_S = 1.0
+# Rounding must not make a waiter spin on a clock that does not move.
+_WAIT_MIN_S = 1e-6
+
+
+def messages_max(batch_size: int, rate: int | None) -> int:
+    """How many messages a batch may hold so that it fits into a second, and whole batches fill it.
+
+    A batch size of 100 and a rate of 150 make batches of 75, two a second.
+    """
+    if rate is None:
+        return batch_size
+    batches = -(-rate // batch_size)
+    return max(1, rate // batches)
+
+
+class BatchRate:
+    """Takes are counted against `rate` a second (None: no limit); times are monotonic seconds.
+
+    It remembers at most as many batches as `rate`.
+    """
+
+    def __init__(self, rate: int | None) -> None:
+        self.rate = rate
+        self._taken: deque[tuple[float, int]] = deque()
+        self._count = 0
+
+    def drain(self, now_s: float) -> None:
+        """Begin as if all had been taken just now: what an earlier life took is not known."""
+        if self.rate is not None:
+            self.take(now_s, self.rate)
+
+    def wait_s(self, now_s: float, count: int) -> float:
+        """How long until `count` may be taken; 0 when they may. More than `rate` count as `rate`:
+        a limit that was lowered must not hold a batch for ever.
+        """
+        if self.rate is None:
+            return 0.0
+        self._forget(now_s)
+        excess = self._count + min(count, self.rate) - self.rate
+        if excess <= 0:
+            return 0.0
+        for at_s, taken in self._taken:
+            excess -= taken
+            if excess <= 0:
+                return max(_WAIT_MIN_S, at_s + _WINDOW_S - now_s)
+        raise AssertionError("what was taken adds up")
+
+    def take(self, now_s: float, count: int) -> None:
+        """Take `count`, for which there must be room."""
+        if self.rate is not None:
+            self._taken.append((now_s, count))
+            self._count += count
+
+    def _forget(self, now_s: float) -> None:
+        while self._taken and now_s - self._taken[0][0] >= _WINDOW_S:
+            self._count -= self._taken.popleft()[1]
