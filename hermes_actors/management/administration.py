@@ -11,6 +11,7 @@ from hermes_actors.management.changes import Changes
 from hermes_actors.management.deadletters import DeadLetterBox, Letters
 from hermes_actors.management.groups import Groups
 from hermes_actors.management.mode import AccessMode
+from hermes_actors.management.oauth_providers import OAuthProviders
 from hermes_actors.management.previews import MessagePreviews
 from hermes_actors.management.readiness import DatacenterReadiness
 from hermes_actors.management.redrives import Redrives
@@ -72,13 +73,9 @@ class Administration:
         self.security: SecurityProvider = security or OpenToAll()
         self.groups = Groups(metadata, changes, config.management)
         self.topics = Topics(metadata, log, changes, config, clock)
-        self.subscriptions = Subscriptions(
-            metadata,
-            changes,
-            config.management,
-            clock,
-            AddressGuard(config.consumers.endpoints),
-        )
+        guard = AddressGuard(config.consumers.endpoints)
+        self.subscriptions = Subscriptions(metadata, changes, config.management, clock, guard)
+        self.oauth_providers = OAuthProviders(metadata, changes, guard)
         self.previews = MessagePreviews(self.topics, previews)
         self.readiness = DatacenterReadiness(metadata, changes, datacenters)
         letters = Letters(metadata, self.subscriptions, (log, *remote_logs))

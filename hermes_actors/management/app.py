@@ -37,6 +37,7 @@ from hermes_actors.management.routes import (
     subscription_status_routes,
     topic_routes,
 )
+from hermes_actors.management.routes_oauth import oauth_routes
 from hermes_actors.management.routes_offsets import offset_routes
 from hermes_actors.management.tail import Tail
 from hermes_actors.runtime.bridge import BridgeClosed, TrioBridge
@@ -83,6 +84,7 @@ def build_app(
         *subscription_routes(gate, administration),
         *subscription_status_routes(gate, administration),
         *offset_routes(gate, administration),
+        *oauth_routes(gate, administration),
         *dead_letter_routes(gate, administration),
         *other_routes(gate, administration),
         *_status_routes(gate, administration, metrics),

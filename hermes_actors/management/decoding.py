@@ -15,6 +15,7 @@ from msgspec import Struct
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.patch import without_nulls
 from hermes_actors.model.group import Group
+from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import (
     BatchPolicy,
     DeliveryType,
@@ -106,6 +107,11 @@ def decode_topic(body: Mapping[str, Any], *, default_fallback: bool = False) -> 
 def decode_group(body: Mapping[str, Any]) -> Group:
     """A group from its JSON object. Raises Refused."""
     return _decode(Group, _cleaned(Group, body), {})
+
+
+def decode_oauth_provider(body: Mapping[str, Any]) -> OAuthProvider:
+    """A provider of OAuth tokens from its JSON object. Raises Refused."""
+    return _decode(OAuthProvider, _cleaned(OAuthProvider, body), {})
 
 
 def decode_subscription(body: Mapping[str, Any]) -> Subscription:

@@ -7,6 +7,7 @@ from litestar import Litestar
 from msgspec import Struct
 
 from hermes_actors.model.group import Group
+from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import BatchPolicy, SerialPolicy, Subscription
 from hermes_actors.model.topic import Topic
 
@@ -67,6 +68,8 @@ def _answer(path: str) -> dict[str, Any] | None:
         "/topics/{topic}/subscriptions/{name}": _ref("Subscription"),
         "/topics/{topic}/subscriptions/{name}/state": _STATE,
         "/subscriptions/owner/{source}/{owner}": {"type": "array", "items": _ref("Subscription")},
+        "/oauth/providers": _NAMES,
+        "/oauth/providers/{provider}": _ref("OAuthProvider"),
     }
     if path.startswith("/roles"):
         return _json(_NAMES)
@@ -81,6 +84,8 @@ def _body(path: str) -> dict[str, Any] | None:
         return _OBJECT
     if "/subscriptions" in path:
         return _ref("Subscription")
+    if path.startswith("/oauth"):
+        return _ref("OAuthProvider")
     if path.startswith("/topics"):
         return _ref("Topic")
     return _ref("Group") if path.startswith("/groups") else None
@@ -97,7 +102,8 @@ def _schemas() -> dict[str, Any]:
     ]
     subscription = msgspec.defstruct("Subscription", fields, kw_only=True)
     _, schemas = msgspec.json.schema_components(
-        [Group, Topic, subscription, SerialPolicy, BatchPolicy, Error], ref_template=_REF
+        [Group, Topic, subscription, SerialPolicy, BatchPolicy, OAuthProvider, Error],
+        ref_template=_REF,
     )
     properties = schemas["Subscription"]["properties"]
     properties["subscriptionPolicy"] = {"anyOf": [_ref("SerialPolicy"), _ref("BatchPolicy")]}

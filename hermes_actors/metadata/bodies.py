@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import (
     BatchPolicy,
     DeliveryType,
@@ -90,6 +91,11 @@ def readiness_body(is_ready: bool) -> bytes:
     return msgspec.json.encode(_Readiness(is_ready))
 
 
+def oauth_body(provider: OAuthProvider) -> bytes:
+    """The body of a provider of OAuth tokens, its secret included."""
+    return msgspec.json.encode(provider)
+
+
 def decode_group(body: bytes) -> dict[str, Any]:
     """A group's wire form. Raises UndecodableBody."""
     return decode_body(body, dict[str, Any])
@@ -122,6 +128,11 @@ def decode_activation(body: bytes) -> int:
 def decode_readiness(body: bytes) -> bool:
     """Whether the datacentre is ready. Raises UndecodableBody."""
     return decode_body(body, _Readiness).is_ready
+
+
+def decode_oauth(body: bytes) -> OAuthProvider:
+    """Raises UndecodableBody."""
+    return decode_body(body, OAuthProvider)
 
 
 def decode_body(body: bytes, kind: type[T]) -> T:

@@ -14,6 +14,7 @@ from hermes_actors.metadata.bodies import (
     UndecodableBody,
     decode_activation,
     decode_group,
+    decode_oauth,
     decode_readiness,
     decode_subscription,
     decode_topic,
@@ -21,6 +22,7 @@ from hermes_actors.metadata.bodies import (
 from hermes_actors.metadata.keys import (
     ACTIVATION,
     GROUP,
+    OAUTH,
     READINESS,
     SEEK,
     SUBSCRIPTION,
@@ -34,6 +36,7 @@ from hermes_actors.metadata.keys import (
 from hermes_actors.metadata.seek import Seek, decode_seek
 from hermes_actors.metadata.state import Register
 from hermes_actors.model.names import SubscriptionName, TopicName
+from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import Subscription, SubscriptionState
 from hermes_actors.model.topic import Topic
 
@@ -79,6 +82,14 @@ class LiveSubscription(Struct, frozen=True):
         if self.subscription.state is SubscriptionState.SUSPENDED:
             return SubscriptionState.SUSPENDED
         return SubscriptionState.ACTIVE if self.active_in else SubscriptionState.PENDING
+
+
+class LiveOAuthProvider(Struct, frozen=True):
+    """A provider of OAuth tokens, the version that clients see."""
+
+    provider: OAuthProvider
+    incarnation: int
+    stamp: int
 
 
 class Orphan(Struct, frozen=True):
@@ -140,7 +151,8 @@ class Catalog:
     """Read it freely; only the registry calls `apply` and `forget`.
 
     The dictionaries are keyed by `group`, `group.topic` and `group.topic$subscription`; `others`
-    by key. `undecodable` maps a key to the reason.
+    by key, `oauth_providers` by name (they are among the others too). `undecodable` maps a key to
+    the reason.
     """
 
     def __init__(self, namespace: str = "") -> None:
@@ -148,6 +160,7 @@ class Catalog:
         self.topics: dict[str, LiveTopic] = {}
         self.subscriptions: dict[str, LiveSubscription] = {}
         self.orphans: dict[str, Orphan] = {}
+        self.oauth_providers: dict[str, LiveOAuthProvider] = {}
         self.others: dict[str, Register] = {}
         self.undecodable: dict[str, str] = {}
         self._namespace = namespace
@@ -203,6 +216,8 @@ class Catalog:
                     return self._take_in_activation(name, parsed, alive)
         if parsed.kind == READINESS and len(parsed.names) == 1:
             _replace(self._readiness, parsed.names[0], self._decode(alive, decode_readiness))
+        if parsed.kind == OAUTH and len(parsed.names) == 1:
+            self._take_in_oauth(parsed.names[0], alive)
         if alive is None:
             return [OtherChanged(key, register)] if self.others.pop(key, None) else []
         if self.others.get(key) == alive:
@@ -279,6 +294,13 @@ class Catalog:
         seek = None if alive is None or body is None else Seek(alive.stamp, body)
         _replace(self._seeks, str(name), seek)
         return self._settle(str(name))
+
+    def _take_in_oauth(self, name: str, alive: Register | None) -> None:
+        decoded = self._decode(alive, decode_oauth)
+        provider = None
+        if alive is not None and decoded is not None:
+            provider = LiveOAuthProvider(decoded, alive.incarnation, alive.stamp)
+        _replace(self.oauth_providers, name, provider)
 
     def _settle(self, name: str) -> list[CatalogChange]:
         """Work out anew whether a subscription is live, an orphan or neither."""

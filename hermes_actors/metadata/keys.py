@@ -17,6 +17,7 @@ SUBSCRIPTION = "subscription"
 ACTIVATION = "activation"
 READINESS = "readiness"
 SEEK = "seek"
+OAUTH = "oauth"
 
 
 class Key(Struct, frozen=True):
@@ -30,7 +31,7 @@ class Key(Struct, frozen=True):
 
 
 def key(kind: str, *names: str) -> str:
-    """The key of any kind, e.g. `key("oauth", "google")`; use it for kinds of your own."""
+    """The key of any kind, e.g. `key("colour", "red")`; use it for kinds of your own."""
     return "/".join((kind, *(quote(name, safe="$ ,:@+") for name in names)))
 
 
@@ -57,6 +58,11 @@ def activation_key(name: SubscriptionName, dc: str) -> str:
 def seek_key(name: SubscriptionName) -> str:
     """The key that says where a subscription is to go on: its last retransmission."""
     return key(SEEK, name.topic.group, name.topic.name, name.name)
+
+
+def oauth_key(provider: str) -> str:
+    """The key of a provider of OAuth tokens."""
+    return key(OAUTH, provider)
 
 
 def readiness_key(dc: str) -> str:
