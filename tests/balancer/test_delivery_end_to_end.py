@@ -11,13 +11,15 @@ from hermes_actors.balancer.agent import Agent
 from hermes_actors.config import ConsumersConfig
 from hermes_actors.consumer.factory import ConsumerFactory
 from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.resting import Resting
 from hermes_actors.consumer.sender import SendOutcome
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.bodies import subscription_body, topic_body
 from hermes_actors.metadata.commands import Accepted, delete, put
-from hermes_actors.metadata.keys import subscription_key, topic_key
+from hermes_actors.metadata.keys import seek_key, subscription_key, topic_key
 from hermes_actors.metadata.registry import Metadata, Registry
+from hermes_actors.metadata.seek import SeekBody, seek_body
 from hermes_actors.model.message import Message, to_record
 from hermes_actors.model.names import SubscriptionName, TopicName
 from hermes_actors.model.subscription import Subscription, SubscriptionState
@@ -67,6 +69,7 @@ class Node:
 
     @asynccontextmanager
     async def running(self):
+        resting = Resting(self.log, self.clock)
         parts = ConsumerParts(
             log=self.log,
             sender_of=lambda _live: self.sink,
@@ -85,13 +88,16 @@ class Node:
             on_gone=lambda live: self.metrics.forget(
                 group=live.name.topic.group, topic=live.name.topic.name, subscription=live.name.name
             ),
+            resting=resting,
         )
         async with open_supervisor(random.Random(5), self.crashes.append) as supervisor:
             supervisor.start("registry", lambda: Registry(self.metadata))
             await self.metadata.wait_current()
+            supervisor.start("resting", lambda: resting)
             supervisor.start("agent", lambda: agent)
             yield agent
             await supervisor.stop("agent", grace_s=60)
+            await supervisor.stop("resting")
             await supervisor.stop("registry")
         assert self.crashes == []
 
@@ -123,6 +129,11 @@ class Node:
         )
         incarnation = self.metadata.catalog.topics[str(TOPIC)].incarnation
         await self.change(put(subscription_key(NAME), subscription_body(body, incarnation)))
+
+    async def seek(self, positions):
+        live = self.metadata.catalog.subscriptions[str(NAME)]
+        body = SeekBody(live.incarnation, live.topic_incarnation, {"dc1": positions})
+        await self.change(put(seek_key(NAME), seek_body(body)))
 
     async def publish(self, *bodies):
         live = self.metadata.catalog.topics[str(TOPIC)]
@@ -195,3 +206,39 @@ async def test_a_node_that_stops_and_starts_delivers_nothing_twice(node, autojum
     async with node.running():
         await trio.sleep(5)
     assert sorted(node.sink.bodies, key=int) == [b"%d" % n for n in range(60)]
+
+
+async def test_suspending_activating_and_retransmitting_under_load_lose_nothing(
+    node, autojump_clock
+):
+    async with node.running(), trio.open_nursery() as nursery:
+        await node.create_topic()
+        await node.subscribe()
+        await trio.sleep(1)
+
+        async def publish():
+            for n in range(0, 2_000, 2):
+                await node.publish(b"%d" % n, b"%d" % (n + 1))
+                await trio.sleep(0.01)
+
+        nursery.start_soon(publish)
+        for pause_s, positions in ((0.4, {0: 3}), (1.3, {0: 20, 1: 5}), (0.7, {1: 0}), (2.0, {})):
+            await trio.sleep(pause_s)
+            await node.subscribe(state=SubscriptionState.SUSPENDED)
+            await trio.sleep(0.2)
+            delivered = len(node.sink.bodies)
+            await node.seek(positions)
+            await trio.sleep(1)
+            # Suspended, it is moved and delivers nothing.
+            assert len(node.sink.bodies) == delivered
+            commits = await node.log.committed("shop_orders_push", str(TOPIC))
+            assert {p: commits[p].position for p in positions} == positions
+            await node.subscribe(state=SubscriptionState.ACTIVE)
+            await trio.sleep(0.3)
+            await node.seek(positions)
+        await trio.sleep(20)
+        numbers = {b"%d" % n for n in range(2_000)}
+        assert set(node.sink.bodies) == numbers
+        ends = await node.log.end_positions(str(TOPIC))
+        commits = await node.log.committed("shop_orders_push", str(TOPIC))
+        assert {p: commit.position for p, commit in commits.items()} == ends
