@@ -19,6 +19,7 @@ from hermes_actors.metadata.backoff import Backoff
 from hermes_actors.metadata.catalog import LiveTopic, TopicChanged
 from hermes_actors.metadata.commands import StampIs, delete
 from hermes_actors.metadata.keys import parse_log_topic, subscription_key, topic_key
+from hermes_actors.metadata.redrives import stale_redrives
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Topic
@@ -53,7 +54,7 @@ class TopicReconciler:
     topics that the metadata has never known are left alone. A topic that the log does not take
     (Kafka refuses names that differ in `.` and `_` only) is named in `trouble` and holds up no
     other. A sweep over everything, each `sweep_interval_s`, also deletes the subscriptions of
-    topics' lives that are over.
+    topics' lives that are over, and the re-drives of subscriptions' lives that are.
     """
 
     def __init__(
@@ -175,6 +176,9 @@ class TopicReconciler:
         for log_topic in await self._metadata.log.topics():
             if self._may_delete(log_topic):
                 await self._metadata.log.delete_topic(log_topic)
+        for stale in stale_redrives(self._metadata.catalog, self._metadata.register):
+            if self._metadata.is_current:
+                await self._metadata.change(delete(stale.key, StampIs(stale.key, stale.stamp)))
         for orphan in list(self._metadata.catalog.orphans.values()):
             if orphan.is_final and self._metadata.is_current:
                 key = subscription_key(orphan.name)

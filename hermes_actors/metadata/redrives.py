@@ -4,13 +4,16 @@ in which datacentres, and how fast. At most one for each subscription; a newer o
 How far it has come is not here: each datacentre's consumer commits that in its own log.
 """
 
+from collections.abc import Callable
+
 import msgspec
 from msgspec import Struct
 
 from hermes_actors.log.base import Commit
 from hermes_actors.metadata.bodies import UndecodableBody
 from hermes_actors.metadata.catalog import Catalog
-from hermes_actors.metadata.keys import key
+from hermes_actors.metadata.keys import SUBSCRIPTION, key, parse_key
+from hermes_actors.metadata.state import Register
 from hermes_actors.model.dead_letter import LetterFilter
 from hermes_actors.model.names import SubscriptionName
 
@@ -83,6 +86,28 @@ def redrive_of(catalog: Catalog, name: SubscriptionName, incarnation: int) -> Re
     except UndecodableBody:
         return None
     return redrive if redrive.incarnation == incarnation else None
+
+
+def stale_redrives(
+    catalog: Catalog, register_of: Callable[[str], Register | None]
+) -> list[Register]:
+    """The re-drives of subscriptions' lives that are certainly over: nobody carries them out."""
+    stale = []
+    for text in sorted(catalog.others):
+        parsed = parse_key(text)
+        if parsed.kind != REDRIVE or len(parsed.names) != 3:
+            continue
+        register = catalog.others[text]
+        subscription = register_of(key(SUBSCRIPTION, *parsed.names))
+        try:
+            redrive = decode_redrive(register.body or b"")
+        except UndecodableBody:
+            # A later version's, perhaps.
+            continue
+        # A subscription that is not there at all may be on its way from another datacentre.
+        if subscription is not None and subscription.incarnation > redrive.incarnation:
+            stale.append(register)
+    return stale
 
 
 def redrive_group(name: SubscriptionName, namespace: str = "") -> str:
