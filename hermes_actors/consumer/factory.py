@@ -10,6 +10,8 @@ from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.push_consumer import PushConsumer
 from hermes_actors.consumer.serial import SerialConsumer
 from hermes_actors.errors import Refused
+from hermes_actors.filters.compiled import Filters
+from hermes_actors.filters.failures import FilterInvalid
 from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
 from hermes_actors.model.subscription import BatchPolicy, DeliveryMode, DeliveryType
 from hermes_actors.model.topic import ContentType
@@ -29,8 +31,10 @@ class ConsumerFactory:
             return "subscriptionPolicy is not of the kind that deliveryType says"
         if ContentType.AVRO in (subscription.content_type, topic.topic.content_type):
             return "contentType AVRO is not supported by this version; use JSON"
-        if subscription.filters:
-            return "filters are not supported by this version; remove them to get all messages"
+        try:
+            Filters(subscription.filters)
+        except FilterInvalid as error:
+            return str(error)
         if subscription.o_auth_policy is not None:
             return "oAuthPolicy is not supported by this version"
         try:

@@ -24,6 +24,11 @@ _logger = logging.getLogger(__name__)
 _TROUBLE_PAUSE_S = 1.0
 _PARTITION_CHECK_S = 30.0
 
+_TURN_S = 0.004
+"""How long records are looked at before others have their turn."""
+_CLOCK_EVERY = 16
+_SHARE_MIN = 0.001
+
 
 class Buffer(Protocol):
     """All messages of one consumer that are read and not settled."""
@@ -98,6 +103,8 @@ class Intake:
         self._reads: dict[int, int] = {}
         self._is_over = False
         self._lacks_bytes = False
+        # Of the records read lately, how many the screen let pass.
+        self._passing_share = 1.0
         self.read_ahead = 1
         self.trouble = "starting"
 
@@ -243,24 +250,55 @@ class Intake:
         # A log that was in trouble and now waits for records without complaint is well again.
         with trio.move_on_after(_TROUBLE_PAUSE_S if self.trouble else float("inf")):
             batch = await reader.next_batch(
-                max(1, min(self.read_ahead - lanes.fresh, config.unsettled_span_max - span)),
+                max(1, min(self._records_wanted(), config.unsettled_span_max - span)),
                 max(1, min(config.read_batch_bytes_max, bytes_left)),
             )
         self.trouble = ""
         if self._scope.cancel_called:
             # A retransmission may have moved what this was read of. It is read again, or not.
             return
-        for record in batch:
+        if batch:
+            await self._take_in(batch)
+        self._on_read()
+
+    def _records_wanted(self) -> int:
+        """How many to read so that about as many pass the screen as there is room for."""
+        wanted = self.read_ahead - self._lanes.fresh
+        if self.screen is let_pass:
+            return wanted
+        return min(int(wanted / self._passing_share), self._config.read_batch_records_max)
+
+    async def _take_in(self, batch: Sequence[StoredRecord]) -> None:
+        """Look at each record, in turns with others; it is settled, or goes into the buffer."""
+        partitions, lanes, filtered = (
+            self._progress.partitions,
+            self._lanes,
+            self._measures.filtered,
+        )
+        passed, turn_ends_s = len(batch), trio.current_time() + _TURN_S
+        for count, record in enumerate(batch, 1):
             offsets = partitions[record.partition]
             if not offsets.begin(record.offset, record.timestamp_ms):
                 continue
             seen = self.screen(record)
+            rest_s = 0.0
             if isinstance(seen, Filtered):
-                offsets.settle(record.offset)
-                self._measures.filtered.value += 1
+                offsets.filter_out(record.offset)
+                filtered.value += 1
+                passed -= 1
+                rest_s = seen.rest_s
             else:
                 lanes.add(Delivery(record, offsets, seen))
-        self._on_read()
+            if rest_s or (count % _CLOCK_EVERY == 0 and trio.current_time() >= turn_ends_s):
+                # Told before: a retransmission that cancels this forgets only what is left.
+                self._on_read()
+                await trio.sleep(rest_s)
+                if self._scope.cancel_called:
+                    # Woken at the same moment as it was cancelled.
+                    return
+                turn_ends_s = trio.current_time() + _TURN_S
+        share = (self._passing_share + passed / len(batch)) / 2
+        self._passing_share = max(_SHARE_MIN, share)
 
     def _on_out_of_range(self, error: OffsetOutOfRange) -> None:
         offsets = self._progress.partitions[error.partition]

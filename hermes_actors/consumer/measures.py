@@ -42,6 +42,7 @@ class SubscriptionMeasures:
         self.failures = self._counter("failures")
         self.local_failures = self._counter("local_failures")
         self.filtered = self._counter("filtered_out")
+        self.filter_errors = self._counter("filter_errors")
         self.expired = self._counter("expired_by_retention")
         self.undecodable = self._counter("undecodable")
         self.commit_failures = self._counter("commit_failures")

@@ -16,16 +16,28 @@ class PartitionOffsets:
     `is_superseded`: a retransmission has taken the partition elsewhere; what is left here ends and
     is not tried again.
 
-    Use: `begin` for each record read, in order; `settle` once for each that `begin` let through.
+    Use: `begin` for each record read, in order; then once `settle`, or at once `filter_out`, for
+    each that `begin` let through.
     """
 
-    __slots__ = ("_position", "_recovered", "_unsettled", "is_superseded", "read_end")
+    __slots__ = (
+        "_filtered",
+        "_filtered_before",
+        "_position",
+        "_recovered",
+        "_unsettled",
+        "is_superseded",
+        "read_end",
+    )
 
     def __init__(self, position: int, recovered: Sequence[Interval] = ()) -> None:
         """`recovered` are the intervals of the last commit: disjoint, ascending."""
         # Offset → when its record was stored.
         self._unsettled: dict[int, int] = {}
         self._recovered = list(recovered)
+        # How many were filtered out; and for each that is unsettled, how many before it.
+        self._filtered = 0
+        self._filtered_before: dict[int, int] = {}
         self._position = position
         self.is_superseded = False
         self.read_end = position
@@ -41,11 +53,22 @@ class PartitionOffsets:
         if self._recovered and self._is_recovered(offset):
             return False
         self._unsettled[offset] = stored_at_ms
+        if self._filtered:
+            self._filtered_before[offset] = self._filtered
         return True
 
     def settle(self, offset: int) -> None:
         """The record at `offset` needs nothing more. Once only for each record."""
         del self._unsettled[offset]
+        if self._filtered:
+            self._filtered_before.pop(offset, None)
+
+    def filter_out(self, offset: int) -> None:
+        """The record at `offset`, begun last, is not wanted: it is settled, and no attempt is lost
+        if it has to be looked at again.
+        """
+        self.settle(offset)
+        self._filtered += 1
 
     def skip_to(self, offset: int) -> int:
         """The log no longer holds what is below `offset`: how many unsettled records that cost.
@@ -83,10 +106,14 @@ class PartitionOffsets:
 
     @property
     def span(self) -> int:
-        """How far reading is ahead of the lowest unsettled offset."""
+        """How far reading is ahead of the lowest unsettled offset, without what was filtered out:
+        the most that could have to be sent again.
+        """
         if not self._unsettled:
             return 0
-        return self.read_end - next(iter(self._unsettled))
+        first = next(iter(self._unsettled))
+        filtered = self._filtered - self._filtered_before.get(first, 0)
+        return self.read_end - first - filtered
 
     @property
     def reached(self) -> int:

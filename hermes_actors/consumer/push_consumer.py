@@ -12,6 +12,7 @@ import trio
 
 from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.consumer.deadletters import DeadLetters, Discarded
+from hermes_actors.consumer.filters import Screening
 from hermes_actors.consumer.intake import Buffer, Intake
 from hermes_actors.consumer.measures import Gauge, SubscriptionMeasures
 from hermes_actors.consumer.parts import ConsumerParts, ConsumerStatus
@@ -59,6 +60,7 @@ class PushConsumer:
         self._progress = TopicProgress.of(
             live, parts.log, log_topic, parts.namespace, epoch=epoch, owned=partitions
         )
+        self._screening = Screening(live, parts, self._measures)
         self._intake = Intake(
             parts.log,
             log_topic,
@@ -67,6 +69,7 @@ class PushConsumer:
             parts.config,
             self._measures,
             self._on_read,
+            self._screening.screen,
         )
         self._wakeup = Wakeup()
         self._touched = Wakeup()
@@ -97,6 +100,7 @@ class PushConsumer:
                     if live.stamp >= self._sending.live.stamp:
                         self._sending.adopt(live)
                         self._letters.adopt(live)
+                        self._intake.screen = self._screening.adopt(live)
                         self._read_ahead()
                         self._wakeup.set()
                 self._is_stopping = True
@@ -129,7 +133,7 @@ class PushConsumer:
             dropped_headers=self._sending.dropped_headers,
             level=self._sending.level,
             rate_now=self._sending.rate_now,
-            held_back=self._sending.held_back,
+            held_back=self._held_back,
             oldest_age_ms=self._oldest_age_ms,
         )
 
@@ -149,10 +153,15 @@ class PushConsumer:
             reached={p: o.reached for p, o in self._progress.partitions.items()},
             level=sending.level.value,
             rate_now=sending.rate_now,
-            held_back=sending.held_back,
+            held_back=self._held_back,
             oldest_age_ms=self._oldest_age_ms,
             last_undelivered=None if undelivered is None else undelivered.for_status(),
         )
+
+    @property
+    def _held_back(self) -> str:
+        sending, screening = self._sending.held_back, self._screening.trouble
+        return f"{sending}; {screening}" if sending and screening else sending or screening
 
     @property
     def _oldest_age_ms(self) -> int:

@@ -9,9 +9,13 @@ from hermes_actors.model.record import StoredRecord
 
 
 class Filtered(Struct, frozen=True, gc=False):
-    """The subscription does not want this message. `by` is the type of filter that said so."""
+    """The subscription does not want this message. `by` is the type of filter that said so.
+
+    `rest_s`: how long to read nothing more, because this one took long to look at.
+    """
 
     by: str
+    rest_s: float = 0.0
 
 
 Screen = Callable[[StoredRecord], Message | Filtered | None]

@@ -147,6 +147,11 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
     )
 
 
+def is_enveloped(record: StoredRecord | Record) -> bool:
+    """True if the body may lie within Hermes' envelope; else it is the record's value."""
+    return _ENVELOPE_MARK in record.value
+
+
 def enveloped(message: Message) -> bytes:
     """The message in Hermes' JSON envelope. Its body goes in as it is, JSON or not."""
     external = json.dumps(dict(message.propagated), ensure_ascii=False, separators=(",", ":"))

@@ -1,4 +1,5 @@
 import base64
+import sys
 
 import pytest
 from hypothesis import given
@@ -186,3 +187,39 @@ def test_the_span_reaches_from_the_lowest_unsettled_to_the_last_read():
         offsets.begin(offset)
     offsets.settle(100)
     assert offsets.span == 49
+
+
+@given(st.lists(st.sampled_from(["settle", "filter", "keep"]), max_size=60), st.data())
+def test_what_is_filtered_out_is_settled_and_does_not_widen_the_span(fates, data):
+    offsets = PartitionOffsets(0)
+    kept, filtered = [], set()
+    for offset, fate in enumerate(fates):
+        assert offsets.begin(offset)
+        if fate == "filter":
+            offsets.filter_out(offset)
+            filtered.add(offset)
+        elif fate == "settle":
+            offsets.settle(offset)
+        else:
+            kept.append(offset)
+    while True:
+        first = kept[0] if kept else len(fates)
+        assert offsets.position == first
+        beyond = [offset for offset in range(first, len(fates)) if offset not in filtered]
+        assert offsets.span == (len(beyond) if kept else 0)
+        if not kept:
+            return
+        gone = data.draw(st.sampled_from(kept))
+        kept.remove(gone)
+        offsets.settle(gone)
+
+
+def test_millions_may_be_filtered_while_one_message_waits():
+    offsets = PartitionOffsets(0)
+    offsets.begin(0)
+    for offset in range(1, 100_000):
+        offsets.begin(offset)
+        offsets.filter_out(offset)
+    assert (offsets.position, offsets.span, offsets.unsettled) == (0, 1, 1)
+    assert list(offsets.intervals()) == [(1, 100_000)]
+    assert sys.getsizeof(offsets._unsettled) < 1_000

@@ -1,0 +1,25 @@
+"""What goes wrong with a filter: when it is made, and when it looks at a message."""
+
+
+class FilterInvalid(ValueError):
+    """A filter that cannot be compiled: `field` is the one to mend, the text says why."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field} {reason}")
+        self.field = field
+        self.reason = reason
+
+
+class FilterFailed(Exception):
+    """A filter that could not decide on a message, which is filtered out then, as in Hermes.
+
+    `is_costly`: it used up its time, so whoever asks it again soon takes that from others.
+    """
+
+    def __init__(self, reason: str, *, is_costly: bool = False) -> None:
+        super().__init__(reason)
+        self.is_costly = is_costly
+
+
+class NotJson(FilterFailed):
+    """The message's body is not JSON, so nothing is found in it."""

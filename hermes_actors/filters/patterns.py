@@ -1,0 +1,134 @@
+"""Regular expressions that must match a whole text, and take bounded memory and time for it.
+
+The engine backtracks, for filters say "not" with look-ahead; so a match has a time limit, and what
+a pattern grows to when its repetitions are written out is bounded before it is compiled.
+"""
+
+import regex
+
+from hermes_actors.filters.failures import FilterFailed, FilterInvalid
+
+TEXT_CHARACTERS_MAX = 10_000
+PATTERN_SIZE_MAX = 20_000
+"""Of a pattern with its repetitions written out: `(ab){3}` is 6. About 6 MB when compiled."""
+
+MATCH_TIME_MAX_S = 0.02
+"""For one match, in CPU time: hundreds of times what an ordinary one takes."""
+
+_REPETITION = regex.compile(r"\{(\d*)(?:,\d*)?\}")
+_RECURSION = regex.compile(r"\(\?(?:R|[+-]?\d|&|P>)")
+# Java's classes are those of ASCII, but not the properties: \w is ASCII there, \p{L} is not.
+_PROPERTY = regex.compile(r"\\[pP]|\[:")
+_VARIABLE = regex.compile(r"[*+?{]")
+
+
+class Pattern:
+    r"""A compiled regular expression. Syntax: the `regex` module's; `\w`, `\d`, `\s` and `\b` know
+    ASCII only, as in Java, unless the pattern names Unicode properties (`\p{…}`).
+    """
+
+    __slots__ = ("_match", "_time_max_s")
+
+    def __init__(self, text: str) -> None:
+        """Raises FilterInvalid, which names the field `matcher`."""
+        compiled = _compiled(text)
+        self._match = compiled.fullmatch
+        # Without a group to repeat, one repetition tries each end once: it needs no clock, which
+        # costs four times as much as the match.
+        is_linear = len(_VARIABLE.findall(text)) <= 1 and "(" not in text
+        self._time_max_s = None if is_linear else MATCH_TIME_MAX_S
+
+    def matches(self, text: str) -> bool:
+        """True if all of the text matches. Raises FilterFailed when that takes too long."""
+        if self._time_max_s is None:
+            return self._match(text) is not None
+        try:
+            return self._match(text, timeout=self._time_max_s) is not None
+        except TimeoutError:
+            raise FilterFailed(
+                f"its matcher took more than {MATCH_TIME_MAX_S * 1_000:g} ms for a text of "
+                f"{len(text)} characters",
+                is_costly=True,
+            ) from None
+
+
+def is_bounded(text: str) -> bool:
+    """True if compiling the pattern takes bounded memory."""
+    return len(text) <= TEXT_CHARACTERS_MAX and _size(text) <= PATTERN_SIZE_MAX
+
+
+def _compiled(text: str) -> regex.Pattern[str]:
+    if len(text) > TEXT_CHARACTERS_MAX:
+        raise FilterInvalid("matcher", f"must have at most {TEXT_CHARACTERS_MAX} characters")
+    if _RECURSION.search(text):
+        raise FilterInvalid("matcher", "must not call itself or one of its groups")
+    if _size(text) > PATTERN_SIZE_MAX:
+        raise FilterInvalid(
+            "matcher",
+            f"must have at most {PATTERN_SIZE_MAX} characters with its repetitions ({{n}}) "
+            "written out; use smaller ones",
+        )
+    flags = 0 if _PROPERTY.search(text) else regex.ASCII
+    try:
+        return regex.compile(text, flags)
+    except regex.error as error:
+        raise FilterInvalid("matcher", f"must be a regular expression: {error}") from error
+    except (ValueError, OverflowError) as error:
+        if flags:
+            # `(?u)` asks for Unicode by itself.
+            return _unicode(text)
+        raise FilterInvalid("matcher", f"must be a regular expression: {error}") from error
+    except RecursionError as error:
+        raise FilterInvalid("matcher", "must not nest so deep") from error
+
+
+def _unicode(text: str) -> regex.Pattern[str]:
+    try:
+        return regex.compile(text)
+    except (regex.error, ValueError, OverflowError, RecursionError) as error:
+        raise FilterInvalid("matcher", f"must be a regular expression: {error}") from error
+
+
+def _size(text: str) -> int:
+    """How many characters the pattern has with the least of each repetition written out."""
+    outer: list[int] = []
+    total = last = at = 0
+    while at < len(text):
+        character = text[at]
+        repetition = _REPETITION.match(text, at) if character == "{" else None
+        if repetition is not None:
+            # Capped: the product of many must stay a number that is quickly multiplied.
+            least = min(int(repetition[1][:9] or 0), PATTERN_SIZE_MAX + 1)
+            total = min(total + last * (max(1, least) - 1), 10 * PATTERN_SIZE_MAX)
+            last = min(last * max(1, least), 10 * PATTERN_SIZE_MAX)
+            at = repetition.end()
+            continue
+        if character == "(":
+            outer.append(total)
+            total = last = 0
+        elif character == ")" and outer:
+            last = total
+            total += outer.pop()
+        else:
+            total += 1
+            last = 1
+            at += _length(text, at) - 1
+        at += 1
+    return total + sum(outer)
+
+
+def _length(text: str, at: int) -> int:
+    """How many characters the atom at this place has: an escape, a set, or one by itself."""
+    if text[at] == "\\":
+        return 2
+    if text[at] != "[":
+        return 1
+    end = at + 1
+    if text.startswith("^", end):
+        end += 1
+    # A bracket right after the opening one is a member.
+    if text.startswith("]", end):
+        end += 1
+    while end < len(text) and text[end] != "]":
+        end += 2 if text[end] == "\\" else 1
+    return end - at + 1

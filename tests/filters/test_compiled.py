@@ -1,0 +1,101 @@
+"""Which messages pass a subscription's filters."""
+
+import pytest
+
+from hermes_actors.filters.compiled import Candidate, Filters
+from hermes_actors.filters.failures import FilterFailed, FilterInvalid, NotJson
+from hermes_actors.model.subscription import Filter
+
+
+def jsonpath(path, matcher, strategy="all"):
+    return Filter(type="jsonpath", path=path, matcher=matcher, matching_strategy=strategy)
+
+
+def header(name, matcher):
+    return Filter(type="header", header=name, matcher=matcher)
+
+
+def rejects(filters, body=b"{}", propagated=()):
+    return Filters(filters).rejects(Candidate(body, propagated))
+
+
+@pytest.mark.parametrize(
+    ("body", "matcher"),
+    [
+        (b'{"v":"PL"}', "PL"),
+        (b'{"v":"\\u017c"}', "ż"),
+        (b'{"v":true}', "true"),
+        (b'{"v":12}', "12"),
+        (b'{"v":1.50}', "1\\.5"),
+        (b'{"v":123456789012345678901234567890}', "123456789012345678901234567890"),
+        (b'{"v":{"b": 1, "a": [true, null]}}', '\\{"b":1,"a":\\[true,null\\]\\}'),
+        (b'{"v":[123456789012345678901234567890]}', "\\[123456789012345678901234567890\\]"),
+        (b'{"v":[]}', "\\[\\]"),
+        (b'{"v":""}', ""),
+    ],
+)
+def test_values_are_compared_as_text(body, matcher):
+    assert rejects([jsonpath("$.v", matcher)], body) == ""
+    assert rejects([jsonpath("$.v", matcher + "x")], body) == "jsonpath"
+
+
+def test_no_value_and_null_are_rejected_whatever_the_matcher_and_the_strategy():
+    for strategy in ("all", "any"):
+        assert rejects([jsonpath("$.v", ".*", strategy)], b'{"w":1}') == "jsonpath"
+        assert rejects([jsonpath("$.v", ".*", strategy)], b'{"v":null}') == "jsonpath"
+        assert rejects([jsonpath("$.v[*]", ".*", strategy)], b'{"v":[]}') == "jsonpath"
+        assert rejects([jsonpath("$.v[*]", ".*", strategy)], b'{"v":["a",null]}') == "jsonpath"
+
+
+def test_all_values_or_any_must_match():
+    body = b'{"v":[{"c":"a"},{"c":"b"},{}]}'
+    assert rejects([jsonpath("$.v[*].c", "a|b")], body) == ""
+    assert rejects([jsonpath("$.v[*].c", "a")], body) == "jsonpath"
+    assert rejects([jsonpath("$.v[*].c", "a", "any")], body) == ""
+    assert rejects([jsonpath("$.v[*].c", "a", "ANY")], body) == ""
+    assert rejects([jsonpath("$.v[*].c", "x", "any")], body) == "jsonpath"
+
+
+def test_a_header_is_found_by_its_exact_name():
+    propagated = (("Country", "PL"), ("country", "DE"))
+    assert rejects([header("Country", "PL")], propagated=propagated) == ""
+    assert rejects([header("Country", "P")], propagated=propagated) == "header"
+    assert rejects([header("COUNTRY", ".*")], propagated=propagated) == "header"
+    assert rejects([header("Country", ".*")]) == "header"
+
+
+def test_all_filters_must_pass_and_the_first_that_does_not_is_named():
+    filters = [header("Country", "PL"), jsonpath("$.v", "1")]
+    assert rejects(filters, b'{"v":1}', (("Country", "PL"),)) == ""
+    assert rejects(filters, b'{"v":2}', (("Country", "PL"),)) == "jsonpath"
+    assert rejects(filters, b"not JSON", (("Country", "DE"),)) == "header"
+    assert rejects([], b"not JSON") == ""
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"text", b'"\xff"', b'{"v":NaN}', b"[" * 5_000 + b"]" * 5_000, b"1e400"]
+)
+def test_a_body_that_is_not_json_fails_and_says_which_filter_wanted_it(body):
+    with pytest.raises(NotJson, match=r"^filters\[1\]: the message is not JSON"):
+        rejects([header("Country", ".*"), jsonpath("$.v", ".*")], body, (("Country", ""),))
+
+
+def test_a_matcher_that_takes_too_long_fails_and_is_named():
+    with pytest.raises(FilterFailed, match=r"^filters\[0\]: its matcher took more than") as failed:
+        rejects([jsonpath("$.v", "((a|a)*(a|a)*)*[bc]")], b'{"v":"%s"}' % (b"a" * 60))
+    assert failed.value.is_costly
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        (jsonpath("$.", ".*"), r"^filters\[0\]\.path must be a JSONPath"),
+        (jsonpath(None, ".*"), r"^filters\[0\]\.path must not be null"),
+        (jsonpath("$.a", "("), r"^filters\[0\]\.matcher must be a regular expression"),
+        (header(None, ".*"), r"^filters\[0\]\.header must not be null"),
+        (Filter(type="avropath", path=".a", matcher=""), r"^filters\[0\]\.type 'avropath' cannot"),
+    ],
+)
+def test_what_cannot_be_compiled_is_refused_by_the_name_of_its_field(wanted, message):
+    with pytest.raises(FilterInvalid, match=message):
+        Filters([wanted])

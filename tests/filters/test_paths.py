@@ -1,0 +1,118 @@
+"""What a path finds, which paths are refused, and what bounds the work of one."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_actors.filters.failures import FilterFailed, FilterInvalid
+from hermes_actors.filters.paths import PARTS_MAX, Path
+
+names = st.sampled_from(["a", "b", "ż", "x-y", "0", "it's", "*"])
+documents = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | names,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner, max_size=4),
+    max_leaves=20,
+)
+steps = st.one_of(
+    names.map(lambda name: "['" + name.replace("'", "\\'") + "']"),
+    st.integers(-5, 5).map(lambda index: f"[{index}]"),
+    st.sampled_from(["[*]", ".*", ".a", ".b", ".ż"]),
+)
+
+
+def found(path, document):
+    body = msgspec.json.encode(document)
+    return list(Path(path).values(msgspec.json.decode(body), body))
+
+
+@given(documents, st.lists(steps, max_size=5))
+def test_the_walk_finds_what_the_library_finds_in_the_same_order(document, pieces):
+    path = Path("$" + "".join(pieces))
+    assert path.is_walked
+    assert list(path.values(document, msgspec.json.encode(document))) == path.searched(document)
+
+
+@given(documents, st.sampled_from(["$..a", "$..[0]", "$.a[?@.b]", "$[0:2]", "$['a','b']"]))
+def test_other_paths_are_the_librarys(document, text):
+    path = Path(text)
+    assert not path.is_walked
+    assert list(path.values(document, msgspec.json.encode(document))) == path.searched(document)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("$", [{"event-type": "A", "b": [{"c": 1}, {"c": None}, {}], "n": {"d e": 2}}]),
+        ("$.b[*].c", [1, None]),
+        ("$.b[-3].c", [1]),
+        ("$.b[3]", []),
+        ("$.b.c", []),
+        ("$..c", [1, None]),
+        ("$.b[?(@.c == 1)].c", [1]),
+        ("$['n']['d e']", [2]),
+        # As Hermes takes them, beyond the standard.
+        ("$.event-type", ["A"]),
+        ("event-type", ["A"]),
+        ("b[0].c", [1]),
+        ("['n']['d e']", [2]),
+        ("$..event-type", ["A"]),
+    ],
+)
+def test_what_a_path_finds(path, expected):
+    document = {"event-type": "A", "b": [{"c": 1}, {"c": None}, {}], "n": {"d e": 2}}
+    assert found(path, document) == expected
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "$.",
+        "$.a[",
+        "@.a",
+        "$.a.length()",
+        "$.a[?(@.b =~ /x/)]",
+        "$.a[?(@.b in ['x'])]",
+        "$.a b",
+        "$..a..b",
+        "$[?@..a]",
+        "$[?@[?@.a]]",
+        "$" + "[?@" * 300 + ".a" + "]" * 300,
+        "$.a" + ".a" * 500,
+    ],
+)
+def test_a_path_that_does_not_compile_or_cannot_be_bounded_is_refused(path):
+    with pytest.raises(FilterInvalid) as refused:
+        Path(path)
+    assert refused.value.field == "path"
+
+
+def test_a_message_of_too_many_parts_fails_a_search_and_not_a_walk():
+    document = {"a": [{"b": n} for n in range(PARTS_MAX)]}
+    assert len(found("$.a[*].b", document)) == PARTS_MAX
+    with pytest.raises(FilterFailed, match="parts"):
+        found("$..b", document)
+
+
+def test_a_path_that_multiplies_what_it_finds_fails():
+    with pytest.raises(FilterFailed, match="parts"):
+        found("$" + "[*,*]" * 16, [[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]])
+
+
+def test_a_message_that_is_nested_too_deep_fails_a_search():
+    document = 1
+    for _ in range(150):
+        document = [document]
+    with pytest.raises(FilterFailed, match="cannot be followed"):
+        found("$..a", document)
+
+
+def test_functions_of_the_standard_are_there_and_their_patterns_are_bounded():
+    assert found("$[?match(@.a, 'x.*')].a", [{"a": "xy"}, {"a": "yx"}, {"a": 1}]) == ["xy"]
+    assert found("$[?search(@.a, 'x')].a", [{"a": "yx"}, {"a": "y"}]) == ["yx"]
+    assert found("$[?length(@.a) > 1].a", [{"a": "yx"}, {"a": "y"}]) == ["yx"]
+    # What would take gigabytes to compile is not an expression here.
+    assert found("$[?match(@.a, 'a{1000000000}')].a", [{"a": "a"}]) == []
+    with pytest.raises(FilterFailed, match=r"match\(\)") as failed:
+        found("$[?match(@, '((a|a)*(a|a)*)*[bc]')]", ["a" * 40])
+    assert failed.value.is_costly

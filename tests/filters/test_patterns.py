@@ -1,0 +1,73 @@
+"""Which texts match, which patterns are refused, and what bounds a match."""
+
+import pytest
+
+from hermes_actors.filters.failures import FilterFailed, FilterInvalid
+from hermes_actors.filters.patterns import PATTERN_SIZE_MAX, Pattern
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "others"),
+    [
+        ("PL", ["PL"], ["PLX", "XPL", "pl", ""]),
+        ("PL|DE", ["PL", "DE"], ["PLDE"]),
+        ("(?i)pl.*", ["PLx", "pl"], ["xpl", "pl\nx"]),
+        ("(?s).*x.*", ["a\nxb"], ["a"]),
+        ("^(?!cancelled$).*", ["done", ""], ["cancelled"]),
+        (r"\d+", ["12"], ["١٢", "1a"]),
+        (r"\w+", ["zolw"], ["żółw"]),
+        (r"\p{L}+", ["żółw"], ["a1"]),
+        ("(?u)\\w+", ["żółw"], ["-"]),
+        ("a++b", ["aab"], ["ab b"]),
+        ("[]a{9]+", ["]{9a"], ["b"]),
+        ("a{2}(b{2}){2}", ["aabbbb"], ["aabb"]),
+        ("", [""], ["a"]),
+    ],
+)
+def test_the_whole_text_must_match(pattern, matching, others):
+    compiled = Pattern(pattern)
+    assert [compiled.matches(text) for text in matching] == [True] * len(matching)
+    assert [compiled.matches(text) for text in others] == [False] * len(others)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(",
+        "*",
+        "a{1000000000}",
+        "(?:(?:a{1000}){1000}){1000}",
+        "(?:x{1000}y{1000}){1000}",
+        "((((a{30}){30}){30}))",
+        "(a{99999999999999999999})",
+        "(?:a{1000}b?){1000}",
+        "(a|(?R))",
+        "(a)(?1)",
+        "(" * 2_000 + ")" * 2_000,
+        "a" * 10_001,
+        "(?u)(",
+    ],
+)
+def test_what_does_not_compile_or_compiles_without_bound_is_refused(pattern):
+    with pytest.raises(FilterInvalid) as refused:
+        Pattern(pattern)
+    assert refused.value.field == "matcher"
+
+
+def test_many_repetitions_one_after_another_are_no_large_pattern():
+    uuid = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+    assert Pattern("|".join([uuid] * 50)).matches("12345678-1234-1234-1234-123456789abc")
+    assert not Pattern(f"a{{{PATTERN_SIZE_MAX}}}").matches("a")
+
+
+def test_a_match_that_would_never_end_fails_after_its_time():
+    with pytest.raises(FilterFailed, match="matcher took more than") as failed:
+        Pattern("((a|a)*(a|a)*)*[bc]").matches("a" * 60)
+    assert failed.value.is_costly
+
+
+def test_a_long_text_is_matched_in_time():
+    text = "x" * 1_000_000
+    assert Pattern(".*").matches(text)
+    assert not Pattern(".*(y|z).*").matches(text)
+    assert Pattern(".*(x|z).*").matches(text)
