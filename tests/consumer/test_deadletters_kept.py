@@ -11,7 +11,8 @@ from hermes_actors.consumer.sender import SendOutcome
 from hermes_actors.log.base import LogUnavailable
 from hermes_actors.model.dead_letter import Letter, OpenLetters, read_entry
 from hermes_actors.model.partitioner import partition_of
-from hermes_actors.model.record import StoredRecord
+from hermes_actors.model.record import Record, StoredRecord
+from hermes_actors.model.topic import Ack
 
 DLQ = "_hermes.dlq.shop"
 PARTITION = partition_of(b"shop.orders$push", 4)
@@ -65,9 +66,6 @@ async def test_a_message_whose_time_is_over_becomes_a_letter(world, autojump_clo
 
 
 async def test_a_poison_record_becomes_a_letter_and_delivery_goes_on(world, autojump_clock):
-    from hermes_actors.model.record import Record
-    from hermes_actors.model.topic import Ack
-
     poison = Record(None, b'{"_w":true,"metadata":7,"message":1}', (), world.clock.now_ms())
     await world.log.append(world.topic, 0, [poison], Ack.LEADER)
     await world.publish(b"next")

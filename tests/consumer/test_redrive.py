@@ -1,5 +1,8 @@
 """Dead letters are delivered again: to their subscription, at least once, while others come in."""
 
+import functools
+import json
+
 import msgspec
 import pytest
 import trio
@@ -7,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_actors.consumer import redrive as redrive_module
+from hermes_actors.consumer.batch_consumer import BatchConsumer
 from hermes_actors.consumer.redrive_plan import Planning
 from hermes_actors.consumer.sender import SendOutcome
 from hermes_actors.metadata.redrives import (
@@ -27,6 +31,8 @@ from hermes_actors.model.dead_letter import (
 )
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.record import StoredRecord
+from hermes_actors.model.subscription import BatchBody, BatchPolicy, DeliveryType
+from hermes_actors.model.topic import Ack
 
 DLQ = "_hermes.dlq.shop"
 NAME = "shop.orders$push"
@@ -181,8 +187,6 @@ async def test_expired_letters_are_not_delivered(scene, autojump_clock):
     await scene.with_letters(b"a", b"b")
     mark = Mark(MarkKind.EXPIRED, ((await scene.open())[b"a"].id,), 1)
     redrive = await scene.ask()
-    from hermes_actors.model.topic import Ack
-
     await scene.world.log.append(DLQ, PARTITION, [mark_record(NAME, mark)], Ack.ALL)
     async with scene.world.consuming(keeps_letters=True):
         await trio.sleep(5)
@@ -318,8 +322,6 @@ async def test_a_time_to_live_from_publication_begins_anew(scene, autojump_clock
 
 
 async def test_letters_of_several_passes_are_all_delivered(scene, monkeypatch, autojump_clock):
-    import functools
-
     small = functools.partial(Planning, most=7)
     monkeypatch.setattr(redrive_module, "Planning", small)
     await scene.with_letters(*[b"%d" % n for n in range(30)])
@@ -346,6 +348,35 @@ async def test_what_retention_took_meanwhile_is_skipped(scene, monkeypatch, auto
     assert progress.is_done
     assert 0 < progress.redriven < 400
     assert progress.redriven + progress.skipped == 400
+
+
+async def test_letters_of_a_batch_subscription_are_delivered_again_in_batches(
+    scene, autojump_clock
+):
+    world = scene.world
+    live = world.live()
+    policy = BatchPolicy(body=BatchBody.MESSAGES, batch_time=1_000, batch_size=10)
+    batched = msgspec.structs.replace(
+        live.subscription, delivery_type=DeliveryType.BATCH, subscription_policy=policy
+    )
+    live = msgspec.structs.replace(live, subscription=batched)
+    consuming = functools.partial(
+        world.consuming, live, consumer_class=BatchConsumer, keeps_letters=True
+    )
+    await world.publish(*[b"%d" % n for n in range(25)])
+    async with consuming():
+        await trio.sleep(10)
+        assert len(await scene.open()) == 25
+        world.sender.pushes.clear()
+        scene.is_down = False
+        await scene.ask()
+        await world.publish(*[b"%d" % n for n in range(100, 125)])
+        await trio.sleep(20)
+        progress = await scene.progress()
+    assert (progress.redriven, progress.is_done) == (25, True)
+    assert await scene.open() == {}
+    sent = [n for body in scene.bodies for n in json.loads(body)]
+    assert sorted(sent) == [*range(25), *range(100, 125)]
 
 
 # The plan.
