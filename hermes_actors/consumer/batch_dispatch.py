@@ -135,13 +135,6 @@ class BatchDispatch:
         self.last_failure: SendOutcome | None = None
         self.last_failure_ms = 0
         self.last_success_ms = 0
-        name = live.name
-        self._batches = parts.metrics.counter(
-            "subscription_batches",
-            group=name.topic.group,
-            topic=name.topic.name,
-            subscription=name.name,
-        )
         self.adopt(live)
 
     def adopt(self, live: LiveSubscription) -> None:
@@ -341,7 +334,7 @@ class BatchDispatch:
             delivery.offsets.settle(delivery.record.offset)
             measures.throughput_bytes.value += len(delivery.record.value)
         measures.delivered.value += len(deliveries)
-        self._batches.value += 1
+        measures.batches.value += 1
         self.last_success_ms = self._clock.now_ms()
         self._assembly.settle()
         self._around.note_settled()

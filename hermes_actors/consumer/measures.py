@@ -34,6 +34,7 @@ class SubscriptionMeasures:
         }
         self._statuses: dict[int, Counter] = {}
         self.delivered = self._counter("delivered")
+        self.batches = self._counter("batches")
         self.discarded = self._counter("discarded")
         self.retries = self._counter("retries")
         self.throughput_bytes = self._counter("throughput_bytes")
@@ -90,6 +91,7 @@ class SubscriptionMeasures:
             codes_3xx=by_class[3],
             codes_4xx=by_class[4],
             codes_5xx=by_class[5],
+            batches=self.batches.value,
         )
 
     def gauge(self, name: str, read: "Gauge") -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from hermes_actors.management.subscriptions import Subscriptions
 from hermes_actors.metadata.registry import Metadata
-from hermes_actors.model.subscription import SerialPolicy, Subscription, SubscriptionState
+from hermes_actors.model.subscription import Subscription, SubscriptionState
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.status.fold import GONE_AFTER_S, NodeView, StatusFold
 from hermes_actors.status.record import LastUndelivered
@@ -107,7 +107,7 @@ class Statuses:
             "lag": str(found.lag),
             "rate": _rate(rates.delivered, is_known),
             "throughput": _rate(rates.size_bytes, is_known),
-            "batchRate": _rate(0, is_known),
+            "batchRate": _rate(rates.batches, is_known),
         }
 
     async def subscription_counters(self, topic: str, name: str) -> dict[str, Any]:
@@ -299,7 +299,7 @@ def _problems(
     if attempts < _RATE_MIN:
         return problems
     policy = subscription.subscription_policy
-    retries_client_errors = isinstance(policy, SerialPolicy) and policy.retry_client_errors
+    retries_client_errors = policy.retry_client_errors
     for code, rate, share_max, what in (
         ("UNREACHABLE", rates.other_errors, 0.5, "get no answer"),
         ("TIMING_OUT", rates.timeouts, 0.1, "time out"),

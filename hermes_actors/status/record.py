@@ -68,6 +68,8 @@ class Flow(Struct, frozen=True, array_like=True, gc=False):
     codes_3xx: int = 0
     codes_4xx: int = 0
     codes_5xx: int = 0
+    batches: int = 0
+    """Delivered ones, of a subscription that gets batches; their messages are in `delivered`."""
 
     @property
     def attempts(self) -> int:

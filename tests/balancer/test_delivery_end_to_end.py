@@ -9,6 +9,7 @@ import trio
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.balancer.agent import Agent
 from hermes_actors.config import ConsumersConfig
+from hermes_actors.consumer.batch_consumer import BatchConsumer
 from hermes_actors.consumer.factory import ConsumerFactory
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.resting import Resting
@@ -22,7 +23,13 @@ from hermes_actors.metadata.registry import Metadata, Registry
 from hermes_actors.metadata.seek import SeekBody, seek_body
 from hermes_actors.model.message import Message, to_record
 from hermes_actors.model.names import SubscriptionName, TopicName
-from hermes_actors.model.subscription import Subscription, SubscriptionState
+from hermes_actors.model.subscription import (
+    BatchBody,
+    BatchPolicy,
+    DeliveryType,
+    Subscription,
+    SubscriptionState,
+)
 from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, Topic
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics, render
@@ -44,6 +51,7 @@ class Sink:
     def __init__(self, nursery):
         self.bodies = []
         self.targets = []
+        self.outcome = SendOutcome(200)
         self._nursery = nursery
 
     def send(self, push, done):
@@ -52,7 +60,7 @@ class Sink:
 
         async def answer():
             await trio.sleep(0.001)
-            done(SendOutcome(200))
+            done(self.outcome)
 
         self._nursery.start_soon(answer)
 
@@ -194,6 +202,57 @@ async def test_a_subscription_is_delivered_from_its_creation_to_its_deletion(nod
         await trio.sleep(1)
         assert node.sink.bodies[5:] == [b"6"]
         assert node.metadata.catalog.subscriptions[str(NAME)].state is SubscriptionState.ACTIVE
+
+
+BATCH = {
+    "delivery_type": DeliveryType.BATCH,
+    "subscription_policy": BatchPolicy(batch_time=500, body=BatchBody.MESSAGES),
+}
+
+
+async def test_a_live_subscription_changes_from_serial_to_batch_and_back(node, autojump_clock):
+    async with node.running() as agent:
+        await node.create_topic()
+        await node.subscribe()
+        await node.publish(b"0")
+        await trio.sleep(1)
+        await node.subscribe(**BATCH)
+        await trio.sleep(1)
+        await node.publish(b"1", b"2")
+        await trio.sleep(1)
+        assert node.sink.bodies == [b"0", b"[1,2]"]
+        assert isinstance(agent.consumer(str(NAME)), BatchConsumer)
+        figures = agent.figures(str(NAME))
+        assert (figures.counts.delivered, figures.counts.batches) == (3, 1)
+        await node.subscribe()
+        await trio.sleep(1)
+        await node.publish(b"3", b"4")
+        await trio.sleep(1)
+        assert sorted(node.sink.bodies[2:]) == [b"3", b"4"]
+
+
+async def test_a_batch_that_waits_for_its_retry_stops_with_its_subscription(node, autojump_clock):
+    # Hermes stops such a subscription when its time to live has passed, or after 300 s.
+    async with node.running() as agent:
+        await node.create_topic()
+        node.sink.outcome = SendOutcome(503)
+        await node.subscribe(**BATCH)
+        await node.publish(b"1")
+        await trio.sleep(5)
+        attempts = len(node.sink.bodies)
+        assert attempts > 2
+        await node.subscribe(state=SubscriptionState.SUSPENDED, **BATCH)
+        await trio.sleep(1)
+        assert agent.why(str(NAME)) == "suspended"
+        attempts = len(node.sink.bodies)
+        await trio.sleep(60)
+        assert len(node.sink.bodies) == attempts
+        node.sink.outcome = SendOutcome(200)
+        await node.subscribe(state=SubscriptionState.ACTIVE, **BATCH)
+        await trio.sleep(2)
+        assert node.sink.bodies[attempts:] == [b"[1]"]
+        await trio.sleep(5)
+        assert len(node.sink.bodies) == attempts + 1
 
 
 async def test_a_node_that_stops_and_starts_delivers_nothing_twice(node, autojump_clock):

@@ -73,6 +73,7 @@ async def test_full_batches_go_at_once_and_the_rest_when_its_time_has_come(batch
     world = batches.world
     assert world.count("delivered") == 25
     assert world.count("batches") == 3
+    assert consumer.made[-1].figures().counts.batches == 3
     assert world.count("http_status_codes", status_code="200") == 3
     assert world.crashes == []
 
@@ -416,7 +417,7 @@ async def test_a_failed_consumer_is_started_again_and_delivers_d7(batches, autoj
 
 async def test_a_failure_in_an_answer_is_the_actors_failure_d7(batches, autojump_clock):
     async with batches.consuming({"batch_size": 2}) as consumer:
-        consumer.made[0]._sending._batches = None
+        consumer.made[0]._sending._measures.batches = None
         await batches.world.publish(b"1", b"2")
         await trio.sleep(60)
         assert len(consumer.made) == 2

@@ -157,7 +157,7 @@ async def test_an_unknown_topic_has_metrics_of_zero_and_an_unknown_subscription_
 
 
 async def test_a_subscriptions_metrics_are_the_sum_over_nodes_and_datacentres(api, nodes):
-    flow = dict(zip(Flow.__struct_fields__, range(1, 12), strict=True))
+    flow = dict(zip(Flow.__struct_fields__, range(1, 13), strict=True))
     for dc in ("dc1", "dc2"):
         nodes.read(dc)
         nodes.tell(dc, "a", subscriptions=[consumed(flow, counts=flow, lag=21)])
@@ -174,7 +174,7 @@ async def test_a_subscriptions_metrics_are_the_sum_over_nodes_and_datacentres(ap
         "lag": "42",
         "rate": "2.0",
         "throughput": "4.0",
-        "batchRate": "0.0",
+        "batchRate": "24.0",
     }
     assert (await api.get(f"{SUBSCRIPTION}/metrics/persistent")).json() == {
         "delivered": 2,
