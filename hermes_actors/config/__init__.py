@@ -6,6 +6,7 @@ from hermes_actors.config.admission import (
     PropagationConfig,
     ThroughputConfig,
 )
+from hermes_actors.config.delivery import RecipientsConfig
 from hermes_actors.config.endpoints import EndpointsConfig, EndpointTlsConfig
 from hermes_actors.config.errors import ConfigError
 from hermes_actors.config.fallback import FallbackConfig
@@ -57,6 +58,7 @@ __all__ = [
     "PropagationConfig",
     "PublishingAuthenticationConfig",
     "ReadinessConfig",
+    "RecipientsConfig",
     "Role",
     "SecurityConfig",
     "SpoolConfig",

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hermes_actors.config.errors import ConfigError
 from hermes_actors.config.tree import ConsumersConfig
 
+_PLUGIN = re.compile(r"[\w.]+:\w+")
 _HOST = re.compile(r"(\*\.)?[^*\s/:@]+")
 
 
@@ -29,6 +30,11 @@ def check_endpoints(consumers: ConsumersConfig, require: Callable[[bool, str], N
                 f"consumers.endpoints.{name}: '{text}' is no host; write orders.example.com or "
                 "*.example.com; addresses stand in the lists of networks",
             )
+    resolver = consumers.recipients.resolver
+    require(
+        not resolver or _PLUGIN.fullmatch(resolver) is not None,
+        f"consumers.recipients.resolver: '{resolver}' is not module:function",
+    )
     require(
         bool(tls.certificate_file) == bool(tls.key_file),
         "consumers.tls.certificate_file: goes together with consumers.tls.key_file; set both or "

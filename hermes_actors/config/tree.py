@@ -4,7 +4,7 @@ import typing
 
 from msgspec import Struct, field
 
-from hermes_actors.config.delivery import DeadLettersConfig
+from hermes_actors.config.delivery import DeadLettersConfig, RecipientsConfig
 from hermes_actors.config.endpoints import EndpointsConfig, EndpointTlsConfig
 from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.config.kafka import KafkaConfig
@@ -37,6 +37,7 @@ class ConsumersConfig(Struct, frozen=True, forbid_unknown_fields=True):
     endpoints: EndpointsConfig = field(default_factory=EndpointsConfig)
     tls: EndpointTlsConfig = field(default_factory=EndpointTlsConfig)
     dead_letters: DeadLettersConfig = field(default_factory=DeadLettersConfig)
+    recipients: RecipientsConfig = field(default_factory=RecipientsConfig)
 
 
 class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):

@@ -10,13 +10,12 @@ from datetime import UTC, datetime
 from functools import partial
 
 from hermes_actors.consumer.deadletters import DeadLetter, DeadLetters
-from hermes_actors.consumer.endpoint import Unresolved, parse_endpoint
-from hermes_actors.consumer.headers import request_head
 from hermes_actors.consumer.ladder import Level
 from hermes_actors.consumer.lanes import Delivery, Lanes
 from hermes_actors.consumer.measures import SubscriptionMeasures, Undelivered
 from hermes_actors.consumer.pacing import Pacing
 from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.pushing import Pushing
 from hermes_actors.consumer.retry import (
     Again,
     Discard,
@@ -25,7 +24,7 @@ from hermes_actors.consumer.retry import (
     RetryPolicy,
     decide,
 )
-from hermes_actors.consumer.sender import Failure, Push, SendOutcome
+from hermes_actors.consumer.sender import SendOutcome
 from hermes_actors.consumer.sending import FILL_MAX, Surroundings
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.message import UndecodableRecord, from_record
@@ -82,7 +81,6 @@ class Dispatch:
     def adopt(self, live: LiveSubscription) -> None:
         """Go on with this version of the subscription; what is in flight is not touched."""
         policy = _policy(live)
-        endpoint = parse_endpoint(live.subscription.endpoint, str(live.name))
         self.live = live
         self.policy = policy
         self._retry_policy = RetryPolicy.of(
@@ -93,15 +91,15 @@ class Dispatch:
         self._is_age_asked = bool(policy.sending_delay) or (
             self._retry_policy.is_ttl_from_publication
         )
-        self._endpoint = endpoint
-        self._head = request_head(live.subscription, endpoint.authorization)
-        if self._head.dropped:
-            _logger.warning(
-                "%s: fixed headers left out, their names are taken or not valid: %s",
-                live.name,
-                ", ".join(self._head.dropped),
-            )
-        self._sender = self._parts.sender_of(live)
+        self._pushing = Pushing(
+            live,
+            self._parts,
+            self._measures,
+            self._retry_policy,
+            epoch=self._epoch,
+            is_over=self._is_over,
+            fail=self._fail,
+        )
         self._lanes.window = policy.inflight_size or self._parts.config.inflight_max
         self._pacing.adopt(live, policy.rate)
         self._version += 1
@@ -147,7 +145,7 @@ class Dispatch:
     @property
     def dropped_headers(self) -> tuple[str, ...]:
         """Fixed headers of the subscription that are not sent."""
-        return self._head.dropped
+        return self._pushing.dropped_headers
 
     # Sending.
 
@@ -161,7 +159,7 @@ class Dispatch:
             return 0
         lanes, limit, ladder = self._lanes, self._pacing.limit, self._pacing.ladder
         if not ladder.is_full:
-            self._pacing.probe(self._sender, now_s, self._around.wake)
+            self._pacing.probe(self._pushing.sender, now_s, self._around.wake)
         allowed = limit.available(now_s)
         sent = looked_at = 0
         self._is_filling = True
@@ -235,37 +233,15 @@ class Dispatch:
         return True
 
     def _attempt(self, delivery: Delivery, now_s: float) -> None:
-        message = delivery.message
-        assert message is not None, "taken up before"
         if delivery.version != self._version:
             delivery.version = self._version
-            delivery.message_lines = self._head.message_lines(message)
-            if self.policy.ordered:
-                delivery.message_lines += b"Hermes-Sequence: %d %d %d\r\n" % (
-                    delivery.record.partition,
-                    self._epoch,
-                    delivery.record.offset,
-                )
+            delivery.message_lines = b""
             delivery.route = None
         if delivery.attempts:
             self._measures.retries.value += 1
         delivery.sent_s = now_s
         delivery.epoch = self._pacing.ladder.epoch
-        if delivery.route is None:
-            try:
-                delivery.route = self._endpoint.resolve(message.body)
-            except Unresolved as error:
-                self._on_outcome(delivery, SendOutcome(0, "", Failure.UNRESOLVED, str(error)))
-                return
-        policy = self.policy
-        push = Push(
-            delivery.route,
-            self._head.lines(delivery.message_lines, delivery.attempts),
-            message.body,
-            policy.request_timeout,
-            policy.socket_timeout,
-        )
-        self._sender.send(push, partial(self._on_outcome, delivery))
+        self._pushing.send(delivery, partial(self._on_outcome, delivery))
 
     # Outcomes. These run in the sender's callback, on either loop.
 
@@ -274,25 +250,35 @@ class Dispatch:
             return
         try:
             self._land(delivery, outcome)
-        # Not swallowed: raised again in the actor, so that its supervisor restarts it.
         except Exception as error:  # noqa: BLE001
-            self.error = error
-            self._around.wake()
+            self._fail(error)
+
+    def _is_over(self) -> bool:
+        return self._version < 0
+
+    def _fail(self, error: Exception) -> None:
+        """Not swallowed: raised again in the actor, so that its supervisor restarts it."""
+        self.error = error
+        self._around.wake()
 
     def _land(self, delivery: Delivery, outcome: SendOutcome) -> None:
         """Take in an attempt's outcome, and use the room that it makes."""
         measures, lanes = self._measures, self._lanes
         now_s = self._clock.monotonic_s()
-        measures.on_outcome(outcome)
-        if not outcome.is_local:
-            measures.latency.observe(now_s - delivery.sent_s)
+        if outcome.recipients is None:
+            measures.on_outcome(outcome)
+            if not outcome.is_local:
+                measures.latency.observe(now_s - delivery.sent_s)
+        else:
+            self._pacing.teach_each(outcome.recipients, self._retry_policy, delivery, now_s)
         if outcome.is_success:
             delivery.offsets.settle(delivery.record.offset)
             lanes.remove(delivery)
             measures.delivered.value += 1
             self.last_success_ms = self._clock.now_ms()
             measures.throughput_bytes.value += len(delivery.record.value)
-            self._pacing.on_success(delivery, now_s)
+            if outcome.recipients is None:
+                self._pacing.on_success(delivery, now_s)
             self._around.note_settled()
         else:
             self._on_failure(delivery, outcome, now_s)
@@ -320,7 +306,8 @@ class Dispatch:
             rng=self._parts.rng,
             attempts=delivery.attempts,
         )
-        self._pacing.teach(decision, delivery, outcome, now_s)
+        if outcome.recipients is None:
+            self._pacing.teach(decision, delivery, outcome, now_s)
         if delivery.offsets.is_superseded:
             # A retransmission has taken its partition elsewhere: it comes again from there, or not.
             self._lanes.remove(delivery)

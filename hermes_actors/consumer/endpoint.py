@@ -1,8 +1,8 @@
 """A subscription's endpoint, read once: where each message is pushed to, or why it cannot be.
 
-`http[s]://[user:password@]host[:port]/path?query`. Credentials become a Basic header and leave the
-address. `{field}` anywhere in the address is filled from the message's JSON body by `$.field`
-(dots descend), percent-encoded.
+`http[s]://[user:password@]host[:port]/path?query`, or several with `;` between them. Credentials
+become a Basic header and leave the address. `{field}` in the address is filled from the message's
+JSON body by `$.field` (dots descend), percent-encoded; within the host it is one label.
 """
 
 import base64
@@ -12,15 +12,18 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes_actors.consumer.sender import Origin, Route
 from hermes_actors.errors import Refused
+from hermes_actors.model.endpoints import split_addresses
 from hermes_actors.model.redaction import HIDDEN, redacted, without_user_info
 
 SCHEMES = ("http", "https")
 _PORTS = {"http": 80, "https": 443}
 _VARIABLE = re.compile(r"\{([^{}]*)\}")
 _FIELD = re.compile(r"[A-Za-z_$][\w$-]*(\.[\w$-]+)*")
+_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 # RFC 3986's characters of a path and query, "%" included: what is encoded already stays so.
 _TARGET_SAFE = "/?:@!$&'()*+,;=-._~%[]|"
 
@@ -30,12 +33,17 @@ class Unresolved(Exception):
 
 
 class Endpoint(Struct, frozen=True):
-    """A parsed endpoint. `authorization` is the Basic header's value, "" without credentials."""
+    """A parsed address. `authorization` is the Basic header's value, "" without credentials.
+
+    `hosts` are the hosts (`name` or `*.domain`) that a template's host may become; none: each
+    variable in it is one label. `route` is None where the address depends on the message.
+    """
 
     template: str
     authorization: str
     lane: str
     route: Route | None
+    hosts: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         template = repr(without_user_info(self.template))
@@ -55,28 +63,41 @@ class Endpoint(Struct, frozen=True):
         # Whatever a publisher sends, it must not take the subscription's consumer down.
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Unresolved(f"the body is not JSON: {error}") from error
-        address = _VARIABLE.sub(lambda match: _value(document, match.group(1)), self.template)
+        authority, rest = _split_authority(self.template)
+        authority = _VARIABLE.sub(lambda each: self._host_part(document, each.group(1)), authority)
+        rest = _VARIABLE.sub(lambda each: _value(document, each.group(1)), rest)
         try:
-            return _route(address, self.lane)
+            route = _route(authority + rest, self.lane)
         except Refused as error:
             raise Unresolved(error.message) from error
+        if self.hosts and not _is_one_of(route.origin.host, self.hosts):
+            raise Unresolved(f"{route.origin.host} is none of the hosts that it may become")
+        return route
+
+    def _host_part(self, document: Any, path: str) -> str:
+        """A value for the host or the port. Who publishes must not choose where pushes go."""
+        value = _value(document, path)
+        if not self.hosts and not _LABEL.fullmatch(value):
+            raise Unresolved(
+                f"the value at $.{path} is not one label of a host's name; name the hosts in "
+                "endpointAddressResolverMetadata.hosts to allow more"
+            )
+        return value
 
 
-def parse_endpoint(text: str, lane: str) -> Endpoint:
-    """Read an endpoint for pushes in `lane`. Raises Refused, naming what is wrong; the message
+def parse_endpoints(text: str, lane: str, hosts: tuple[str, ...] = ()) -> tuple[Endpoint, ...]:
+    """Read an endpoint of one address or several, in their order. Raises Refused."""
+    return tuple(parse_endpoint(each, lane, hosts) for each in split_addresses(text))
+
+
+def parse_endpoint(text: str, lane: str, hosts: tuple[str, ...] = ()) -> Endpoint:
+    """Read one address for pushes in `lane`. Raises Refused, naming what is wrong; the message
     never holds the password.
     """
-    scheme, separator, rest = text.partition("://")
-    scheme = scheme.lower()
-    if not separator or scheme not in SCHEMES:
+    scheme = text.partition("://")[0].lower()
+    if "://" not in text or scheme not in SCHEMES:
         raise Refused(f"endpoint: the scheme must be one of {', '.join(SCHEMES)}")
-    at_authority_end = min((rest.find(mark) for mark in "/?#" if mark in rest), default=len(rest))
-    credentials, at, host = rest[:at_authority_end].rpartition("@")
-    address = f"{scheme}://{host}{rest[at_authority_end:]}"
-    authorization = ""
-    if at:
-        pair = unquote(credentials).encode()
-        authorization = "Basic " + base64.b64encode(pair).decode("ascii")
+    address, authorization = without_credentials(text)
     variables = _VARIABLE.findall(address)
     for name in variables:
         if not _FIELD.fullmatch(name):
@@ -85,7 +106,37 @@ def parse_endpoint(text: str, lane: str) -> Endpoint:
         return Endpoint(address, authorization, lane, _route(address, lane))
     # Any value will do for checking what is around the variables.
     _route(_VARIABLE.sub("1", address), lane)
-    return Endpoint(address, authorization, lane, None)
+    return Endpoint(address, authorization, lane, None, hosts)
+
+
+def without_credentials(text: str) -> tuple[str, str]:
+    """The address alone, and its credentials as a Basic header's value, "" when it has none."""
+    authority, rest = _split_authority(text)
+    scheme, _, authority = authority.partition("://")
+    credentials, at, host = authority.rpartition("@")
+    authorization = ""
+    if at:
+        pair = unquote(credentials).encode()
+        authorization = "Basic " + base64.b64encode(pair).decode("ascii")
+    return f"{scheme.lower()}://{host}{rest}", authorization
+
+
+def at_address(route: Route, address: str) -> Route:
+    """The same route to one address of its host, which TLS and Host still name."""
+    return replace(route, origin=replace(route.origin, address=address))
+
+
+def _split_authority(text: str) -> tuple[str, str]:
+    """Scheme and authority, and what follows."""
+    start = text.find("://") + 3
+    end = min((at for mark in "/?#" if (at := text.find(mark, start)) >= 0), default=len(text))
+    return text[:end], text[end:]
+
+
+def _is_one_of(host: str, patterns: tuple[str, ...]) -> bool:
+    return any(
+        host == each or (each.startswith("*.") and host.endswith(each[1:])) for each in patterns
+    )
 
 
 def _route(address: str, lane: str) -> Route:

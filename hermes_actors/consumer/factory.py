@@ -5,15 +5,17 @@ from collections.abc import Callable
 from hermes_actors.consumer.batch_consumer import BatchConsumer
 from hermes_actors.consumer.batch_dispatch import TEMPLATE_REFUSAL
 from hermes_actors.consumer.deadletters_kept import letters_of
-from hermes_actors.consumer.endpoint import parse_endpoint
+from hermes_actors.consumer.endpoint import parse_endpoints
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.push_consumer import PushConsumer
+from hermes_actors.consumer.pushing import recipients_of
 from hermes_actors.consumer.serial import SerialConsumer
+from hermes_actors.consumer.signing import signer_of
 from hermes_actors.errors import Refused
 from hermes_actors.filters.compiled import Filters
 from hermes_actors.filters.failures import FilterInvalid
 from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
-from hermes_actors.model.subscription import BatchPolicy, DeliveryMode, DeliveryType
+from hermes_actors.model.subscription import BatchPolicy, DeliveryType
 from hermes_actors.model.topic import ContentType
 
 
@@ -38,14 +40,17 @@ class ConsumerFactory:
         if subscription.o_auth_policy is not None:
             return "oAuthPolicy is not supported by this version"
         try:
-            endpoint = parse_endpoint(subscription.endpoint, str(live.name))
+            signer_of(subscription)
+            if is_batch:
+                endpoints = parse_endpoints(subscription.endpoint, str(live.name))
+            else:
+                recipients_of(live, self._parts)
+                return ""
         except Refused as error:
             return error.message
-        if is_batch and endpoint.is_template:
-            return TEMPLATE_REFUSAL
-        # BROADCAST differs only where an address resolver gives several addresses; there is none.
-        assert subscription.mode in DeliveryMode
-        return ""
+        if len(endpoints) > 1:
+            return "deliveryType BATCH pushes to one address; the endpoint has several"
+        return TEMPLATE_REFUSAL if endpoints[0].is_template else ""
 
     def make(
         self,

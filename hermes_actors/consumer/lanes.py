@@ -9,6 +9,7 @@ a fresh message whose key is on its way already waits behind it, and others pass
 import heapq
 from collections import deque
 
+from hermes_actors.consumer.broadcast import Served
 from hermes_actors.consumer.keys import KeyOrder
 from hermes_actors.consumer.offsets import PartitionOffsets
 from hermes_actors.consumer.sender import Route
@@ -26,7 +27,8 @@ class Delivery:
     `message` is made when it is taken up, or before, by what looks into it; `route` and
     `message_lines` are made for its attempts, for the `version` of the subscription. `epoch` is
     that of the ladder at its last attempt, `failed_s` the failure that counted there. `redriven` is
-    the dead letter that it was before it is tried again on demand.
+    the dead letter that it was before it is tried again on demand. `served` remembers, where there
+    are several recipients, who has it.
     """
 
     __slots__ = (
@@ -44,6 +46,7 @@ class Delivery:
         "redriven",
         "route",
         "sent_s",
+        "served",
         "size_bytes",
         "taken_up_s",
         "version",
@@ -63,6 +66,7 @@ class Delivery:
         self.backoff_ms: int | None = None
         self.taken_up_s: float | None = None
         self.sent_s = 0.0
+        self.served: Served | None = None
         self.epoch = 0
         self.failed_s: float | None = None
         self.is_retry = False

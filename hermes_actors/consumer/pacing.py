@@ -3,13 +3,14 @@ answers allow. Says so in words, and probes an endpoint that does not answer.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from hermes_actors.consumer.broadcast import teach
 from hermes_actors.consumer.ladder import Level
 from hermes_actors.consumer.lanes import Delivery, Lanes
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.rate import RateLimit
-from hermes_actors.consumer.retry import Again, Decision, Discard
+from hermes_actors.consumer.retry import Again, Decision, Discard, RetryPolicy
 from hermes_actors.consumer.sender import Failure, ProbingSender, Route, Sender, SendOutcome
 from hermes_actors.metadata.catalog import LiveSubscription
 
@@ -113,6 +114,28 @@ class Pacing:
             ladder.on_success(now_s, delivery.epoch)
         else:
             ladder.on_neutral(now_s, delivery.epoch, is_answered=is_answered)
+        self._note_level()
+
+    def teach_each(
+        self,
+        outcomes: Sequence[SendOutcome],
+        policy: RetryPolicy,
+        delivery: Delivery,
+        now_s: float,
+    ) -> None:
+        """What each recipient's answer to one attempt says of the endpoint."""
+        has_failed = teach(
+            self.ladder,
+            outcomes,
+            policy,
+            epoch=delivery.epoch,
+            now_s=now_s,
+            now_ms=self._clock.now_ms(),
+            failed_before_s=delivery.failed_s,
+        )
+        if has_failed:
+            delivery.failed_s = now_s
+            self._last_route = delivery.route
         self._note_level()
 
     def words(self, lanes: Lanes) -> str:

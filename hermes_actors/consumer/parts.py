@@ -9,6 +9,8 @@ from hermes_actors.config import ConsumersConfig
 from hermes_actors.consumer.ladder import Ladders, Level
 from hermes_actors.consumer.measures import Undelivered
 from hermes_actors.consumer.redrive_board import NoRedrives, RedriveBoard
+from hermes_actors.consumer.resolver import EndpointResolver
+from hermes_actors.consumer.resolver_dns import Names
 from hermes_actors.consumer.sender import Sender
 from hermes_actors.log.base import Log
 from hermes_actors.metadata.catalog import LiveSubscription
@@ -38,6 +40,8 @@ class ConsumerParts(Struct, frozen=True):
     ladders: Ladders = field(default_factory=Ladders)
     redrives: RedriveBoard = field(default_factory=NoRedrives)
     suspend: Callable[[LiveSubscription, str], None] = _suspend_nobody
+    resolver: EndpointResolver | None = None
+    names: Names | None = None
 
 
 class ConsumerStatus(Struct, frozen=True):

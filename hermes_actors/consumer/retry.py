@@ -143,11 +143,12 @@ def decide(
         return _SETTLED
     status = outcome.status
     if status and (end := _end_by_status(status, policy)) is not None:
-        return end
+        if not (outcome.is_partial and isinstance(end, Gone)):
+            return end
+        # One recipient is gone, which is its own affair.
+        return Discard(DiscardReason.CLIENT_ERROR, slows=False)
     backoff_ms = next_backoff_ms(previous_backoff_ms, policy)
-    asked_ms = None
-    if status in _RETRY_AFTER_STATUSES and outcome.retry_after:
-        asked_ms = retry_after_ms(outcome.retry_after, now_ms)
+    asked_ms = asked_pause_ms(outcome, now_ms)
     if asked_ms is not None:
         delay_ms = min(asked_ms, policy.ttl_ms)
     else:
@@ -161,6 +162,18 @@ def decide(
     if policy.attempts_max is not None and attempts >= policy.attempts_max:
         return Discard(DiscardReason.ATTEMPTS, slows=slows)
     return Again(delay_ms, backoff_ms, slows=slows)
+
+
+def is_refused(outcome: SendOutcome, policy: RetryPolicy) -> bool:
+    """True when the answer's status says that the message is not to be tried there again."""
+    return outcome.status > 0 and _end_by_status(outcome.status, policy) is not None
+
+
+def asked_pause_ms(outcome: SendOutcome, now_ms: int) -> int | None:
+    """How long the answer asks to be left alone; None when it does not."""
+    # The sum of several answers has the pause that one of them asked for.
+    counts = outcome.status in _RETRY_AFTER_STATUSES or outcome.recipients is not None
+    return retry_after_ms(outcome.retry_after, now_ms) if counts and outcome.retry_after else None
 
 
 def _end_by_status(status: int, policy: RetryPolicy) -> Discard | Gone | None:

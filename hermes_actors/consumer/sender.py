@@ -19,6 +19,7 @@ class Failure(StrEnum):
     RESET = "reset"  # the connection ended before an answer
     MALFORMED = "malformed"  # what came is not HTTP
     OVERLOADED = "overloaded"  # here: too many pushes wait, or no connection was free in time
+    NO_TOKEN = "no-token"  # here: no OAuth token could be had in time, so nothing was sent
     CLOSED = "closed"  # the sender was closed under the push
     UNRESOLVED = "unresolved"  # the endpoint's template names a field that the message lacks
 
@@ -30,19 +31,23 @@ class Failure(StrEnum):
     @property
     def is_local(self) -> bool:
         """True for what says nothing of the endpoint: it was sent nothing, or not by its fault."""
-        return self in (Failure.OVERLOADED, Failure.CLOSED)
+        return self in (Failure.OVERLOADED, Failure.NO_TOKEN, Failure.CLOSED)
 
 
 class SendOutcome(Struct, frozen=True, gc=False):
     """What became of one push: an HTTP status, or a failure (then `status` is 0).
 
-    `retry_after` is the answer's Retry-After as sent, "" when there was none.
+    `retry_after` is the answer's Retry-After as sent, "" when there was none. `recipients` says
+    what became of each push of an attempt at several recipients, which the rest sums up; None for
+    a single push. `is_partial`: the sum does not speak for all who are to get the message.
     """
 
     status: int
     retry_after: str = ""
     failure: Failure | None = None
     detail: str = ""
+    recipients: "tuple[SendOutcome, ...] | None" = None
+    is_partial: bool = False
 
     @property
     def is_success(self) -> bool:
@@ -57,16 +62,21 @@ class SendOutcome(Struct, frozen=True, gc=False):
     def reason(self) -> str:
         """One short line for people."""
         if self.failure is None:
-            return f"HTTP {self.status}"
+            status = f"HTTP {self.status}"
+            return f"{status}: {self.detail}" if self.detail else status
         return f"{self.failure.value}: {self.detail}" if self.detail else self.failure.value
 
 
 class Origin(Struct, frozen=True):
-    """Where a connection leads. Connections are shared within one origin only."""
+    """Where a connection leads. Connections are shared within one origin only.
+
+    `address` is the IP address to connect to, in place of a look-up; "" to look the host up.
+    """
 
     scheme: str
     host: str
     port: int
+    address: str = ""
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -135,3 +145,17 @@ class ProbingSender(Sender, Protocol):
         `done(None)` when it was made, else with why not: exactly once, later, never from inside
         `probe`, after PROBE_TIMEOUT_S at the latest. It never waits and never raises.
         """
+
+
+@runtime_checkable
+class WaitingSender(Sender, Protocol):
+    """A sender that may have to wait for something before it can push at all."""
+
+    @property
+    def trouble(self) -> str:
+        """For people: what it waits for, and why that does not come; "" when it can push."""
+
+
+def trouble_of(sender: Sender) -> str:
+    """What keeps the sender itself from pushing; "" when nothing does."""
+    return sender.trouble if isinstance(sender, WaitingSender) else ""

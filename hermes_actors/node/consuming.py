@@ -2,15 +2,26 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
 
+import trio
+
+from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.actors.restart import TENANT
 from hermes_actors.balancer.agent import Agent
+from hermes_actors.config import RecipientsConfig
 from hermes_actors.consumer.factory import ConsumerFactory
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.redrive_board import FollowedRedrives
+from hermes_actors.consumer.resolver import EndpointResolver, ResolverContext, open_resolver
+from hermes_actors.consumer.resolver_dns import Names
+from hermes_actors.consumer.resolving import Resolver
 from hermes_actors.consumer.resting import Resting
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
+from hermes_actors.runtime.clock import Clock
 from hermes_actors.telemetry.metrics import Metrics
 
 _COMMIT_GRACE_S = 5.0
@@ -29,6 +40,8 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
             node.agent.suspend(live, reason)
 
     redrives = FollowedRedrives(node.metadata)
+    context = ResolverContext(config.dc, environment.clock)
+    resolver = open_resolver(config.consumers.recipients.resolver, context)
     async with environment.open_senders() as sender_of:
         parts = ConsumerParts(
             log=environment.log,
@@ -40,6 +53,8 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
             config=config.consumers,
             suspend=suspend,
             redrives=redrives,
+            resolver=resolver,
+            names=_names(environment.clock, config.consumers.recipients),
         )
 
         stop_grace_s = config.consumers.stop_grace_ms / 1_000 + _COMMIT_GRACE_S
@@ -68,5 +83,25 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
         node.control.start("resting", lambda: resting)
         node.control.start("redrives", lambda: redrives)
         node.control.start("agent", make)
+        if resolver is not None:
+            # One that stays broken takes neither the agent nor the node down.
+            node.control.start("resolver", partial(_Background, resolver), restart=TENANT)
         yield
         await node.control.stop("agent", grace_s=stop_grace_s + _COMMIT_GRACE_S)
+
+
+def _names(clock: Clock, config: RecipientsConfig) -> Names:
+    """What looks hosts up for subscriptions whose recipients are all addresses of a host."""
+    post = trio.lowlevel.current_trio_token().run_sync_soon
+    return Names(Resolver(post, clock.monotonic_s), clock.monotonic_s, config.dns_ttl_ms / 1_000)
+
+
+class _Background:
+    """The `run` of the operator's resolver, as an actor."""
+
+    def __init__(self, resolver: EndpointResolver) -> None:
+        self._resolver = resolver
+
+    async def run(self, inbox: Inbox[Any]) -> None:
+        """Until it ends by itself, or is cancelled."""
+        await self._resolver.run()

@@ -1,10 +1,10 @@
 """The mechanisms that a configuration asks for, with their files read."""
 
 import ssl
-from importlib import import_module
 
 from msgspec import Struct
 
+from hermes_actors.config.plugins import load_plugin
 from hermes_actors.config.security import JwtConfig, SecurityConfig
 from hermes_actors.errors import StartupError
 from hermes_actors.runtime.clock import Clock, IdSource
@@ -118,27 +118,7 @@ def _secret(ids: IdSource) -> bytes:
 
 
 def _plugin(name: str, context: PluginContext) -> Mechanism:
-    module, _, attribute = name.partition(":")
-    try:
-        make = getattr(import_module(module), attribute)
-    # It is not our code, neither here nor below: anything may come out of it.
-    except Exception as error:
-        why = error if isinstance(error, ImportError | AttributeError) else repr(error)
-        raise StartupError(
-            f"security.plugins: '{name}' cannot be loaded: {why}; it is module:function, and the "
-            "module is installed beside hermes_actors"
-        ) from error
-    try:
-        mechanism: Mechanism = make(context)
-    except Exception as error:
-        raise StartupError(
-            f"security.plugins: '{name}' cannot be made: {error!r}; the function is called with "
-            "one argument, the context, and returns a mechanism"
-        ) from error
-    missing = [part for part in _MECHANISM_PARTS if not hasattr(mechanism, part)]
-    if missing:
-        raise StartupError(
-            f"security.plugins: '{name}' made a {type(mechanism).__name__}, which has no "
-            f"{', '.join(missing)}; the function returns a mechanism"
-        )
+    mechanism: Mechanism = load_plugin(
+        name, context, field="security.plugins", noun="mechanism", parts=_MECHANISM_PARTS
+    )
     return mechanism
