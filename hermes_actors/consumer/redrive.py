@@ -123,11 +123,6 @@ class Redriver:
         self.trouble = ""
         self.fresh_max = 1
 
-    @property
-    def outstanding(self) -> int:
-        """How many letters are under way."""
-        return len(self._outstanding)
-
     async def run(self) -> None:
         """Carry out what is asked for, for ever; a task of the consumer's."""
         async with trio.open_nursery() as nursery:
@@ -170,6 +165,8 @@ class Redriver:
             if not self.trouble:
                 _logger.warning("%s: its re-drive waits: %s", self._name, error)
             self.trouble = str(error)
+            # What could not be written down now is written later, though nothing more is done.
+            self._touched.set()
             await trio.sleep(self._backoff.next_s())
 
     async def _try_to_carry_out(self, redrive: Redrive, is_current: Callable[[], bool]) -> None:
@@ -251,7 +248,9 @@ class Redriver:
     def _add(self, redrive: Redrive, letter: Letter, offset: int) -> None:
         """Put one letter's message into the fresh lane, as if it had just been read."""
         try:
-            message = from_record(letter.original, self._parts.ids.message_id)
+            message = from_record(
+                letter.original, lambda: letter.message_id or self._parts.ids.message_id()
+            )
         except UndecodableRecord:
             # Taking it up finds that out once more, and says so in a newer letter.
             message = None

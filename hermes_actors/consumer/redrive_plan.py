@@ -33,7 +33,7 @@ class Planning:
         self._key = subscription.encode()
         self._incarnation = incarnation
         self._end = span.end
-        self._wanted = wanted
+        self._is_wanted = wanted.compiled()
         self._most = most
         # Of each letter that is open and meant, by id, the offset of its newest record.
         self._open: dict[str, int] = {}
@@ -55,7 +55,7 @@ class Planning:
         is_meant = (
             record.offset < self._end
             and entry.incarnation == self._incarnation
-            and self._wanted.matches(entry)
+            and self._is_wanted(entry)
         )
         if not is_meant:
             return

@@ -85,6 +85,7 @@ async def search(
     """
     key = place.subscription.encode()
     known = OpenLetters()
+    is_wanted = wanted.compiled()
     is_whole = True
 
     def convert(record: StoredRecord) -> tuple[_Entry, ...]:
@@ -107,7 +108,7 @@ async def search(
             assert isinstance(entry, Held), "only letters are open"
             is_meant = below is None or entry.offset < below
             is_ours = entry.letter.incarnation == place.incarnation
-            if is_meant and is_ours and wanted.matches(entry.letter) and not found(entry):
+            if is_meant and is_ours and is_wanted(entry.letter) and not found(entry):
                 is_whole = False
                 return False
         if len(known) > IDS_MAX:

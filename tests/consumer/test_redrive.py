@@ -28,9 +28,10 @@ from hermes_actors.model.dead_letter import (
     letter_record,
     mark_record,
     read_entry,
+    without_value,
 )
 from hermes_actors.model.partitioner import partition_of
-from hermes_actors.model.record import StoredRecord
+from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.subscription import BatchBody, BatchPolicy, DeliveryType
 from hermes_actors.model.topic import Ack
 
@@ -331,6 +332,50 @@ async def test_letters_of_several_passes_are_all_delivered(scene, monkeypatch, a
         progress = await scene.progress()
     assert sorted(int(body) for body in scene.bodies) == list(range(30))
     assert (progress.total, progress.redriven, progress.is_done) == (30, 30, True)
+
+
+async def test_a_foreign_record_keeps_the_id_that_it_was_given_up_with(scene, autojump_clock):
+    world = scene.world
+    foreign = Record(None, b"foreign", (), world.clock.now_ms())
+    await world.log.append(world.topic, 0, [foreign], Ack.LEADER)
+    await scene.with_letters()
+    given = (await scene.open())[b"foreign"].message_id
+    async with world.consuming(keeps_letters=True):
+        await scene.ask()
+        await trio.sleep(5)
+    assert given
+    assert f"Hermes-Message-Id: {given}\r\n".encode() in world.sender.pushes[0].lines
+
+
+async def test_that_it_is_done_is_written_down_when_the_log_takes_it_again(scene, autojump_clock):
+    await scene.with_letters(b"a")
+    async with scene.world.consuming(keeps_letters=True):
+        scene.world.log.faults.commits_failing = True
+        await scene.ask()
+        await trio.sleep(60)
+        assert scene.bodies == [b"a"]
+        assert not (await scene.progress()).is_done
+        scene.world.log.faults.commits_failing = False
+        await trio.sleep(20)
+        progress = await scene.progress()
+        assert (progress.redriven, progress.is_done) == (1, True)
+    assert scene.bodies == [b"a"]
+
+
+async def test_a_letter_kept_without_its_message_is_delivered_from_its_topic(scene, autojump_clock):
+    world = scene.world
+    await scene.with_letters(b"a", b"b")
+    whole = await scene.open()
+    cut = [letter_record(without_value(whole[b"a"]))]
+    cut.append(letter_record(without_value(msgspec.structs.replace(whole[b"b"], offset=999))))
+    await world.log.append(DLQ, PARTITION, cut, Ack.ALL)
+    async with world.consuming(keeps_letters=True):
+        await scene.ask(ids=(whole[b"a"].id, "dc1:7:0:999"))
+        await trio.sleep(5)
+        progress = await scene.progress()
+    assert scene.bodies == [b"a"]
+    assert b"Hermes-Message-Id: id-a\r\n" in world.sender.pushes[0].lines
+    assert (progress.redriven, progress.skipped, progress.is_done) == (1, 1, True)
 
 
 async def test_what_retention_took_meanwhile_is_skipped(scene, monkeypatch, autojump_clock):

@@ -162,4 +162,4 @@ def test_told_backwards_the_same_letters_are_open_as_told_forwards(steps):
     ],
 )
 def test_a_filter_means_what_it_names(wanted, is_meant):
-    assert wanted.matches(a_letter()) is is_meant
+    assert wanted.compiled()(a_letter()) is is_meant
