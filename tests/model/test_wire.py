@@ -1,11 +1,21 @@
 """Topics and subscriptions have the JSON shape and the defaults that Hermes' clients know."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 
-from hermes_actors.model.subscription import BatchPolicy, SerialPolicy, Subscription
+from hermes_actors.model.subscription import (
+    BEYOND_HERMES,
+    BatchBody,
+    BatchPolicy,
+    SerialPolicy,
+    Subscription,
+    TtlFrom,
+)
 from hermes_actors.model.topic import Ack, RetentionTime, RetentionUnit, Topic
 
 TOPIC = {
@@ -43,8 +53,21 @@ def test_a_topic_is_shown_with_every_default() -> None:
     }
 
 
+def as_hermes_knows_it(value: Struct) -> dict[str, Any]:
+    """The value's JSON object without the fields beyond Hermes, which must be among its own."""
+    builtins: dict[str, Any] = msgspec.to_builtins(value)
+    names = {each.name: each.encode_name for each in msgspec.structs.fields(value)}
+    for beyond in next(
+        BEYOND_HERMES[each] for each in type(value).__mro__ if each in BEYOND_HERMES
+    ):
+        del builtins[names[beyond]]
+    return builtins
+
+
 def test_a_subscription_is_shown_with_every_default() -> None:
-    assert msgspec.to_builtins(msgspec.convert(SUBSCRIPTION, _AsSerial)) == {
+    subscription = msgspec.convert(SUBSCRIPTION, _AsSerial)
+    policy = as_hermes_knows_it(subscription.subscription_policy)
+    assert {**as_hermes_knows_it(subscription), "subscriptionPolicy": policy} == {
         **SUBSCRIPTION,
         "state": "PENDING",
         "deliveryType": "SERIAL",
@@ -81,7 +104,7 @@ def test_a_subscription_is_shown_with_every_default() -> None:
 
 
 def test_a_batch_policy_is_shown_with_every_default() -> None:
-    assert msgspec.to_builtins(BatchPolicy()) == {
+    assert as_hermes_knows_it(BatchPolicy()) == {
         "messageTtl": 60,
         "messageBackoff": 500,
         "requestTimeout": 30_000,
@@ -89,6 +112,33 @@ def test_a_batch_policy_is_shown_with_every_default() -> None:
         "batchTime": 30_000,
         "batchVolume": 64_000,
         "retryClientErrors": False,
+    }
+
+
+def test_what_is_beyond_hermes_is_used_by_nobody_who_does_not_ask_for_it() -> None:
+    subscription = msgspec.convert(SUBSCRIPTION, _AsSerial)
+    beyond = {
+        name: getattr(value, name)
+        for value, names in (
+            (subscription, BEYOND_HERMES[Subscription]),
+            (subscription.subscription_policy, BEYOND_HERMES[SerialPolicy]),
+            (BatchPolicy(), BEYOND_HERMES[BatchPolicy]),
+        )
+        for name in names
+    }
+    assert beyond == {
+        "dead_letters_enabled": True,
+        "signing": None,
+        "cloud_events_enabled": False,
+        "ordered": False,
+        "ttl_from": TtlFrom.READING,
+        "attempts_max": None,
+        "retry_on": [],
+        "discard_on": [],
+        "message_rate": None,
+        "body": BatchBody.ENVELOPES,
+        "backoff_multiplier": 1.0,
+        "backoff_max_interval_in_sec": 600,
     }
 
 
