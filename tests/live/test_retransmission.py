@@ -1,0 +1,167 @@
+"""Suspending, activating and retransmitting while publishers publish, over real logs."""
+
+import contextlib
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from hermes_actors.runtime.clock import SystemClock
+
+pytestmark = pytest.mark.live
+
+PATH = "/topics/shop.orders/subscriptions/sink"
+WAIT_S = 60.0
+
+
+class Publisher(threading.Thread):
+    """Publishes until it is stopped; `numbers` are those that were answered with 201."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(daemon=True)
+        self.numbers: list[int] = []
+        self._netloc = urlsplit(url).netloc
+        self._enough = threading.Event()
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            # The node ends before the publisher only where the test has failed.
+            self._publish(http.client.HTTPConnection(self._netloc, timeout=10))
+
+    def _publish(self, connection: http.client.HTTPConnection) -> None:
+        count = 0
+        while not self._enough.wait(0.005):
+            count += 1
+            connection.request("POST", "/topics/shop.orders", json.dumps({"number": count}))
+            answer = connection.getresponse()
+            answer.read()
+            if answer.status == 201:
+                self.numbers.append(count)
+        connection.close()
+
+    def wait_for(self, more: int) -> None:
+        wanted = len(self.numbers) + more
+        wait_until(lambda: len(self.numbers) >= wanted, f"{more} more publishes")
+
+    def stop(self) -> None:
+        self._enough.set()
+        self.join(timeout=30)
+
+
+def wait_until(holds: Any, what: str) -> None:
+    pause = threading.Event()
+    for _ in range(int(WAIT_S / 0.05)):
+        if holds():
+            return
+        pause.wait(0.05)
+    raise AssertionError(f"not within {WAIT_S:.0f} s: {what}")
+
+
+def taken(file: Path) -> list[int]:
+    """The numbers that the sink has accepted, in its order."""
+    if not file.exists():
+        return []
+    whole = file.read_text().rpartition("\n")[0]
+    return [json.loads(json.loads(line)["body"])["number"] for line in whole.splitlines()]
+
+
+def settled(file: Path) -> int:
+    """How many it has accepted, once nothing comes any more for half a second."""
+    counts = [-1]
+    pause = threading.Event()
+    while len(set(counts[-6:])) > 1 or len(counts) < 6:
+        pause.wait(0.1)
+        counts.append(len(taken(file)))
+        assert len(counts) < WAIT_S / 0.1, "deliveries do not end"
+    return counts[-1]
+
+
+@pytest.fixture(params=["embedded", pytest.param("kafka", marks=pytest.mark.kafka)])
+def log_variables(request: pytest.FixtureRequest, data: Path) -> Iterator[dict[str, str]]:
+    """What makes a node use a log of its own, or Kafka."""
+    variables = {"HERMES_LOG_DIRECTORY": str(data)}
+    if request.param == "kafka":
+        cluster = request.getfixturevalue("make_kafka_cluster")()
+        variables["HERMES_KAFKA_CLUSTERS_DC1_BOOTSTRAP_SERVERS"] = ",".join(
+            cluster.bootstrap_servers
+        )
+    return variables
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_by_suspending_activating_and_retransmitting_under_load(
+    start, shop, http, ports, tmp_path, log_variables
+):
+    file = tmp_path / "taken.ndjson"
+    sink = start("sink", "--port", "0", "--write", str(file), "--quiet", "--json")
+    own = ports(2)
+    node = start(
+        "node",
+        "--json",
+        HERMES_FRONTEND_PORT=str(own[0]),
+        HERMES_MANAGEMENT_PORT=str(own[1]),
+        HERMES_FRONTEND_GRACEFUL_SHUTDOWN_INITIAL_WAIT_MS="0",
+        **log_variables,
+    )
+    management = node.ready["management"]
+    shop(management, f"{sink.ready['url']}orders")
+    wait_until(
+        lambda: http("GET", f"{management}{PATH}/state")[1] == "ACTIVE", "an active subscription"
+    )
+
+    def state(wanted: str) -> None:
+        assert http("PUT", f"{management}{PATH}/state", wanted)[0] == 200
+
+    def move(body: dict[str, Any]) -> dict[str, Any]:
+        status, answer = http("PUT", f"{management}{PATH}/retransmission", body)
+        assert status == 200, answer
+        # What is answered has happened: the committed positions are the new ones, or beyond.
+        _, lag = http("GET", f"{management}{PATH}/lag")
+        (dc,) = lag["datacenters"]
+        found = {each["partition"]: each["position"] for each in dc["partitions"]}
+        assert all(found[each["partition"]] >= each["offset"] for each in answer["dc1"])
+        assert not any(each["isSeekPending"] for each in dc["partitions"])
+        return answer
+
+    publisher = Publisher(node.ready["publish"])
+    publisher.start()
+    publisher.wait_for(200)
+    middle = datetime.fromtimestamp(SystemClock().now_ms() / 1_000, UTC).isoformat()
+    before = len(publisher.numbers)
+    publisher.wait_for(200)
+    # Back, while it runs.
+    wait_until(lambda: len(taken(file)) >= 350, "deliveries")
+    move({"retransmissionDate": middle})
+    publisher.wait_for(100)
+    # Back to the start, while it is suspended, and nothing comes meanwhile.
+    state("SUSPENDED")
+    move({"to": "start"})
+    wait_until(lambda: http("GET", f"{management}{PATH}/why")[1]["state"] == "SUSPENDED", "rest")
+    # The sink writes what it has taken in batches.
+    delivered = settled(file)
+    publisher.wait_for(100)
+    assert settled(file) == delivered
+    state("ACTIVE")
+    publisher.wait_for(100)
+    for _ in range(3):
+        state("SUSPENDED")
+        state("ACTIVE")
+        publisher.wait_for(30)
+    publisher.stop()
+    acknowledged = publisher.numbers
+    wait_until(lambda: set(acknowledged) <= set(taken(file)), "all that was acknowledged")
+    found = taken(file)
+    # From the date and from the start on everything came again, at least.
+    first = acknowledged[0]
+    assert found.count(first) == 2
+    assert all(found.count(number) >= 3 for number in acknowledged[before + 5 : before + 100])
+    # Forward: nothing is left, and nothing that there was comes any more.
+    move({"to": "end"})
+    wait_until(lambda: http("GET", f"{management}{PATH}/lag")[1]["lag"] == 0, "no lag")
+    assert node.terminate()[0] == 0
