@@ -61,6 +61,8 @@ def test_position_and_intervals_are_those_of_the_naive_set(start, steps):
         assert offsets.position == naive.position()
         assert list(offsets.intervals()) == naive.intervals()
         assert offsets.unsettled == len(unsettled)
+        # What is unsettled and what is not read yet, however the two lie.
+        assert naive.read_end + 5 - offsets.reached == len(unsettled) + 5
         # The promise: a commit never passes an unsettled offset.
         assert all(offset >= offsets.position for offset in unsettled)
         for low, high in offsets.intervals():
@@ -85,7 +87,9 @@ def test_a_restart_from_a_commit_reads_again_only_what_was_not_settled(read, hol
     assert progress == Progress(first.position, tuple(first.intervals()), OURS)
 
     second = PartitionOffsets(progress.position, progress.intervals)
+    assert read - second.reached == len(unsettled)
     started = [offset for offset in range(progress.position, read) if second.begin(offset)]
+    assert read - second.reached == len(unsettled)
     assert started == sorted(unsettled)
     for offset in started:
         second.settle(offset)
@@ -96,6 +100,7 @@ def test_a_restart_from_a_commit_reads_again_only_what_was_not_settled(read, hol
     for offset in range(progress.position, min(read, max(read_again, progress.position))):
         third.begin(offset)
     assert third.position == first.position
+    assert read - third.reached == len(unsettled)
     assert list(third.intervals()) == list(first.intervals())
 
 

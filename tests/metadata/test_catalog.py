@@ -22,11 +22,13 @@ from hermes_actors.metadata.keys import (
     parse_key,
     parse_log_topic,
     readiness_key,
+    seek_key,
     subscription_key,
     subscriptions_below,
     topic_key,
     topics_below,
 )
+from hermes_actors.metadata.seek import Seek, SeekBody, seek_body
 from hermes_actors.metadata.state import Register
 from hermes_actors.model.names import SubscriptionName, TopicName
 from hermes_actors.model.subscription import (
@@ -67,6 +69,58 @@ def subscription(topic_incarnation=0, incarnation=0, stamp=11, value=BILLING):
 
 def activation(dc, incarnation=0):
     return register(activation_key(SUBSCRIPTION, dc), activation_body(incarnation))
+
+
+def seek(stamp, positions, incarnation=0, topic_incarnation=0):
+    body = SeekBody(incarnation, topic_incarnation, {"dc1": positions}, 5)
+    return register(seek_key(SUBSCRIPTION), seek_body(body), 0, stamp)
+
+
+def test_a_subscription_shows_its_last_retransmission_whatever_came_first():
+    for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
+        catalog = Catalog()
+        for at in order:
+            catalog.apply((topic(), subscription(), seek(30, {0: 7}))[at])
+        live = catalog.subscriptions[str(SUBSCRIPTION)]
+        assert live.seek == Seek(30, SeekBody(0, 0, {"dc1": {0: 7}}, 5))
+        assert live.stamp == 11
+    (change,) = catalog.apply(seek(31, {0: 8}))
+    assert change == SubscriptionChanged(
+        str(SUBSCRIPTION),
+        msgspec.structs.replace(live, seek=Seek(31, change.subscription.seek.body)),
+    )
+    assert change.subscription.seek.body.positions == {"dc1": {0: 8}}
+
+
+@pytest.mark.parametrize("lives", [(1, 0), (0, 1)])
+def test_a_retransmission_of_another_life_says_nothing_of_this_one(lives):
+    catalog = Catalog()
+    for each in (topic(), subscription(), seek(30, {0: 7}, *lives)):
+        catalog.apply(each)
+    assert catalog.subscriptions[str(SUBSCRIPTION)].seek is None
+
+
+def test_a_retransmission_that_cannot_be_read_is_shown_and_left_out():
+    catalog = Catalog()
+    for each in (topic(), subscription(), seek(30, {0: 7})):
+        catalog.apply(each)
+    catalog.apply(register(seek_key(SUBSCRIPTION), b'{"positions": {"dc1": {"x": 1}}}', 0, 31))
+    assert catalog.subscriptions[str(SUBSCRIPTION)].seek is None
+    assert list(catalog.undecodable) == [seek_key(SUBSCRIPTION)]
+
+
+@pytest.mark.parametrize(
+    ("positions", "time_ms", "moved"),
+    [
+        ({"dc1": {0: 7}}, 5, [True, False, True]),
+        ({"dc1": {0: 7}}, None, [True, False, False]),
+        ({"dc1": {}}, 5, [False, False, True]),
+        ({}, None, [False, False, False]),
+    ],
+)
+def test_positions_of_a_datacentre_count_before_the_time(positions, time_ms, moved):
+    seek = Seek(1, SeekBody(0, 0, positions, time_ms))
+    assert [seek.moves("dc1", 0), seek.moves("dc1", 1), seek.moves("dc2", 0)] == moved
 
 
 def test_a_subscription_before_its_topic_is_an_orphan_until_the_topic_comes():
