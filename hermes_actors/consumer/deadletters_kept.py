@@ -36,13 +36,18 @@ BATCH_BYTES_MAX = 1_048_576
 RECORD_BYTES_MAX = 1_114_112
 """What a new topic takes: a message of 1 MiB, and 64 KiB of headers, its own and the letter's."""
 
+REFUSALS_MAX = 8
+"""So often a letter that is not too large is tried before the refusal is believed: a topic that has
+just been made may not be known to every broker for some seconds.
+"""
+
 _BACKOFF_MAX_S = 5.0
 
 
 class _Waiting:
     """A letter on its way."""
 
-    __slots__ = ("has_raised", "is_cut", "kept", "letter", "record")
+    __slots__ = ("has_raised", "is_cut", "kept", "letter", "record", "refusals")
 
     def __init__(self, letter: Letter, kept: Callable[[], None]) -> None:
         self.letter = letter
@@ -50,6 +55,7 @@ class _Waiting:
         self.kept = kept
         self.is_cut = False
         self.has_raised = False
+        self.refusals = 0
 
 
 def letters_of(live: LiveSubscription, log_topic: str, parts: ConsumerParts) -> DeadLetters:
@@ -253,11 +259,15 @@ class KeptDeadLetters:
         if held is None or known is None or held.partitions != known.partitions:
             # The topic has gone, or is another one; the next try makes it, or finds it as it is.
             return refused.reason
+        waiting.refusals += 1
         is_too_large = waiting.record.size_bytes > held.record_bytes_max
         if is_too_large and not waiting.has_raised:
             waiting.has_raised = True
             if await self._is_raised(held, waiting.record):
                 return ""
+        if not is_too_large and waiting.refusals < REFUSALS_MAX:
+            return refused.reason
+        waiting.refusals = 0
         if not waiting.is_cut:
             self._cut(waiting, refused.reason)
         else:

@@ -8,7 +8,7 @@ from hermes_actors.consumer.deadletters import DeadLetter
 from hermes_actors.consumer.deadletters_kept import KeptDeadLetters, letters_of
 from hermes_actors.consumer.retry import DiscardReason
 from hermes_actors.consumer.sender import SendOutcome
-from hermes_actors.log.base import LogUnavailable
+from hermes_actors.log.base import LogUnavailable, RefusedRecord
 from hermes_actors.model.dead_letter import Letter, OpenLetters, read_entry
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.record import Record, StoredRecord
@@ -252,6 +252,29 @@ async def test_a_topic_that_is_deleted_is_made_again(world, nursery, autojump_cl
     await trio.sleep(10)
     assert kept == [0, 1]
     assert [each.offset for each in await stored(world)] == [1]
+
+
+async def test_a_topic_that_not_every_broker_knows_yet_costs_no_message(
+    world, nursery, autojump_clock
+):
+    class Propagating(Narrow):
+        async def append(self, topic, partition, batch, ack):
+            if trio.current_time() < 4:
+                await trio.lowlevel.checkpoint()
+                return [RefusedRecord(f"there is no topic {topic}") for _ in batch]
+            return await self._log.append(topic, partition, batch, ack)
+
+    world.parts = msgspec.structs.replace(world.parts, log=Propagating(world.log))
+    keeper = letters_of(world.live(), world.topic, world.parts)
+    nursery.start_soon(keeper.run)
+    kept = []
+    keeper.add(a_letter(), lambda: kept.append(1))
+    await trio.sleep(3)
+    assert "there is no topic" in keeper.why
+    await trio.sleep(10)
+    assert kept == [1]
+    assert [each.value for each in await stored(world)] == [b"bad"]
+    assert world.count("dead_letters_truncated") == 0
 
 
 async def test_the_topics_retention_follows_the_configuration(world, nursery, autojump_clock):
