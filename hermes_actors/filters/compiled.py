@@ -4,14 +4,14 @@ Each type of filter has its compiler in `TYPES`; another type needs an entry the
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from hermes_actors.filters.failures import FilterFailed, FilterInvalid, NotJson
 from hermes_actors.filters.paths import Path
-from hermes_actors.filters.patterns import Pattern
+from hermes_actors.filters.patterns import PATTERN_SIZE_MAX, Pattern, pattern_size
 from hermes_actors.model.message import Headers
 from hermes_actors.model.subscription import Filter
 
@@ -118,6 +118,28 @@ def compile_filter(wanted: Filter) -> MessageFilter:
             "type", f"'{wanted.type}' cannot be asked by this version; use {', '.join(TYPES)}"
         )
     return make(wanted)
+
+
+def problems(wanted: Sequence[Filter]) -> Iterator[str]:
+    """What is wrong with each of them, as `filters[0].path must …`; a type that is unknown is not.
+
+    Work is bounded: they are compiled only while all of them together are of bounded size.
+    """
+    left = PATTERN_SIZE_MAX
+    for index, each in enumerate(wanted):
+        left -= pattern_size(each.matcher)
+        if left < 0:
+            yield (
+                f"filters[{index}].matcher must leave all matchers together at most "
+                f"{PATTERN_SIZE_MAX} characters, with their repetitions ({{n}}) written out"
+            )
+            return
+        if each.type not in TYPES:
+            continue
+        try:
+            compile_filter(each)
+        except FilterInvalid as error:
+            yield f"filters[{index}].{error}"
 
 
 class Filters:

@@ -54,7 +54,7 @@ class Pattern:
 
 def is_bounded(text: str) -> bool:
     """True if compiling the pattern takes bounded memory."""
-    return len(text) <= TEXT_CHARACTERS_MAX and _size(text) <= PATTERN_SIZE_MAX
+    return len(text) <= TEXT_CHARACTERS_MAX and pattern_size(text) <= PATTERN_SIZE_MAX
 
 
 def _compiled(text: str) -> regex.Pattern[str]:
@@ -62,7 +62,7 @@ def _compiled(text: str) -> regex.Pattern[str]:
         raise FilterInvalid("matcher", f"must have at most {TEXT_CHARACTERS_MAX} characters")
     if _RECURSION.search(text):
         raise FilterInvalid("matcher", "must not call itself or one of its groups")
-    if _size(text) > PATTERN_SIZE_MAX:
+    if pattern_size(text) > PATTERN_SIZE_MAX:
         raise FilterInvalid(
             "matcher",
             f"must have at most {PATTERN_SIZE_MAX} characters with its repetitions ({{n}}) "
@@ -89,7 +89,7 @@ def _unicode(text: str) -> regex.Pattern[str]:
         raise FilterInvalid("matcher", f"must be a regular expression: {error}") from error
 
 
-def _size(text: str) -> int:
+def pattern_size(text: str) -> int:
     """How many characters the pattern has with the least of each repetition written out."""
     outer: list[int] = []
     total = last = at = 0

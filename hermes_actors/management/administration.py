@@ -1,6 +1,6 @@
 """All of management without HTTP: what the REST routes, and nothing else, are made of."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hermes_actors.config import Config
@@ -9,6 +9,7 @@ from hermes_actors.log.base import Log, UnknownTopic
 from hermes_actors.management.asking import Logs
 from hermes_actors.management.changes import Changes
 from hermes_actors.management.deadletters import DeadLetterBox, Letters
+from hermes_actors.management.filters import try_filters
 from hermes_actors.management.groups import Groups
 from hermes_actors.management.mode import AccessMode
 from hermes_actors.management.oauth_providers import OAuthProviders
@@ -23,6 +24,7 @@ from hermes_actors.management.roles import (
     require_owner,
     roles_of,
 )
+from hermes_actors.management.signing import SigningSecrets
 from hermes_actors.management.standings import Standings
 from hermes_actors.management.statuses import Statuses
 from hermes_actors.management.subscriptions import Subscriptions
@@ -32,7 +34,7 @@ from hermes_actors.management.undelivered import UndeliveredMessages
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import TrackingMode
 from hermes_actors.model.topic import Ack, ContentType, Owner
-from hermes_actors.runtime.clock import Clock
+from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.security.address_guard import AddressGuard
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.previews import PreviewRegister
@@ -45,9 +47,9 @@ class Administration:
     is administrator. `status` is what readers of the nodes' status records fold into; without it
     there are no metrics. `notices` are what an operator should know of the node beside its
     metadata. `previews` is what readers of the nodes' previews fill. `datacenters` are all of the
-    cluster; `remote_logs` are the others' logs, where dead letters lie too. Everything is a trio
-    coroutine; those that change or read on a caller's behalf take the caller first. Each
-    raises Refused (mend the request) and Unavailable (try again).
+    cluster; `remote_logs` are the others' logs, where dead letters lie too. `ids` is what secrets
+    are made of. Everything is a trio coroutine; those that change or read on a caller's behalf take
+    the caller first. Each raises Refused (mend the request) and Unavailable (try again).
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Administration:
         previews: PreviewRegister | None = None,
         datacenters: Sequence[str] = (),
         remote_logs: Sequence[Log] = (),
+        ids: IdSource | None = None,
     ) -> None:
         self._metadata = metadata
         self._notices = notices
@@ -75,6 +78,7 @@ class Administration:
         self.topics = Topics(metadata, log, changes, config, clock)
         guard = AddressGuard(config.consumers.endpoints)
         self.subscriptions = Subscriptions(metadata, changes, config.management, clock, guard)
+        self.signing_secrets = SigningSecrets(self.subscriptions, ids or IdSource())
         self.oauth_providers = OAuthProviders(metadata, changes, guard)
         self.previews = MessagePreviews(self.topics, previews)
         self.readiness = DatacenterReadiness(metadata, changes, datacenters)
@@ -150,6 +154,12 @@ class Administration:
                 f"The log of datacentre {self._metadata.dc} does not hold topic {topic} yet; "
                 "try again"
             ) from error
+
+    async def try_filters(
+        self, caller: Caller, topic: str, body: Mapping[str, Any]
+    ) -> dict[str, str]:
+        """Whether a message passes filters; see `filters.try_filters`."""
+        return await try_filters(caller, self.topics.live, topic, body)
 
     def require_readable(self) -> None:
         """Raises Unavailable until the catalog shows a whole state; what is missing before then is

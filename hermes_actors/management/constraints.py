@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterator
 
 from hermes_actors.errors import Refused
+from hermes_actors.filters.compiled import problems
 from hermes_actors.model.names import TopicName, is_name_part
+from hermes_actors.model.signing_secrets import signing_violations
 from hermes_actors.model.subscription import (
     BatchPolicy,
     DeliveryType,
@@ -97,6 +99,8 @@ def subscription_violations(subscription: Subscription) -> Iterator[str]:
     yield from _filters(subscription.filters)
     yield from _headers(subscription)
     yield from _oauth(subscription)
+    if subscription.signing is not None:
+        yield from signing_violations("Subscription.signing.secrets", subscription.signing.secrets)
     yield from _range("Subscription.profilingThresholdMs", subscription.profiling_threshold_ms, 0)
     yield from _thresholds(subscription.metrics_config.message_processing.thresholds_milliseconds)
 
@@ -143,18 +147,15 @@ def _attempts(path: str, policy: SerialPolicy | BatchPolicy) -> Iterator[str]:
 def _filters(filters: list[Filter]) -> Iterator[str]:
     if len(filters) > FILTERS_MAX:
         yield f"Subscription.filters size must be between 0 and {FILTERS_MAX}"
+        return
     for index, each in enumerate(filters):
         path = f"Subscription.filters[{index}]"
-        if each.type in ("jsonpath", "avropath") and not each.path:
+        if each.type == "avropath" and not each.path:
             yield f"{path}.path must not be null"
-        if each.type == "header" and not each.header:
-            yield f"{path}.header must not be null"
-        if each.matching_strategy not in ("all", "any"):
+        if each.matching_strategy.lower() not in ("all", "any"):
             yield f"{path}.matchingStrategy must be all or any"
-        try:
-            re.compile(each.matcher)
-        except re.error as error:
-            yield f"{path}.matcher must be a regular expression: {error}"
+    for problem in problems(filters):
+        yield f"Subscription.{problem}"
 
 
 def _headers(subscription: Subscription) -> Iterator[str]:

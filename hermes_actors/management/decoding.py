@@ -114,6 +114,11 @@ def decode_oauth_provider(body: Mapping[str, Any]) -> OAuthProvider:
     return _decode(OAuthProvider, _cleaned(OAuthProvider, body), {})
 
 
+def decode_plain(kind: type[S], body: Mapping[str, Any]) -> S:
+    """Any other value from its JSON object, called by its kind's name. Raises Refused."""
+    return _decode(kind, _cleaned(kind, body), {})
+
+
 def decode_subscription(body: Mapping[str, Any]) -> Subscription:
     """A subscription from its JSON object; the delivery type says which policy. Raises Refused."""
     raw = _cleaned(Subscription, body)

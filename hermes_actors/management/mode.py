@@ -22,7 +22,8 @@ def changes_nothing(method: str, path: str) -> bool:
         return True
     is_query = path.startswith("/topics/") and path.rstrip("/").endswith("/query")
     # Only a POST asks; a topic or a subscription may be called "query" too.
-    return (is_query and method == "POST") or path.startswith("/query")
+    is_question = is_query or path.startswith("/filters/")
+    return (is_question and method == "POST") or path.startswith("/query")
 
 
 class AccessMode:

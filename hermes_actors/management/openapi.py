@@ -6,6 +6,7 @@ import msgspec
 from litestar import Litestar
 from msgspec import Struct
 
+from hermes_actors.management.filters import FilterTest
 from hermes_actors.model.group import Group
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import BatchPolicy, SerialPolicy, Subscription
@@ -82,6 +83,8 @@ def _body(path: str) -> dict[str, Any] | None:
         return _STATE
     if "/dead-letters" in path:
         return _OBJECT
+    if path.startswith("/filters"):
+        return _ref("FilterTest")
     if "/subscriptions" in path:
         return _ref("Subscription")
     if path.startswith("/oauth"):
@@ -102,7 +105,7 @@ def _schemas() -> dict[str, Any]:
     ]
     subscription = msgspec.defstruct("Subscription", fields, kw_only=True)
     _, schemas = msgspec.json.schema_components(
-        [Group, Topic, subscription, SerialPolicy, BatchPolicy, OAuthProvider, Error],
+        [Group, Topic, subscription, SerialPolicy, BatchPolicy, OAuthProvider, FilterTest, Error],
         ref_template=_REF,
     )
     properties = schemas["Subscription"]["properties"]

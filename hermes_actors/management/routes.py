@@ -212,7 +212,7 @@ def subscription_status_routes(
 
 
 def other_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHandler]:
-    """/roles, /owners, /stats, /mode and /readiness."""
+    """/roles, /owners, /stats, /mode, /readiness and /filters."""
 
     @get("/roles", summary="The caller's roles")
     async def roles(request: AnyRequest) -> Answer:
@@ -262,7 +262,13 @@ def other_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHa
         await gate.act(request, administration.readiness.set, dc, await object_of(request))
         return empty_answer(202)
 
+    @post("/filters/{topic:str}", summary="Whether a message passes filters", status_code=200)
+    async def try_filters(request: AnyRequest, topic: Name) -> Answer:
+        body = await object_of(request)
+        return json_answer(await gate.act(request, administration.try_filters, topic, body))
+
     return [
+        try_filters,
         get_mode,
         set_mode,
         readiness,

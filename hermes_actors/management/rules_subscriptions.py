@@ -10,7 +10,7 @@ from hermes_actors.management.endpoint import require_allowed_endpoint, require_
 from hermes_actors.management.roles import Caller
 from hermes_actors.management.rules_topics import require_known_source
 from hermes_actors.model.group import Group
-from hermes_actors.model.subscription import SerialPolicy, Subscription
+from hermes_actors.model.subscription import Filter, SerialPolicy, Subscription
 from hermes_actors.model.topic import ContentType, Owner, Topic
 from hermes_actors.security.address_guard import AddressGuard
 
@@ -51,10 +51,10 @@ def require_acceptable(
         )
 
 
-def require_fitting_filters(subscription: Subscription, topic: Topic) -> None:
+def require_fitting_filters(filters: Iterable[Filter], topic: Topic) -> None:
     """Raises Refused for a filter that cannot look into what the topic holds."""
     allowed = _FILTERS_OF[topic.content_type]
-    for each in subscription.filters:
+    for each in filters:
         if each.type not in allowed:
             raise Refused(
                 f"Filter type '{each.type}' does not fit topic {topic.name} of content type "

@@ -1,6 +1,6 @@
 """Subscriptions: the rules before each change; a new one gets what is published from then on."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -21,14 +21,23 @@ from hermes_actors.management.rules_subscriptions import (
     require_fitting_filters,
     require_open_topic,
 )
-from hermes_actors.management.views import MASKED_OAUTH_PASSWORD, subscription_view
+from hermes_actors.management.views import (
+    MASKED_OAUTH_PASSWORD,
+    MASKED_SIGNING_SECRET,
+    subscription_view,
+)
 from hermes_actors.metadata.bodies import subscription_body
 from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic, Orphan
 from hermes_actors.metadata.commands import Absent, Alive, Change, StampIs, delete, put
 from hermes_actors.metadata.keys import subscription_key, topic_key
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.names import SubscriptionName, TopicName
-from hermes_actors.model.subscription import Subscription, SubscriptionState, TrackingMode
+from hermes_actors.model.subscription import (
+    SigningPolicy,
+    Subscription,
+    SubscriptionState,
+    TrackingMode,
+)
 from hermes_actors.model.topic import Owner
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.security.address_guard import AddressGuard
@@ -98,7 +107,7 @@ class Subscriptions:
 
         def decide() -> Change:
             live = self._live_topic(topic)
-            require_fitting_filters(new, live.topic)
+            require_fitting_filters(new.filters, live.topic)
             self._require_open_topic(new, None, live, caller)
             if str(name) in self._metadata.catalog.subscriptions:
                 raise Refused(
@@ -148,9 +157,27 @@ class Subscriptions:
             require_valid_subscription(new)
             _require_no_masked_oauth(new)
             require_acceptable(new, old, caller, self._config, self._guard)
-            require_fitting_filters(new, owning.topic)
+            require_fitting_filters(new.filters, owning.topic)
             self._require_open_topic(new, old, owning, caller)
             return self._rewrite(live, new)
+
+        await self._changes.make(decide)
+
+    async def amend(
+        self,
+        caller: Caller,
+        topic: str,
+        name: str,
+        change: Callable[[Subscription], Subscription],
+    ) -> None:
+        """Put what `change` makes of the subscription in its place. Raises what it raises, and
+        Refused and Unavailable.
+        """
+
+        def decide() -> Change | None:
+            live = self.live(topic, name)
+            require_owner(caller, f"change subscription {live.name}", *self.owners(live))
+            return self._rewrite(live, change(live.subscription))
 
         await self._changes.make(decide)
 
@@ -259,7 +286,26 @@ def _with_secrets_kept(old: Subscription, patch: Mapping[str, Any]) -> dict[str,
         and policy.get("password") == MASKED_OAUTH_PASSWORD
     ):
         kept["oAuthPolicy"] = {k: v for k, v in policy.items() if k != "password"}
+    signing = kept.get("signing")
+    if isinstance(signing, Mapping) and isinstance(signing.get("secrets"), list):
+        secrets = _unmasked_secrets(signing["secrets"], old.signing)
+        kept["signing"] = {**signing, "secrets": secrets}
     return kept
+
+
+def _unmasked_secrets(shown: list[Any], old: SigningPolicy | None) -> list[Any]:
+    """The list with the old secrets, in their order, where masks stand for them."""
+    left = [] if old is None else list(old.secrets)
+    unmasked = []
+    for each in shown:
+        is_mask = each == MASKED_SIGNING_SECRET
+        if is_mask and not left:
+            raise Refused(
+                f"Subscription.signing.secrets: {MASKED_SIGNING_SECRET} stands for a secret that "
+                "is there already, and there are not as many; give the secret"
+            )
+        unmasked.append(left.pop(0) if is_mask else each)
+    return unmasked
 
 
 def _require_no_masked_oauth(new: Subscription) -> None:

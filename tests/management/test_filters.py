@@ -1,0 +1,91 @@
+"""Filters over the API: which are refused with a subscription, and what a message passes."""
+
+import base64
+
+import pytest
+
+PATH = "/filters/shop.orders"
+COUNTRY = {"type": "jsonpath", "path": "$.country", "matcher": "PL|DE"}
+HEADER = {"type": "header", "header": "Channel", "matcher": "web"}
+
+
+def asking(message: bytes, *filters, **more) -> dict:
+    return {"filters": list(filters), "message": base64.b64encode(message).decode(), **more}
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (asking(b'{"country":"PL"}', COUNTRY), "MATCHED"),
+        (asking(b'{"country":"FR"}', COUNTRY), "NOT_MATCHED"),
+        (asking(b'{"country":null}', COUNTRY), "NOT_MATCHED"),
+        (asking(b"not JSON", COUNTRY), "NOT_MATCHED"),
+        (asking(b"", COUNTRY), "NOT_MATCHED"),
+        (asking(b"not JSON"), "MATCHED"),
+        (asking(b'{"country":"PL"}', COUNTRY, HEADER), "NOT_MATCHED"),
+        (asking(b'{"country":"PL"}', COUNTRY, HEADER, headers={"Channel": "web"}), "MATCHED"),
+        (asking(b'{"country":"PL"}', COUNTRY, HEADER, headers={"channel": "web"}), "NOT_MATCHED"),
+    ],
+)
+async def test_a_message_is_tried_on_filters(api, body, status) -> None:
+    await api.with_topic()
+    answer = await api.post(PATH, body)
+    assert (answer.status_code, answer.json()) == (200, {"status": status})
+
+
+async def test_a_filter_that_takes_too_long_is_an_error_with_its_reason(api) -> None:
+    await api.with_topic()
+    endless = {"type": "jsonpath", "path": "$.v", "matcher": "((a|a)*(a|a)*)*[bc]"}
+    answer = (await api.post(PATH, asking(b'{"v":"%s"}' % (b"a" * 60), endless))).json()
+    assert answer["status"] == "ERROR"
+    assert answer["errorMessage"].startswith("filters[0]: its matcher took more than 20 ms")
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "words"),
+    [
+        (asking(b"{}", {**COUNTRY, "matcher": "("}), "OTHER", "FilterTest.filters[0].matcher"),
+        (asking(b"{}", COUNTRY, {**COUNTRY, "path": "$."}), "OTHER", "FilterTest.filters[1].path"),
+        (asking(b"{}", {"type": "avropath", "path": ".a", "matcher": ""}), None, "avropath"),
+        ({"filters": [], "message": "#"}, None, "FilterTest.message must be Base64"),
+        ({"filters": []}, None, "FilterTest.message must not be null"),
+        ({"filters": [{}], "message": ""}, None, "FilterTest.filters[0].type must not be null"),
+    ],
+)
+async def test_what_cannot_be_tried_is_refused_by_the_name_of_its_field(
+    api, body, code, words
+) -> None:
+    await api.with_topic()
+    answer = await api.post(PATH, body)
+    assert api.refusal(answer) == (400, code or "VALIDATION_ERROR")
+    assert words in answer.json()["message"]
+
+
+async def test_filters_of_an_unknown_topic_are_404(api) -> None:
+    assert api.refusal(await api.post(PATH, asking(b"{}"))) == (404, "TOPIC_NOT_EXISTS")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"path": "$.a[?(@.b =~ /x/)]"}, "Subscription.filters[1].path must be a JSONPath"),
+        ({"path": "$..a..b"}, "Subscription.filters[1].path must not descend"),
+        ({"matcher": "("}, "Subscription.filters[1].matcher must be a regular expression"),
+        ({"matcher": "(a{9999}){9999}"}, "Subscription.filters[1].matcher must leave"),
+        ({"matchingStrategy": "most"}, "Subscription.filters[1].matchingStrategy must be"),
+    ],
+)
+async def test_a_subscription_whose_filter_cannot_be_asked_is_refused(api, change, words) -> None:
+    await api.with_topic()
+    answer = await api.post(
+        "/topics/shop.orders/subscriptions",
+        api.subscription(filters=[COUNTRY, {**COUNTRY, **change}]),
+    )
+    assert api.refusal(answer) == (400, "VALIDATION_ERROR")
+    assert words in answer.json()["message"]
+
+
+async def test_filters_are_tried_while_management_is_read_only(api) -> None:
+    await api.with_topic()
+    assert (await api.post("/mode?mode=readOnly", None)).status_code == 200
+    assert (await api.post(PATH, asking(b"{}"))).status_code == 200
