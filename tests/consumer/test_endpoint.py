@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_actors.consumer.endpoint import Unresolved, parse_endpoint
+from hermes_actors.consumer.endpoint import Unresolved, parse_endpoint, parse_endpoints
 from hermes_actors.consumer.sender import Origin
 from hermes_actors.errors import Refused
 
@@ -139,3 +139,53 @@ def test_no_value_breaks_out_of_the_request_line(value):
     assert route.origin == Origin("http", "sink", 80)
     assert route.start.count(b"\r\n") == 2
     assert route.start.split(b"\r\n")[0].count(b" ") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("http://a/x;http://b/y", ["a", "b"]),
+        ("http://a;https://b:90;HTTP://c/", ["a", "b", "c"]),
+        ("http://u:p@a/x;y=1;http://b/", ["a", "b"]),
+        ("http://a/x;v=1?q=;b", ["a"]),
+        ("http://{id}/;http://b/{id}", ["7", "b"]),
+    ],
+)
+def test_addresses_are_separated_by_semicolons_before_a_scheme(text, hosts):
+    endpoints = parse_endpoints(text, "lane")
+    assert [each.resolve(b'{"id":7}').origin.host for each in endpoints] == hosts
+
+
+def test_one_wrong_address_refuses_the_list_without_its_passwords():
+    with pytest.raises(Refused) as refusal:
+        parse_endpoints("http://u:secret@a/;ftp://v:secret@b/", "lane")
+    assert "secret" not in refusal.value.message
+
+
+@pytest.mark.parametrize("value", ["evil.example", "a.b", "10.0.0.1", "-a", "a:90", "a@b", "ä"])
+def test_a_value_fills_no_more_than_one_label_of_the_host(value):
+    body = json.dumps({"t": value}).encode()
+    for template in ("http://{t}/x", "http://{t}.orders.svc/x", "http://sink-{t}/x"):
+        with pytest.raises(Unresolved):
+            route_of(template, body)
+
+
+def test_hosts_that_are_named_may_be_filled_in_whole():
+    endpoint = parse_endpoint("http://{h}/x", "lane", ("*.orders.svc", "sink"))
+    for host in ("eu.orders.svc", "a.b.orders.svc", "sink"):
+        assert endpoint.resolve(json.dumps({"h": host}).encode()).origin.host == host
+    for host in ("orders.svc", "evil.example", "xorders.svc", "sink.evil", "sink2"):
+        with pytest.raises(Unresolved):
+            endpoint.resolve(json.dumps({"h": host}).encode())
+
+
+@given(st.text(max_size=20))
+def test_no_value_takes_a_push_out_of_its_domain(value):
+    body = json.dumps({"t": value}).encode()
+    try:
+        route = route_of("http://{t}.orders.svc:8080/x", body)
+    except Unresolved:
+        return
+    label, _, domain = route.origin.host.partition(".")
+    assert (domain, route.origin.port) == ("orders.svc", 8080)
+    assert label == value.lower()
