@@ -163,6 +163,8 @@ class Dispatch:
         allowed = limit.available(now_s)
         sent = looked_at = 0
         self._is_filling = True
+        if ladder.level.is_half_open:
+            looked_at = self._expire(now_s)
         while sent < allowed and looked_at < FILL_MAX:
             # Asked each time: an attempt may fail at once, and lower the rate.
             if not ladder.is_full and not ladder.available(now_s):
@@ -182,6 +184,29 @@ class Dispatch:
         if looked_at:
             self._around.note_room()
         return looked_at
+
+    def _expire(self, now_s: float) -> int:
+        """Give up what has waited past its time to live, and would wait for long: how many."""
+
+        def is_over(delivery: Delivery) -> bool:
+            is_tried = delivery.attempts > 0 or self._retry_policy.is_ttl_from_publication
+            return is_tried and self._age_ms(delivery, now_s) > self._retry_policy.ttl_ms
+
+        for count in range(FILL_MAX):
+            delivery = self._lanes.next_over(now_s, is_over)
+            if delivery is None:
+                return count
+            last = delivery.last
+            status, reason = (0, "none") if last is None else (last.status, last.reason())
+            detail = f"while the endpoint is not well; last answer: {reason}"
+            self._discard(delivery, DiscardReason.EXPIRED, status, detail)
+        return FILL_MAX
+
+    def _age_ms(self, delivery: Delivery, now_s: float) -> float:
+        """A message's age as its time to live counts it."""
+        if self._retry_policy.is_ttl_from_publication:
+            return max(0, self._clock.now_ms() - delivery.record.timestamp_ms)
+        return (now_s - (delivery.taken_up_s or now_s)) * 1_000
 
     def _refill(self, now_s: float) -> None:
         """Use the room that an answer made; wake the actor only if its alarm must be earlier."""
@@ -292,16 +317,12 @@ class Dispatch:
             delivery.attempts += 1
         now_ms = self._clock.now_ms()
         self._pacing.last_failure, self.last_failure_ms = outcome, now_ms
-        policy = self._retry_policy
-        if policy.is_ttl_from_publication:
-            age_ms: float = max(0, now_ms - delivery.record.timestamp_ms)
-        else:
-            age_ms = (now_s - (delivery.taken_up_s or now_s)) * 1_000
+        delivery.last = outcome
         decision = decide(
             outcome,
-            policy=policy,
+            policy=self._retry_policy,
             previous_backoff_ms=delivery.backoff_ms,
-            age_ms=age_ms,
+            age_ms=self._age_ms(delivery, now_s),
             now_ms=now_ms,
             rng=self._parts.rng,
             attempts=delivery.attempts,

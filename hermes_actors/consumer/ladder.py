@@ -68,6 +68,7 @@ class Ladder:
     __slots__ = (
         "_connect_s",
         "_failures",
+        "_has_connected",
         "_is_connecting",
         "_is_pushing",
         "_is_slow_start",
@@ -101,6 +102,7 @@ class Ladder:
     def reset(self, now_s: float) -> None:
         """Trust fully, for nothing is known: a new subscription, or another endpoint."""
         self._is_pushing = self._is_connecting = self._is_slow_start = False
+        self._has_connected = False
         self._connect_s = self._next_s = now_s
         self._unanswered = 0
         self.epoch += 1
@@ -119,7 +121,7 @@ class Ladder:
 
         A half-open level may push at once.
         """
-        self._is_pushing = self._is_connecting = False
+        self._is_pushing = self._is_connecting = self._has_connected = False
         self._next_s = self._connect_s = now_s
         self._begin_round(now_s)
         self.epoch += 1
@@ -144,6 +146,7 @@ class Ladder:
             return
         assert self.available(now_s), "a half-open level has one push under way"
         self._is_pushing = True
+        self._has_connected = False
         self._next_s = now_s + self._pause_s
 
     def wait_s(self, now_s: float) -> float:
@@ -165,8 +168,8 @@ class Ladder:
     def connect_wait_s(self, now_s: float) -> float:
         """How long until a connection is to be tried; infinity when none is wanted."""
         is_wanted = self.level is Level.HEARTBEAT and not (self._is_pushing or self._is_connecting)
-        # Once it has connected, or a minute has passed, a push says more than a connection.
-        if not is_wanted or self._next_s <= now_s:
+        # Once it has connected, only a push can say more.
+        if not is_wanted or self._has_connected:
             return _NEVER_S
         return max(0.0, self._connect_s - now_s)
 
@@ -179,6 +182,7 @@ class Ladder:
         """The connection was made, or not. If so, a push may follow at once."""
         self._is_connecting = False
         if is_made and self.level is Level.HEARTBEAT:
+            self._has_connected = True
             self._next_s = now_s
 
     # Answers.
@@ -320,6 +324,7 @@ class Ladder:
 
     def _fall(self, level: Level, now_s: float) -> None:
         self._is_pushing = self._is_connecting = self._is_slow_start = False
+        self._has_connected = False
         self._unanswered = 0
         self.epoch += 1
         self._move(level, 1 / _SLOW_S if level is Level.SLOW else 1 / _HEARTBEAT_S, now_s)

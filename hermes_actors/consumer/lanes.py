@@ -8,11 +8,12 @@ a fresh message whose key is on its way already waits behind it, and others pass
 
 import heapq
 from collections import deque
+from collections.abc import Callable
 
 from hermes_actors.consumer.broadcast import Served
 from hermes_actors.consumer.keys import KeyOrder
 from hermes_actors.consumer.offsets import PartitionOffsets
-from hermes_actors.consumer.sender import Route
+from hermes_actors.consumer.sender import Route, SendOutcome
 from hermes_actors.model.dead_letter import Letter
 from hermes_actors.model.message import Message
 from hermes_actors.model.record import StoredRecord
@@ -26,7 +27,8 @@ class Delivery:
 
     `message` is made when it is taken up, or before, by what looks into it; `route` and
     `message_lines` are made for its attempts, for the `version` of the subscription. `epoch` is
-    that of the ladder at its last attempt, `failed_s` the failure that counted there. `redriven` is
+    that of the ladder at its last attempt, `failed_s` the failure that counted there, `last` the
+    last attempt's outcome. `redriven` is
     the dead letter that it was before it is tried again on demand. `served` remembers, where there
     are several recipients, who has it.
     """
@@ -39,6 +41,7 @@ class Delivery:
         "holds_key",
         "is_given_up",
         "is_retry",
+        "last",
         "message",
         "message_lines",
         "offsets",
@@ -69,6 +72,7 @@ class Delivery:
         self.served: Served | None = None
         self.epoch = 0
         self.failed_s: float | None = None
+        self.last: SendOutcome | None = None
         self.is_retry = False
         self.holds_key = False
         self.is_given_up = False
@@ -126,10 +130,8 @@ class Lanes:
             self._park(self._keys)
         is_fresh = bool(self._fresh) and not self.is_waiting_full
         if is_due and (not is_fresh or self._is_retrys_turn()):
-            delivery = heapq.heappop(self._waiting)[2]
+            delivery = self._pop_waiting()
             self._retry_is_next = False
-            delivery.is_retry = True
-            self._inflight_retries += 1
         elif is_fresh:
             delivery = self._fresh.popleft()
             self._retry_is_next = True
@@ -137,6 +139,15 @@ class Lanes:
             return None
         self.inflight += 1
         return delivery
+
+    def next_over(self, now_s: float, is_over: Callable[[Delivery], bool]) -> Delivery | None:
+        """The message that has been due for longest, if it is over: it counts as in flight, to be
+        buried. It needs no room.
+        """
+        if not self._waiting or self._waiting[0][0] > now_s or not is_over(self._waiting[0][2]):
+            return None
+        self.inflight += 1
+        return self._pop_waiting()
 
     def wait(self, delivery: Delivery, due_s: float) -> None:
         """A message in flight is to be attempted (again) at `due_s`."""
@@ -206,6 +217,12 @@ class Lanes:
     def next_due_s(self) -> float:
         """When the next waiting message is due; infinity when none waits."""
         return self._waiting[0][0] if self._waiting else float("inf")
+
+    def _pop_waiting(self) -> Delivery:
+        delivery = heapq.heappop(self._waiting)[2]
+        delivery.is_retry = True
+        self._inflight_retries += 1
+        return delivery
 
     def _is_retrys_turn(self) -> bool:
         share = self.window // 2

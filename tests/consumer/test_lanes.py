@@ -73,6 +73,20 @@ def test_retries_go_out_in_order_of_their_due_time():
     assert [one.record.offset for one in taken(lanes, 9.0)] == [1, 2, 0]
 
 
+def test_what_is_over_needs_no_room_in_the_window():
+    lanes = filled(window=2, fresh=5, due=3)
+    first, second = taken(lanes)
+    assert lanes.next_over(0, lambda one: one.record.offset == 99) is None
+    over = lanes.next_over(0, lambda _one: True)
+    assert lanes.inflight == 3
+    lanes.bury(over)
+    lanes.forget(over)
+    for one in (first, second):
+        lanes.remove(one)
+    assert (lanes.inflight, lanes.buried) == (0, 0)
+    assert lanes.next_over(-1, lambda _one: True) is None
+
+
 class AnyOrder(RuleBasedStateMachine):
     """Whatever happens, no bound is passed and no message is lost or doubled."""
 

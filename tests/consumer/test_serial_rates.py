@@ -68,6 +68,27 @@ async def test_no_answers_are_taken_for_health_while_nothing_is_published(world,
         assert len(world.sender.pushes) - before <= 2
 
 
+async def test_what_waits_for_a_dead_endpoint_expires_in_time_and_the_rest_waits_in_the_log(
+    world, autojump_clock
+):
+    world.sender.script = lambda _push: DEAD
+    await world.publish(*(b"%d" % n for n in range(100)))
+    live = world.live(policy={"inflight_size": 50, "message_ttl": 20, "message_backoff": 1_000})
+    async with world.consuming(live) as consumer:
+        await trio.sleep(40)
+        attempted = len({*world.sender.bodies})
+        assert 50 <= attempted <= 75
+        assert world.count("discarded") >= 50
+        assert consumer.status().waiting_retries <= attempted - 50
+        assert consumer.status().last_undelivered.reason == (
+            "expired: while the endpoint is not well; last answer: connect: refused"
+        )
+        world.sender.script = lambda _push: OK
+        await trio.sleep(30)
+        assert world.count("delivered") + world.count("discarded") == 100
+        assert world.count("delivered") >= 25
+
+
 async def test_a_dead_endpoint_that_comes_back_has_its_full_rate_within_ten_seconds(
     world, autojump_clock
 ):

@@ -14,9 +14,10 @@ async def suspend(api, nursery):
     suspensions = Suspensions(api.metadata)
     nursery.start_soon(suspensions.run)
     suspensions.ask(api.metadata.catalog.subscriptions["shop.orders$billing"], GONE)
-    with trio.fail_after(5):
+    with trio.fail_after(5), api.metadata.watch() as watch:
         while (await shown(api))["state"] != "SUSPENDED":
-            await trio.sleep(0.001)
+            await watch.wait()
+            watch.take_nowait()
 
 
 async def shown(api):
