@@ -39,6 +39,7 @@ from hermes_actors.management.routes import (
 )
 from hermes_actors.management.routes_oauth import oauth_routes
 from hermes_actors.management.routes_offsets import offset_routes
+from hermes_actors.management.routes_signing import signing_routes
 from hermes_actors.management.tail import Tail
 from hermes_actors.runtime.bridge import BridgeClosed, TrioBridge
 from hermes_actors.telemetry.metrics import Metrics, render_in_turns
@@ -84,6 +85,7 @@ def build_app(
         *subscription_routes(gate, administration),
         *subscription_status_routes(gate, administration),
         *offset_routes(gate, administration),
+        *signing_routes(gate, administration),
         *oauth_routes(gate, administration),
         *dead_letter_routes(gate, administration),
         *other_routes(gate, administration),

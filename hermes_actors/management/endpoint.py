@@ -5,10 +5,11 @@ checked with a dummy in each place.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from urllib.parse import SplitResult, urlsplit
 
 from hermes_actors.errors import Refused
+from hermes_actors.model.endpoints import split_addresses
 from hermes_actors.security.address_guard import AddressGuard
 
 PROTOCOLS = ("http", "https", "jms", "googlepubsub", "googlebigquery")
@@ -25,17 +26,23 @@ _USER_INFO = re.compile(r"^([^:/?#]+://)([^/?#]*)@")
 
 
 def require_valid_endpoint(endpoint: str, additional_protocols: Iterable[str] = ()) -> None:
-    """Raises Refused that says what is wrong with the endpoint; its password is never repeated."""
-    filled = _PLACE.sub(_DUMMY, endpoint)
+    """Raises Refused that says what is wrong with the endpoint, which may be several addresses with
+    `;` between them; its passwords are never repeated.
+    """
     # What is refused may not follow the grammar, so more is hidden here than in an answer.
     shown = _ANY_USER_INFO.sub(rf"\1:{MASKED_PASSWORD}@", endpoint)
+    for each in split_addresses(endpoint):
+        _require_valid_address(each, shown, (*PROTOCOLS, *additional_protocols))
+
+
+def _require_valid_address(address: str, shown: str, allowed: tuple[str, ...]) -> None:
+    filled = _PLACE.sub(_DUMMY, address)
     unfit = _UNFIT.search(filled)
     if unfit is not None:
         raise _refused(shown, f"the character {unfit.group()!r} cannot stand in a URI")
     scheme, separator, _ = filled.partition("://")
     if not separator:
         raise _refused(shown, "expected <protocol>://<address>, for example https://host/path")
-    allowed = (*PROTOCOLS, *additional_protocols)
     if scheme.lower() not in allowed:
         raise _refused(shown, f"protocol '{scheme}' is not one of {', '.join(allowed)}")
     problem = _address_problem(filled)
@@ -49,15 +56,15 @@ def require_allowed_endpoint(endpoint: str, guard: AddressGuard) -> None:
     What a name leads to is looked up by who pushes, each time. Endpoints of other protocols, and
     hosts that each message fills in, are not looked at.
     """
-    if protocol_of(endpoint) not in ("http", "https"):
-        return
-    shown = _USER_INFO.sub(r"\1", endpoint)
-    authority = _authority(shown.partition("://")[2])
-    if _PLACE.search(authority):
-        return
-    problem = guard.refusal_of_host(urlsplit(f"//{authority}").hostname or "")
-    if problem:
-        raise _refused(mask_endpoint(endpoint), problem)
+    for each in split_addresses(endpoint):
+        if protocol_of(each) not in ("http", "https"):
+            continue
+        authority = _authority(_USER_INFO.sub(r"\1", each).partition("://")[2])
+        if _PLACE.search(authority):
+            continue
+        problem = guard.refusal_of_host(urlsplit(f"//{authority}").hostname or "")
+        if problem:
+            raise _refused(mask_endpoint(endpoint), problem)
 
 
 def _address_problem(filled: str) -> str | None:
@@ -91,14 +98,18 @@ def _refused(shown: str, problem: str) -> Refused:
 
 
 def mask_endpoint(endpoint: str) -> str:
-    """The endpoint with the password of its user info replaced by asterisks."""
-    found = _USER_INFO.match(endpoint)
+    """The endpoint with the password of each address's user info replaced by asterisks."""
+    return ";".join(_masked(each) for each in split_addresses(endpoint))
+
+
+def _masked(address: str) -> str:
+    found = _USER_INFO.match(address)
     if found is None:
-        return endpoint
+        return address
     user, colon, _ = found.group(2).partition(":")
     if not colon:
-        return endpoint
-    return f"{found.group(1)}{user}:{MASKED_PASSWORD}@{endpoint[found.end() :]}"
+        return address
+    return f"{found.group(1)}{user}:{MASKED_PASSWORD}@{address[found.end() :]}"
 
 
 def unmask_endpoint(shown: str, old: str) -> str:
@@ -107,31 +118,40 @@ def unmask_endpoint(shown: str, old: str) -> str:
     Only for the same scheme, user, host and port: who cannot read a password must not lead it
     elsewhere. Raises Refused.
     """
-    new_parts, old_parts = _split_user_info(shown), _split_user_info(old)
-    if new_parts is None or not _is_masked(new_parts[1]):
-        return shown
-    scheme, user_info, rest = new_parts
-    user = user_info.partition(":")[0]
-    if old_parts is None or (scheme, user, _authority(rest)) != (
-        old_parts[0],
-        old_parts[1].partition(":")[0],
-        _authority(old_parts[2]),
-    ):
+    known = [_split_user_info(each) for each in split_addresses(old)]
+    kept = {_place(parts): parts[1] for parts in known if parts is not None}
+    return ";".join(_unmasked(each, kept, shown) for each in split_addresses(shown))
+
+
+def _unmasked(address: str, kept: Mapping[tuple[str, str, str], str], shown: str) -> str:
+    parts = _split_user_info(address)
+    if parts is None or not _is_masked(parts[1]):
+        return address
+    user_info = kept.get(_place(parts))
+    if user_info is None:
         raise Refused(
             f"Subscription.endpoint '{shown}' is not valid: {MASKED_PASSWORD} stands for the "
             "password of the same user at the same host only; give the password"
         )
-    return f"{scheme}{old_parts[1]}@{rest}"
+    return f"{parts[0]}{user_info}@{parts[2]}"
+
+
+def _place(parts: tuple[str, str, str]) -> tuple[str, str, str]:
+    """Scheme, user, host and port."""
+    scheme, user_info, rest = parts
+    return scheme, user_info.partition(":")[0], _authority(rest)
 
 
 def require_no_mask(endpoint: str) -> None:
     """Raises Refused for a new endpoint with the mask where its password should be."""
-    parts = _split_user_info(endpoint)
-    if parts is not None and _is_masked(parts[1]):
-        raise Refused(
-            f"Subscription.endpoint '{endpoint}' is not valid: {MASKED_PASSWORD} stands for a "
-            "password that is there already, and a new subscription has none; give the password"
-        )
+    for each in split_addresses(endpoint):
+        parts = _split_user_info(each)
+        if parts is not None and _is_masked(parts[1]):
+            raise Refused(
+                f"Subscription.endpoint '{mask_endpoint(endpoint)}' is not valid: "
+                f"{MASKED_PASSWORD} stands for a password that is there already, and a new "
+                "subscription has none; give the password"
+            )
 
 
 def _split_user_info(endpoint: str) -> tuple[str, str, str] | None:
