@@ -6,7 +6,6 @@ look-up behind it, while Host, SNI and the certificate's name stay the endpoint'
 
 import asyncio
 import os
-import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -65,22 +64,20 @@ class AsyncioNet:
             task.cancel()
 
     async def _connect(self, connection: PooledConnection, origin: Origin) -> None:
-        within = f"within {self._connect_timeout_s:g} s"
         missing = "no address was found"
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                addresses = await self._addresses(origin.host)
+                known = origin.address
+                addresses = [known] if known else await self._addresses(origin.host)
                 refusals = [self._guard.refusal(origin.host, each) for each in addresses]
                 allowed = [each for each, no in zip(addresses, refusals, strict=True) if not no]
                 if not allowed:
                     connection.dial_failed(refusals[0], Failure.FORBIDDEN)
                     return
                 missing = "no connection"
-                plain = await self._first_of(in_turns(allowed)[:_ADDRESSES_MAX], origin.port)
-                missing = "no agreement on TLS"
-                await self._open(connection, origin, plain)
+                await self._race(_Race(connection), origin, in_turns(allowed)[:_ADDRESSES_MAX])
         except TimeoutError:
-            connection.dial_failed(f"{origin}: {missing} {within}")
+            connection.dial_failed(f"{origin}: {missing} within {self._connect_timeout_s:g} s")
         # ValueError: names that cannot be encoded, certificates that cannot be read.
         except (OSError, ValueError) as error:
             connection.dial_failed(f"{origin}: {error}")
@@ -101,65 +98,54 @@ class AsyncioNet:
             raise OSError("the name has no address")
         return found
 
-    async def _first_of(self, addresses: Sequence[str], port: int) -> socket.socket:
-        """The first connection that stands; each further address is tried beside those before."""
+    async def _race(self, race: "_Race", origin: Origin, addresses: Sequence[str]) -> None:
+        """Connect; each further address is tried beside those before, the first to stand wins."""
         if len(addresses) == 1:
-            return await self._to(addresses[0], port)
+            await self._to(race, origin, addresses[0])
+            return
         left = list(addresses)
-        trying: set[asyncio.Task[socket.socket]] = set()
+        trying: set[asyncio.Task[None]] = set()
         problem: BaseException | None = None
         try:
             while left or trying:
                 if left:
-                    trying.add(self._loop.create_task(self._to(left.pop(0), port)))
+                    trying.add(self._loop.create_task(self._to(race, origin, left.pop(0))))
                 ended, trying = await asyncio.wait(
                     trying,
                     timeout=_NEXT_ADDRESS_S if left else None,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                stands = [task for task in ended if task.exception() is None]
-                trying.update(stands[1:])
-                if stands:
-                    return stands[0].result()
+                if race.is_won:
+                    trying |= ended
+                    return
                 problem = problem or next((task.exception() for task in ended), None)
         finally:
             for task in trying:
                 task.cancel()
-                task.add_done_callback(_close_unused)
+                # What a loser says is looked at, so that asyncio does not complain of it.
+                task.add_done_callback(lambda task: task.cancelled() or task.exception())
         assert problem is not None, "no address at all"
         raise problem
 
-    async def _to(self, address: str, port: int) -> socket.socket:
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        plain = socket.socket(family, socket.SOCK_STREAM)
+    async def _to(self, race: "_Race", origin: Origin, address: str) -> None:
+        is_tls = origin.scheme == "https"
         try:
-            plain.setblocking(False)
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await self._loop.sock_connect(plain, (address, port))
-        except OSError as error:
-            plain.close()
-            reason = os.strerror(error.errno) if error.errno else str(error)
-            raise OSError(f"{reason} ({address})") from error
-        except BaseException:
-            plain.close()
-            raise
-        return plain
-
-    async def _open(
-        self, connection: PooledConnection, origin: Origin, plain: socket.socket
-    ) -> None:
-        try:
-            is_tls = origin.scheme == "https"
+            # By address and not by a socket of ours: uvloop closes the file under a socket object
+            # without telling it when a write fails, and the object would close whoever has the
+            # file's number by then.
             await self._loop.create_connection(
-                lambda: _Socket(connection),
-                sock=plain,
+                lambda: _Socket(race),
+                address,
+                origin.port,
                 ssl=self._tls_context() if is_tls else None,
                 server_hostname=origin.host if is_tls else None,
                 ssl_handshake_timeout=self._connect_timeout_s if is_tls else None,
             )
-        except BaseException:
-            plain.close()
+        except (ssl.SSLError, ssl.CertificateError):
             raise
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise OSError(f"{reason} ({address})") from error
 
     def _tls_context(self) -> ssl.SSLContext:
         if self._tls is None:
@@ -167,29 +153,42 @@ class AsyncioNet:
         return self._tls
 
 
-def _close_unused(task: asyncio.Task[socket.socket]) -> None:
-    if not task.cancelled() and task.exception() is None:
-        task.result().close()
+class _Race:
+    """Attempts at one connection, of which the first that stands is taken."""
+
+    def __init__(self, connection: PooledConnection) -> None:
+        self.connection = connection
+        self.is_won = False
 
 
 class _Socket(asyncio.Protocol):
     """Turns the loop's callbacks into the connection's."""
 
-    def __init__(self, connection: PooledConnection) -> None:
-        self._connection = connection
-        # Straight to the connection: this is called for each answer.
-        self.data_received = connection.received  # type: ignore[method-assign]
-        self.pause_writing = connection.paused  # type: ignore[method-assign]
-        self.resume_writing = connection.resumed  # type: ignore[method-assign]
+    def __init__(self, race: _Race) -> None:
+        self._race = race
+        self._connection: PooledConnection | None = None
+        # Straight to the connection: these are called for each answer and long request. uvloop
+        # looks them up before the connection stands; one that lost the race hears nothing.
+        self.data_received = race.connection.received  # type: ignore[method-assign]
+        self.pause_writing = race.connection.paused  # type: ignore[method-assign]
+        self.resume_writing = race.connection.resumed  # type: ignore[method-assign]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._connection.opened(cast("Wire", transport))
+        wire = cast("asyncio.Transport", transport)
+        if self._race.is_won:
+            wire.abort()
+            return
+        self._race.is_won = True
+        connection = self._connection = self._race.connection
+        connection.opened(cast("Wire", wire))
 
     def eof_received(self) -> None:
-        self._connection.ended()
+        if self._connection is not None:
+            self._connection.ended()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._connection.ended(str(exc) if exc else "")
+        if self._connection is not None:
+            self._connection.ended(str(exc) if exc else "")
 
 
 @asynccontextmanager

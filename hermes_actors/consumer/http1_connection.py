@@ -142,7 +142,10 @@ class PooledConnection:
         exchange = self.exchange
         outcome = exchange.receive(data)
         if outcome is not None:
-            self.owner.on_outcome(self, outcome)
+            if outcome.status == 408 and self._is_goodbye():
+                self.owner.on_stale(self)
+            else:
+                self.owner.on_outcome(self, outcome)
         elif not exchange.is_reusable:
             self.owner.drop(self)
         elif self.request is not None and self.request.socket_timeout_s:
@@ -220,6 +223,19 @@ class PooledConnection:
         if self._is_counted:
             self._is_counted = False
             self._share.give_back(was_open=was_open)
+
+    def _is_goodbye(self) -> bool:
+        """True for a 408 with which the peer ends a connection that was idle for too long.
+
+        It crosses the request on the way and is no answer to it (RFC 9110, section 15.5.9).
+        """
+        request, exchange = self.request, self.exchange
+        return (
+            request is not None
+            and not request.is_second_try
+            and exchange.served > 1
+            and not exchange.is_reusable
+        )
 
     def _write_on(self) -> None:
         wire = self._wire

@@ -138,7 +138,7 @@ class _Pool:
         request = connection.request
         assert request is not None, "only a request can find its connection stale"
         connection.request = None
-        connection.exchange.fail(Failure.RESET, "stale")
+        connection.exchange.give_up(Failure.RESET, "stale")
         self.busy.pop(connection, None)
         request.is_second_try = True
         self.waiting.appendleft(request)

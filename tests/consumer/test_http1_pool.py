@@ -239,6 +239,34 @@ def test_a_push_that_finds_a_second_connection_stale_is_a_failure(net, sender):
     assert [outcome.failure for outcome in outcomes] == [None, None, Failure.RESET]
 
 
+GOODBYE = b"HTTP/1.1 408 x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+
+def test_a_goodbye_that_crosses_a_push_is_not_its_answer(net, sender):
+    outcomes = []
+    sender.send(push(), outcomes.append)
+    wire = net.connect()
+    wire.connection.received(OK)
+    sender.send(push(b"again"), outcomes.append)
+    wire.connection.received(GOODBYE)
+    assert wire.is_closed
+    fresh = net.connect()
+    assert fresh.written[0].endswith(b"again")
+    # On a connection of its own it is the answer.
+    fresh.connection.received(GOODBYE)
+    assert [outcome.status for outcome in outcomes] == [200, 408]
+
+
+def test_a_408_that_keeps_the_connection_is_an_answer(net, sender):
+    outcomes = []
+    sender.send(push(), outcomes.append)
+    wire = net.connect()
+    wire.connection.received(OK)
+    sender.send(push(), outcomes.append)
+    wire.connection.received(b"HTTP/1.1 408 x\r\nContent-Length: 0\r\n\r\n")
+    assert [outcome.status for outcome in outcomes] == [200, 408]
+
+
 def test_a_reset_after_the_first_byte_or_on_a_new_connection_is_a_failure(net, sender):
     outcomes = []
     sender.send(push(), outcomes.append)
@@ -486,7 +514,10 @@ class Pools(RuleBasedStateMachine):
         if self.net.dials:
             self.net.dials.pop(at % len(self.net.dials))[0].dial_failed("no")
 
-    @rule(at=st.integers(0, 20), data=st.sampled_from([OK, OK, OK[:9], OK[9:], b"rubbish", OK * 2]))
+    @rule(
+        at=st.integers(0, 20),
+        data=st.sampled_from([OK, OK, OK[:9], OK[9:], b"rubbish", OK * 2, GOODBYE]),
+    )
     def hear(self, at, data):
         if self.net.wires:
             self.net.wires[at % len(self.net.wires)].connection.received(data)
