@@ -1,7 +1,8 @@
+import pytest
 import trio
 
 from hermes_actors.consumer.progress import TopicProgress
-from hermes_actors.log.base import Commit, TopicSettings
+from hermes_actors.log.base import Commit, LogUnavailable, TopicSettings
 from hermes_actors.log.commits import Ownership
 from hermes_actors.log.memory import MemoryLog
 
@@ -72,3 +73,33 @@ async def test_loading_again_finds_only_new_partitions(trio_clock):
     assert await progress.load()
     assert sorted(progress.partitions) == [0, 1, 2]
     assert all(progress.partitions[number] is first[number] for number in first)
+
+
+class AnswerLost(MemoryLog):
+    """Stores a commit and says that it could not."""
+
+    async def commit(self, group, topic, commits):
+        await super().commit(group, topic, commits)
+        raise LogUnavailable("the answer was lost")
+
+
+async def test_a_commit_of_ours_that_went_through_unheard_is_no_strangers(
+    trio_clock, autojump_clock, caplog
+):
+    log = AnswerLost("dc1", trio_clock)
+    await log.create_topic("t", TopicSettings())
+    progress = progress_of(log)
+    await MemoryLog.commit(log, "group", "t", {0: Commit(0, "h1:0:7:0:2:")})
+    await progress.load()
+    progress.partitions[0].begin(0)
+    progress.partitions[0].settle(0)
+    with pytest.raises(LogUnavailable):
+        await progress.commit(0.0)
+    overwritten = []
+    await progress.keep_committed(lambda: overwritten.append(1))
+    assert overwritten == []
+    assert caplog.records == []
+    # Somebody else's is.
+    await MemoryLog.commit(log, "group", "t", {0: Commit(1, "h1:0:7:0:1:")})
+    await progress.keep_committed(lambda: overwritten.append(1))
+    assert overwritten == [1]

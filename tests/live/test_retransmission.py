@@ -3,6 +3,8 @@
 import contextlib
 import http.client
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -165,3 +167,50 @@ def test_nothing_is_lost_by_suspending_activating_and_retransmitting_under_load(
     move({"to": "end"})
     wait_until(lambda: http("GET", f"{management}{PATH}/lag")[1]["lag"] == 0, "no lag")
     assert node.terminate()[0] == 0
+
+
+def hermes(*arguments: str) -> tuple[int, str]:
+    """A command line as a user types it: exit code, and what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "hermes_actors.cli", "subscription", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_the_command_moves_a_subscription_in_all_datacentres(start, shop, http, tmp_path):
+    file = tmp_path / "taken.ndjson"
+    sink = start("sink", "--port", "0", "--write", str(file), "--quiet", "--json")
+    node = start("dev", "--publish-port", "0", "--management-port", "0", "--json")
+    first, second = node.ready["dcs"]
+    shop(first["management"], f"{sink.ready['url']}orders")
+    topic = "/topics/shop.orders"
+    wait_until(lambda: http("GET", second["management"] + topic)[0] == 200, "the topic in dc2")
+    for number, dc in enumerate([first, second, second]):
+        wait_until(
+            lambda dc=dc, number=number: (
+                http("POST", dc["publish"] + topic, {"number": number})[0] == 201
+            ),
+            "a publish",
+        )
+    wait_until(lambda: sorted(taken(file)) == [0, 1, 2], "three deliveries")
+    names = ("shop.orders", "sink")
+    # By the management of the other datacentre than the subscription was made in.
+    server = ("--management", second["management"])
+    code, said = hermes("retransmit", *names, "--to", "start", "--dry-run", *server)
+    assert (code, said.splitlines()[-1].split()[-3:]) == (0, ["go", "on", "there"])
+    assert settled(file) == 3
+    code, said = hermes("retransmit", *names, "--to", "start", *server)
+    assert code == 0, said
+    assert {line.split()[0] for line in said.splitlines()[1:-1]} == {"dc1", "dc2"}
+    wait_until(lambda: sorted(taken(file)) == [0, 0, 1, 1, 2, 2], "each message once more")
+    wait_until(lambda: hermes("lag", *names, *server)[1].endswith("in all: 0\n"), "no lag")
+    code, said = hermes("why", *names, *server)
+    assert code == 0
+    assert "subscription sink of shop.orders is ACTIVE" in said
+    code, said = hermes("retransmit", *names, "--offset", "dc3/0=1", *server)
+    assert code == 1
+    assert "there is no datacentre dc3; there are dc1, dc2" in said
