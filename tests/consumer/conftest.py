@@ -1,8 +1,10 @@
 """A consumer over the memory log, trio's clock and a sender that follows a script."""
 
 import random
+import sys
 from collections.abc import Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
@@ -25,6 +27,9 @@ from hermes_actors.model.subscription import SerialPolicy, Subscription
 from hermes_actors.model.topic import Ack, Owner
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics
+
+# Test modules are imported by their path; a helper beside them is found by its folder's.
+sys.path.insert(0, str(Path(__file__).parent))
 
 EPOCH_MS = 1_700_000_000_000
 OK = SendOutcome(200)
