@@ -86,6 +86,7 @@ class Node:
             ids=self.ids,
             metrics=self.metrics,
             config=ConsumersConfig(),
+            suspend=lambda live, reason: agent.suspend(live, reason),
         )
         agent = Agent(
             self.metadata,
@@ -202,6 +203,33 @@ async def test_a_subscription_is_delivered_from_its_creation_to_its_deletion(nod
         await trio.sleep(1)
         assert node.sink.bodies[5:] == [b"6"]
         assert node.metadata.catalog.subscriptions[str(NAME)].state is SubscriptionState.ACTIVE
+
+
+async def test_an_endpoint_that_is_gone_suspends_and_whoever_resumes_loses_nothing(
+    node, autojump_clock
+):
+    async with node.running() as agent:
+        await node.create_topic()
+        await node.subscribe()
+        node.sink.outcome = SendOutcome(410)
+        await node.publish(*(b"%d" % n for n in range(300)))
+        await trio.sleep(1)
+        live = node.metadata.catalog.subscriptions[str(NAME)]
+        assert live.state is SubscriptionState.SUSPENDED
+        assert "HTTP 410" in live.suspension
+        assert agent.why(str(NAME)) == f"suspended: {live.suspension}"
+        # No more than what was in flight when the first answer came.
+        assert len(node.sink.bodies) <= 100
+        await trio.sleep(60)
+        assert len(node.sink.bodies) <= 100
+
+        node.sink.outcome = SendOutcome(200)
+        node.sink.bodies.clear()
+        await node.subscribe(state=SubscriptionState.ACTIVE)
+        await trio.sleep(1)
+        assert sorted(node.sink.bodies) == sorted(b"%d" % n for n in range(300))
+        live = node.metadata.catalog.subscriptions[str(NAME)]
+        assert (live.state, live.suspension) == (SubscriptionState.ACTIVE, "")
 
 
 BATCH = {
