@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli import bodies, deliveries
+from hermes_actors.cli import bodies, deliveries, filter_test
 from hermes_actors.cli.confirm import confirm_deletion
 from hermes_actors.cli.deliveries import subscription_path
 from hermes_actors.cli.failures import UsageWrong
@@ -215,5 +215,6 @@ def _warn_of_endpoint(topic: str, name: str, body: dict[str, Any]) -> None:
         )
 
 
-# What they do: suspend, activate, lag, retransmit, why.
+# What they do: suspend, activate, lag, retransmit, why; and what their filters let pass.
 app.add_typer(deliveries.app)
+app.add_typer(filter_test.app)

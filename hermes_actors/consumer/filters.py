@@ -64,7 +64,8 @@ class Screening:
         )
 
     def _screen_of(self, filters: Filters) -> Screen:
-        needs_message = filters.looks_at_headers
+        needs_message, rejects = filters.looks_at_headers, filters.rejects
+        by_kind = {each.type: Filtered(each.type) for each in self._wanted}
 
         def screen(record: StoredRecord) -> Message | Filtered | None:
             message = None
@@ -78,10 +79,10 @@ class Screening:
             else:
                 candidate = Candidate(record.value)
             try:
-                kind = filters.rejects(candidate)
+                kind = rejects(candidate)
             except FilterFailed as error:
                 return self._on_failure(error)
-            return Filtered(kind) if kind else message
+            return by_kind[kind] if kind else message
 
         return screen
 

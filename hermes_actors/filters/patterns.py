@@ -4,6 +4,8 @@ The engine backtracks, for filters say "not" with look-ahead; so a match has a t
 a pattern grows to when its repetitions are written out is bounded before it is compiled.
 """
 
+import math
+
 import regex
 
 from hermes_actors.filters.failures import FilterFailed, FilterInvalid
@@ -19,7 +21,12 @@ _REPETITION = regex.compile(r"\{(\d*)(?:,\d*)?\}")
 _RECURSION = regex.compile(r"\(\?(?:R|[+-]?\d|&|P>)")
 # Java's classes are those of ASCII, but not the properties: \w is ASCII there, \p{L} is not.
 _PROPERTY = regex.compile(r"\\[pP]|\[:")
-_VARIABLE = regex.compile(r"[*+?{]")
+_VARIABLE = regex.compile(r"(?<!\()[*+?]|\{\d*,")
+_REPEATED_GROUP = regex.compile(r"\)[*+?{]")
+_BACK_REFERENCE = regex.compile(r"\\\d|\\g|\(\?P=")
+
+_UNTIMED_STEPS_MAX = 1_000_000
+"""How much a match may try without a clock: a few milliseconds."""
 
 
 class Pattern:
@@ -27,29 +34,45 @@ class Pattern:
     ASCII only, as in Java, unless the pattern names Unicode properties (`\p{…}`).
     """
 
-    __slots__ = ("_match", "_time_max_s")
+    __slots__ = ("_match", "_untimed_characters")
 
     def __init__(self, text: str) -> None:
         """Raises FilterInvalid, which names the field `matcher`."""
         compiled = _compiled(text)
         self._match = compiled.fullmatch
-        # Without a group to repeat, one repetition tries each end once: it needs no clock, which
-        # costs four times as much as the match.
-        is_linear = len(_VARIABLE.findall(text)) <= 1 and "(" not in text
-        self._time_max_s = None if is_linear else MATCH_TIME_MAX_S
+        # The clock costs four times as much as a match that is over soon.
+        self._untimed_characters = _untimed_characters(text)
 
     def matches(self, text: str) -> bool:
         """True if all of the text matches. Raises FilterFailed when that takes too long."""
-        if self._time_max_s is None:
+        if len(text) <= self._untimed_characters:
             return self._match(text) is not None
         try:
-            return self._match(text, timeout=self._time_max_s) is not None
+            return self._match(text, timeout=MATCH_TIME_MAX_S) is not None
         except TimeoutError:
             raise FilterFailed(
                 f"its matcher took more than {MATCH_TIME_MAX_S * 1_000:g} ms for a text of "
                 f"{len(text)} characters",
                 is_costly=True,
             ) from None
+
+
+def _untimed_characters(text: str) -> float:
+    """Up to how long a text is matched within `_UNTIMED_STEPS_MAX` steps.
+
+    Each repetition tries at most each place where it could end, and what follows anew at each;
+    alternatives are tried one by one, those of several groups with one another. What is written
+    within sets and escapes counts as well, which only makes it less.
+    """
+    alternatives, repetitions = 1 + text.count("|"), len(_VARIABLE.findall(text))
+    if _REPEATED_GROUP.search(text) or _BACK_REFERENCE.search(text):
+        return 0
+    if alternatives > 1 and text.count("(") > 1:
+        return 0
+    if not repetitions:
+        return float("inf")
+    steps_max = _UNTIMED_STEPS_MAX / (alternatives * pattern_size(text))
+    return math.pow(steps_max, 1 / repetitions)
 
 
 def is_bounded(text: str) -> bool:

@@ -149,6 +149,10 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
 
 def is_enveloped(record: StoredRecord | Record) -> bool:
     """True if the body may lie within Hermes' envelope; else it is the record's value."""
+    headers = record.headers
+    # Where `to_record` puts it: then the body need not be searched.
+    if len(headers) > 1 and headers[1][0] == "dc":
+        return False
     return _ENVELOPE_MARK in record.value
 
 

@@ -1,9 +1,16 @@
 """Which texts match, which patterns are refused, and what bounds a match."""
 
+import contextlib
+import resource
+
 import pytest
 
 from hermes_actors.filters.failures import FilterFailed, FilterInvalid
 from hermes_actors.filters.patterns import PATTERN_SIZE_MAX, Pattern
+
+
+def cpu_s():
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_utime
 
 
 @pytest.mark.parametrize(
@@ -71,3 +78,21 @@ def test_a_long_text_is_matched_in_time():
     assert Pattern(".*").matches(text)
     assert not Pattern(".*(y|z).*").matches(text)
     assert Pattern(".*(x|z).*").matches(text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (".*a{9000}", "a" * 8_999),
+        (".*.*.*.*b", "a" * 300),
+        ("(a*)\\1b", "a" * 30_000),
+        (".*x.*x.*x.*y", "x" * 3_000),
+        ("(a|aa)" * 40, "a" * 30),
+    ],
+)
+def test_a_match_without_a_clock_is_over_soon(pattern, text):
+    started_s = cpu_s()
+    with contextlib.suppress(FilterFailed):
+        assert not Pattern(pattern).matches(text)
+    # Its limit is 20 ms; the rest is for compiling, and for slow machines.
+    assert cpu_s() - started_s < 1

@@ -17,6 +17,7 @@ SMALL = {
     "actors": ("--rounds 1", "ask, 100 at a time"),
     "append": ("--rounds 1 --directory {folder}", "EmbeddedLog"),
     "deliver": ("--messages 500 --log embedded", "whole path"),
+    "filters": ("--messages 3000", "by library"),
     "fsyncs": ("--messages 50", "granian"),
     "spool": (
         "--rounds 1 --seconds 0.05 --entries 500 --directory {folder}",
