@@ -1,4 +1,4 @@
-"""A node with its sockets: listeners open, drain at the stop, close; and what pushes messages."""
+"""A node with its sockets: listeners open, drain at the stop, close."""
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
@@ -8,16 +8,10 @@ from typing import Any
 import trio
 from msgspec import Struct
 
-from hermes_actors.config import Config, ConsumersConfig, FrontendConfig
-from hermes_actors.consumer.endpoint_tls import endpoint_tls
-from hermes_actors.consumer.http1 import open_http1_sender
-from hermes_actors.consumer.http1_pool import PoolLimits
-from hermes_actors.consumer.httpx_sender import open_httpx_sender
-from hermes_actors.consumer.sender import Sender
+from hermes_actors.config import Config, FrontendConfig
 from hermes_actors.management.answers import AsgiApp
 from hermes_actors.management.app import build_app
-from hermes_actors.metadata.catalog import LiveSubscription
-from hermes_actors.node import Node, NodeEnvironment, SenderOf, open_node
+from hermes_actors.node import Node, NodeEnvironment, open_node
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.edges.asgi import PagesEdge, Receive, Send
 from hermes_actors.publisher.edges.hypercorn import HypercornServer
@@ -27,7 +21,6 @@ from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.bridge import open_bridge
 from hermes_actors.runtime.clock import Clock
-from hermes_actors.security.address_guard import AddressGuard
 from hermes_actors.telemetry.metrics import render_in_turns
 
 _HEADERS_MAX = 100
@@ -194,37 +187,6 @@ async def _open_management(node: Node, clock: Clock) -> AsyncIterator[tuple[str,
             bridge.close()
             with trio.CancelScope(shield=True):
                 await guest.call(server.stop)
-
-
-@asynccontextmanager
-async def open_senders(config: ConsumersConfig) -> AsyncIterator[SenderOf]:
-    """What pushes messages: plain HTTP/1.1 by our own sender, all else by httpx."""
-    limits = PoolLimits(
-        connections_max=config.connections_per_origin_max,
-        response_bytes_max=config.response_bytes_max,
-        idle_s=config.idle_connection_timeout_ms / 1_000,
-        connections_per_host_max=config.connections_per_host_max,
-    )
-    connect_timeout_s = config.connect_timeout_ms / 1_000
-    guard = AddressGuard(config.endpoints)
-    # Reading the machine's authorities takes tens of milliseconds.
-    tls = await trio.to_thread.run_sync(endpoint_tls, config.tls, "http/1.1")
-    async with (
-        open_http1_sender(
-            limits,
-            guard=guard,
-            connect_timeout_s=connect_timeout_s,
-            tls=tls,
-        ) as http1,
-        open_httpx_sender(
-            connect_timeout_s=connect_timeout_s, response_bytes_max=config.response_bytes_max
-        ) as other,
-    ):
-
-        def sender_of(live: LiveSubscription) -> Sender:
-            return other if live.subscription.http2_enabled else http1
-
-        yield sender_of
 
 
 class _AppEdge:

@@ -124,7 +124,7 @@ class FailedLate(Exception):
 
 
 @asynccontextmanager
-async def no_senders():
+async def no_senders(*_):
     yield lambda _subscription: None
 
 

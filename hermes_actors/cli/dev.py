@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,8 +21,9 @@ from hermes_actors.cli.options import examples
 from hermes_actors.cli.plain import PlainCommand
 from hermes_actors.cli.serving import embedded_log_metrics, run_nodes, serve_nodes
 from hermes_actors.config import Config
+from hermes_actors.consumer.opening import open_senders
 from hermes_actors.fallback.spool_opening import open_spool_store
-from hermes_actors.listeners import Addresses, open_senders
+from hermes_actors.listeners import Addresses
 from hermes_actors.log.embedded import EmbeddedLog, open_embedded_log
 from hermes_actors.model.names import is_name_part
 from hermes_actors.node import NodeEnvironment
@@ -218,7 +220,7 @@ def _environment(node: Config, logs: dict[str, EmbeddedLog]) -> NodeEnvironment:
         rng=system_rng(),
         log=logs[node.dc],
         remote_logs={dc: log for dc, log in logs.items() if dc != node.dc},
-        open_senders=lambda: open_senders(node.consumers),
+        open_senders=partial(open_senders, node.consumers),
         consumer_nodes=(node.node,),
         metrics=(embedded_log_metrics(logs[node.dc]),),
         open_spool=lambda: open_spool_store(node, IdSource()),

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -22,8 +23,9 @@ from hermes_actors.cli.serving import (
     serve_nodes,
 )
 from hermes_actors.config import Config
+from hermes_actors.consumer.opening import open_senders
 from hermes_actors.fallback.spool_opening import open_spool_store
-from hermes_actors.listeners import Addresses, open_senders
+from hermes_actors.listeners import Addresses
 from hermes_actors.log.base import Log
 from hermes_actors.log.embedded import open_embedded_log
 from hermes_actors.log.kafka.log import KafkaLog, open_kafka_log
@@ -135,7 +137,7 @@ def _environment(
         rng=system_rng(),
         log=log,
         remote_logs=remote_logs,
-        open_senders=lambda: open_senders(config.consumers),
+        open_senders=partial(open_senders, config.consumers),
         consumer_nodes=config.consumers.nodes or (config.node,),
         metrics=(metrics,),
         log_trouble=log_trouble,

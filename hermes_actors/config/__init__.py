@@ -7,7 +7,7 @@ from hermes_actors.config.admission import (
     ThroughputConfig,
 )
 from hermes_actors.config.delivery import RecipientsConfig
-from hermes_actors.config.endpoints import EndpointsConfig, EndpointTlsConfig
+from hermes_actors.config.endpoints import EndpointsConfig, EndpointTlsConfig, ProxyConfig
 from hermes_actors.config.errors import ConfigError
 from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.config.kafka import KafkaClusterConfig, KafkaConfig
@@ -56,6 +56,7 @@ __all__ = [
     "MetadataConfig",
     "PreviewConfig",
     "PropagationConfig",
+    "ProxyConfig",
     "PublishingAuthenticationConfig",
     "ReadinessConfig",
     "RecipientsConfig",

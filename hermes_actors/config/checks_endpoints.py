@@ -3,11 +3,14 @@
 import ipaddress
 import re
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
+from hermes_actors.config.endpoints import ProxyConfig
 from hermes_actors.config.errors import ConfigError
 from hermes_actors.config.tree import ConsumersConfig
 
 _PLUGIN = re.compile(r"[\w.]+:\w+")
+_SENDER = re.compile(r"([a-z][a-z0-9+.-]*)=([\w.]+:\w+)")
 _HOST = re.compile(r"(\*\.)?[^*\s/:@]+")
 
 
@@ -35,6 +38,8 @@ def check_endpoints(consumers: ConsumersConfig, require: Callable[[bool, str], N
         not resolver or _PLUGIN.fullmatch(resolver) is not None,
         f"consumers.recipients.resolver: '{resolver}' is not module:function",
     )
+    _check_proxy(consumers.proxy, require)
+    _check_senders(consumers.senders, require)
     require(
         bool(tls.certificate_file) == bool(tls.key_file),
         "consumers.tls.certificate_file: goes together with consumers.tls.key_file; set both or "
@@ -45,4 +50,54 @@ def check_endpoints(consumers: ConsumersConfig, require: Callable[[bool, str], N
         f"consumers.connections_per_origin_max: {consumers.connections_per_origin_max} is above "
         f"consumers.connections_per_host_max ({consumers.connections_per_host_max}), which counts "
         "all subscriptions' together; lower the one or raise the other",
+    )
+
+
+def _check_proxy(proxy: ProxyConfig, require: Callable[[bool, str], None]) -> None:
+    example = "http://proxy.example.com:3128"
+    parts = urlsplit("")
+    host = port = None
+    try:
+        parts = urlsplit(proxy.url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        # Not repeated: half of a password may be what could not be read.
+        host = None
+    require(
+        not proxy.url or (parts.scheme in ("http", "https") and bool(host) and port != 0),
+        f"consumers.proxy.url: it is no address of a proxy; write for example {example}",
+    )
+    require(
+        not proxy.url or (parts.username is None and parts.path in ("", "/") and not parts.query),
+        f"consumers.proxy.url: it holds more than an address such as {example}; user and password "
+        "stand in the file that consumers.proxy.credentials_file names",
+    )
+    require(
+        bool(proxy.url) or not (proxy.credentials_file or proxy.no_proxy),
+        "consumers.proxy.url: is empty, so consumers.proxy's other fields mean nothing; set it, or "
+        "leave them out",
+    )
+    for text in proxy.no_proxy:
+        try:
+            ipaddress.ip_network(text)
+        except ValueError:
+            require(
+                _HOST.fullmatch(text) is not None and "/" not in text,
+                f"consumers.proxy.no_proxy: '{text}' is neither a host, *.domain nor a network",
+            )
+
+
+def _check_senders(senders: list[str], require: Callable[[bool, str], None]) -> None:
+    schemes = []
+    for text in senders:
+        found = _SENDER.fullmatch(text)
+        require(
+            found is not None and found[1] not in ("http", "https"),
+            f"consumers.senders: '{text}' is not scheme=module:function, for example "
+            "jms=acme.jms:open_sender; http and https are built in",
+        )
+        schemes.append("" if found is None else found[1])
+    require(
+        len(set(schemes)) == len(schemes),
+        "consumers.senders: a scheme stands there twice; each has one sender",
     )

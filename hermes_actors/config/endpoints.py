@@ -2,6 +2,8 @@
 
 from msgspec import Struct, field
 
+from hermes_actors.model.redaction import redacted, without_user_info
+
 
 class EndpointsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Which addresses endpoints may lead to. A denial wins over a permission.
@@ -24,3 +26,18 @@ class EndpointTlsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     ca_file: str = ""
     certificate_file: str = ""
     key_file: str = ""
+
+
+class ProxyConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The HTTP proxy that pushes and token requests go through; off while `url` is "".
+
+    `credentials_file` holds `user:password`. `no_proxy` names hosts (`name`, `*.domain`) and
+    networks of literal addresses that are reached without it.
+    """
+
+    url: str = ""
+    credentials_file: str = ""
+    no_proxy: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return redacted(self, url=repr(without_user_info(self.url)))

@@ -5,7 +5,7 @@ import typing
 from msgspec import Struct, field
 
 from hermes_actors.config.delivery import DeadLettersConfig, RecipientsConfig
-from hermes_actors.config.endpoints import EndpointsConfig, EndpointTlsConfig
+from hermes_actors.config.endpoints import EndpointsConfig, EndpointTlsConfig, ProxyConfig
 from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.config.kafka import KafkaConfig
 from hermes_actors.config.publishing import FrontendConfig, ManagementTlsConfig
@@ -17,6 +17,7 @@ from hermes_actors.model.message import Envelope
 class ConsumersConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The delivering side; the bounds are for each subscription. `nodes` are the names of all
     consuming nodes of this datacentre, which share its subscriptions; none: this one alone.
+    `senders` are plug-ins for endpoints that are not http, `scheme=module:function`.
     """
 
     nodes: list[str] = field(default_factory=list)
@@ -36,6 +37,8 @@ class ConsumersConfig(Struct, frozen=True, forbid_unknown_fields=True):
     gone_suspends: bool = True
     endpoints: EndpointsConfig = field(default_factory=EndpointsConfig)
     tls: EndpointTlsConfig = field(default_factory=EndpointTlsConfig)
+    proxy: ProxyConfig = field(default_factory=ProxyConfig)
+    senders: list[str] = field(default_factory=list)
     dead_letters: DeadLettersConfig = field(default_factory=DeadLettersConfig)
     recipients: RecipientsConfig = field(default_factory=RecipientsConfig)
 

@@ -1,145 +1,187 @@
-"""Pushes over httpx: HTTP/2, with ALPN for https and with prior knowledge for http.
+"""Pushes over httpx' transport (httpcore): HTTP/2, with ALPN for https and with prior knowledge for
+http, and whatever goes through a proxy.
 
 A trio task for each push, bounded; for what the plain sender does not speak.
 """
 
-import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from functools import partial
 
-import httpx
+import httpcore
 import trio
 
 from hermes_actors.consumer.headers import parse_lines
+from hermes_actors.consumer.httpx_net import Body, ForbiddenAddress, HttpxNet, said
+from hermes_actors.consumer.push_tasks import PushTasks
 from hermes_actors.consumer.sender import (
     PROBE_TIMEOUT_S,
     Done,
     Failure,
+    Origin,
     Probed,
     Push,
     Route,
     SendOutcome,
 )
 
-T = TypeVar("T")
+PUSHES_MAX = 1_000
+POOLS_MAX = 1_000
 
 # What HTTP/2 forbids in a request, or knows by another name.
 _NOT_IN_HTTP2 = frozenset((b"keep-alive", b"connection"))
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_PROXY_ASKS_FOR_CREDENTIALS = 407
+_ERRORS = (
+    httpcore.NetworkError,
+    httpcore.TimeoutException,
+    httpcore.ProtocolError,
+    httpcore.ProxyError,
+    httpcore.UnsupportedProtocol,
+    OSError,
+    ValueError,
+    trio.BrokenResourceError,
+    trio.ClosedResourceError,
+)
+
+
+class _Pool:
+    """The connections of one lane to one origin."""
+
+    def __init__(self, connections: httpcore.AsyncConnectionPool) -> None:
+        self.connections = connections
+        self.pushes = 0
+        self.free_since_s = 0.0
 
 
 class HttpxSender:
-    """`Sender`'s promise over httpx clients, on trio. Open it with `open_httpx_sender`."""
+    """`Sender`'s promise over httpcore's pools, on trio. Open it with `open_httpx_sender`."""
 
     def __init__(
-        self,
-        nursery: trio.Nursery,
-        plain: httpx.AsyncClient,
-        encrypted: httpx.AsyncClient,
-        *,
-        pushes_max: int,
-        connect_timeout_s: float,
-        response_bytes_max: int,
+        self, tasks: PushTasks, net: HttpxNet, *, http2: bool, response_bytes_max: int
     ) -> None:
-        self._nursery = nursery
-        self._clients = {"http": plain, "https": encrypted}
-        self._pushes_max = pushes_max
-        self._connect_timeout_s = connect_timeout_s
+        self._tasks = tasks
+        self._net = net
+        self._http2 = http2
         self._response_bytes_max = response_bytes_max
-        self._pushes = 0
-        self._is_closed = False
+        self._pools: dict[tuple[str, Origin], _Pool] = {}
 
     def send(self, push: Push, done: Done) -> None:
         """Start the push; `done` is called exactly once, later."""
-        if self._is_closed:
-            outcome = SendOutcome(0, "", Failure.CLOSED)
-            trio.lowlevel.spawn_system_task(_tell, done, outcome)
-        elif self._pushes >= self._pushes_max:
-            outcome = SendOutcome(0, "", Failure.OVERLOADED, "too many pushes wait")
-            self._nursery.start_soon(_tell, done, outcome)
-        else:
-            self._pushes += 1
-            self._nursery.start_soon(self._push, push, done)
+        self._tasks.start(
+            partial(self._attempt, push),
+            done,
+            closed=SendOutcome(0, "", Failure.CLOSED),
+            overloaded=SendOutcome(0, "", Failure.OVERLOADED, "too many pushes wait"),
+        )
 
     def probe(self, route: Route, done: Probed) -> None:
-        """Connect and close again; `done` is called exactly once, later."""
-        if self._is_closed:
-            trio.lowlevel.spawn_system_task(_tell, done, Failure.CLOSED)
-        else:
-            self._nursery.start_soon(self._probe, route, done)
+        """Connect, to a proxy where there is one, and close again; `done` is called once, later."""
+        closed: Failure | None = Failure.CLOSED
+        overloaded: Failure | None = Failure.OVERLOADED
+        self._tasks.start(
+            partial(self._connect, route.origin), done, closed=closed, overloaded=overloaded
+        )
 
-    def close(self) -> None:
-        """Later pushes end with CLOSED at once; those under way when the block ends."""
-        self._is_closed = True
+    async def close_idle(self) -> None:
+        """Close the connections that nothing has used for as long as they are kept."""
+        now_s = trio.current_time()
+        for key, pool in list(self._pools.items()):
+            if not pool.pushes and now_s - pool.free_since_s >= self._net.idle_s:
+                del self._pools[key]
+                await pool.connections.aclose()
 
-    async def _push(self, push: Push, done: Done) -> None:
-        outcome = SendOutcome(0, "", Failure.CLOSED)
-        try:
-            outcome = await self._attempt(push)
-        finally:
-            self._pushes -= 1
-            done(outcome)
+    async def _make_room(self) -> None:
+        while len(self._pools) >= POOLS_MAX:
+            free = [key for key, pool in self._pools.items() if not pool.pushes]
+            if not free:
+                return
+            longest = min(free, key=lambda key: self._pools[key].free_since_s)
+            await self._pools.pop(longest).connections.aclose()
 
-    async def _probe(self, route: Route, done: Probed) -> None:
-        failure: Failure | None = Failure.CLOSED
-        try:
-            failure = Failure.TIMEOUT
-            with trio.move_on_after(min(self._connect_timeout_s, PROBE_TIMEOUT_S)):
+    async def close_all(self) -> None:
+        """Close all connections, whoever uses them."""
+        pools, self._pools = self._pools, {}
+        for pool in pools.values():
+            await pool.connections.aclose()
+
+    async def _connect(self, origin: Origin) -> Failure | None:
+        net, proxy = self._net, self._net.proxy
+        is_proxied = net.is_proxied(origin)
+        to = proxy.origin if proxy is not None and is_proxied else origin
+        if is_proxied and net.guard.refusal_of_host(origin.host):
+            return Failure.FORBIDDEN
+        failure: Failure | None = Failure.TIMEOUT
+        with trio.move_on_after(min(net.connect_timeout_s, PROBE_TIMEOUT_S)):
+            try:
+                stream = await net.backend(origin).connect_tcp(to.host, to.port)
                 try:
-                    stream = await trio.open_tcp_stream(route.origin.host, route.origin.port)
+                    # What lies behind a proxy is found out by a push.
+                    if to.scheme == "https" and not is_proxied:
+                        stream = await stream.start_tls(net.tls, to.host)
                     failure = None
-                    await trio.aclose_forcefully(stream)
-                except OSError:
-                    failure = Failure.CONNECT
-        finally:
-            done(failure)
+                finally:
+                    await stream.aclose()
+            except ForbiddenAddress:
+                failure = Failure.FORBIDDEN
+            except _ERRORS:
+                failure = Failure.CONNECT if failure is not None else None
+        return failure
 
     async def _attempt(self, push: Push) -> SendOutcome:
         timeout_s = push.request_timeout_ms / 1_000
-        outcome = SendOutcome(0, "", Failure.TIMEOUT, f"no answer within {timeout_s:g} s")
-        with trio.move_on_after(timeout_s):
-            try:
-                outcome = await self._exchange(push)
-            except httpx.ConnectTimeout:
-                limit_s = self._connect_timeout_s
-                outcome = _failure(Failure.CONNECT, f"no connection within {limit_s:g} s")
-            except httpx.TimeoutException as error:
-                outcome = _failure(Failure.IDLE, str(error))
-            except (httpx.ConnectError, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-                outcome = _failure(Failure.CONNECT, str(error))
-            except httpx.ProtocolError as error:
-                is_reset = isinstance(error, httpx.RemoteProtocolError) and "disconnect" in str(
-                    error
-                )
-                outcome = _failure(Failure.RESET if is_reset else Failure.MALFORMED, str(error))
-            except (httpx.HTTPError, OSError) as error:
-                outcome = _failure(Failure.RESET, str(error))
+        origin = push.route.origin
+        is_proxied = self._net.is_proxied(origin)
+        if is_proxied and (refusal := self._net.guard.refusal_of_host(origin.host)):
+            # The proxy would look it up and go there for us.
+            return _failure(Failure.FORBIDDEN, refusal)
+        outcome = _failure(Failure.TIMEOUT, f"no answer within {timeout_s:g} s")
+        await self._make_room()
+        pool = self._pool_of(push.route)
+        pool.pushes += 1
+        try:
+            with trio.move_on_after(timeout_s):
+                outcome = await self._exchange(push, pool.connections)
+        except _ERRORS as error:
+            outcome = self._failed(push, error)
+        finally:
+            pool.pushes -= 1
+            pool.free_since_s = trio.current_time()
+        if is_proxied and outcome.status == _PROXY_ASKS_FOR_CREDENTIALS:
+            # No word of the endpoint's, which would give the message up.
+            return _failure(Failure.CONNECT, "the proxy asks for credentials (HTTP 407)")
         return outcome
 
-    async def _exchange(self, push: Push) -> SendOutcome:
-        route = push.route
-        socket_timeout_s = push.socket_timeout_ms / 1_000 or None
-        request = httpx.Request(
-            "POST",
-            f"{route.origin}{route.target}",
-            headers=[
-                (name, value)
-                for name, value in parse_lines(push.lines)
-                if name.lower() not in _NOT_IN_HTTP2
-            ],
-            content=push.body,
-            extensions={
-                "timeout": httpx.Timeout(
-                    socket_timeout_s, connect=self._connect_timeout_s
-                ).as_dict()
-            },
+    def _failed(self, push: Push, error: Exception) -> SendOutcome:
+        """What an exception of the transport means."""
+        text, origin = said(error), push.route.origin
+        if isinstance(error, ForbiddenAddress):
+            return _failure(Failure.FORBIDDEN, text)
+        if isinstance(error, httpcore.ConnectTimeout):
+            limit_s = self._net.connect_timeout_s
+            return _failure(Failure.CONNECT, f"{origin}: no connection within {limit_s:g} s")
+        if isinstance(error, httpcore.TimeoutException):
+            return _failure(Failure.IDLE, f"silent for {push.socket_timeout_ms / 1_000:g} s")
+        if isinstance(error, httpcore.ProxyError):
+            return _failure(Failure.CONNECT, f"the proxy refused: {text}")
+        if isinstance(error, httpcore.ConnectError | httpcore.UnsupportedProtocol):
+            return _failure(Failure.CONNECT, f"{origin}: {text}")
+        # ValueError: a status or a length that is no number.
+        is_malformed = isinstance(error, httpcore.ProtocolError | ValueError)
+        if is_malformed and not _is_reset(error):
+            return _failure(Failure.MALFORMED, text)
+        return _failure(Failure.RESET, text)
+
+    async def _exchange(self, push: Push, connections: httpcore.AsyncConnectionPool) -> SendOutcome:
+        request = self._request(push)
+        response = await connections.handle_async_request(request)
+        retry_after = next(
+            (value for name, value in response.headers if name.lower() == b"retry-after"), b""
         )
-        client = self._clients[route.origin.scheme]
-        response = await client.send(request, stream=True)
-        outcome = SendOutcome(response.status_code, response.headers.get("retry-after", ""))
+        outcome = SendOutcome(response.status, retry_after.decode("latin-1"))
         try:
             await self._drain(response)
-        except httpx.HTTPError:
+        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException):
             # The head decides, as in the plain sender.
             return outcome
         finally:
@@ -147,11 +189,44 @@ class HttpxSender:
                 await response.aclose()
         return outcome
 
-    async def _drain(self, response: httpx.Response) -> None:
+    def _request(self, push: Push) -> httpcore.Request:
+        origin = push.route.origin
+        scheme, host = origin.scheme.encode("ascii"), origin.host.encode("ascii")
+        authority = b"[%b]" % host if b":" in host else host
+        if origin.port != _DEFAULT_PORTS[origin.scheme]:
+            authority += b":%d" % origin.port
+        own = parse_lines(push.lines)
+        if self._http2:
+            own = [each for each in own if each[0].lower() not in _NOT_IN_HTTP2]
+        silence_s = push.socket_timeout_ms / 1_000 or None
+        return httpcore.Request(
+            b"POST",
+            httpcore.URL(
+                scheme=scheme, host=host, port=origin.port, target=push.route.target.encode("ascii")
+            ),
+            headers=[
+                (b"Host", authority),
+                *own,
+                (b"Content-Length", b"%d" % len(push.body)),
+            ],
+            content=Body(push.body),
+            extensions={"timeout": self._net.time_outs(silence_s)},
+        )
+
+    def _pool_of(self, route: Route) -> _Pool:
+        # Nothing is shared between lanes, so that one's slow answers do not take another's streams.
+        key = (route.lane, route.origin)
+        pool = self._pools.get(key)
+        if pool is None:
+            pool = _Pool(self._net.open_pool(route.origin, http2=self._http2))
+            self._pools[key] = pool
+        return pool
+
+    async def _drain(self, response: httpcore.Response) -> None:
         seen = 0
-        # Cancelled rather than left: httpx' nested generators only close by what is raised inside.
+        # Cancelled rather than left: nested generators only close by what is raised inside.
         with trio.CancelScope() as scope:
-            async for piece in response.aiter_raw():
+            async for piece in response.aiter_stream():
                 seen += len(piece)
                 if seen > self._response_bytes_max:
                     scope.cancel()
@@ -161,36 +236,42 @@ def _failure(failure: Failure, detail: str) -> SendOutcome:
     return SendOutcome(0, "", failure, detail)
 
 
-async def _tell(done: Callable[[T], None], outcome: T) -> None:
-    done(outcome)
+def _is_reset(error: Exception) -> bool:
+    """True for the end of a connection or of a stream, as against an answer without sense."""
+    if not isinstance(error, httpcore.RemoteProtocolError):
+        return False
+    # In HTTP/2 the frame that said so, which has the peer's reason.
+    return "disconnect" in str(error) or any(hasattr(each, "error_code") for each in error.args)
 
 
 @asynccontextmanager
 async def open_httpx_sender(
+    net: HttpxNet,
     *,
-    pushes_max: int = 1_000,
-    connect_timeout_s: float = 15.0,
+    http2: bool = True,
+    pushes_max: int = PUSHES_MAX,
     response_bytes_max: int = 65_536,
-    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[HttpxSender]:
     """A sender for the length of the block; pushes under way at its end end with CLOSED."""
-    verify = True if tls is None else tls
-    limits = httpx.Limits(max_connections=pushes_max)
-    async with (
-        httpx.AsyncClient(http1=False, http2=True, limits=limits, trust_env=False) as plain,
-        httpx.AsyncClient(http2=True, verify=verify, limits=limits, trust_env=False) as encrypted,
-        trio.open_nursery() as nursery,
-    ):
-        sender = HttpxSender(
-            nursery,
-            plain,
-            encrypted,
-            pushes_max=pushes_max,
-            connect_timeout_s=connect_timeout_s,
-            response_bytes_max=response_bytes_max,
-        )
-        try:
-            yield sender
-        finally:
-            sender.close()
-            nursery.cancel_scope.cancel()
+    opened: list[HttpxSender] = []
+    try:
+        async with trio.open_nursery() as nursery:
+            tasks = PushTasks(nursery, pushes_max)
+            sender = HttpxSender(tasks, net, http2=http2, response_bytes_max=response_bytes_max)
+            opened.append(sender)
+            nursery.start_soon(_keep_tidy, sender, net.idle_s)
+            try:
+                yield sender
+            finally:
+                tasks.close()
+                nursery.cancel_scope.cancel()
+    finally:
+        with trio.CancelScope(shield=True):
+            for each in opened:
+                await each.close_all()
+
+
+async def _keep_tidy(sender: HttpxSender, interval_s: float) -> None:
+    while True:
+        await trio.sleep(interval_s / 2)
+        await sender.close_idle()

@@ -19,7 +19,7 @@ class Failure(StrEnum):
     RESET = "reset"  # the connection ended before an answer
     MALFORMED = "malformed"  # what came is not HTTP
     OVERLOADED = "overloaded"  # here: too many pushes wait, or no connection was free in time
-    NO_TOKEN = "no-token"  # here: no OAuth token could be had in time, so nothing was sent
+    TOKENLESS = "no-token"  # here: no OAuth token could be had in time, so nothing was sent
     CLOSED = "closed"  # the sender was closed under the push
     UNRESOLVED = "unresolved"  # the endpoint's template names a field that the message lacks
 
@@ -31,7 +31,7 @@ class Failure(StrEnum):
     @property
     def is_local(self) -> bool:
         """True for what says nothing of the endpoint: it was sent nothing, or not by its fault."""
-        return self in (Failure.OVERLOADED, Failure.NO_TOKEN, Failure.CLOSED)
+        return self in (Failure.OVERLOADED, Failure.TOKENLESS, Failure.CLOSED)
 
 
 class SendOutcome(Struct, frozen=True, gc=False):

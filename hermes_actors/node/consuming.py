@@ -19,6 +19,7 @@ from hermes_actors.consumer.resolver_dns import Names
 from hermes_actors.consumer.resolving import Resolver
 from hermes_actors.consumer.resting import Resting
 from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
 from hermes_actors.runtime.clock import Clock
@@ -42,7 +43,12 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
     redrives = FollowedRedrives(node.metadata)
     context = ResolverContext(config.dc, environment.clock)
     resolver = open_resolver(config.consumers.recipients.resolver, context)
-    async with environment.open_senders() as sender_of:
+
+    def provider_of(name: str) -> OAuthProvider | None:
+        live = node.metadata.catalog.oauth_providers.get(name)
+        return None if live is None else live.provider
+
+    async with environment.open_senders(provider_of, metrics) as sender_of:
         parts = ConsumerParts(
             log=environment.log,
             sender_of=sender_of,

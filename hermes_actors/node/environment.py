@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
+from hermes_actors.consumer.oauth_sender import ProviderOf
 from hermes_actors.consumer.sender import Sender
 from hermes_actors.log.base import Log
 from hermes_actors.metadata.catalog import LiveSubscription
@@ -19,7 +20,8 @@ SenderOf = Callable[[LiveSubscription], Sender]
 class NodeEnvironment:
     """What a node finds around it. `consumer_nodes` are all consuming nodes of its datacentre.
 
-    `open_senders` opens what pushes messages, for the life of the node. `metrics` are shown with
+    `open_senders` opens what pushes messages, for the life of the node; it is told who finds
+    providers of OAuth tokens by their names, and where to count. `metrics` are shown with
     the node's own: those of its log. `log_trouble` says why the own log cannot be used now, ""
     when it can; `remote_trouble` says it of another datacentre's. `open_spool` opens what keeps
     messages that no log takes; None: they are refused.
@@ -30,7 +32,7 @@ class NodeEnvironment:
     rng: random.Random
     log: Log
     remote_logs: Mapping[str, Log]
-    open_senders: Callable[[], AbstractAsyncContextManager[SenderOf]]
+    open_senders: Callable[[ProviderOf, Metrics], AbstractAsyncContextManager[SenderOf]]
     consumer_nodes: Sequence[str]
     metrics: Sequence[Metrics] = ()
     log_trouble: Callable[[], str] = str

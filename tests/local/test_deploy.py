@@ -418,7 +418,7 @@ async def metrics_of_a_busy_node():
                 nursery.start_soon(answer)
 
         @asynccontextmanager
-        async def senders():
+        async def senders(*_):
             sender = FailsOnce()
             yield lambda _: sender
 

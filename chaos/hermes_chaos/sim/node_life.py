@@ -238,7 +238,7 @@ class NodeLife:
             rng=rng_of(self._seed, f"{life} actors"),
             log=logs.pop(self.dc),
             remote_logs=logs,
-            open_senders=lambda: _open_senders(net, life, self._history),
+            open_senders=lambda *_: _open_senders(net, life, self._history),
             consumer_nodes=self._consumer_nodes,
             open_spool=partial(_open_spool_store, mount, config, ids),
         )

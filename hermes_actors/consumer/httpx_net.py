@@ -1,0 +1,214 @@
+"""Connections of httpx' transport: each goes to an address that the guard has allowed, after the
+look-up and with no other look-up behind it, while Host, SNI and the certificate's name stay the
+endpoint's.
+"""
+
+import ssl
+from collections.abc import Iterable, Sequence
+
+import httpcore
+import trio
+from msgspec import Struct
+
+from hermes_actors.consumer.proxying import Proxy
+from hermes_actors.consumer.resolving import Found, Resolver, in_turns
+from hermes_actors.consumer.sender import Origin
+from hermes_actors.security.address_guard import AddressGuard
+
+_NEXT_ADDRESS_S = 0.25
+"""How long an address is waited for before the next one is tried beside it (RFC 8305)."""
+
+_ADDRESSES_MAX = 8
+
+
+class ForbiddenAddress(httpcore.ConnectError):
+    """The guard allows none of the addresses; the message says why."""
+
+
+class HttpxNet(Struct, frozen=True):
+    """What connections are made with. `tls` is this client's alone: the transport sets its ALPN.
+
+    `proxy` None: straight to all endpoints.
+    """
+
+    guard: AddressGuard
+    resolver: Resolver
+    tls: ssl.SSLContext
+    connect_timeout_s: float
+    connections_max: int
+    idle_s: float
+    proxy: Proxy | None = None
+
+    def is_proxied(self, origin: Origin) -> bool:
+        """True when the proxy looks the origin up and connects to it, in our place."""
+        return self.proxy is not None and self.proxy.is_for(origin.host)
+
+    def backend(self, origin: Origin) -> "GuardedBackend":
+        """Connects to the origin or the proxy before it, whatever host it is told: to its address,
+        or to what its name means.
+        """
+        if self.proxy is not None and self.is_proxied(origin):
+            return GuardedBackend(self.proxy.guard, self.resolver, self.proxy.origin.host)
+        return GuardedBackend(self.guard, self.resolver, origin.host, origin.address)
+
+    def open_pool(self, origin: Origin, *, http2: bool) -> httpcore.AsyncConnectionPool:
+        """Connections to one origin, over the proxy if there is one for it.
+
+        With `http2` that is spoken where ALPN agrees on it, and over plain http in any case; a
+        proxy takes plain http as HTTP/1.1 only.
+        """
+        if self.proxy is not None and self.is_proxied(origin):
+            proxy = self.proxy
+            return httpcore.AsyncHTTPProxy(
+                proxy_url=str(proxy.origin),
+                proxy_headers=list(proxy.headers),
+                ssl_context=self.tls,
+                proxy_ssl_context=proxy.tls if proxy.origin.scheme == "https" else None,
+                max_connections=self.connections_max,
+                keepalive_expiry=self.idle_s,
+                http1=True,
+                http2=http2,
+                network_backend=self.backend(origin),
+            )
+        return httpcore.AsyncConnectionPool(
+            ssl_context=self.tls,
+            max_connections=self.connections_max,
+            keepalive_expiry=self.idle_s,
+            http1=not http2 or origin.scheme == "https",
+            http2=http2,
+            network_backend=self.backend(origin),
+        )
+
+    def time_outs(self, silence_s: float | None) -> dict[str, float | None]:
+        """The transport's: to connect, and for silence; waiting for a connection has none here."""
+        return {
+            "connect": self.connect_timeout_s,
+            "read": silence_s,
+            "write": silence_s,
+            "pool": None,
+        }
+
+
+class GuardedBackend(httpcore.AsyncNetworkBackend):
+    """Makes TCP connections to one host: what it was looked up as is what is connected to."""
+
+    def __init__(
+        self,
+        guard: AddressGuard,
+        resolver: Resolver,
+        host: str,
+        address: str = "",
+    ) -> None:
+        """`address` is connected to without a look-up; it has to be allowed all the same."""
+        self._guard = guard
+        self._resolver = resolver
+        self._host = host
+        self._address = address
+        self._plain = httpcore.TrioBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 -- the transport's signature
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Raises ForbiddenAddress, and httpcore's ConnectError and ConnectTimeout."""
+        stream: httpcore.AsyncNetworkStream | None = None
+        with trio.move_on_after(float("inf") if timeout is None else timeout):
+            addresses = [self._address] if self._address else await self._look_up()
+            refusals = [self._guard.refusal(self._host, each) for each in addresses]
+            allowed = [each for each, no in zip(addresses, refusals, strict=True) if not no]
+            if not allowed:
+                raise ForbiddenAddress(refusals[0])
+            stream = await self._first_of(in_turns(allowed)[:_ADDRESSES_MAX], port)
+        if stream is None:
+            raise httpcore.ConnectTimeout(f"no connection to {self._host}")
+        return stream
+
+    async def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,  # noqa: ASYNC109 -- the transport's signature
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """No endpoint is one."""
+        raise ForbiddenAddress("no endpoint is a Unix socket")
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await trio.sleep(seconds)
+
+    async def _look_up(self) -> Sequence[str]:
+        answers: list[Found] = []
+        found = trio.Event()
+
+        def on_found(answer: Found) -> None:
+            answers.append(answer)
+            found.set()
+
+        self._resolver.resolve(self._host, on_found)
+        await found.wait()
+        answer = answers[0]
+        if isinstance(answer, OSError):
+            raise httpcore.ConnectError(f"{self._host}: {answer}")
+        if not answer:
+            raise httpcore.ConnectError(f"{self._host} has no address")
+        return answer
+
+    async def _first_of(self, addresses: Sequence[str], port: int) -> httpcore.AsyncNetworkStream:
+        """The first connection that stands; each further address is tried beside those before."""
+        made: list[httpcore.AsyncNetworkStream] = []
+        problems: list[Exception] = []
+
+        async def attempt(address: str, ended: trio.Event, whole: trio.CancelScope) -> None:
+            try:
+                stream = await self._plain.connect_tcp(address, port)
+            except httpcore.ConnectError as error:
+                problems.append(error)
+            else:
+                made.append(stream)
+                whole.cancel()
+            finally:
+                ended.set()
+
+        async with trio.open_nursery() as nursery:
+            for address in addresses:
+                ended = trio.Event()
+                nursery.start_soon(attempt, address, ended, nursery.cancel_scope)
+                with trio.move_on_after(_NEXT_ADDRESS_S):
+                    await ended.wait()
+        for late in made[1:]:
+            await late.aclose()
+        if not made:
+            raise httpcore.ConnectError(str(problems[0])) from problems[0]
+        return made[0]
+
+
+def said(error: BaseException) -> str:
+    """What the error says, or the one behind it that says anything."""
+    found: BaseException | None = error
+    while found is not None:
+        if text := str(found):
+            return text
+        found = found.__cause__ or found.__context__
+    return type(error).__name__
+
+
+class Body:
+    """A request's body, given in one piece. No generator: a connection that breaks would leave it
+    in the middle, and whoever collects it would complain.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self._left: list[bytes] = [content]
+
+    def __aiter__(self) -> "Body":
+        return self
+
+    async def __anext__(self) -> bytes:
+        """The piece, once."""
+        if not self._left:
+            raise StopAsyncIteration
+        return self._left.pop()
