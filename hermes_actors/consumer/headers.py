@@ -28,6 +28,7 @@ _OURS = frozenset(
         "hermes-batch-id",
         "hermes-message-id",
         "hermes-retry-count",
+        "hermes-sequence",
         "hermes-topic-name",
         "hermes-subscription-name",
         "content-type",

@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from hermes_actors.consumer.sender import SendOutcome
+from hermes_actors.model.subscription import Header
 
 OK = SendOutcome(200)
 BUSY = SendOutcome(503, "0")
@@ -55,6 +56,16 @@ async def test_each_push_says_its_place_in_the_log(world, autojump_clock):
     async with world.consuming():
         await trio.sleep(1)
     assert header(world.sender.pushes[-1], b"Hermes-Sequence") is None
+
+
+async def test_nobody_else_says_a_place_in_the_log(world, autojump_clock):
+    await world.publish(b"0", key=b"a", propagated=(("Hermes-Sequence", "9 9 9"),))
+    live = world.live(policy={"ordered": True}, headers=[Header("hermes-sequence", "8 8 8")])
+    async with world.consuming(live):
+        await trio.sleep(1)
+    lines = world.sender.pushes[0].lines.lower()
+    assert lines.count(b"hermes-sequence") == 1
+    assert b"hermes-sequence: 0 0 0\r\n" in lines
 
 
 async def test_a_message_that_is_given_up_leaves_a_gap_and_its_key_goes_on(world, autojump_clock):
