@@ -7,8 +7,7 @@ A consumer never gives up: it backs off up to five minutes, and nobody else noti
 
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 import trio
 from msgspec import Struct
@@ -18,6 +17,7 @@ from hermes_actors.actors.mailbox import Inbox, MailboxClosed, MailboxFull, Ref
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import Crash, Supervisor, open_supervisor
 from hermes_actors.balancer.assignment import owner_of
+from hermes_actors.balancer.parts import Consumer, ConsumerFactory, NoRest, Resting
 from hermes_actors.balancer.suspension import Suspensions
 from hermes_actors.errors import HermesError
 from hermes_actors.metadata.bodies import activation_body
@@ -36,56 +36,6 @@ from hermes_actors.status.collector import SubscriptionFigures
 _logger = logging.getLogger(__name__)
 
 _ACTIVATION_PAUSE_S = 1.0
-
-
-class Consumer(Protocol):
-    """The actor that consumes one subscription; its messages are the subscription's versions."""
-
-    @property
-    def why(self) -> str:
-        """What keeps it from delivering; "" when nothing does."""
-
-    def figures(self) -> SubscriptionFigures:
-        """What it has done and is doing, for the node's status."""
-
-    async def run(self, inbox: Inbox[LiveSubscription]) -> None:
-        """Consume until asked to stop, then drain and commit."""
-
-
-class ConsumerFactory(Protocol):
-    """Makes consumers; the node passes it in."""
-
-    def refusal(self, live: LiveSubscription, topic: LiveTopic) -> str:
-        """Why the subscription cannot be consumed as it stands; "" when it can."""
-
-    def make(
-        self, live: LiveSubscription, topic: LiveTopic, on_started: Callable[[], None]
-    ) -> Consumer:
-        """A consumer of what `refusal` let through; it calls `on_started` when it has begun."""
-
-
-class Resting(Protocol):
-    """Looks after the places of subscriptions that are this node's and not consumed now."""
-
-    def keep(self, live: LiveSubscription, log_topic: str) -> None:
-        """It is not consumed from now on, or has changed meanwhile. Never waits."""
-
-    def release(self, name: str) -> None:
-        """It is consumed from now on, or gone. Never waits."""
-
-    def reached(self, name: str) -> tuple[str, Mapping[int, int]]:
-        """Its log topic, and for each partition how much is settled; nothing when not known."""
-
-
-class _NoRest:
-    def keep(self, live: LiveSubscription, log_topic: str) -> None:
-        pass
-
-    def release(self, name: str) -> None:
-        pass
-
-    def reached(self, name: str) -> tuple[str, Mapping[int, int]]:
-        return "", {}
 
 
 class _Plan(Struct, frozen=True):
@@ -148,7 +98,7 @@ class Agent:
         self._rng = rng
         self._stop_grace_s = stop_grace_s
         self._on_gone = on_gone
-        self._at_rest: Resting = resting or _NoRest()
+        self._at_rest: Resting = resting or NoRest()
         self._supervisor: Supervisor | None = None
         self._running: dict[str, _Running] = {}
         # What ran here and now rests (suspended, say): bounded by the subscriptions that exist.
