@@ -145,7 +145,7 @@ def literal_address(host: str) -> Address | None:
     if host[:1].isdigit():
         try:
             return ipaddress.IPv4Address(socket.inet_aton(host.removesuffix(".")))
-        except OSError:
+        except (OSError, ValueError):
             pass
     return None
 
