@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli import bodies, deliveries, filter_test
+from hermes_actors.cli import bodies, deliveries, filter_test, signing
 from hermes_actors.cli.confirm import confirm_deletion
 from hermes_actors.cli.deliveries import subscription_path
 from hermes_actors.cli.failures import UsageWrong
@@ -215,6 +215,7 @@ def _warn_of_endpoint(topic: str, name: str, body: dict[str, Any]) -> None:
         )
 
 
-# What they do: suspend, activate, lag, retransmit, why; and what their filters let pass.
+# What they do: suspend, activate, lag, retransmit, why; how they sign, what filters let pass.
 app.add_typer(deliveries.app)
+app.add_typer(signing.app)
 app.add_typer(filter_test.app)
