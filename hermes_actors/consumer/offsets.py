@@ -21,8 +21,8 @@ class PartitionOffsets:
     """
 
     __slots__ = (
-        "_filtered",
-        "_filtered_before",
+        "_passed_over",
+        "_passed_over_before",
         "_position",
         "_recovered",
         "_unsettled",
@@ -35,9 +35,10 @@ class PartitionOffsets:
         # Offset → when its record was stored.
         self._unsettled: dict[int, int] = {}
         self._recovered = list(recovered)
-        # How many were filtered out; and for each that is unsettled, how many before it.
-        self._filtered = 0
-        self._filtered_before: dict[int, int] = {}
+        # How many were filtered out or settled in an earlier life; and for each that is unsettled,
+        # how many before it.
+        self._passed_over = 0
+        self._passed_over_before: dict[int, int] = {}
         self._position = position
         self.is_superseded = False
         self.read_end = position
@@ -51,24 +52,25 @@ class PartitionOffsets:
         assert offset >= self.read_end, "records of a partition come in order"
         self.read_end = offset + 1
         if self._recovered and self._is_recovered(offset):
+            self._passed_over += 1
             return False
         self._unsettled[offset] = stored_at_ms
-        if self._filtered:
-            self._filtered_before[offset] = self._filtered
+        if self._passed_over:
+            self._passed_over_before[offset] = self._passed_over
         return True
 
     def settle(self, offset: int) -> None:
         """The record at `offset` needs nothing more. Once only for each record."""
         del self._unsettled[offset]
-        if self._filtered:
-            self._filtered_before.pop(offset, None)
+        if self._passed_over:
+            self._passed_over_before.pop(offset, None)
 
     def filter_out(self, offset: int) -> None:
         """The record at `offset`, begun last, is not wanted: it is settled, and no attempt is lost
         if it has to be looked at again.
         """
         self.settle(offset)
-        self._filtered += 1
+        self._passed_over += 1
 
     def skip_to(self, offset: int) -> int:
         """The log no longer holds what is below `offset`: how many unsettled records that cost.
@@ -106,14 +108,14 @@ class PartitionOffsets:
 
     @property
     def span(self) -> int:
-        """How far reading is ahead of the lowest unsettled offset, without what was filtered out:
-        the most that could have to be sent again.
+        """How far reading is ahead of the lowest unsettled offset, without what was filtered out,
+        and what is settled since an earlier life: the most that could have to be sent again.
         """
         if not self._unsettled:
             return 0
         first = next(iter(self._unsettled))
-        filtered = self._filtered - self._filtered_before.get(first, 0)
-        return self.read_end - first - filtered
+        passed_over = self._passed_over - self._passed_over_before.get(first, 0)
+        return self.read_end - first - passed_over
 
     @property
     def reached(self) -> int:

@@ -1,11 +1,13 @@
 """What a subscription's filters leave out: at the log's speed, counted, and in nobody's way."""
 
 import itertools
+import json
 
 import msgspec
 import pytest
 import trio
 
+from hermes_actors.consumer.batch_consumer import BatchConsumer
 from hermes_actors.consumer.intake import Intake
 from hermes_actors.consumer.lanes import Lanes
 from hermes_actors.consumer.measures import SubscriptionMeasures
@@ -15,7 +17,7 @@ from hermes_actors.consumer.sender import SendOutcome
 from hermes_actors.model.dead_letter import read_entry
 from hermes_actors.model.message import Envelope, Message, to_record
 from hermes_actors.model.record import Record
-from hermes_actors.model.subscription import Filter
+from hermes_actors.model.subscription import BatchBody, BatchPolicy, DeliveryType, Filter
 from hermes_actors.model.topic import Ack
 
 OK = SendOutcome(200)
@@ -228,3 +230,21 @@ async def test_looking_at_records_leaves_others_their_turns(world, autojump_cloc
     assert max(b - a for a, b in itertools.pairwise(turns_s)) <= 2 * 0.016 + 1e-6
     # Progress is told in between: commits go on.
     assert len(read) >= 20
+
+
+async def test_batches_hold_only_what_passes_and_the_rest_is_settled(world, autojump_clock):
+    bodies = orders(100, wanted_every=10)
+    await world.publish(*bodies)
+    live = live_with(world, country())
+    batches = BatchPolicy(batch_size=10, batch_time=1_000, body=BatchBody.MESSAGES)
+    body = msgspec.structs.replace(
+        live.subscription, delivery_type=DeliveryType.BATCH, subscription_policy=batches
+    )
+    live = msgspec.structs.replace(live, subscription=body)
+    async with world.consuming(live, consumer_class=BatchConsumer):
+        await trio.sleep(5)
+        assert [json.loads(each) for each in world.sender.bodies] == [
+            [json.loads(each) for each in bodies[::10]]
+        ]
+        assert (await world.committed()).position == 100
+    assert world.count("filtered_out") == 90

@@ -219,6 +219,14 @@ def test_what_is_filtered_out_is_settled_and_does_not_widen_the_span(fates, data
         offsets.settle(gone)
 
 
+def test_what_was_settled_before_a_restart_does_not_widen_the_span_after_it():
+    offsets = PartitionOffsets(0, [(1, 50), (60, 1_000)])
+    for offset in range(1_000):
+        if offsets.begin(offset) and offset != 0:
+            offsets.filter_out(offset)
+    assert (offsets.position, offsets.span, offsets.read_end) == (0, 1, 1_000)
+
+
 def test_millions_may_be_filtered_while_one_message_waits():
     offsets = PartitionOffsets(0)
     offsets.begin(0)
