@@ -11,14 +11,11 @@ from collections import deque
 from datetime import UTC, datetime
 from functools import partial
 
-from msgspec.structs import replace
-
 from hermes_actors.consumer.batch_assembly import Batch, BatchAssembly, Bounds
 from hermes_actors.consumer.batch_body import element_of
+from hermes_actors.consumer.batch_pushing import BatchPushing
 from hermes_actors.consumer.batch_rate import BatchRate, messages_max
 from hermes_actors.consumer.deadletters import DeadLetter, DeadLetters
-from hermes_actors.consumer.endpoint import parse_endpoint
-from hermes_actors.consumer.headers import request_head
 from hermes_actors.consumer.ladder import Level
 from hermes_actors.consumer.lanes import Delivery
 from hermes_actors.consumer.measures import SubscriptionMeasures, Undelivered
@@ -31,19 +28,13 @@ from hermes_actors.consumer.retry import (
     RetryPolicy,
     decide,
 )
-from hermes_actors.consumer.sender import Push, SendOutcome
+from hermes_actors.consumer.sender import SendOutcome
 from hermes_actors.consumer.sending import FILL_MAX, Surroundings
-from hermes_actors.errors import Refused
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.message import from_record
 from hermes_actors.model.subscription import BatchBody, BatchPolicy
 
 _logger = logging.getLogger(__name__)
-
-TEMPLATE_REFUSAL = (
-    "endpoint: a {field} is filled from one message, and a batch holds many; "
-    "write an address without it, or use deliveryType SERIAL"
-)
 
 
 class GivenUp:
@@ -142,27 +133,20 @@ class BatchDispatch:
         body, unless they cannot be kept: other bounds, or another form.
         """
         policy = batch_policy(live)
-        endpoint = parse_endpoint(live.subscription.endpoint, str(live.name))
-        if endpoint.route is None:
-            raise Refused(TEMPLATE_REFUSAL)
         self.live = live
         self.policy = policy
-        self._route = endpoint.route
         self._retry_policy = RetryPolicy.of(
             policy,
             has_oauth=live.subscription.o_auth_policy is not None,
             gone_suspends=self._parts.config.gone_suspends,
         )
-        # A batch is no event, whatever its messages are.
-        plain = replace(live.subscription, cloud_events_enabled=False)
-        self._head = request_head(plain, endpoint.authorization)
-        if self._head.dropped:
-            _logger.warning(
-                "%s: fixed headers left out, their names are taken or not valid: %s",
-                live.name,
-                ", ".join(self._head.dropped),
-            )
-        self._sender = self._parts.sender_of(live)
+        self._pushing = BatchPushing(
+            live,
+            self._parts,
+            request_timeout_ms=policy.request_timeout,
+            is_over=lambda: self._is_abandoned,
+            fail=self._fail,
+        )
         now_s = self._clock.monotonic_s()
         if self._rate.rate != policy.message_rate:
             self._rate = BatchRate(policy.message_rate)
@@ -205,7 +189,7 @@ class BatchDispatch:
     @property
     def dropped_headers(self) -> tuple[str, ...]:
         """Fixed headers of the subscription that are not sent."""
-        return self._head.dropped
+        return self._pushing.dropped_headers
 
     @property
     def held_back(self) -> str:
@@ -298,9 +282,9 @@ class BatchDispatch:
             self._measures.retries.value += 1
         batch.sent_s = now_s
         batch.is_inflight = True
-        lines = self._head.lines(b"Hermes-Batch-Id: %b\r\n" % batch.id.encode(), batch.attempts)
-        push = Push(self._route, lines, batch.body, self.policy.request_timeout)
-        self._sender.send(push, partial(self._on_outcome, batch))
+        first = batch.deliveries[0].message
+        assert first is not None, "rendered before"
+        self._pushing.send(batch, first, partial(self._on_outcome, batch))
 
     # Outcomes. These run in the sender's callback, on either loop.
 
@@ -311,8 +295,11 @@ class BatchDispatch:
             self._land(batch, outcome)
         # Not swallowed: raised again in the actor, so that its supervisor restarts it.
         except Exception as error:  # noqa: BLE001
-            self.error = error
-            self._around.wake()
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self.error = error
+        self._around.wake()
 
     def _land(self, batch: Batch, outcome: SendOutcome) -> None:
         """Take in an attempt's outcome; the actor then sees what is due."""

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 
 from hermes_actors.consumer.batch_consumer import BatchConsumer
-from hermes_actors.consumer.batch_dispatch import TEMPLATE_REFUSAL
+from hermes_actors.consumer.batch_pushing import batch_recipients_of
 from hermes_actors.consumer.deadletters_kept import letters_of
-from hermes_actors.consumer.endpoint import parse_endpoints
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.push_consumer import PushConsumer
 from hermes_actors.consumer.pushing import recipients_of
@@ -37,20 +36,15 @@ class ConsumerFactory:
             Filters(subscription.filters)
         except FilterInvalid as error:
             return str(error)
-        if subscription.o_auth_policy is not None:
-            return "oAuthPolicy is not supported by this version"
         try:
             signer_of(subscription)
             if is_batch:
-                endpoints = parse_endpoints(subscription.endpoint, str(live.name))
+                batch_recipients_of(live, self._parts)
             else:
                 recipients_of(live, self._parts)
-                return ""
         except Refused as error:
             return error.message
-        if len(endpoints) > 1:
-            return "deliveryType BATCH pushes to one address; the endpoint has several"
-        return TEMPLATE_REFUSAL if endpoints[0].is_template else ""
+        return ""
 
     def make(
         self,

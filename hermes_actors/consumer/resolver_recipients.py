@@ -123,6 +123,11 @@ class Recipients:
         is_single = resolver is None and len(self._endpoints) == 1 and not self._settings.is_dns
         self.single = self._endpoints[0] if is_single else None
 
+    @property
+    def is_by_message(self) -> bool:
+        """True when an address is filled from the message."""
+        return any(each.is_template for each in self._endpoints)
+
     def find_all(self, message: Message, done: Found) -> None:
         """Tell `done` all recipients now, or when their names have been looked up."""
         self._find(message, done, is_all=True)

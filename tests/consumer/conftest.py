@@ -1,5 +1,6 @@
 """A consumer over the memory log, trio's clock and a sender that follows a script."""
 
+import json
 import random
 import sys
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import trio
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import ConsumersConfig
+from hermes_actors.consumer.batch_consumer import BatchConsumer
 from hermes_actors.consumer.deadletters_kept import letters_of
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.sender import SendOutcome
@@ -23,7 +25,13 @@ from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.message import Message, to_record
 from hermes_actors.model.names import SubscriptionName
-from hermes_actors.model.subscription import SerialPolicy, Subscription
+from hermes_actors.model.subscription import (
+    BatchBody,
+    BatchPolicy,
+    DeliveryType,
+    SerialPolicy,
+    Subscription,
+)
 from hermes_actors.model.topic import Ack, Owner
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics
@@ -197,3 +205,50 @@ async def world(make_world):
 @pytest.fixture
 def trio_clock():
     return TrioClock()
+
+
+class Batches:
+    """The world's subscription, delivered in batches."""
+
+    def __init__(self, world):
+        self.world = world
+
+    def live(self, *, stamp=1, policy=None, **fields):
+        live = self.world.live(**fields)
+        policy = BatchPolicy(**{"body": BatchBody.MESSAGES, "batch_time": 1_000, **(policy or {})})
+        body = msgspec.structs.replace(
+            live.subscription, delivery_type=DeliveryType.BATCH, subscription_policy=policy
+        )
+        return msgspec.structs.replace(live, subscription=body, stamp=stamp)
+
+    def consuming(self, policy=None, *, keeps_letters=False, **fields):
+        live = self.live(policy=policy, **fields)
+        return self.world.consuming(live, consumer_class=BatchConsumer, keeps_letters=keeps_letters)
+
+    @property
+    def sent(self):
+        return [json.loads(body) for body in self.world.sender.bodies]
+
+    @property
+    def times_s(self):
+        return self.world.sender.times_s
+
+    def headers(self, number):
+        lines = self.world.sender.pushes[number].lines.decode().split("\r\n")
+        return dict(line.split(": ", 1) for line in lines if line)
+
+    @staticmethod
+    def numbers(count):
+        return [b"%d" % n for n in range(count)]
+
+
+@pytest.fixture
+def batches(world):
+    return Batches(world)
+
+
+@pytest.fixture
+async def batches_of_three_partitions(make_world):
+    world = make_world(partitions=3)
+    await world.create()
+    return Batches(world)

@@ -1,66 +1,29 @@
-"""What a batch consumer pushes, when, and that Hermes' defects of batches are not ours."""
+"""What a batch consumer pushes, and when."""
 
-import json
+import base64
+import hmac
 import re
 
 import msgspec
 import pytest
 import trio
 
-from hermes_actors.consumer.batch_consumer import BatchConsumer
 from hermes_actors.consumer.sender import Failure, SendOutcome
-from hermes_actors.metadata.seek import Seek, SeekBody
 from hermes_actors.model.record import Record
-from hermes_actors.model.subscription import BatchBody, BatchPolicy, DeliveryType, Header
+from hermes_actors.model.subscription import (
+    BatchBody,
+    Filter,
+    Header,
+    SigningPolicy,
+)
 from hermes_actors.model.topic import Ack
-from hermes_actors.telemetry.metrics import render
 
 OK = SendOutcome(200)
 BUSY = SendOutcome(503)
 
 
-@pytest.fixture
-def batches(world):
-    return Batches(world)
-
-
-class Batches:
-    """The world's subscription, delivered in batches."""
-
-    def __init__(self, world):
-        self.world = world
-
-    def live(self, *, stamp=1, policy=None, **fields):
-        live = self.world.live(**fields)
-        policy = BatchPolicy(**{"body": BatchBody.MESSAGES, "batch_time": 1_000, **(policy or {})})
-        body = msgspec.structs.replace(
-            live.subscription, delivery_type=DeliveryType.BATCH, subscription_policy=policy
-        )
-        return msgspec.structs.replace(live, subscription=body, stamp=stamp)
-
-    def consuming(self, policy=None, *, keeps_letters=False, **fields):
-        live = self.live(policy=policy, **fields)
-        return self.world.consuming(live, consumer_class=BatchConsumer, keeps_letters=keeps_letters)
-
-    @property
-    def sent(self):
-        return [json.loads(body) for body in self.world.sender.bodies]
-
-    @property
-    def times_s(self):
-        return self.world.sender.times_s
-
-    def headers(self, number):
-        lines = self.world.sender.pushes[number].lines.decode().split("\r\n")
-        return dict(line.split(": ", 1) for line in lines if line)
-
-
-def numbers(count, start=0):
-    return [b"%d" % n for n in range(start, start + count)]
-
-
 async def test_full_batches_go_at_once_and_the_rest_when_its_time_has_come(batches, autojump_clock):
-    await batches.world.publish(*numbers(25))
+    await batches.world.publish(*batches.numbers(25))
     async with batches.consuming({"batch_size": 10, "batch_time": 5_000}) as consumer:
         await trio.sleep(1)
         assert [len(each) for each in batches.sent] == [10, 10]
@@ -157,7 +120,7 @@ async def test_a_batch_says_who_it_is_and_ours_win_over_fixed_headers(batches, a
 async def test_a_failed_batch_is_sent_again_as_it_was_before_anything_else(batches, autojump_clock):
     answers = [BUSY, SendOutcome(0, failure=Failure.CONNECT), BUSY, OK]
     batches.world.sender.script = lambda _push: answers.pop(0) if answers else OK
-    await batches.world.publish(*numbers(7))
+    await batches.world.publish(*batches.numbers(7))
     policy = {"batch_size": 4, "message_backoff": 1_000, "backoff_multiplier": 2.0}
     async with batches.consuming(policy) as consumer:
         await trio.sleep(0.5)
@@ -179,10 +142,11 @@ async def test_a_failed_batch_is_sent_again_as_it_was_before_anything_else(batch
     assert (await batches.world.committed()).position == 7
 
 
-async def test_the_order_of_a_partition_holds_over_retries(make_world, autojump_clock):
-    world = make_world(partitions=3)
-    await world.create()
-    batches = Batches(world)
+async def test_the_order_of_a_partition_holds_over_retries(
+    batches_of_three_partitions, autojump_clock
+):
+    batches = batches_of_three_partitions
+    world = batches.world
     tries = iter(range(1_000))
     world.sender.script = lambda _push: BUSY if next(tries) % 3 else OK
     for n in range(60):
@@ -219,7 +183,7 @@ async def test_a_batch_past_its_time_to_live_leaves_a_dead_letter_of_each_messag
     batches, autojump_clock
 ):
     batches.world.sender.script = lambda push: BUSY if b"9" not in push.body else OK
-    await batches.world.publish(*numbers(5))
+    await batches.world.publish(*batches.numbers(5))
     policy = {"message_ttl": 3, "message_backoff": 500, "batch_size": 5}
     async with batches.consuming(policy, keeps_letters=True) as consumer:
         await trio.sleep(10)
@@ -255,178 +219,8 @@ async def test_attempts_and_statuses_end_as_the_policy_says(batches, autojump_cl
     assert batches.world.count("discarded") == 3
 
 
-async def test_a_client_error_leaves_counters_and_gauge_right_d3(batches, autojump_clock):
-    batches.world.sender.script = lambda push: SendOutcome(400) if b"0" in push.body else OK
-    await batches.world.publish(*numbers(6))
-    async with batches.consuming({"batch_size": 3}) as consumer:
-        await trio.sleep(3)
-        status = consumer.status()
-        assert (status.inflight, status.waiting_retries, status.buffered_bytes) == (0, 0, 0)
-    world = batches.world
-    assert batches.sent == [[0, 1, 2], [3, 4, 5]]
-    assert world.count("discarded") == 3
-    assert world.count("delivered") == 3
-    shown = render([world.metrics]).decode().splitlines()
-    gauges = [line for line in shown if line.startswith("hermes_consumers_subscription_inflight{")]
-    assert [line.rpartition(" ")[2] for line in gauges] == ["0.0"]
-
-
-async def test_the_next_offset_is_committed_and_nothing_comes_twice_d4(batches, autojump_clock):
-    await batches.world.publish(*numbers(10))
-    for _ in range(3):
-        async with batches.consuming({"batch_size": 10}) as consumer:
-            await trio.sleep(5)
-            assert consumer.status().positions == {0: 10}
-        assert (await batches.world.committed()).position == 10
-    assert batches.sent == [list(range(10))]
-
-
-async def test_failed_batches_are_retried_after_any_change_of_the_subscription_d5(
-    batches, autojump_clock
-):
-    is_well = False
-    batches.world.sender.script = lambda _push: OK if is_well else BUSY
-    await batches.world.publish(b"1", b"2")
-    async with batches.consuming({"message_backoff": 1_000}) as consumer:
-        await trio.sleep(5)
-        changed = batches.live(
-            stamp=2, policy={"message_backoff": 2_000, "message_ttl": 600}, description="new"
-        )
-        consumer.ref.tell(changed)
-        before = len(batches.sent)
-        await trio.sleep(60)
-        assert len(batches.sent) - before >= 20
-        is_well = True
-        await trio.sleep(5)
-    assert batches.world.count("delivered") == 2
-    assert batches.world.count("discarded") == 0
-    ids = {batches.headers(n)["Hermes-Batch-Id"] for n in range(len(batches.sent))}
-    assert len(ids) == 1
-
-
-async def test_a_new_endpoint_gets_the_waiting_batch_at_once(batches, autojump_clock):
-    batches.world.sender.script = lambda push: OK if push.route.origin.host == "new" else BUSY
-    await batches.world.publish(b"1")
-    async with batches.consuming({"message_backoff": 50_000, "message_ttl": 600}) as consumer:
-        await trio.sleep(5)
-        consumer.ref.tell(
-            batches.live(stamp=2, policy={"message_backoff": 50_000}, endpoint="http://new/in")
-        )
-        await trio.sleep(0.1)
-        assert batches.world.count("delivered") == 1
-
-
-async def test_a_waiting_batch_is_made_anew_when_its_bounds_or_its_form_change(
-    batches, autojump_clock
-):
-    batches.world.sender.script = lambda push: SendOutcome(413) if len(push.body) > 10 else OK
-    await batches.world.publish(*numbers(10))
-    retried = {"retry_client_errors": True, "message_ttl": 600, "message_backoff": 5_000}
-    async with batches.consuming({"batch_size": 10, **retried}) as consumer:
-        await trio.sleep(7)
-        assert batches.sent == [list(range(10))] * 2
-        consumer.ref.tell(batches.live(stamp=2, policy={"batch_size": 4, **retried}))
-        await trio.sleep(3)
-    assert batches.sent[2:] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    assert len({batches.headers(n)["Hermes-Batch-Id"] for n in range(5)}) == 4
-
-
-async def test_an_idle_or_waiting_subscription_stops_at_once_d6(batches, autojump_clock):
-    async with batches.consuming({"batch_time": 300_000}) as consumer:
-        await trio.sleep(50)
-        at_s = trio.current_time()
-        await consumer.stop()
-        assert trio.current_time() - at_s < 0.1
-    # And with an open batch: its messages are not settled, so nothing is lost.
-    await batches.world.publish(b"1")
-    async with batches.consuming({"batch_time": 300_000}) as consumer:
-        await trio.sleep(50)
-        at_s = trio.current_time()
-        await consumer.stop()
-        assert trio.current_time() - at_s < 0.1
-    assert (await batches.world.committed()).position == 0
-    async with batches.consuming({"batch_time": 1}):
-        await trio.sleep(1)
-    assert batches.sent == [[1]]
-
-
-async def test_a_stop_does_not_wait_for_a_retry(batches, autojump_clock):
-    batches.world.sender.script = lambda _push: BUSY
-    await batches.world.publish(b"1")
-    policy = {"batch_time": 1, "message_backoff": 100_000, "message_ttl": 7_200}
-    async with batches.consuming(policy) as consumer:
-        await trio.sleep(5)
-        at_s = trio.current_time()
-        await consumer.stop()
-        assert trio.current_time() - at_s < 0.1
-    assert len(batches.sent) == 1
-    assert (await batches.world.committed()).position == 0
-
-
-async def test_a_stop_waits_for_the_answer_and_commits_it(batches, autojump_clock):
-    batches.world.sender.script = lambda _push: (2.0, OK)
-    await batches.world.publish(*numbers(4))
-    async with batches.consuming({"batch_size": 2}) as consumer:
-        await trio.sleep(1)
-        await consumer.stop()
-    assert batches.sent == [[0, 1]]
-    assert (await batches.world.committed()).position == 2
-
-
-async def test_a_batch_given_up_while_stopping_keeps_its_dead_letters(batches, autojump_clock):
-    batches.world.sender.script = lambda _push: (2.0, SendOutcome(400))
-    await batches.world.publish(*numbers(300))
-    async with batches.consuming({"batch_size": 300}, keeps_letters=True) as consumer:
-        await trio.sleep(1)
-        await consumer.stop()
-    assert batches.world.count("dead_letters") == 300
-    assert (await batches.world.committed()).position == 300
-
-
-async def test_an_answer_that_never_comes_holds_a_stop_no_longer_than_the_grace(
-    batches, autojump_clock
-):
-    batches.world.sender.script = lambda _push: None
-    await batches.world.publish(b"1")
-    async with batches.consuming({"batch_time": 1}) as consumer:
-        await trio.sleep(1)
-        at_s = trio.current_time()
-        await consumer.stop()
-        assert 5 <= trio.current_time() - at_s < 6
-    # The late answer is nobody's.
-    batches.world.sender.unanswered[0](OK)
-    assert batches.world.count("delivered") == 0
-
-
-async def test_a_failed_consumer_is_started_again_and_delivers_d7(batches, autojump_clock):
-    def script(push):
-        if len(batches.world.sender.pushes) == 1:
-            raise RuntimeError("a bug")
-        return OK
-
-    batches.world.sender.script = script
-    await batches.world.publish(b"1", b"2")
-    async with batches.consuming({"batch_size": 2}) as consumer:
-        await trio.sleep(60)
-        assert len(consumer.made) == 2
-        assert consumer.status().inflight == 0
-    assert [type(crash.error) for crash in batches.world.crashes] == [ExceptionGroup]
-    assert batches.sent == [[1, 2], [1, 2]]
-    assert (await batches.world.committed()).position == 2
-
-
-async def test_a_failure_in_an_answer_is_the_actors_failure_d7(batches, autojump_clock):
-    async with batches.consuming({"batch_size": 2}) as consumer:
-        consumer.made[0]._sending._measures.batches = None
-        await batches.world.publish(b"1", b"2")
-        await trio.sleep(60)
-        assert len(consumer.made) == 2
-    assert len(batches.world.crashes) == 1
-    assert batches.world.count("batches") == 1
-
-
 async def test_no_second_sees_more_messages_than_the_rate(batches, autojump_clock):
-    await batches.world.publish(*numbers(1_000))
+    await batches.world.publish(*batches.numbers(1_000))
     async with batches.consuming({"batch_size": 40, "message_rate": 100}):
         await trio.sleep(8.5)
     # 33 at a time fill the second as well as whole batches can.
@@ -438,7 +232,7 @@ async def test_no_second_sees_more_messages_than_the_rate(batches, autojump_cloc
 
 
 async def test_a_batch_size_above_the_rate_makes_batches_of_the_rate(batches, autojump_clock):
-    await batches.world.publish(*numbers(25))
+    await batches.world.publish(*batches.numbers(25))
     async with batches.consuming({"batch_size": 100, "message_rate": 10}) as consumer:
         await trio.sleep(1.5)
         assert "messageRate of 10/s is used up" in consumer.status().held_back
@@ -446,49 +240,10 @@ async def test_a_batch_size_above_the_rate_makes_batches_of_the_rate(batches, au
     assert [len(each) for each in batches.sent] == [10, 10, 5]
 
 
-async def test_a_retransmission_takes_waiting_messages_out_of_their_batch(
-    make_world, autojump_clock
-):
-    world = make_world(partitions=2)
-    await world.create()
-    batches = Batches(world)
-    is_well = False
-    world.sender.script = lambda _push: OK if is_well else BUSY
-    await world.publish(b"1", b"2", partition=0)
-    await world.publish(b"11", b"12", partition=1)
-    policy = {"batch_size": 4, "message_backoff": 5_000, "message_ttl": 600}
-    async with batches.consuming(policy) as consumer:
-        await trio.sleep(3)
-        assert sorted(batches.sent[0]) == [1, 2, 11, 12]
-        is_well = True
-        live = batches.live(stamp=2, policy=policy)
-        seek = Seek(1, SeekBody(7, 0, positions={"dc1": {0: 2}}))
-        consumer.ref.tell(msgspec.structs.replace(live, seek=seek))
-        await trio.sleep(3)
-        assert consumer.status().positions == {0: 2, 1: 2}
-    assert batches.sent[1:] == [[11, 12]]
-    assert world.crashes == []
-
-
-async def test_a_gone_endpoint_suspends_and_keeps_the_batch(batches, autojump_clock):
+async def test_a_full_buffer_completes_a_batch(batches, autojump_clock):
     world = batches.world
-    world.sender.script = lambda _push: SendOutcome(410)
-    await world.publish(b"1")
-    async with batches.consuming({"batch_time": 1}) as consumer:
-        await trio.sleep(5)
-        assert "HTTP 410" in consumer.status().why
-        world.sender.script = lambda _push: OK
-        consumer.ref.tell(batches.live(stamp=2))
-        await trio.sleep(3)
-    assert len(world.suspensions) == 1
-    assert batches.sent == [[1], [1]]
-    assert world.count("delivered") == 1
-
-
-async def test_a_full_buffer_completes_a_batch(make_world, autojump_clock):
-    world = make_world(buffered_bytes_max=10_000)
-    await world.create()
-    batches = Batches(world)
+    small = msgspec.structs.replace(world.config, buffered_bytes_max=10_000)
+    world.parts = msgspec.structs.replace(world.parts, config=small)
     await world.publish(*(b'"%b"' % (b"x" * 500) for _ in range(30)))
     policy = {"batch_size": 1_000, "batch_volume": 1_000_000, "batch_time": 60_000}
     async with batches.consuming(policy) as consumer:
@@ -501,11 +256,47 @@ async def test_a_full_buffer_completes_a_batch(make_world, autojump_clock):
     assert sum(map(len, batches.sent)) == 30
 
 
-async def test_an_idle_subscription_hardly_wakes_its_actor(batches, autojump_clock):
-    looks = []
-    async with batches.consuming() as consumer:
-        sending = consumer.made[0]._sending
-        fill = sending.fill
-        sending.fill = lambda now_s: (looks.append(now_s), fill(now_s))[1]
-        await trio.sleep(1_000)
-    assert len(looks) <= 3
+async def test_a_retry_goes_to_another_address_of_several(batches, autojump_clock):
+    batches.world.sender.script = lambda push: OK if push.route.origin.host == "b" else BUSY
+    await batches.world.publish(b"1")
+    endpoint = "http://a/in;http://x:y@b/in"
+    async with batches.consuming({"batch_time": 1}, endpoint=endpoint):
+        await trio.sleep(10)
+        await batches.world.publish(b"2")
+        await trio.sleep(10)
+    hosts = [push.route.origin.host for push in batches.world.sender.pushes]
+    assert hosts[:2] == ["a", "b"]
+    assert "Authorization" not in batches.headers(0)
+    assert batches.headers(1)["Authorization"] == "Basic eDp5"
+    assert batches.world.count("delivered") == 2
+
+
+async def test_each_attempt_at_a_batch_is_signed(batches, autojump_clock):
+    key = bytes(range(32))
+    answers = [BUSY]
+    batches.world.sender.script = lambda _push: answers.pop() if answers else OK
+    await batches.world.publish(b"1", b"2")
+    signing = SigningPolicy(["whsec_" + base64.b64encode(key).decode()])
+    async with batches.consuming({"message_backoff": 2_000}, signing=signing):
+        await trio.sleep(10)
+    assert len(batches.sent) == 2
+    times = []
+    for number, push in enumerate(batches.world.sender.pushes):
+        headers = batches.headers(number)
+        batch_id, at_s = headers["webhook-id"], headers["webhook-timestamp"]
+        assert batch_id == headers["Hermes-Batch-Id"]
+        signed = f"{batch_id}.{at_s}.".encode() + push.body
+        mac = base64.b64encode(hmac.digest(key, signed, "sha256")).decode()
+        assert headers["webhook-signature"] == f"v1,{mac}"
+        times.append(int(at_s))
+    assert times[1] - times[0] >= 2
+
+
+async def test_filtered_messages_are_in_no_batch(batches, autojump_clock):
+    await batches.world.publish(*(b'{"n": %d}' % n for n in range(10)))
+    wanted = Filter(type="jsonpath", path="$.n", matcher="[13579]")
+    async with batches.consuming({"batch_size": 5}, filters=[wanted]) as consumer:
+        await trio.sleep(3)
+        assert consumer.status().positions == {0: 10}
+    assert batches.sent == [[{"n": n} for n in (1, 3, 5, 7, 9)]]
+    assert batches.world.count("filtered_out") == 5

@@ -10,7 +10,6 @@ from hermes_actors.model.subscription import (
     DeliveryMode,
     DeliveryType,
     Filter,
-    OAuthPolicy,
 )
 from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
 
@@ -36,12 +35,9 @@ REFUSED = [
     ({"delivery_type": DeliveryType.BATCH}, "deliveryType"),
     ({"subscription_policy": BatchPolicy()}, "deliveryType"),
     ({**BATCH, "endpoint": "http://host/{id}"}, "{field}"),
+    ({**BATCH, "endpoint": "http://a/;http://b/", "mode": DeliveryMode.BROADCAST}, "BROADCAST"),
     ({"content_type": ContentType.AVRO}, "AVRO"),
     ({"filters": [Filter(type="jsonpath", matcher="x")]}, "filters"),
-    (
-        {"o_auth_policy": OAuthPolicy(grant_type="clientCredentials", provider_name="p")},
-        "oAuthPolicy",
-    ),
     ({"endpoint": "jms://host/x"}, "scheme"),
     ({"endpoint": "http://user:secret@host:port"}, "endpoint"),
 ]
