@@ -59,7 +59,7 @@ class Screening:
             return ""
         moment = datetime.fromtimestamp(self._failed_at_ms / 1_000, UTC)
         return (
-            f"{self._failures} messages were left out because a filter failed, the last at "
+            f"left out because a filter failed: {self._failures}, the last at "
             f"{moment:%Y-%m-%dT%TZ}: {self._failure}"
         )
 
