@@ -15,6 +15,7 @@ from hermes_actors.consumer.retry import RetryPolicy, asked_pause_ms, is_refused
 from hermes_actors.consumer.sender import Done, Failure, SendOutcome
 
 _NAMED_MAX = 10
+_NAME_CHARACTERS_MAX = 200
 _GONE_STATUS = 410
 _OK_STATUS = 200
 
@@ -88,7 +89,7 @@ class Broadcast:
         if not self._left:
             self._end()
             return
-        for _ in range(min(self._pushes_max, len(self._left))):
+        while self._left and self._open < self._pushes_max:
             self._next()
 
     def _next(self) -> None:
@@ -143,7 +144,10 @@ def summed_up(
         for each in failing
         if (pause_ms := asked_pause_ms(each, now_ms)) is not None
     ]
-    missed = [f"{name} ({outcome.reason()})" for name, outcome in (*waiting, *refused)]
+    missed = [
+        f"{name[:_NAME_CHARACTERS_MAX]} ({outcome.reason()[:_NAME_CHARACTERS_MAX]})"
+        for name, outcome in (*waiting, *refused)
+    ]
     is_gone = not waiting and all(_is_gone(served, each.key) for each in recipients)
     if is_gone:
         # Whoever resumes the subscription wants it tried again.

@@ -85,18 +85,23 @@ class Endpoint(Struct, frozen=True):
         return value
 
 
-def parse_endpoints(text: str, lane: str, hosts: tuple[str, ...] = ()) -> tuple[Endpoint, ...]:
+def parse_endpoints(
+    text: str, lane: str, hosts: tuple[str, ...] = (), schemes: tuple[str, ...] = SCHEMES
+) -> tuple[Endpoint, ...]:
     """Read an endpoint of one address or several, in their order. Raises Refused."""
-    return tuple(parse_endpoint(each, lane, hosts) for each in split_addresses(text))
+    return tuple(parse_endpoint(each, lane, hosts, schemes) for each in split_addresses(text))
 
 
-def parse_endpoint(text: str, lane: str, hosts: tuple[str, ...] = ()) -> Endpoint:
-    """Read one address for pushes in `lane`. Raises Refused, naming what is wrong; the message
-    never holds the password.
+def parse_endpoint(
+    text: str, lane: str, hosts: tuple[str, ...] = (), schemes: tuple[str, ...] = SCHEMES
+) -> Endpoint:
+    """Read one address of one of the schemes for pushes in `lane`; a scheme that is not HTTP's has
+    no port by default, 0. Raises Refused, naming what is wrong; the message never holds the
+    password.
     """
     scheme = text.partition("://")[0].lower()
-    if "://" not in text or scheme not in SCHEMES:
-        raise Refused(f"endpoint: the scheme must be one of {', '.join(SCHEMES)}")
+    if "://" not in text or scheme not in schemes:
+        raise Refused(f"endpoint: the scheme must be one of {', '.join(schemes)}")
     address, authorization = without_credentials(text)
     variables = _VARIABLE.findall(address)
     for name in variables:
@@ -151,7 +156,7 @@ def _route(address: str, lane: str) -> Route:
         raise Refused("endpoint: its host or its port cannot be read") from error
     if not host or "%" in host:
         raise Refused("endpoint: a host name is missing or not valid")
-    default_port = _PORTS[parts.scheme]
+    default_port = _PORTS.get(parts.scheme, 0)
     shown = f"[{host}]" if ":" in host else host
     authority = shown if port is None or port == default_port else f"{shown}:{port}"
     target = quote(parts.path or "/", safe=_TARGET_SAFE)

@@ -12,6 +12,7 @@ from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.resolver_recipients import Recipient, Recipients
 from hermes_actors.consumer.retry import RetryPolicy
 from hermes_actors.consumer.sender import Done, Failure, Push, Route, Sender, SendOutcome
+from hermes_actors.consumer.sender_plugins import schemes_of
 from hermes_actors.consumer.signing import signer_of
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.subscription import DeliveryMode, SerialPolicy
@@ -27,6 +28,7 @@ def recipients_of(live: LiveSubscription, parts: ConsumerParts) -> Recipients:
         live,
         parts.resolver,
         parts.names,
+        other_schemes=schemes_of(parts.config.senders),
         addresses_max=parts.config.recipients.addresses_max,
         now_s=parts.clock.monotonic_s,
     )

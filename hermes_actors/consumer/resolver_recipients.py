@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from hermes_actors.consumer.endpoint import (
+    SCHEMES,
     Endpoint,
     Unresolved,
     at_address,
@@ -78,6 +79,7 @@ Found = Callable[["list[Recipient] | Unresolved"], None]
 class Recipients:
     """The recipients of one version of a subscription. Raises Refused for a wrong endpoint.
 
+    `other_schemes` have senders too; one of them is that of all addresses of an endpoint, or none.
     `single` is the endpoint when it is all there is to know: one address, and nothing resolves it.
     """
 
@@ -87,6 +89,7 @@ class Recipients:
         resolver: EndpointResolver | None,
         names: Names | None,
         *,
+        other_schemes: tuple[str, ...] = (),
         addresses_max: int,
         now_s: Callable[[], float],
     ) -> None:
@@ -100,6 +103,8 @@ class Recipients:
         self._turn = 0
         self._parsed: dict[str, Endpoint] = {}
         subscription = live.subscription
+        scheme = subscription.endpoint.partition("://")[0].lower()
+        self._schemes = (scheme,) if scheme in other_schemes else SCHEMES
         self._metadata = subscription.endpoint_address_resolver_metadata
         self._problem = ""
         self._endpoints: tuple[Endpoint, ...] = ()
@@ -107,7 +112,7 @@ class Recipients:
         try:
             self._settings = Settings.of(live)
             self._endpoints = parse_endpoints(
-                subscription.endpoint, self._lane, self._settings.hosts
+                subscription.endpoint, self._lane, self._settings.hosts, self._schemes
             )
             if len(self._endpoints) > addresses_max:
                 raise Refused(
@@ -199,7 +204,7 @@ class Recipients:
         parsed = self._parsed.get(address)
         if parsed is None:
             try:
-                parsed = parse_endpoint(address, self._lane, self._settings.hosts)
+                parsed = parse_endpoint(address, self._lane, self._settings.hosts, self._schemes)
             except Refused as error:
                 raise Unresolved(f"the resolver's address: {error.message}") from error
             while len(self._parsed) >= _PARSED_MAX:

@@ -189,3 +189,13 @@ def test_no_value_takes_a_push_out_of_its_domain(value):
     label, _, domain = route.origin.host.partition(".")
     assert (domain, route.origin.port) == ("orders.svc", 8080)
     assert label == value.lower()
+
+
+def test_other_schemes_are_read_where_somebody_sends_to_them():
+    endpoint = parse_endpoint("jms://u:p@broker/queue", "lane", (), ("jms",))
+    assert endpoint.route.origin == Origin("jms", "broker", 0)
+    assert endpoint.route.target == "/queue"
+    assert endpoint.authorization.startswith("Basic ")
+    assert parse_endpoint("jms://b:90/q", "lane", (), ("jms",)).route.origin.port == 90
+    with pytest.raises(Refused, match=r"one of jms$"):
+        parse_endpoints("jms://a/q;http://b/", "lane", (), ("jms",))

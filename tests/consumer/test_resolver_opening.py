@@ -128,3 +128,12 @@ def live_topic():
         retention_time=RetentionTime(1),
     )
     return LiveTopic(TopicName("shop", "orders"), topic, 0, 1, "shop.orders")
+
+
+async def test_a_scheme_with_a_sender_of_its_own_is_taken(make_world, live_topic):
+    world = make_world(senders=["jms=acme:jms"])
+    factory = ConsumerFactory(world.parts)
+    assert factory.refusal(world.live(endpoint="jms://broker/queue"), live_topic) == ""
+    assert factory.refusal(world.live(endpoint="http://a/"), live_topic) == ""
+    mixed = world.live(endpoint="http://a/;jms://broker/queue")
+    assert "one of http, https" in factory.refusal(mixed, live_topic)
