@@ -36,6 +36,9 @@ from hermes_actors.model.subscription import BatchBody, BatchPolicy
 
 _logger = logging.getLogger(__name__)
 
+_READ_AHEAD_MIN = 100
+"""Reading costs as much for one message as for some, also where batches are small."""
+
 
 class GivenUp:
     """A message that is given up, for its dead letter."""
@@ -174,7 +177,7 @@ class BatchDispatch:
     @property
     def read_ahead(self) -> int:
         """How many fresh messages are worth having at hand: a batch beside the open one."""
-        return self._assembly.window
+        return max(self._assembly.window, _READ_AHEAD_MIN)
 
     @property
     def level(self) -> Level:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from hermes_actors.model.record import Record, StoredRecord
@@ -158,12 +159,12 @@ def is_enveloped(record: StoredRecord | Record) -> bool:
 
 def enveloped(message: Message) -> bytes:
     """The message in Hermes' JSON envelope. Its body goes in as it is, JSON or not."""
-    external = json.dumps(dict(message.propagated), ensure_ascii=False, separators=(",", ":"))
+    external = msgspec.json.encode(dict(message.propagated)) if message.propagated else b"{}"
     # The body goes in as it came, JSON or not: Hermes does the same, and its readers cut it out.
     return b'{"_w":true,"metadata":{"timestamp":%d,"id":%s,"externalMetadata":%s},"message":%s}' % (
         message.published_at_ms,
-        json.dumps(message.id, ensure_ascii=False).encode(),
-        external.encode(),
+        msgspec.json.encode(message.id),
+        external,
         message.body,
     )
 
