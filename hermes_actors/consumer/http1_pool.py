@@ -46,6 +46,7 @@ class _Pool:
         "busy",
         "dialing",
         "idle",
+        "is_known_idle",
         "limits",
         "net",
         "next_deadline_s",
@@ -60,6 +61,7 @@ class _Pool:
         self.limits = limits
         self.share = share
         self.idle: list[PooledConnection] = []
+        self.is_known_idle = False
         self.busy: dict[PooledConnection, None] = {}
         self.dialing: dict[PooledConnection, None] = {}
         self.waiting: deque[Request] = deque()
@@ -126,11 +128,13 @@ class _Pool:
         assert request is not None, "an outcome belongs to a request"
         connection.request = None
         self.busy.pop(connection, None)
-        if connection.is_usable():
-            self._free(connection)
-        else:
+        if not connection.is_usable():
             connection.close()
             self._connect()
+        elif self.share.hungry:
+            self._free(connection)
+        else:
+            self._next(connection)
         # Last: it may send again, and finds this connection free.
         request.done(outcome)
 
@@ -174,6 +178,7 @@ class _Pool:
             if connection.is_usable():
                 return connection
             connection.close()
+        self.is_known_idle = False
         return None
 
     # Time.
@@ -281,14 +286,11 @@ class _Pool:
 
     def _free(self, connection: PooledConnection) -> None:
         """Use a connection that came free: for a push of this lane, or another's."""
-        share = self.share
-        if share.is_waited_for:
-            needs = bool(self.waiting)
-            if share.hand_over(connection, self, self.size + 1, needs):
-                if needs:
-                    self._connect()
-                return
-        self._next(connection)
+        needs = bool(self.waiting)
+        if not self.share.hand_over(connection, self, self.size + 1, needs):
+            self._next(connection)
+        elif needs:
+            self._connect()
 
     def _next(self, connection: PooledConnection) -> None:
         now_s = self.net.now_s()
@@ -299,7 +301,9 @@ class _Pool:
         else:
             connection.idle_since_s = now_s
             self.idle.append(connection)
-            self.share.note_idle(self)
+            if not self.is_known_idle:
+                self.is_known_idle = True
+                self.share.note_idle(self)
 
     def _connect(self) -> None:
         """Get the connections that the waiting pushes want, as far as the bounds allow."""

@@ -34,16 +34,16 @@ class Lane(Protocol):
 
 
 class OriginShare:
-    """The connections to one origin: at most `limit`."""
+    """The connections to one origin: at most `limit`. `hungry` are the lanes that wait for one."""
 
-    __slots__ = ("_hungry", "_is_closed", "_with_idle", "lanes", "limit", "open", "standing")
+    __slots__ = ("_is_closed", "_with_idle", "hungry", "lanes", "limit", "open", "standing")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.open = 0
         self.standing = 0
         self.lanes = 0
-        self._hungry: dict[Lane, None] = {}
+        self.hungry: dict[Lane, None] = {}
         self._with_idle: dict[Lane, None] = {}
         self._is_closed = False
 
@@ -62,23 +62,18 @@ class OriginShare:
         """A connection is gone: its place is the next lane's."""
         self.open -= 1
         self.standing -= was_open
-        while self._hungry and self.open < self.limit and not self._is_closed:
-            lane = next(iter(self._hungry))
-            del self._hungry[lane]
+        while self.hungry and self.open < self.limit and not self._is_closed:
+            lane = next(iter(self.hungry))
+            del self.hungry[lane]
             if lane.wants:
                 self.open += 1
                 lane.dial_one()
                 if lane.wants:
-                    self._hungry[lane] = None
+                    self.hungry[lane] = None
 
     def wait(self, lane: Lane) -> None:
         """The lane wants a connection when one comes free."""
-        self._hungry[lane] = None
-
-    @property
-    def is_waited_for(self) -> bool:
-        """True when some lane waits for a connection."""
-        return bool(self._hungry)
+        self.hungry[lane] = None
 
     def note_idle(self, lane: Lane) -> None:
         """The lane has a connection without a request."""
@@ -91,6 +86,7 @@ class OriginShare:
             connection = lane.give_idle()
             if connection is not None:
                 return connection
+            # It says so again when it has one.
             self._with_idle.pop(lane, None)
         return None
 
@@ -99,27 +95,27 @@ class OriginShare:
 
         `size` is how many the lane has with this one, `needs`: it would use it at once.
         """
-        for _ in range(min(_LOOKED_AT_MAX, len(self._hungry))):
-            other = next(iter(self._hungry))
-            del self._hungry[other]
+        for _ in range(min(_LOOKED_AT_MAX, len(self.hungry))):
+            other = next(iter(self.hungry))
+            del self.hungry[other]
             if not other.wants:
                 continue
             if other is lane or (needs and other.size >= size):
-                self._hungry[other] = None
+                self.hungry[other] = None
                 continue
             other.adopt(connection)
             if other.wants:
-                self._hungry[other] = None
+                self.hungry[other] = None
             return True
         return False
 
     def forget(self, lane: Lane) -> None:
         """The lane's pool is gone."""
         self.lanes -= 1
-        self._hungry.pop(lane, None)
+        self.hungry.pop(lane, None)
         self._with_idle.pop(lane, None)
 
     def close(self) -> None:
         """No lane gets another connection."""
         self._is_closed = True
-        self._hungry.clear()
+        self.hungry.clear()

@@ -80,14 +80,25 @@ class Exchange:
         self.is_busy = False
         self.is_reusable = True
         self.served = 0
-        self._reset()
+        self._problem = ""
+        self._surplus = False
+        self.is_answered = False
+        self._status = 0
 
     def begin(self) -> None:
         """A request is about to be written."""
         assert self.is_reusable, "this connection must be closed"
         assert not self.is_busy, "one request at a time"
-        self._reset()
         self.is_busy = True
+        self.is_answered = False
+        self._status = 0
+        self._retry_after = ""
+        self._bytes = 0
+        self._body_bytes = 0
+        self._headers = 0
+        self._interims = 0
+        self._is_complete = False
+        # A problem or a surplus stays: nothing follows it on this connection.
 
     def receive(self, data: bytes) -> SendOutcome | None:
         """Bytes from the peer; the outcome as soon as the answer is complete. Never raises."""
@@ -107,10 +118,15 @@ class Exchange:
             return self._malformed(self._problem or str(error) or type(error).__name__)
         if self._problem:
             return self._malformed(self._problem)
-        if self._body_bytes > self._body_bytes_max or self._bytes > self._bytes_max:
+        # The first comparison is for speed: what is less than a body may be is no excess.
+        if self._bytes > self._body_bytes_max and self._is_excessive():
             self.is_reusable = False
             return self._finish()
         return self._finish() if self._is_complete else None
+
+    def _is_excessive(self) -> bool:
+        is_long = self._body_bytes > self._body_bytes_max or self._bytes > self._bytes_max
+        return is_long and bool(self._status)
 
     def _receive_long(self, data: bytes) -> SendOutcome | None:
         """As `receive`; the bound of the head holds wherever the network cuts the answer."""
@@ -157,7 +173,7 @@ class Exchange:
         self._headers += 1
         if self._headers > HEADERS_MAX:
             self._problem = f"an answer with more than {HEADERS_MAX} header lines"
-        elif not self._surplus and not self._status and name.lower() == b"retry-after":
+        elif len(name) == 11 and name.lower() == b"retry-after" and not self._status:
             self._retry_after = value[: _RETRY_AFTER_CHARS_MAX + 1].decode("latin-1")
 
     def on_headers_complete(self) -> None:
@@ -188,18 +204,6 @@ class Exchange:
             # Without a stated length the body ends with the connection.
             if not self._parser.should_keep_alive():
                 self.is_reusable = False
-
-    def _reset(self) -> None:
-        self._status = 0
-        self._retry_after = ""
-        self._problem = ""
-        self._bytes = 0
-        self._body_bytes = 0
-        self._headers = 0
-        self._interims = 0
-        self._is_complete = False
-        self._surplus = False
-        self.is_answered = False
 
     def _malformed(self, detail: str) -> SendOutcome:
         self.is_reusable = False
