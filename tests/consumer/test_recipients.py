@@ -4,8 +4,10 @@ import base64
 import hashlib
 import hmac
 import logging
+import random
 
 import msgspec
+import pytest
 import trio
 
 from hermes_actors.config import RecipientsConfig
@@ -149,6 +151,34 @@ async def test_anycast_takes_turns_and_tries_the_next_one_at_a_retry(world, auto
             await trio.sleep(1)
     assert hosts(world) == ["a", "b", "c", "c", "a", "b", "c", "c"]
     assert world.count("delivered") == 6
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_whatever_is_answered_each_recipient_takes_each_message_once(
+    world, autojump_clock, seed
+):
+    rng = random.Random(seed)
+    outcomes = [
+        OK, OK, SendOutcome(500), SendOutcome(503, "1"), SendOutcome(302),
+        SendOutcome(0, "", Failure.TIMEOUT), SendOutcome(0, "", Failure.OVERLOADED),
+    ]  # fmt: skip
+    taken = {}
+
+    def script(push):
+        outcome = rng.choice(outcomes)
+        if outcome is OK:
+            taken.setdefault((where(push), push.body), []).append(trio.current_time())
+        return (rng.random(), outcome)
+
+    world.sender.script = script
+    async with world.consuming(broadcast(world, policy={"message_backoff": 50})):
+        await world.publish(*(b"%d" % each for each in range(30)))
+        await trio.sleep(600)
+    assert len(taken) == 3 * 30
+    assert all(len(each) == 1 for each in taken.values())
+    assert (world.count("delivered"), world.count("discarded")) == (30, 0)
+    assert await world.committed() is not None
+    assert world.crashes == []
 
 
 async def test_a_template_in_a_list_is_filled_for_each_address(world, autojump_clock):
