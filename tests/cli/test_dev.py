@@ -14,6 +14,7 @@ import pytest
 from hermes_actors.cli.dev import plan_nodes
 from hermes_actors.cli.failures import UsageWrong
 from hermes_actors.cli.logs import line_handler, named_dc
+from hermes_actors.config import Config
 
 
 def ports(plan):
@@ -48,6 +49,23 @@ def test_the_option_0_takes_free_ports_whatever_the_file_says(node_file) -> None
 def test_0_in_the_environment_takes_free_ports_too(monkeypatch) -> None:
     monkeypatch.setenv("HERMES_MANAGEMENT_PORT", "0")
     assert ports(plan_nodes("a,b")) == [(8080, 0), (8081, 0)]
+
+
+def test_subscribers_on_the_same_laptop_are_pushed_to_unless_the_file_says_otherwise(
+    tmp_path, monkeypatch
+) -> None:
+    def allowed(file=None):
+        return [
+            each.consumers.endpoints.allow_loopback for each in plan_nodes("a,b", file=file).nodes
+        ]
+
+    assert not Config().consumers.endpoints.allow_loopback
+    assert allowed() == [True, True]
+    monkeypatch.setenv("HERMES_CONSUMERS_ENDPOINTS_DENIED_HOSTS", "evil.example")
+    assert allowed() == [True, True]
+    file = tmp_path / "node.toml"
+    file.write_text("[consumers.endpoints]\nallow_loopback = false\n")
+    assert allowed(file) == [False, False]
 
 
 def test_ports_of_the_environment_that_overlap_are_refused(monkeypatch) -> None:
