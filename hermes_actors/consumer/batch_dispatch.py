@@ -28,7 +28,7 @@ from hermes_actors.consumer.retry import (
     RetryPolicy,
     decide,
 )
-from hermes_actors.consumer.sender import SendOutcome
+from hermes_actors.consumer.sender import SendOutcome, trouble_of
 from hermes_actors.consumer.sending import FILL_MAX, Surroundings
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.message import from_record
@@ -199,7 +199,7 @@ class BatchDispatch:
         """For people: what it waits for; "" when for nothing, or for nothing but messages."""
         now_s, assembly, current = self._clock.monotonic_s(), self._assembly, self._assembly.current
         if current is not None and current.is_inflight:
-            return ""
+            return trouble_of(self._pushing.sender)
         count = assembly.gathered if current is None else len(current.deliveries)
         due_s = assembly.ready_s if current is None else current.due_s
         if not count:

@@ -24,7 +24,7 @@ from hermes_actors.consumer.retry import (
     RetryPolicy,
     decide,
 )
-from hermes_actors.consumer.sender import SendOutcome
+from hermes_actors.consumer.sender import SendOutcome, trouble_of
 from hermes_actors.consumer.sending import FILL_MAX, Surroundings
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.message import UndecodableRecord, from_record
@@ -140,7 +140,8 @@ class Dispatch:
     @property
     def held_back(self) -> str:
         """For people: what keeps it from sending faster now; "" when nothing does."""
-        return self._pacing.words(self._lanes)
+        words, trouble = self._pacing.words(self._lanes), trouble_of(self._pushing.sender)
+        return f"{trouble}; {words}" if trouble and words else trouble or words
 
     @property
     def dropped_headers(self) -> tuple[str, ...]:

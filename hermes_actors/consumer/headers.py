@@ -115,6 +115,8 @@ def request_head(subscription: Subscription, authorization: str) -> RequestHead:
         taken |= _SIGNATURE
     if authorization:
         ours.append(("Authorization", authorization))
+    if authorization or subscription.o_auth_policy is not None:
+        # Credentials of the endpoint come before a token, and both before what others wrote.
         taken.add("authorization")
     if subscription.subscription_identity_headers_enabled:
         ours.append(("Hermes-Topic-Name", subscription.topic_name))

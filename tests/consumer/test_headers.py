@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from hermes_actors.consumer.headers import USER_AGENT, parse_lines, request_head
 from hermes_actors.model.message import Message
-from hermes_actors.model.subscription import Header, Subscription
+from hermes_actors.model.subscription import Header, OAuthPolicy, Subscription
 from hermes_actors.model.topic import Owner
 
 
@@ -110,3 +110,11 @@ def test_nothing_in_a_header_can_break_the_request(fixed, propagated, message_id
         assert colon
         assert not any((byte < 0x20 and byte != 0x09) or byte == 0x7F for byte in value)
         assert name.lower() not in (b"host", b"content-length", b"transfer-encoding")
+
+
+def test_where_a_token_is_sent_nobody_else_says_who_sends():
+    policy = OAuthPolicy(grant_type="clientCredentials", provider_name="sso")
+    others = {"headers": [("Authorization", "fixed")], "propagated": [("authorization", "theirs")]}
+    names = {name.lower() for name, _ in lines_of(**others, o_auth_policy=policy)}
+    assert "authorization" not in names
+    assert "authorization" in {name.lower() for name, _ in lines_of(**others)}
