@@ -23,6 +23,7 @@ from hermes_actors.consumer.resolver_dns import Names
 from hermes_actors.consumer.sender import Route
 from hermes_actors.errors import Refused
 from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.endpoints import split_addresses
 from hermes_actors.model.message import Message
 from hermes_actors.model.redaction import HIDDEN, redacted
 from hermes_actors.security.address_guard import literal_address
@@ -124,7 +125,10 @@ class Recipients:
             if resolver is None:
                 raise
             self._problem = error.message
-        self._plain_endpoint, self._authorization = without_credentials(subscription.endpoint)
+        parts = [without_credentials(each) for each in split_addresses(subscription.endpoint)]
+        self._plain_endpoint = ";".join(address for address, _ in parts)
+        # What a resolver makes of several addresses is none of them: it gets nobody's credentials.
+        self._authorization = parts[0][1] if len(parts) == 1 else ""
         is_single = resolver is None and len(self._endpoints) == 1 and not self._settings.is_dns
         self.single = self._endpoints[0] if is_single else None
 
@@ -159,25 +163,30 @@ class Recipients:
 
     def _find(self, message: Message, done: Found, *, is_all: bool) -> None:
         try:
-            endpoints = self._asked(message, is_all=is_all)
+            resolved = self._resolved(message, is_all=is_all)
         except Unresolved as error:
             done(error)
             return
-        recipients = [self._recipient(each, message) for each in endpoints]
+        recipients = (
+            [_recipient(each, message, "") for each in self._endpoints]
+            if resolved is None
+            else [_recipient(each, message, self._authorization) for each in resolved]
+        )
         if self._settings.is_dns and self._names is not None:
             self._expand(recipients, self._names, done)
         else:
             done(self._bounded(recipients))
 
-    def _asked(self, message: Message, *, is_all: bool) -> Sequence[Endpoint]:
-        """The addresses as the operator's resolver or the endpoint has them. Raises Unresolved."""
-        if self._resolver is not None:
-            addresses = self._ask(self._resolver, message, is_all=is_all)
-            if addresses is not None:
-                return [self._parse(each) for each in addresses[: self._addresses_max + 1]]
-            if self._problem:
-                raise Unresolved(self._problem)
-        return self._endpoints
+    def _resolved(self, message: Message, *, is_all: bool) -> Sequence[Endpoint] | None:
+        """What the operator's resolver says; None leaves it to the endpoint. Raises Unresolved."""
+        if self._resolver is None:
+            return None
+        addresses = self._ask(self._resolver, message, is_all=is_all)
+        if addresses is not None:
+            return [self._parse(each) for each in addresses[: self._addresses_max + 1]]
+        if self._problem:
+            raise Unresolved(self._problem)
+        return None
 
     def _ask(
         self, resolver: EndpointResolver, message: Message, *, is_all: bool
@@ -212,16 +221,6 @@ class Recipients:
             self._parsed[address] = parsed
         return parsed
 
-    def _recipient(self, endpoint: Endpoint, message: Message) -> Recipient:
-        authorization = endpoint.authorization
-        if self._resolver is not None:
-            authorization = authorization or self._authorization
-        try:
-            route = endpoint.resolve(message.body)
-        except Unresolved as error:
-            return Recipient(endpoint.template, None, "", str(error))
-        return Recipient(_key(route), route, authorization)
-
     def _expand(self, recipients: list[Recipient], names: Names, done: Found) -> None:
         """Each address of each host for the host itself, once all are known."""
         hosts = dict.fromkeys(
@@ -253,6 +252,15 @@ class Recipients:
         if now_s - self._said_s >= _SAID_EACH_S:
             self._said_s = now_s
             _logger.warning("%s: " + text, self._lane, value)
+
+
+def _recipient(endpoint: Endpoint, message: Message, authorization: str) -> Recipient:
+    """`authorization` is for an address that has no credentials of its own."""
+    try:
+        route = endpoint.resolve(message.body)
+    except Unresolved as error:
+        return Recipient(endpoint.template, None, "", str(error))
+    return Recipient(_key(route), route, endpoint.authorization or authorization)
 
 
 def _expanded(

@@ -337,6 +337,18 @@ async def test_a_resolver_may_leave_an_endpoint_to_what_is_built_in(world, autoj
     assert hosts(world) == ["a"]
 
 
+async def test_a_resolver_leads_nobodys_credentials_to_another(world, autojump_clock):
+    resolver = Resolver(lambda asked: None if asked.message.body == b"1" else ["http://c/"])
+    with_parts(world, resolver=resolver)
+    live = broadcast(world, "http://u:secret@a/;http://b/")
+    async with world.consuming(live):
+        await world.publish(b"1", b"2")
+        await trio.sleep(1)
+    sent = {where(push): "Authorization" in headers_of(push) for push in world.sender.pushes}
+    assert sent == {"a": True, "b": False, "c": False}
+    assert {asked.endpoint for asked in resolver.asked} == {"http://a/;http://b/"}
+
+
 async def test_a_resolver_that_knows_nothing_yet_slows_nothing(world, autojump_clock):
     def answer(_asked):
         if trio.current_time() < at_s + 3:
