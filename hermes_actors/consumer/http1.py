@@ -118,7 +118,9 @@ class AsyncioNet:
                 if race.is_won:
                     trying |= ended
                     return
-                problem = problem or next((task.exception() for task in ended), None)
+                # Each is asked, or asyncio would complain of those that nobody did.
+                problems = [task.exception() for task in ended]
+                problem = problem or next(iter(problems), None)
         finally:
             for task in trying:
                 task.cancel()

@@ -200,7 +200,7 @@ class PooledConnection:
     @property
     def is_writing(self) -> bool:
         """True while the peer has not taken the whole request."""
-        return self._is_paused or bool(self._rest)
+        return self._is_paused
 
     def is_usable(self) -> bool:
         """True when a request may be written now."""
@@ -209,7 +209,6 @@ class PooledConnection:
             and self.exchange.is_reusable
             # An answer that came before the whole request was out leaves the rest to be sent.
             and not self._is_paused
-            and not self._rest
             and not self._wire.is_closing()
         )
 

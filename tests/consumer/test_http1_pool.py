@@ -178,6 +178,20 @@ def test_a_goodbye_that_crosses_a_push_is_not_its_answer(net, sender):
     assert [outcome.status for outcome in outcomes] == [200, 408]
 
 
+def test_a_push_that_meets_two_goodbyes_is_answered_by_the_second(net, sender):
+    outcomes = []
+    sender.send(push(b"1"), outcomes.append)
+    sender.send(push(b"2"), outcomes.append)
+    first, second = net.connect(), net.connect()
+    first.connection.received(OK)
+    sender.send(push(b"3"), outcomes.append)
+    first.connection.received(GOODBYE)
+    second.connection.received(OK)
+    assert second.written[-1].endswith(b"3")
+    second.connection.received(GOODBYE)
+    assert [outcome.status for outcome in outcomes] == [200, 200, 408]
+
+
 def test_a_408_that_keeps_the_connection_is_an_answer(net, sender):
     outcomes = []
     sender.send(push(), outcomes.append)
