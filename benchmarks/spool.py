@@ -179,7 +179,7 @@ async def load(options: argparse.Namespace) -> None:
             for each in found:
                 waiting = index.reserve(
                     "shop.orders", "shop.orders", 0, bytes(each.key or b""),
-                    sequence=each.sequence, spooled_at_ms=each.spooled_at_ms,
+                    sequence=each.sequence, since_s=each.spooled_at_ms / 1_000,
                     size_bytes=each.place.size_bytes,
                 )  # fmt: skip
                 index.written(waiting, each.place)
