@@ -30,6 +30,11 @@ _COMMANDS = (
     ),
     LazyCommand("dlq", f"{_PACKAGE}.dlq:app", "List, show, re-drive, expire dead letters."),
     LazyCommand("status", f"{_PACKAGE}.status:app", "Show all nodes, and how they fare."),
+    LazyCommand(
+        "oauth-provider",
+        f"{_PACKAGE}.oauth_providers:app",
+        "Create, list, show, update, delete providers of OAuth tokens.",
+    ),
     LazyCommand("spool", f"{_PACKAGE}.spool:app", "Show and empty what waits for a log."),
     LazyCommand("user", f"{_PACKAGE}.users:app", "Hash passwords, check a users file."),
     LazyCommand("config", f"{_PACKAGE}.configuration:app", "Check and show a configuration."),

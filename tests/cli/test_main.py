@@ -84,6 +84,7 @@ def test_help_lists_every_command_and_the_exit_codes(hermes, plugins):
         "group",
         "topic",
         "subscription",
+        "oauth-provider",
         "status",
         "config",
     ):
@@ -97,7 +98,7 @@ def test_each_commands_help_has_examples(hermes, plugins, command):
     assert f"hermes {command}" in result.stdout.partition("Examples:")[2]
 
 
-@pytest.mark.parametrize("kind", ["group", "topic", "subscription"])
+@pytest.mark.parametrize("kind", ["group", "topic", "subscription", "oauth-provider"])
 @pytest.mark.parametrize("verb", ["create", "list", "show", "update", "delete"])
 def test_each_administration_commands_help_has_examples(hermes, plugins, kind, verb):
     result = hermes(kind, verb, "--help")

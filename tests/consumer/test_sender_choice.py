@@ -1,19 +1,22 @@
 """Which sender a version of a subscription gets; proxies and plug-ins as they are configured."""
 
 import ssl
+from pathlib import Path
 
 import msgspec
 import pytest
 import trio
+import trio.testing
 
 from hermes_actors.config import ConfigError, ConsumersConfig, EndpointsConfig, ProxyConfig
 from hermes_actors.config.checks_endpoints import check_endpoints
+from hermes_actors.consumer.endpoint import parse_endpoint
 from hermes_actors.consumer.oauth_sender import OAuthSender
 from hermes_actors.consumer.oauth_tokens import Tokens
 from hermes_actors.consumer.opening import open_senders
 from hermes_actors.consumer.proxying import Proxy, read_proxy
 from hermes_actors.consumer.push_tasks import PushTasks
-from hermes_actors.consumer.sender import SendOutcome
+from hermes_actors.consumer.sender import Push, SendOutcome
 from hermes_actors.consumer.sender_choice import SenderChoice
 from hermes_actors.consumer.sender_plugins import load_providers, schemes_of
 from hermes_actors.errors import StartupError
@@ -217,6 +220,24 @@ def test_providers_are_loaded_by_scheme(monkeypatch, tmp_path):
         with pytest.raises(StartupError) as caught:
             load_providers([wrong])
         assert caught.value.message.startswith("consumers.senders")
+
+
+async def test_the_documented_sender_works_as_it_stands(monkeypatch, tmp_path, nursery, world):
+    page = (Path(__file__).parents[2] / "docs" / "delivery.md").read_text()
+    code = next(each for each in page.split("```python\n")[1:] if "class Queues" in each)
+    (tmp_path / "documented_queues.py").write_text(code.partition("```")[0])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    providers = load_providers(["jms=documented_queues:queues"])
+    nursery.start_soon(providers["jms"].run)
+    sender = choice_of(nursery, providers=providers).sender_of(
+        changed(world.live(), endpoint="jms://host/queue")
+    )
+    outcomes = []
+    route = parse_endpoint("jms://host/queue", "lane", schemes=("jms",)).resolve(b"")
+    sender.send(Push(route, b"", b"{}", 1_000), outcomes.append)
+    assert outcomes == []
+    await trio.testing.wait_all_tasks_blocked()
+    assert outcomes == [SendOutcome(200)]
 
 
 async def test_open_senders_says_what_it_cannot_open():
