@@ -279,7 +279,12 @@ class Agent:
         nursery: trio.Nursery,
     ) -> None:
         before, now = running.plan.live, wanted.live
-        is_changed = (now.subscription, now.seek) != (before.subscription, before.seek)
+        # The stamp too: two changes that were seen as one may have suspended it and resumed it.
+        is_changed = (now.stamp, now.subscription, now.seek) != (
+            before.stamp,
+            before.subscription,
+            before.seek,
+        )
         running.plan = wanted
         if not is_changed:
             return

@@ -155,6 +155,13 @@ class KeptDeadLetters:
 
     async def run(self) -> None:
         """Keep what is added, for ever; a log that is away is tried again and again."""
+        try:
+            await self._keep()
+        finally:
+            # The gauge outlives it while it is suspended; what waits is read again.
+            self._waiting.clear()
+
+    async def _keep(self) -> None:
         while True:
             if not self._waiting:
                 await self._wakeup.wait()

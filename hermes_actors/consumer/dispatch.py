@@ -207,7 +207,8 @@ class Dispatch:
         """A message's age as its time to live counts it."""
         if self._retry_policy.is_ttl_from_publication:
             return max(0, self._clock.now_ms() - delivery.record.timestamp_ms)
-        return (now_s - (delivery.taken_up_s or now_s)) * 1_000
+        taken_up_s = delivery.taken_up_s
+        return 0.0 if taken_up_s is None else (now_s - taken_up_s) * 1_000
 
     def _refill(self, now_s: float) -> None:
         """Use the room that an answer made; wake the actor only if its alarm must be earlier."""
@@ -245,7 +246,9 @@ class Dispatch:
         # A timestamp in the future delays by no more than the delay.
         delay_ms = min(self.policy.sending_delay, self.policy.sending_delay - age_ms)
         if delay_ms > 0:
-            self._lanes.wait(delivery, now_s + delay_ms / 1_000)
+            # Its time to live is for attempts, of which none is made before.
+            delivery.taken_up_s = now_s + delay_ms / 1_000
+            self._lanes.wait(delivery, delivery.taken_up_s)
             return False
         return True
 
@@ -340,7 +343,9 @@ class Dispatch:
         elif isinstance(decision, Gone):
             # Kept for the day when somebody resumes the subscription.
             self._lanes.wait(delivery, now_s)
-            self._on_gone(outcome)
+            # An earlier version's endpoint says nothing of this one's.
+            if delivery.version == self._version:
+                self._on_gone(outcome)
         else:
             assert isinstance(decision, Discard), "a success is not a failure"
             self._discard(delivery, decision.reason, outcome.status, outcome.reason())

@@ -215,7 +215,9 @@ class Intake:
         try:
             await read()
         except OffsetOutOfRange as error:
-            self._on_out_of_range(error)
+            # A retransmission may have moved the partition meanwhile: its old place is nobody's.
+            if not self._scope.cancel_called:
+                self._on_out_of_range(error)
         except LogUnavailable as error:
             await self._pause(f"the log cannot be read: {error}")
         except UnknownTopic:

@@ -213,7 +213,7 @@ class PushConsumer:
                 await self._landed.wait()
         with trio.move_on_after(_COMMIT_TIMEOUT_S):
             await self._commit()
-            await self._redriver.flush()
+            await self._flush_redrive()
         if behind := self._progress.uncommitted():
             _logger.warning(
                 "%s: stopped, and its last commit was not taken within %g s; what was delivered of "
@@ -221,6 +221,17 @@ class PushConsumer:
                 self._sending.live.name,
                 _COMMIT_TIMEOUT_S,
                 ", ".join(map(str, behind)),
+            )
+
+    async def _flush_redrive(self) -> None:
+        try:
+            await self._redriver.flush()
+        except (LogUnavailable, UnknownTopic) as error:
+            _logger.warning(
+                "%s: stopped, and not written down which dead letters have been re-driven; some "
+                "may be delivered once more: %s",
+                self._sending.live.name,
+                error,
             )
 
     async def _send(self) -> None:

@@ -178,6 +178,8 @@ class Redriver:
         self._is_read = False
         self._position = position
         pace = RateLimit(redrive.rate_per_s)
+        # It may go on after a restart, or after trouble, in the same second.
+        pace.drain(self._clock.monotonic_s())
         while is_current() and not self._progress.is_done:
             plan = await self._plan(redrive, replace(span, start=position))
             so_far = self._progress

@@ -8,6 +8,7 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from redrive_scene import DLQ, NAME, OK, PARTITION, Scene
 
 from hermes_actors.consumer import redrive as redrive_module
 from hermes_actors.consumer.batch_consumer import BatchConsumer
@@ -15,119 +16,19 @@ from hermes_actors.consumer.redrive_plan import Planning
 from hermes_actors.consumer.sender import SendOutcome
 from hermes_actors.metadata.redrives import (
     LetterRange,
-    Redrive,
-    progress_of,
-    redrive_group,
 )
 from hermes_actors.model.dead_letter import (
     Letter,
     LetterFilter,
     Mark,
     MarkKind,
-    OpenLetters,
     letter_record,
     mark_record,
-    read_entry,
     without_value,
 )
-from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.subscription import BatchBody, BatchPolicy, DeliveryType
 from hermes_actors.model.topic import Ack
-
-DLQ = "_hermes.dlq.shop"
-NAME = "shop.orders$push"
-PARTITION = partition_of(NAME.encode(), 4)
-BAD, OK = SendOutcome(400), SendOutcome(200)
-
-
-class Board:
-    """What has been asked for."""
-
-    def __init__(self):
-        self.redrive = None
-        self._changed = trio.Event()
-
-    def find(self, live):
-        return self.redrive
-
-    def version(self, live):
-        return self.redrive
-
-    async def changed(self):
-        await self._changed.wait()
-
-    def ask(self, redrive):
-        self.redrive = redrive
-        self._changed.set()
-        self._changed = trio.Event()
-
-
-class Scene:
-    """A consumer's world with letters in it, and what can be asked of it."""
-
-    def __init__(self, world):
-        self.world = world
-        self.board = Board()
-        world.parts = msgspec.structs.replace(world.parts, redrives=self.board)
-        self.is_down = True
-        self.bad = set()
-        world.sender.script = self.answer
-
-    def answer(self, push):
-        return BAD if self.is_down or push.body in self.bad else OK
-
-    async def with_letters(self, *bodies, seconds=5):
-        """Publish these while the endpoint refuses everything; then it is well again."""
-        await self.world.publish(*bodies)
-        async with self.world.consuming(keeps_letters=True):
-            await trio.sleep(seconds)
-        self.is_down = False
-        self.world.sender.pushes.clear()
-        self.world.sender.times_s.clear()
-
-    async def ask(self, number=1, rate=1_000, **wanted):
-        log = self.world.log
-        end = (await log.end_positions(DLQ))[PARTITION]
-        start = (await log.start_positions(DLQ))[PARTITION]
-        redrive = Redrive(
-            number=number,
-            incarnation=7,
-            rate_per_s=rate,
-            requested_at_ms=self.world.clock.now_ms(),
-            requested_by="me",
-            ranges={"dc1": LetterRange(start, end)},
-            letters=LetterFilter(**wanted),
-        )
-        self.board.ask(redrive)
-        return redrive
-
-    async def entries(self):
-        log = self.world.log
-        end = (await log.end_positions(DLQ))[PARTITION]
-        position = (await log.start_positions(DLQ))[PARTITION]
-        found = []
-        async with log.reader(DLQ, {PARTITION: position}) as reader:
-            while position < end:
-                batch = await reader.next_batch(1_000, 10**9)
-                found += [read_entry(record) for record in batch]
-                position = batch[-1].offset + 1
-        return found
-
-    async def open(self):
-        """The open letters by their message, oldest first."""
-        known = OpenLetters()
-        found = [each for each in reversed(await self.entries()) if known.take(each)]
-        return {each.value: each for each in reversed(found)}
-
-    async def progress(self):
-        group = redrive_group(self.world.live().name)
-        commit = (await self.world.log.committed(group, DLQ)).get(PARTITION)
-        return progress_of(commit, self.board.redrive)
-
-    @property
-    def bodies(self):
-        return self.world.sender.bodies
 
 
 @pytest.fixture
@@ -246,6 +147,34 @@ async def test_stopping_writes_down_what_was_delivered(scene, autojump_clock):
         progress = await scene.progress()
     assert len(scene.bodies) == 40
     assert (progress.total, progress.redriven, progress.is_done) == (40, 40, True)
+
+
+async def test_stopping_while_the_log_is_away_is_no_failure(scene, caplog, autojump_clock):
+    await scene.with_letters(*[b"%d" % n for n in range(40)])
+    async with scene.world.consuming(keeps_letters=True):
+        await scene.ask(rate=10)
+        await trio.sleep(2.55)
+        scene.world.log.faults.unavailable_rate = 1.0
+    assert scene.world.crashes == []
+    assert "which dead letters have been re-driven" in caplog.text
+    scene.world.log.faults.heal()
+    async with scene.world.consuming(keeps_letters=True):
+        await trio.sleep(20)
+    assert {int(body) for body in scene.bodies} == set(range(40))
+    assert await scene.open() == {}
+
+
+async def test_its_rate_holds_in_the_second_of_a_restart_too(scene, autojump_clock):
+    await scene.with_letters(*[b"%d" % n for n in range(600)])
+    async with scene.world.consuming(keeps_letters=True) as consumer:
+        await scene.ask(rate=200)
+        await trio.sleep(1.5)
+        await consumer.stop()
+    async with scene.world.consuming(keeps_letters=True):
+        await trio.sleep(10)
+    times = scene.world.sender.times_s
+    assert len(times) == 600
+    assert max(sum(start <= other < start + 1 - 1e-6 for other in times) for start in times) <= 200
 
 
 async def test_while_the_log_is_away_the_redrive_waits_and_then_ends(scene, autojump_clock):

@@ -115,6 +115,31 @@ async def test_a_new_version_takes_a_consumer_whose_endpoint_is_gone_on_again(
         assert len(world.suspensions) == 1
 
 
+async def test_a_late_410_of_the_endpoint_before_suspends_nothing(world, autojump_clock):
+    gone = (2.0, SendOutcome(410))
+    world.sender.script = lambda push: gone if push.route.target == "/in" else OK
+    await world.publish(b"0")
+    async with world.consuming() as consumer:
+        await trio.sleep(1)
+        consumer.ref.tell(world.live(endpoint="http://sink/new"))
+        await trio.sleep(2)
+        assert world.suspensions == []
+        assert consumer.status().why == ""
+        assert [push.route.target for push in world.sender.pushes] == ["/in", "/new"]
+        assert world.count("delivered") == 1
+
+
+async def test_the_time_to_live_begins_when_the_sending_delay_has_passed(world, autojump_clock):
+    world.sender.script = lambda _push: SendOutcome(500)
+    policy = {"sending_delay": 5_000, "message_ttl": 3, "message_backoff": 1_000}
+    async with world.consuming(world.live(policy=policy)):
+        await world.publish(b"0")
+        await trio.sleep(20)
+    assert len(world.sender.times_s) == 3
+    assert round(world.sender.times_s[0], 2) == 5
+    assert world.count("discarded") == 1
+
+
 async def test_410_is_like_any_other_status_where_the_policy_or_the_operator_says_so(
     make_world, autojump_clock
 ):
