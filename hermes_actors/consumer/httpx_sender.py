@@ -7,12 +7,14 @@ A trio task for each push, bounded; for what the plain sender does not speak.
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 import httpcore
 import trio
 
 from hermes_actors.consumer.headers import parse_lines
 from hermes_actors.consumer.httpx_net import Body, ForbiddenAddress, HttpxNet, said
+from hermes_actors.consumer.httpx_pools import Pool, Pools
 from hermes_actors.consumer.push_tasks import PushTasks
 from hermes_actors.consumer.sender import (
     PROBE_TIMEOUT_S,
@@ -26,7 +28,6 @@ from hermes_actors.consumer.sender import (
 )
 
 PUSHES_MAX = 1_000
-POOLS_MAX = 1_000
 
 # What HTTP/2 forbids in a request, or knows by another name.
 _NOT_IN_HTTP2 = frozenset((b"keep-alive", b"connection"))
@@ -45,13 +46,14 @@ _ERRORS = (
 )
 
 
-class _Pool:
-    """The connections of one lane to one origin."""
+class _Progress:
+    """Hears from the transport how far a request has come."""
 
-    def __init__(self, connections: httpcore.AsyncConnectionPool) -> None:
-        self.connections = connections
-        self.pushes = 0
-        self.free_since_s = 0.0
+    is_begun = False
+
+    async def __call__(self, event: str, _info: Any) -> None:
+        """A connection is being made for it, or it is being sent."""
+        self.is_begun = True
 
 
 class HttpxSender:
@@ -64,7 +66,7 @@ class HttpxSender:
         self._net = net
         self._http2 = http2
         self._response_bytes_max = response_bytes_max
-        self._pools: dict[tuple[str, Origin], _Pool] = {}
+        self.pools = Pools(partial(net.open_pool, http2=http2), net.idle_s)
 
     def send(self, push: Push, done: Done) -> None:
         """Start the push; `done` is called exactly once, later."""
@@ -82,28 +84,6 @@ class HttpxSender:
         self._tasks.start(
             partial(self._connect, route.origin), done, closed=closed, overloaded=overloaded
         )
-
-    async def close_idle(self) -> None:
-        """Close the connections that nothing has used for as long as they are kept."""
-        now_s = trio.current_time()
-        for key, pool in list(self._pools.items()):
-            if not pool.pushes and now_s - pool.free_since_s >= self._net.idle_s:
-                del self._pools[key]
-                await pool.connections.aclose()
-
-    async def _make_room(self) -> None:
-        while len(self._pools) >= POOLS_MAX:
-            free = [key for key, pool in self._pools.items() if not pool.pushes]
-            if not free:
-                return
-            longest = min(free, key=lambda key: self._pools[key].free_since_s)
-            await self._pools.pop(longest).connections.aclose()
-
-    async def close_all(self) -> None:
-        """Close all connections, whoever uses them."""
-        pools, self._pools = self._pools, {}
-        for pool in pools.values():
-            await pool.connections.aclose()
 
     async def _connect(self, origin: Origin) -> Failure | None:
         net, proxy = self._net, self._net.proxy
@@ -135,18 +115,24 @@ class HttpxSender:
         if is_proxied and (refusal := self._net.guard.refusal_of_host(origin.host)):
             # The proxy would look it up and go there for us.
             return _failure(Failure.FORBIDDEN, refusal)
-        outcome = _failure(Failure.TIMEOUT, f"no answer within {timeout_s:g} s")
-        await self._make_room()
-        pool = self._pool_of(push.route)
-        pool.pushes += 1
+        outcome: SendOutcome | None = None
+        progress = _Progress()
+        pool = await self.pools.take(push.route)
         try:
             with trio.move_on_after(timeout_s):
-                outcome = await self._exchange(push, pool.connections)
+                outcome = await self._exchange(push, pool, progress)
         except _ERRORS as error:
             outcome = self._failed(push, error)
         finally:
-            pool.pushes -= 1
-            pool.free_since_s = trio.current_time()
+            failure = Failure.TIMEOUT if outcome is None else outcome.failure
+            pool.is_spoilt |= failure in (Failure.MALFORMED, Failure.OVERLOADED)
+            if self._http2 and failure in (Failure.TIMEOUT, Failure.IDLE):
+                pool.abandoned += 1
+            await self.pools.give_back(push.route, pool)
+        if outcome is None and not progress.is_begun:
+            return _failure(Failure.OVERLOADED, f"no connection was free within {timeout_s:g} s")
+        if outcome is None:
+            return _failure(Failure.TIMEOUT, f"no answer within {timeout_s:g} s")
         if is_proxied and outcome.status == _PROXY_ASKS_FOR_CREDENTIALS:
             # No word of the endpoint's, which would give the message up.
             return _failure(Failure.CONNECT, "the proxy asks for credentials (HTTP 407)")
@@ -157,6 +143,8 @@ class HttpxSender:
         text, origin = said(error), push.route.origin
         if isinstance(error, ForbiddenAddress):
             return _failure(Failure.FORBIDDEN, text)
+        if _is_full(error):
+            return _failure(Failure.OVERLOADED, "all streams of the connection are taken")
         if isinstance(error, httpcore.ConnectTimeout):
             limit_s = self._net.connect_timeout_s
             return _failure(Failure.CONNECT, f"{origin}: no connection within {limit_s:g} s")
@@ -172,15 +160,16 @@ class HttpxSender:
             return _failure(Failure.MALFORMED, text)
         return _failure(Failure.RESET, text)
 
-    async def _exchange(self, push: Push, connections: httpcore.AsyncConnectionPool) -> SendOutcome:
-        request = self._request(push)
-        response = await connections.handle_async_request(request)
+    async def _exchange(self, push: Push, pool: Pool, progress: _Progress) -> SendOutcome:
+        request = self._request(push, progress)
+        response = await pool.connections.handle_async_request(request)
         retry_after = next(
             (value for name, value in response.headers if name.lower() == b"retry-after"), b""
         )
         outcome = SendOutcome(response.status, retry_after.decode("latin-1"))
         try:
-            await self._drain(response)
+            if not await self._drain(response):
+                pool.abandoned += 1
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException):
             # The head decides, as in the plain sender.
             return outcome
@@ -189,7 +178,7 @@ class HttpxSender:
                 await response.aclose()
         return outcome
 
-    def _request(self, push: Push) -> httpcore.Request:
+    def _request(self, push: Push, progress: _Progress) -> httpcore.Request:
         origin = push.route.origin
         scheme, host = origin.scheme.encode("ascii"), origin.host.encode("ascii")
         authority = b"[%b]" % host if b":" in host else host
@@ -210,19 +199,11 @@ class HttpxSender:
                 (b"Content-Length", b"%d" % len(push.body)),
             ],
             content=Body(push.body),
-            extensions={"timeout": self._net.time_outs(silence_s)},
+            extensions={"timeout": self._net.time_outs(silence_s), "trace": progress},
         )
 
-    def _pool_of(self, route: Route) -> _Pool:
-        # Nothing is shared between lanes, so that one's slow answers do not take another's streams.
-        key = (route.lane, route.origin)
-        pool = self._pools.get(key)
-        if pool is None:
-            pool = _Pool(self._net.open_pool(route.origin, http2=self._http2))
-            self._pools[key] = pool
-        return pool
-
-    async def _drain(self, response: httpcore.Response) -> None:
+    async def _drain(self, response: httpcore.Response) -> bool:
+        """Read the body, and no more than its bound; False when there is more."""
         seen = 0
         # Cancelled rather than left: nested generators only close by what is raised inside.
         with trio.CancelScope() as scope:
@@ -230,10 +211,17 @@ class HttpxSender:
                 seen += len(piece)
                 if seen > self._response_bytes_max:
                     scope.cancel()
+        return not scope.cancelled_caught
 
 
 def _failure(failure: Failure, detail: str) -> SendOutcome:
     return SendOutcome(0, "", failure, detail)
+
+
+def _is_full(error: Exception) -> bool:
+    """True when streams that were left without their end take up what the server allows."""
+    names = {type(each).__name__ for each in error.args}
+    return isinstance(error, httpcore.LocalProtocolError) and "TooManyStreamsError" in names
 
 
 def _is_reset(error: Exception) -> bool:
@@ -268,10 +256,10 @@ async def open_httpx_sender(
     finally:
         with trio.CancelScope(shield=True):
             for each in opened:
-                await each.close_all()
+                await each.pools.close()
 
 
 async def _keep_tidy(sender: HttpxSender, interval_s: float) -> None:
     while True:
         await trio.sleep(interval_s / 2)
-        await sender.close_idle()
+        await sender.pools.close_idle()

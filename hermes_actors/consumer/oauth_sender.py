@@ -17,6 +17,7 @@ from hermes_actors.consumer.push_tasks import PushTasks
 from hermes_actors.consumer.sender import (
     Done,
     Failure,
+    Origin,
     Probed,
     ProbingSender,
     Push,
@@ -30,6 +31,7 @@ from hermes_actors.model.subscription import OAuthPolicy
 UNAUTHORIZED = 401
 _LOOKED_FOR_EACH_S = 1.0
 _TIME_LEFT_S_MIN = 0.001
+_ORIGINS_MAX = 1_000
 
 _Found = tuple[SharedToken, Token] | SendOutcome
 ProviderOf = Callable[[str], OAuthProvider | None]
@@ -56,8 +58,8 @@ class OAuthSender:
         self._tasks = tasks
         self._provider: OAuthProvider | None = None
         self._shared: SharedToken | None = None
-        # The last token that the endpoint has refused. Others may still be well served by it.
-        self._refused = 0
+        # The last token that each origin has refused. Others may still be well served by it.
+        self._refused: dict[Origin, int] = {}
         self._current()
 
     @property
@@ -67,12 +69,13 @@ class OAuthSender:
         if shared is None:
             return f"OAuth provider {self._policy.provider_name} does not exist"
         slot = shared.slot
-        if slot.token(self._tokens.now_s(), self._refused) is not None:
+        refused = max(self._refused.values(), default=0)
+        if slot.token(self._tokens.now_s(), refused) is not None:
             return ""
         name = self._policy.provider_name
         if slot.problem:
             return f"OAuth provider {name} gives no token: {slot.problem}"
-        if self._refused:
+        if refused:
             return f"the endpoint does not take the token of OAuth provider {name}"
         return f"waits for a token of OAuth provider {name}" if slot.is_asking else ""
 
@@ -84,7 +87,8 @@ class OAuthSender:
         shared = self._current()
         now_s = self._tokens.now_s()
         deadline_s = now_s + push.request_timeout_ms / 1_000
-        token = None if shared is None else shared.slot.token(now_s, self._refused)
+        after = self._refused.get(push.route.origin, 0) if self._refused else 0
+        token = None if shared is None else shared.slot.token(now_s, after)
         if shared is None or token is None:
             self._wait(push, done, deadline_s, None)
             return
@@ -127,12 +131,18 @@ class OAuthSender:
             done(outcome)
             return
         shared.slot.reject(token.number)
-        self._refused = max(self._refused, token.number)
+        self._note_refused(push.route.origin, token.number)
         if first is not None:
             # A new token was no better: the consumer's own back-off is next.
             done(outcome)
             return
         self._wait(push, done, deadline_s, outcome)
+
+    def _note_refused(self, origin: Origin, number: int) -> None:
+        number = max(number, self._refused.pop(origin, 0))
+        if len(self._refused) >= _ORIGINS_MAX:
+            del self._refused[next(iter(self._refused))]
+        self._refused[origin] = number
 
     def _wait(self, push: Push, done: Done, deadline_s: float, first: SendOutcome | None) -> None:
         """Go on with the push when there is a token; `first` is the 401 that it has got before."""
@@ -167,7 +177,8 @@ class OAuthSender:
                 # Looked for again: the provider may be made, or changed, meanwhile.
                 with trio.move_on_after(_LOOKED_FOR_EACH_S):
                     if shared is not None:
-                        return shared, await self._tokens.get(shared, self._refused)
+                        after = self._refused.get(push.route.origin, 0)
+                        return shared, await self._tokens.get(shared, after)
                     await trio.sleep_forever()
         return self._no_token(push)
 

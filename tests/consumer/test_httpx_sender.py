@@ -10,7 +10,7 @@ import trio.testing
 import trustme
 
 from hermes_actors.config import EndpointTlsConfig
-from hermes_actors.consumer.endpoint import parse_endpoint
+from hermes_actors.consumer.endpoint import at_address, parse_endpoint
 from hermes_actors.consumer.endpoint_tls import endpoint_tls
 from hermes_actors.consumer.httpx_sender import open_httpx_sender
 from hermes_actors.consumer.proxying import Proxy
@@ -139,6 +139,52 @@ async def test_a_slow_lane_takes_no_streams_of_another():
         sink.delay_s = 0.0
         assert (await pushed(sender, route_to(port, lane="quick"), 1_000)).status == 200
         assert slow == []
+
+
+@pytest.mark.parametrize("answer_bytes", [2, 200_000])
+async def test_streams_left_without_an_end_do_not_use_the_connection_up(answer_bytes):
+    sink = Sink()
+    sink.delay_s, sink.answer_bytes = (60.0 if answer_bytes == 2 else 0.0), answer_bytes
+    async with (
+        served(sink, h2_max_concurrent_streams=10) as port,
+        open_httpx_sender(net_of(), response_bytes_max=1_000) as sender,
+    ):
+        outcomes = []
+        for _ in range(30):
+            push = Push(route_to(port), LINES, b"{}", 200)
+            sender.send(push, outcomes.append)
+        await trio.sleep(0.5)
+        assert len(outcomes) == 30
+        assert {each.failure for each in outcomes} <= {None, Failure.TIMEOUT, Failure.OVERLOADED}
+        sink.delay_s = 0.0
+        for _ in range(20):
+            assert (await pushed(sender, route_to(port))).status == 200
+
+
+async def test_a_push_that_found_no_free_connection_is_no_failure_of_the_endpoints():
+    sink = Sink()
+    sink.delay_s = 60.0
+    async with (
+        served(sink) as port,
+        open_httpx_sender(net_of(), http2=False) as sender,
+    ):
+        outcomes = []
+        for _ in range(10):
+            sender.send(Push(route_to(port), LINES, b"{}", 5_000), outcomes.append)
+        await trio.sleep(0.1)
+        assert (await pushed(sender, route_to(port), 100)).failure is Failure.OVERLOADED
+        assert outcomes == []
+
+
+async def test_a_route_to_one_address_of_a_host_keeps_the_hosts_name():
+    sink = Sink()
+    async with served(sink) as port, open_httpx_sender(net_of(names={})) as sender:
+        route = at_address(route_to(port, host="many.example.com"), "127.0.0.1")
+        assert (await pushed(sender, route)).status == 200
+        forbidden = at_address(route_to(port, host="many.example.com"), "169.254.169.254")
+        assert (await pushed(sender, forbidden)).failure is Failure.FORBIDDEN
+    scope, _ = sink.requests[0]
+    assert dict(scope["headers"])[b"host"] == b"many.example.com:%d" % port
 
 
 async def test_connections_that_nobody_uses_are_closed():

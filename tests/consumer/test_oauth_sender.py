@@ -69,6 +69,7 @@ class Inner:
     def __init__(self, nursery):
         self._nursery = nursery
         self.good = None
+        self.bad_host = ""
         self.pushes = []
         self.delay_s = 0.01
         self.probes = []
@@ -77,6 +78,7 @@ class Inner:
         self.pushes.append(push)
         token = self.tokens[-1]
         is_good = self.good is None or token in self.good
+        is_good = is_good and push.route.origin.host != self.bad_host
         self._nursery.start_soon(self._answer, SendOutcome(200 if is_good else 401), done)
 
     async def _answer(self, outcome, done):
@@ -238,6 +240,21 @@ async def test_an_endpoint_that_takes_no_token_does_not_cost_others_theirs(
         await trio.sleep(0.1)
     # Once in the provider's initial delay at the most.
     assert oauth.asked <= 8
+
+
+async def test_one_recipient_that_takes_no_token_does_not_cost_the_others_theirs(
+    oauth, autojump_clock
+):
+    strict = parse_endpoint("http://strict/in", "lane").resolve(b"")
+    oauth.inner.bad_host = "strict"
+    outcomes = []
+    for _ in range(20):
+        oauth.sender.send(Push(strict, b"A: b\r\n", b"{}", 1_000), outcomes.append)
+        assert (await oauth.push()).status == 200
+        await trio.sleep(0.1)
+    await trio.sleep(2)
+    assert {each.status for each in outcomes} <= {0, 401}
+    assert all(each.failure in (None, Failure.TOKENLESS) for each in outcomes)
 
 
 async def test_without_a_token_a_push_is_a_failure_of_our_own_that_says_why(oauth, autojump_clock):
