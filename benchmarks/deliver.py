@@ -1,232 +1,164 @@
-"""Delivery: one subscription's whole path beside the bare sender, to a sink in another process.
+"""How fast, how soon and how safely a node delivers, beside the bare sender of the same run.
 
-    python benchmarks/deliver.py [--messages 100000] [--window 100] [--bytes 1024] [--log memory]
+    python benchmarks/deliver.py [--parts path,sustained,latency,start,isolation,crash]
+        [--logs embedded,kafka] [--messages 500000] [--bytes 1024] [--rates 50,200,1000]
+        [--seconds 20] [--subscriptions 100] [--isolation-rate 1000] [--rounds 3]
+        [--slow-ms 5000] [--crash-rate 1000] [--crash-seconds 120] [--json FILE]
 
-Prints deliveries a second and this process' CPU for each. One run takes well under 30 s; on shared
-machines differences under 20 % are noise.
+Nodes (`hermes node` with all roles), the subscribers and Kafka are processes of their own, on
+loopback, and end with the run. Only `path` delivers in this process: the bare sender, which is the
+floor, and the consumer's path over a log in memory.
 """
 
 import argparse
-import asyncio
-import multiprocessing
-import random
-import resource
+import json
+import os
+import platform
+import sys
 import tempfile
-import time
-from collections.abc import Awaitable, Callable
-from multiprocessing.connection import Connection
-from typing import cast
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
 
-import trio
+from delivering import crash, isolation, latency, path, report, starts, sustained
+from delivering.node import Place
+from delivering.sink import Sink
+from hermes_local.kafka import FULL_SPEED, Cluster
+from publishing.messages import made_up
 
-from hermes_actors.actors.supervisor import open_supervisor
-from hermes_actors.config import ConsumersConfig, EndpointsConfig
-from hermes_actors.consumer.endpoint import parse_endpoint
-from hermes_actors.consumer.headers import request_head
-from hermes_actors.consumer.http1 import open_http1_sender
-from hermes_actors.consumer.http1_pool import PoolLimits
-from hermes_actors.consumer.parts import ConsumerParts
-from hermes_actors.consumer.sender import Push, Sender, SendOutcome
-from hermes_actors.consumer.serial import SerialConsumer
-from hermes_actors.log.base import Log, TopicSettings
-from hermes_actors.log.embedded import open_embedded_log
-from hermes_actors.log.memory import MemoryLog
-from hermes_actors.metadata.catalog import LiveSubscription
-from hermes_actors.model.message import Message, to_record
-from hermes_actors.model.names import SubscriptionName
-from hermes_actors.model.subscription import SerialPolicy, Subscription
-from hermes_actors.model.topic import Ack, Owner
-from hermes_actors.runtime import guest
-from hermes_actors.runtime.clock import IdSource, SystemClock
-from hermes_actors.security.address_guard import AddressGuard
-from hermes_actors.telemetry.metrics import Metrics
-
-TOPIC = "bench.deliver"
-BATCH = 1_000
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+PARTS = ("path", "sustained", "latency", "start", "isolation", "crash")
+LOGS = ("embedded", "kafka")
+PATH_MESSAGES_MAX = 100_000
 
 
-class Sink(asyncio.Protocol):
-    """Answers 200 to whatever has the length of a request; parses nothing else."""
+class Bench:
+    """A run: its options, its subscribers, and the results so far."""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start with nothing."""
-        self.transport = cast("asyncio.Transport", transport)
-        self.buffer = b""
+    def __init__(self, asked: argparse.Namespace, folder: Path, sink: Sink) -> None:
+        self.asked = asked
+        self.folder = folder
+        self.sink = sink
+        self.results: dict[str, Any] = {
+            "options": {
+                key: str(value) if isinstance(value, Path) else value
+                for key, value in vars(asked).items()
+            },
+            "machine": {
+                "cores": os.cpu_count(),
+                "processor": platform.processor() or platform.machine(),
+                "system": platform.platform(),
+                "python": platform.python_version(),
+                "load_average": os.getloadavg()[0],
+            },
+        }
+        self.results |= {part: [] for part in PARTS}
 
-    def data_received(self, data: bytes) -> None:
-        """Answer each whole request."""
-        data = self.buffer + data
-        answers = 0
-        while (end := data.find(b"\r\n\r\n")) >= 0:
-            at = data.find(b"Content-Length: ") + 16
-            length = int(data[at : data.find(b"\r", at)])
-            if len(data) < end + 4 + length:
-                break
-            data = data[end + 4 + length :]
-            answers += 1
-        self.buffer = data
-        if answers:
-            self.transport.write(ANSWER * answers)
-
-
-def run_sink(pipe: Connection) -> None:
-    """The sink's process; says its port through the pipe."""
-    import uvloop
-
-    async def main() -> None:
-        server = await asyncio.get_running_loop().create_server(Sink, "127.0.0.1", 0)
-        pipe.send(server.sockets[0].getsockname()[1])
-        await server.serve_forever()
-
-    uvloop.run(main())
-
-
-def cpu_s() -> float:
-    """CPU time of this process so far."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
-
-
-def subscription(endpoint: str, window: int) -> LiveSubscription:
-    """A subscription without a limit that matters."""
-    name = SubscriptionName.parse(f"{TOPIC}$push")
-    policy = SerialPolicy(rate=10_000_000, inflight_size=window, request_timeout=10_000)
-    body = Subscription(
-        topic_name=TOPIC,
-        name="push",
-        endpoint=endpoint,
-        description="",
-        owner=Owner("bench", "me"),
-        subscription_policy=policy,
-    )
-    return LiveSubscription(name, body, 0, 1, 1)
-
-
-class Wait:
-    """Done when `count` outcomes have come; an Event of trio, set from the sender's callback."""
-
-    def __init__(self, count: int) -> None:
-        self.left = count
-        self.failed = 0
-        self.event = trio.Event()
-
-    def note(self, outcome: SendOutcome) -> None:
-        """One more has come."""
-        self.left -= 1
-        self.failed += not outcome.is_success
-        if not self.left:
-            self.event.set()
-
-
-async def bare(sender: Sender, live: LiveSubscription, body: bytes, count: int, window: int) -> int:
-    """The sender alone: `window` pushes in flight, each outcome starts the next."""
-    head = request_head(live.subscription, "")
-    route = parse_endpoint(live.subscription.endpoint, "bare").resolve(body)
-    wait = Wait(count)
-    started = 0
-
-    def start() -> None:
-        nonlocal started
-        started += 1
-        message = Message(id="0" * 36, body=body, published_at_ms=1)
-        lines = head.lines(head.message_lines(message), 0)
-        sender.send(Push(route, lines, body, 10_000), done)
-
-    def done(outcome: SendOutcome) -> None:
-        wait.note(outcome)
-        if started < count:
-            start()
-
-    for _ in range(min(window, count)):
-        start()
-    await wait.event.wait()
-    return wait.failed
-
-
-async def whole(
-    sender: Sender, live: LiveSubscription, log: Log, clock: SystemClock, count: int
-) -> int:
-    """The consumer: log, decoding, window, offsets, commits, metrics, sender."""
-    metrics = Metrics("hermes_consumers")
-    parts = ConsumerParts(
-        log=log,
-        sender_of=lambda _live: sender,
-        clock=clock,
-        rng=random.Random(1),
-        ids=IdSource(),
-        metrics=metrics,
-        config=ConsumersConfig(),
-    )
-    labels = {"group": "bench", "topic": "deliver", "subscription": "push"}
-    delivered = metrics.counter("subscription_delivered", **labels)
-    async with open_supervisor(random.Random(1), print) as supervisor:
-        supervisor.start("push", lambda: SerialConsumer(live, TOPIC, parts))
-        while delivered.value < count:  # noqa: ASYNC110 -- nothing tells of a counter
-            await trio.sleep(0.02)
-        await supervisor.stop("push")
-    committed = await log.committed(live.name.consumer_group(), TOPIC)
-    assert committed[0].position == count, committed
-    return metrics.counter("subscription_failures", **labels).value
-
-
-async def main(options: argparse.Namespace, port: int) -> None:
-    """Measure over the log asked for."""
-    clock = SystemClock()
-    if options.log == "memory":
-        await measure(options, port, MemoryLog("dc1", clock), clock)
-        return
-    with tempfile.TemporaryDirectory() as directory:
-        async with open_embedded_log(directory, "dc1", clock) as log:
-            await measure(options, port, log, clock)
-
-
-async def measure(options: argparse.Namespace, port: int, log: Log, clock: SystemClock) -> None:
-    """Fill the log, then measure both."""
-    await log.create_topic(TOPIC, TopicSettings())
-    ids = IdSource()
-    body = b'{"x":"' + b"y" * (options.bytes - 8) + b'"}'
-    for first in range(0, options.messages, BATCH):
-        batch = [
-            to_record(
-                Message(id=ids.message_id(), body=body, published_at_ms=clock.now_ms(), dc="dc1")
+    def measure(self) -> None:
+        """Everything that was asked for."""
+        asked, body = self.asked, made_up(self.asked.bytes).bodies[0]
+        if "path" in asked.parts:
+            count = min(asked.messages, PATH_MESSAGES_MAX)
+            self._add(
+                "path",
+                asked.path_log,
+                path.measure(asked.path_log, self.sink.at("count"), body, count),
             )
-            for _ in range(min(BATCH, options.messages - first))
-        ]
-        await log.append(TOPIC, 0, batch, Ack.LEADER)
-    count = options.messages
-    live = subscription(f"http://127.0.0.1:{port}/in", options.window)
-    limits = PoolLimits(connections_max=options.window)
-    guard = AddressGuard(EndpointsConfig(allow_loopback=True))
-    async with open_http1_sender(limits, guard=guard) as sender:
-        await bare(sender, live, body, 2_000, options.window)  # connections and caches are warm
-        runs: list[tuple[str, Callable[[], Awaitable[int]]]] = [
-            ("bare sender", lambda: bare(sender, live, body, count, options.window)),
-            ("whole path ", lambda: whole(sender, live, log, clock, count)),
-        ]
-        for name, run in runs:
-            before_s, before_cpu_s = time.monotonic(), cpu_s()
-            failed = await run()
-            taken_s, taken_cpu_s = time.monotonic() - before_s, cpu_s() - before_cpu_s
-            print(
-                f"{name}: {count / taken_s:9,.0f} deliveries/s, "
-                f"{taken_cpu_s / count * 1e6:5.1f} µs CPU each, {failed} failed"
-            )
+        for part in asked.parts:
+            for log in asked.logs if part != "path" else ():
+                with self._place(part, log) as place:
+                    self._add(part, log, self._rows(part, place))
+
+    @contextmanager
+    def _place(self, part: str, log: str) -> Iterator[Place]:
+        """A fresh log."""
+        folder = self.folder / f"{part}-{log}"
+        with ExitStack() as stack:
+            servers = ""
+            if log == "kafka":
+                cluster = stack.enter_context(Cluster(folder, jvm_options=FULL_SPEED))
+                servers = ",".join(cluster.bootstrap_servers)
+            yield Place(log, servers, folder)
+
+    def _rows(self, part: str, place: Place) -> list[dict[str, Any]]:
+        asked, sink = self.asked, self.sink
+        if part == "sustained":
+            return [sustained.measure(place, sink, made_up(asked.bytes), asked.messages)]
+        if part == "latency":
+            return latency.measure(place, sink, asked.rates, asked.seconds)
+        if part == "start":
+            return starts.measure(place, sink, asked.rounds)
+        if part == "isolation":
+            return [
+                isolation.measure(
+                    place,
+                    sink,
+                    subscriptions=asked.subscriptions,
+                    rate_per_s=asked.isolation_rate,
+                    rounds=asked.rounds,
+                    seconds=asked.seconds,
+                    slow_s=asked.slow_ms / 1_000,
+                )
+            ]
+        return [crash.measure(place, sink, asked.crash_rate, asked.crash_seconds)]
+
+    def _add(self, part: str, log: str, rows: list[dict[str, Any]]) -> None:
+        self.results[part] += [{"log": log, **row} for row in rows]
+        print(f"{part}, {log}: measured", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Measure what the arguments ask for."""
+    asked = arguments()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hermes-bench-")))
+        sink = stack.enter_context(Sink(asked.slow_ms / 1_000))
+        bench = Bench(asked, folder, sink)
+        bench.measure()
+    print("\n".join(report.lines(bench.results)))
+    if asked.json:
+        asked.json.write_text(json.dumps(bench.results, indent=2) + "\n")
+
+
+def arguments() -> argparse.Namespace:
+    """The options."""
+
+    def names(known: tuple[str, ...]) -> Any:
+        def parse(text: str) -> list[str]:
+            chosen = text.split(",")
+            if unknown := set(chosen) - set(known):
+                raise argparse.ArgumentTypeError(
+                    f"{', '.join(sorted(unknown))}: not one of {', '.join(known)}"
+                )
+            return chosen
+
+        return parse
+
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--parts", type=names(PARTS), default=list(PARTS))
+    add("--logs", type=names(LOGS), default=list(LOGS))
+    add("--path-log", choices=["memory", "embedded"], default="memory")
+    add("--messages", type=int, default=500_000, help="in the log; path: at most 100,000")
+    add("--bytes", type=int, default=1_024, help="of such a message's body")
+    add(
+        "--rates",
+        type=lambda text: [float(each) for each in text.split(",")],
+        default=[50.0, 200.0, 1_000.0],
+        help="messages/s whose latency is measured",
+    )
+    add("--seconds", type=float, default=20.0, help="of each rate, and of each round")
+    add("--subscriptions", type=int, default=100, help="of the part isolation")
+    add("--isolation-rate", type=float, default=1_000.0, help="deliveries/s of the healthy ones")
+    add("--rounds", type=int, default=3, help="of isolation, with and without; of start")
+    add("--slow-ms", type=int, default=5_000, help="after which the slow endpoint answers")
+    add("--crash-rate", type=float, default=1_000.0, help="messages/s")
+    add("--crash-seconds", type=float, default=120.0, help="until the node is killed")
+    add("--json", type=Path, metavar="FILE")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=100_000)
-    parser.add_argument("--window", type=int, default=100)
-    parser.add_argument("--bytes", type=int, default=1_024)
-    parser.add_argument("--host", default="uvloop", choices=["uvloop", "asyncio"])
-    parser.add_argument("--log", default="memory", choices=["memory", "embedded"])
-    arguments = parser.parse_args()
-    ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.Process(target=run_sink, args=(theirs,), daemon=True)
-    process.start()
-    try:
-        guest.run(main, arguments, ours.recv(), host=arguments.host)
-    finally:
-        process.terminate()
-        process.join()
+    main()

@@ -93,7 +93,8 @@ class Load:
             gc.enable()
             self.is_over = True
             for connection in self._connections:
-                connection.transport.abort()
+                if connection.transport is not None:
+                    connection.transport.abort()
             for task in self._reopening:
                 task.cancel()
         count = self.acknowledged
@@ -152,9 +153,14 @@ class Load:
         connection = self._class(self)
         connection.messages_each = self._each
         self._connections[connection] = None
-        await asyncio.get_running_loop().create_connection(
-            lambda: connection, "127.0.0.1", self._target.port
-        )
+        try:
+            await asyncio.get_running_loop().create_connection(
+                lambda: connection, "127.0.0.1", self._target.port
+            )
+        finally:
+            # Refused, or given up at the end of the run.
+            if connection.transport is None:
+                del self._connections[connection]
 
 
 class OpenLoad(Load):

@@ -16,7 +16,6 @@ ROOT = Path(__file__).parents[2]
 SMALL = {
     "actors": ("--rounds 1", "ask, 100 at a time"),
     "append": ("--rounds 1 --directory {folder}", "EmbeddedLog"),
-    "deliver": ("--messages 500 --log embedded", "whole path"),
     "filters": ("--messages 3000", "by library"),
     "fsyncs": ("--messages 50", "granian"),
     "spool": (
@@ -34,6 +33,11 @@ SMALL = {
     ),
 }
 """Arguments, and a word of the table's last part."""
+DELIVER = (
+    "--messages 500 --path-log embedded --rates 100 --seconds 0.5 --subscriptions 12 "
+    "--isolation-rate 200 --rounds 1 --slow-ms 200 --crash-rate 200 --crash-seconds 2 "
+    "--json {folder}/figures.json"
+)
 ON_KAFKA = {
     "publish": (
         (
@@ -93,6 +97,34 @@ def test_publish_measures_each_protocol_in_both_loops_and_draws_it(tmp_path: Pat
     assert len(picture.findall(".//{*}polyline")) == 15
 
 
+@pytest.mark.parametrize("log", ["embedded", pytest.param("kafka", marks=pytest.mark.kafka)])
+def test_deliver_measures_each_part_and_a_killed_node_loses_nothing(
+    log: str, tmp_path: Path
+) -> None:
+    run("deliver", (f"--logs {log} {DELIVER}", "killed at"), tmp_path)
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert [row["what"] for row in figures["path"]] == ["bare sender", "whole path"]
+    (sustained,) = figures["sustained"]
+    assert sustained["deliveries"] == 500
+    assert sustained["more_than_once"] == 0
+    (latency,) = figures["latency"]
+    assert latency["missing"] == 0
+    assert latency["published"]["errors"] == {}
+    assert latency["p50_ms"] <= latency["p99_ms"] <= latency["max_ms"]
+    new, resumed = figures["start"]
+    assert new["missed"] == 0
+    assert resumed["max_ms"] > 0
+    (isolation,) = figures["isolation"]
+    assert [each["is_calm"] for each in isolation["rounds"]] == [True, False]
+    assert all(each["deliveries"] > 0 for each in isolation["rounds"])
+    (crash,) = figures["crash"]
+    assert crash["acknowledged"] > 200
+    assert crash["lost"] == 0
+    # One second of traffic until the next commit, as much for a machine that is late with it, and
+    # what was under way.
+    assert crash["twice"] <= 2 * 200 + 100
+
+
 @pytest.mark.kafka
 @pytest.mark.parametrize("name", sorted(ON_KAFKA))
 def test_a_benchmark_on_kafka_prints_its_table(name: str, tmp_path: Path) -> None:
@@ -105,4 +137,4 @@ def test_each_benchmark_is_run_by_make_bench_and_by_these_tests() -> None:
         line for line in (ROOT / "Makefile").read_text().splitlines() if "for name in" in line
     ]
     listed = set(line.partition(" in ")[2].partition(";")[0].split())
-    assert listed == names == set(SMALL) | set(ON_KAFKA)
+    assert listed == names == set(SMALL) | set(ON_KAFKA) | {"deliver"}

@@ -1,0 +1,1 @@
+"""What the delivery benchmark is made of."""

@@ -1,0 +1,108 @@
+"""The node that delivers: `hermes node` with all roles, and the administration that parts need."""
+
+import http.client
+import json
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hermes_local.ports import free_ports
+from publishing.node import Node
+
+OWNER = {"source": "Plaintext", "id": "bench"}
+TOPIC = "bench.orders"
+_WITHIN_S = 30.0
+
+
+class Place(NamedTuple):
+    """Where a log is: on a Kafka, or embedded in a folder."""
+
+    log: str
+    kafka_servers: str
+    folder: Path
+
+
+class DeliveringNode(Node):
+    """A node on a log that may be older than it."""
+
+    def __init__(self, place: Place) -> None:
+        is_on_kafka = place.log == "kafka"
+        place.folder.mkdir(exist_ok=True)
+        super().__init__(
+            place.kafka_servers,
+            "granian",
+            free_ports(2),
+            None if is_on_kafka else place.folder,
+        )
+
+    def wait_serving(self, *topics: str) -> None:
+        """Wait until it runs, and takes messages for each of these."""
+        self.wait_ready()
+        for topic in topics:
+            self.wait_taking(topic)
+
+    def create(self, *topics: str) -> None:
+        """Topics of one group, that take messages at once."""
+        self.post("/groups", {"groupName": topics[0].partition(".")[0]})
+        for topic in topics:
+            body = {"name": topic, "description": "", "owner": OWNER, "contentType": "JSON"}
+            self.post("/topics", {**body, "retentionTime": {"duration": 1}, "ack": "LEADER"})
+        for topic in topics:
+            self.wait_taking(topic)
+
+    def wait_taking(self, topic: str) -> None:
+        """Wait until the topic takes messages, by publishing one without a number."""
+        end_s = time.perf_counter() + _WITHIN_S
+        while (status := self.publish(topic, b'{"first": true}')) != 201:
+            assert time.perf_counter() < end_s, f"a publish is still answered {status}"
+            time.sleep(0.02)
+
+    def publish(self, topic: str, body: bytes, kind: str = "application/json") -> int:
+        """Publish one message, or a batch of lines: the status, 0 for a batch that is not whole."""
+        is_batch = kind == "application/x-ndjson"
+        path = f"/topics/{topic}/batch" if is_batch else f"/topics/{topic}"
+        connection = http.client.HTTPConnection("127.0.0.1", self.publish_port, timeout=60)
+        try:
+            connection.request("POST", path, body, {"Content-Type": kind})
+            answer = connection.getresponse()
+            lines = answer.read()
+        finally:
+            connection.close()
+        is_whole = not is_batch or lines.count(b'"status":201') == body.count(b"\n")
+        return answer.status if is_whole else 0
+
+    def subscribe(self, topic: str, name: str, endpoint: str, **policy: int) -> None:
+        """A subscription whose rate does not matter."""
+        body = {"topicName": topic, "name": name, "endpoint": endpoint, "description": ""}
+        policy = {"rate": 1_000_000, **policy}
+        self.post(
+            f"/topics/{topic}/subscriptions",
+            {**body, "owner": OWNER, "subscriptionPolicy": policy},
+        )
+
+    def set_state(self, topic: str, name: str, state: str) -> None:
+        """ACTIVE or SUSPENDED."""
+        self._ask("PUT", f"/topics/{topic}/subscriptions/{name}/state", state)
+
+    def wait_active(self, topic: str, name: str) -> None:
+        """Wait until a consumer has started, so that what is published now will be delivered."""
+        end_s, path = time.perf_counter() + _WITHIN_S, f"/topics/{topic}/subscriptions/{name}"
+        while self._ask("GET", path)["state"] != "ACTIVE":
+            assert time.perf_counter() < end_s, f"{path} is not active yet"
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """SIGKILL; its figures may be read until the end of the block."""
+        self.process.kill()
+
+    def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        connection = http.client.HTTPConnection("127.0.0.1", self.management_port, timeout=15)
+        try:
+            headers = {"Content-Type": "application/json"}
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            content = answer.read()
+        finally:
+            connection.close()
+        assert answer.status == 200, content
+        return json.loads(content) if content else None

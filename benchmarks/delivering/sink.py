@@ -1,0 +1,187 @@
+"""The subscribers: one process that answers pushes by their path, and notes what arrived when.
+
+`/count` is answered and counted, nothing else; `/note/KEY` is also parsed and noted; `/fail/KEY`
+too, but each hundredth message is answered 503 until the sink is mended. The other origin answers
+`/slow` late.
+"""
+
+import asyncio
+import gc
+import json
+import multiprocessing
+import time
+from array import array
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple, Self, cast
+
+import uvloop
+
+_GOOD = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+_BAD = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
+_FAILING_EACH = 100
+_SLOW_HOST = "127.0.0.2"
+"""Another host: what a node allows to one host is not shared with it."""
+
+
+class Arrivals(NamedTuple):
+    """Messages that were taken: their numbers, when they were due at the publisher, and when they
+    came; times of time.perf_counter(), which all processes share.
+    """
+
+    numbers: "array[int]"
+    due_s: "array[float]"
+    came_s: "array[float]"
+
+    @classmethod
+    def none(cls) -> Self:
+        """Nothing yet."""
+        return cls(array("q"), array("d"), array("d"))
+
+
+class Counted(NamedTuple):
+    """What came at `/count` since the last look, and when the last one did."""
+
+    messages: int
+    last_s: float
+
+
+class _Board:
+    """What all connections share."""
+
+    def __init__(self, slow_s: float) -> None:
+        self.slow_s = slow_s
+        self.is_mended = False
+        self.count = 0
+        self.last_s = 0.0
+        self.arrivals: dict[str, Arrivals] = {}
+
+    def answer(self, path: bytes, body: bytes) -> bytes:
+        """Note what came; what to say to it."""
+        now_s = time.perf_counter()
+        _, kind, key = path.decode().split("/", 2)
+        number, due_s = _number_of(body)
+        if kind == "fail" and not self.is_mended and number % _FAILING_EACH == 0:
+            return _BAD
+        if number >= 0:
+            noted = self.arrivals.setdefault(key, Arrivals.none())
+            noted.numbers.append(number)
+            noted.due_s.append(due_s)
+            noted.came_s.append(now_s)
+        return _GOOD
+
+
+def _number_of(body: bytes) -> tuple[int, float]:
+    content = json.loads(body)
+    return content.get("n", -1), content.get("at", 0.0)
+
+
+class _Subscriber(asyncio.Protocol):
+    """Answers whatever has the length of a request."""
+
+    def __init__(self, board: _Board) -> None:
+        self._board = board
+        self._buffer = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It is open."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Answer each whole request."""
+        data = self._buffer + data
+        answers = []
+        while (end := data.find(b"\r\n\r\n")) >= 0:
+            at = data.find(b"Content-Length: ") + 16
+            whole = end + 4 + int(data[at : data.find(b"\r", at)])
+            if len(data) < whole:
+                break
+            if data.startswith(b"POST /count "):
+                self._board.count += 1
+                self._board.last_s = time.perf_counter()
+                answers.append(_GOOD)
+            elif data.startswith(b"POST /slow "):
+                loop = asyncio.get_running_loop()
+                loop.call_later(self._board.slow_s, self._transport.write, _GOOD)
+            else:
+                path = data[5 : data.find(b" ", 5)]
+                answers.append(self._board.answer(path, data[end + 4 : whole]))
+            data = data[whole:]
+        self._buffer = data
+        if answers:
+            self._transport.write(b"".join(answers))
+
+
+def _serve(pipe: Connection, slow_s: float) -> None:
+    """The sink's process: first says its ports, then does what the pipe asks for."""
+    board = _Board(slow_s)
+
+    def asked() -> None:
+        question = pipe.recv()
+        if question == "count":
+            pipe.send(Counted(board.count, board.last_s))
+            board.count = 0
+        elif question == "take":
+            pipe.send(board.arrivals)
+            board.arrivals = {}
+        else:
+            board.is_mended = question == "mend"
+            pipe.send(board.is_mended)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        servers = [
+            await loop.create_server(lambda: _Subscriber(board), host, 0, backlog=1_024)
+            for host in ("127.0.0.1", _SLOW_HOST)
+        ]
+        loop.add_reader(pipe.fileno(), asked)
+        pipe.send([server.sockets[0].getsockname()[1] for server in servers])
+        await asyncio.Event().wait()
+
+    # A pause of this process would be one of every latency.
+    gc.disable()
+    uvloop.run(main())
+
+
+class Sink:
+    """The sink's process, from the side of who runs it; it ends with the block."""
+
+    def __init__(self, slow_s: float) -> None:
+        self._pipe, theirs = multiprocessing.Pipe()
+        self._process = multiprocessing.get_context("spawn").Process(
+            target=_serve, args=(theirs, slow_s), daemon=True
+        )
+
+    def __enter__(self) -> Self:
+        self._process.start()
+        port, slow_port = self._pipe.recv()
+        self._origin = f"http://127.0.0.1:{port}"
+        self.slow = f"http://{_SLOW_HOST}:{slow_port}/slow"
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.terminate()
+        self._process.join()
+
+    def at(self, path: str) -> str:
+        """An endpoint of it."""
+        return f"{self._origin}/{path}"
+
+    def counted(self) -> Counted:
+        """What came at `/count` since the last call."""
+        return cast("Counted", self._asked("count"))
+
+    def take(self) -> dict[str, Arrivals]:
+        """By key, what was noted since the last call."""
+        return cast("dict[str, Arrivals]", self._asked("take"))
+
+    def fail(self) -> None:
+        """`/fail` does so from now on."""
+        self._asked("fail")
+
+    def mend(self) -> None:
+        """Nothing fails any more."""
+        self._asked("mend")
+
+    def _asked(self, question: str) -> Any:
+        self._pipe.send(question)
+        return self._pipe.recv()
