@@ -122,6 +122,8 @@ class BatchDispatch:
         self._is_halted = False
         self._is_abandoned = False
         self._endpoint_text = live.subscription.endpoint
+        # Which version's made the last attempt.
+        self._asked: BatchPushing | None = None
         self.alarm_s = float("inf")
         self.error: Exception | None = None
         self.gone = ""
@@ -285,6 +287,7 @@ class BatchDispatch:
             self._measures.retries.value += 1
         batch.sent_s = now_s
         batch.is_inflight = True
+        self._asked = self._pushing
         first = batch.deliveries[0].message
         assert first is not None, "rendered before"
         self._pushing.send(batch, first, partial(self._on_outcome, batch))
@@ -346,7 +349,9 @@ class BatchDispatch:
         if isinstance(decision, Gone):
             # Kept for the day when somebody resumes the subscription.
             batch.due_s = now_s
-            self._on_gone(outcome)
+            # An earlier version's endpoint says nothing of this one's.
+            if self._asked is self._pushing:
+                self._on_gone(outcome)
         elif batch.is_outdated:
             # Its messages come again in batches as they are to be now, but for those that a
             # retransmission has taken elsewhere.

@@ -219,6 +219,21 @@ async def test_a_gone_endpoint_suspends_and_keeps_the_batch(batches, autojump_cl
     assert world.count("delivered") == 1
 
 
+async def test_a_late_410_of_the_endpoint_before_suspends_nothing(batches, autojump_clock):
+    world = batches.world
+    gone = (2.0, SendOutcome(410))
+    world.sender.script = lambda push: gone if push.route.target == "/in" else OK
+    await world.publish(b"1")
+    async with batches.consuming({"batch_time": 1}) as consumer:
+        await trio.sleep(1)
+        consumer.ref.tell(batches.live(stamp=2, endpoint="http://sink/new"))
+        await trio.sleep(4)
+        assert consumer.status().why == ""
+    assert world.suspensions == []
+    assert [push.route.target for push in world.sender.pushes] == ["/in", "/new"]
+    assert world.count("delivered") == 1
+
+
 async def test_an_idle_subscription_hardly_wakes_its_actor(batches, autojump_clock):
     looks = []
     async with batches.consuming() as consumer:
