@@ -1,12 +1,17 @@
 """All that pushes messages, opened for the life of a node from its configuration."""
 
+import logging
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from typing import Any
 
 import trio
 
+from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.actors.restart import TENANT
+from hermes_actors.actors.supervisor import Crash, open_supervisor
 from hermes_actors.config import ConsumersConfig
 from hermes_actors.consumer.endpoint_tls import endpoint_tls
 from hermes_actors.consumer.http1 import open_http1_sender
@@ -21,10 +26,13 @@ from hermes_actors.consumer.push_tasks import PushTasks
 from hermes_actors.consumer.resolving import Resolver
 from hermes_actors.consumer.sender import Sender
 from hermes_actors.consumer.sender_choice import SenderChoice
-from hermes_actors.consumer.sender_plugins import load_providers
+from hermes_actors.consumer.sender_plugins import SenderProvider, load_providers
 from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.runtime.clock import system_rng
 from hermes_actors.security.address_guard import AddressGuard
 from hermes_actors.telemetry.metrics import Metrics
+
+_logger = logging.getLogger(__name__)
 
 WAITING_FOR_TOKENS_MAX = 10_000
 """Pushes of a node that may wait for OAuth tokens at once."""
@@ -84,8 +92,11 @@ async def open_senders(
         nursery = await stack.enter_async_context(trio.open_nursery())
         tokens = Tokens(nursery, partial(ask_for_token, await new_net()), metrics)
         waiting = PushTasks(nursery, WAITING_FOR_TOKENS_MAX)
-        for each in providers.values():
-            nursery.start_soon(each.run)
+        # One that stays broken takes neither the others nor the node down.
+        supervisor = await stack.enter_async_context(open_supervisor(system_rng(), _log_crash))
+        for scheme, each in providers.items():
+            make = partial(_Background, each)
+            supervisor.start(f"sender of {scheme}", make, restart=TENANT)
         choice = SenderChoice(
             plain=plain,
             http2=http2,
@@ -103,6 +114,22 @@ async def open_senders(
             tokens.close()
             waiting.close()
             nursery.cancel_scope.cancel()
+
+
+class _Background:
+    """The `run` of a provider of senders, as an actor."""
+
+    def __init__(self, provider: SenderProvider) -> None:
+        self._provider = provider
+
+    async def run(self, _inbox: Inbox[Any]) -> None:
+        """Until it ends by itself, or is cancelled."""
+        await self._provider.run()
+
+
+def _log_crash(crash: Crash) -> None:
+    again = "is not restarted" if crash.delay_s is None else f"restarts in {crash.delay_s:.1f} s"
+    _logger.error("%s failed and %s: %r", crash.name, again, crash.error, exc_info=crash.error)
 
 
 def _read_proxy(config: ConsumersConfig) -> Proxy | None:

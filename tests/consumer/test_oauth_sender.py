@@ -392,6 +392,15 @@ def answering(status, content):
     return Sink(answer=lambda _scope, _body: (status, content))
 
 
+def saying(content):
+    async def says(stream):
+        async with stream:
+            await stream.receive_some()
+            await stream.send_all(content)
+
+    return says
+
+
 async def asked_of(port, path="/token?tenant=1", guard=None, **fields):
     net = net_of() if guard is None else net_of(guard=guard)
     provider = msgspec.structs.replace(
@@ -433,6 +442,12 @@ async def test_what_a_provider_may_do_wrong_is_a_denial():
     async with tcp(hangs_up) as port:
         assert isinstance(await asked_of(port), Denied)
     assert isinstance(await asked_of(port), Denied)
+    for nonsense in (b"\x00" * 100, b"HTTP/1.1 x y\r\n\r\n", b"HTTP/1.1 200\r\n\xff: \r\n\r\n"):
+        async with tcp(saying(nonsense)) as port:
+            assert isinstance(await asked_of(port), Denied)
+    long = b"HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\n" + b"x" * 10
+    async with tcp(saying(long)) as port:
+        assert isinstance(await asked_of(port), Denied)
     async with tcp(answers_nothing) as port:
         assert "no answer within 0.1 s" in (await asked_of(port, request_timeout=100)).problem
         assert "silence" in (await asked_of(port, socket_timeout=50)).problem

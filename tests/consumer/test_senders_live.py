@@ -197,3 +197,23 @@ def test_a_proxy_carries_pushes_and_token_requests_and_passes_over_no_proxy(tmp_
             assert len(proxy.heads) == 2
 
     run(main)
+
+
+def test_a_provider_of_senders_that_fails_takes_nobody_down(tmp_path, monkeypatch, caplog):
+    (tmp_path / "broken_queues.py").write_text(
+        "class Broken:\n"
+        "    def __init__(self, context): pass\n"
+        "    def sender_of(self, live): return self\n"
+        "    async def run(self): raise KeyError('queue')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    async def main():
+        config = config_of(senders=["jms=broken_queues:Broken"])
+        async with served(Sink()) as port, open_senders(config, {}.get, Metrics("x")) as sender_of:
+            await trio.sleep(0.1)
+            live = live_of(port)
+            assert (await pushed(sender_of(live), route_of(live))).status == 200
+
+    run(main)
+    assert "sender of jms failed and restarts" in caplog.text
