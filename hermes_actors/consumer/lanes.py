@@ -40,6 +40,7 @@ class Delivery:
         "failed_s",
         "holds_key",
         "is_given_up",
+        "is_parked",
         "is_retry",
         "last",
         "message",
@@ -76,6 +77,8 @@ class Delivery:
         self.is_retry = False
         self.holds_key = False
         self.is_given_up = False
+        # It has had to wait behind its key.
+        self.is_parked = False
         self.redriven: Letter | None = None
 
 
@@ -250,7 +253,7 @@ class Lanes:
     def _park(self, keys: KeyOrder[Delivery]) -> None:
         """Set aside what may not be taken up yet, until the first fresh message that may."""
         while self._fresh and not self.is_waiting_full and not keys.admit(self._fresh[0]):
-            self._fresh.popleft()
+            self._fresh.popleft().is_parked = True
 
 
 def _is_superseded(delivery: Delivery) -> bool:

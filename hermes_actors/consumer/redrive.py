@@ -69,9 +69,11 @@ class _Redelivery(PartitionOffsets):
 
     @property
     def is_fresh(self) -> bool:
-        """True while it has not been taken up."""
+        """True until it is taken up, or has to wait behind its key, which may be for long."""
         delivery = self.delivery
-        return not self.is_settled and delivery is not None and delivery.taken_up_s is None
+        if self.is_settled or delivery is None or delivery.is_parked:
+            return False
+        return delivery.taken_up_s is None
 
     def settle(self, offset: int) -> None:
         """It was delivered, or given up again and its newer letter is kept."""

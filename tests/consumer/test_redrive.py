@@ -241,6 +241,28 @@ async def test_one_that_is_retried_for_long_holds_up_no_other(scene, autojump_cl
     assert (letter.value, letter.reason, letter.redrives) == (b"3", "expired", 1)
 
 
+async def test_ordered_a_key_that_goes_on_failing_holds_up_no_other_keys_letters(
+    scene, autojump_clock
+):
+    world = scene.world
+    live = world.live(policy={"ordered": True, "inflight_size": 10})
+    for key, count in ((b"bad", 30), (b"good", 10)):
+        await world.publish(*[key + b"-%d" % n for n in range(count)], key=key)
+    async with world.consuming(live, keeps_letters=True):
+        await trio.sleep(5)
+    scene.is_down = False
+    world.sender.pushes.clear()
+    world.sender.script = lambda push: SendOutcome(500) if push.body[:3] == b"bad" else OK
+    # So that fewer may wait to be taken up than fail.
+    live = world.live(policy={"ordered": True, "inflight_size": 10, "rate": 40})
+    async with world.consuming(live, keeps_letters=True):
+        await scene.ask()
+        await trio.sleep(60)
+    assert {body for body in scene.bodies if body[:4] == b"good"} == {
+        b"good-%d" % n for n in range(10)
+    }
+
+
 async def test_a_time_to_live_from_publication_begins_anew(scene, autojump_clock):
     await scene.with_letters(b"a")
     await trio.sleep(7_200)
