@@ -13,11 +13,20 @@ from hermes_chaos.sim.checkers_delivering import (
     PayloadsAreIntact,
 )
 from hermes_chaos.sim.checkers_duplicating import DuplicatesHaveCauses, HedgesAreFew
+from hermes_chaos.sim.checkers_giving_up import LettersCloseByDelivery, LettersHaveCauses
+from hermes_chaos.sim.checkers_holding import (
+    AttemptsAreFew,
+    BatchesAreBounded,
+    DeadEndpointsRest,
+    FilteredStayAway,
+    SuspensionHalts,
+)
 from hermes_chaos.sim.checkers_ordering import SpoolKeepsOrder
 from hermes_chaos.sim.checkers_publishing import AcknowledgedAreStored, RefusedAreNowhere
 from hermes_chaos.sim.checkers_pushing import InflightIsKept, RateIsKept, RetriesWait
 from hermes_chaos.sim.checkers_recovering import LostLogsAreSpared, OwnDatacentreServesAgain
 from hermes_chaos.sim.checkers_repeating import IdempotencyIsKept
+from hermes_chaos.sim.checkers_sequencing import OrderIsKept
 from hermes_chaos.sim.history import Event
 
 _ROOMY_BATCH_BYTES = 500_000
@@ -94,6 +103,14 @@ class Checks:
             RateIsKept(subject),
             InflightIsKept(subject),
             self.retries,
+            OrderIsKept(subject),
+            FilteredStayAway(subject),
+            AttemptsAreFew(subject),
+            SuspensionHalts(subject),
+            BatchesAreBounded(subject),
+            DeadEndpointsRest(subject),
+            LettersHaveCauses(subject),
+            LettersCloseByDelivery(subject),
             self.settling,
             self.failures,
         )

@@ -20,17 +20,17 @@ class RateIsKept(Checker):
     def __init__(self, subject: Subject) -> None:
         super().__init__()
         self._audiences = subject.by_name
-        self._recent: dict[tuple[str, str], deque[float]] = {}
+        self._recent: dict[tuple[str, str, str], deque[float]] = {}
 
     def watch(self, event: Event) -> None:
         """Take note, and check."""
         match event:
             case Attempted(node=node, subscription=subscription, at_s=at_s):
                 self.examined += 1
-                # Without the life's number.
+                # Without the life's number. A message to several counts once.
                 name = node.partition("#")[0]
-                recent = self._recent.setdefault((name, subscription), deque())
-                recent.append(at_s)
+                recent = self._recent.setdefault((name, subscription, event.host), deque())
+                recent.extend([at_s] * max(1, len(event.ids)))
                 while recent[0] <= at_s - 1.0 + _TOLERANCE_S:
                     recent.popleft()
                 rate = self._audiences[subscription].rate
@@ -54,14 +54,15 @@ class InflightIsKept(Checker):
     def __init__(self, subject: Subject) -> None:
         super().__init__()
         self._audiences = subject.by_name
-        self._under_way: dict[tuple[str, str], set[int]] = {}
+        self._under_way: dict[tuple[str, str], dict[str, set[int]]] = {}
 
     def watch(self, event: Event) -> None:
         """Take note, and check."""
         match event:
             case Attempted(node=node, subscription=subscription, number=number):
                 self.examined += 1
-                under_way = self._under_way.setdefault((node, subscription), set())
+                hosts = self._under_way.setdefault((node, subscription), {})
+                under_way = hosts.setdefault(event.host, set())
                 under_way.add(number)
                 window = self._audiences[subscription].inflight_max
                 if len(under_way) > window:
@@ -70,9 +71,10 @@ class InflightIsKept(Checker):
                         f"its window is {window}"
                     )
             case Ended(attempt=attempt):
-                self._under_way.get((attempt.node, attempt.subscription), set()).discard(
-                    attempt.number
-                )
+                for under_way in self._under_way.get(
+                    (attempt.node, attempt.subscription), {}
+                ).values():
+                    under_way.discard(attempt.number)
             case Adopted(node, subscription):
                 self._under_way.pop((node, subscription), None)
             case _:
@@ -87,8 +89,8 @@ class RetriesWait(Checker):
     def __init__(self, subject: Subject) -> None:
         super().__init__()
         self._audiences = subject.by_name
-        self._latest: dict[tuple[str, str, str], int] = {}
-        self._last: dict[tuple[str, str, str], Ended] = {}
+        self._latest: dict[tuple[str, str, str, str], int] = {}
+        self._last: dict[tuple[str, str, str, str], Ended] = {}
         self._copies: Counter[tuple[str, str]] = Counter()
 
     def watch(self, event: Event) -> None:
@@ -99,17 +101,16 @@ class RetriesWait(Checker):
             case Attempted(node, _, _, message_id) if self._is_doubled(node, message_id):
                 # Of two copies nobody can tell whose attempt it is.
                 pass
-            case Attempted(node, number, subscription, message_id):
-                last = self._last.get((node, subscription, message_id))
+            case Attempted(number=number):
+                last = self._last.get(event.lane)
                 if event.retries > 0 and last is not None:
                     self.examined += 1
                     self._check(event, last)
-                self._latest[node, subscription, message_id] = number
+                self._latest[event.lane] = number
             case Ended(attempt=attempt):
-                key = (attempt.node, attempt.subscription, attempt.message_id)
                 # An attempt of a life that was crashed may end while its successor is at work.
-                if self._latest.get(key) == attempt.number:
-                    self._last[key] = event
+                if self._latest.get(attempt.lane) == attempt.number:
+                    self._last[attempt.lane] = event
             case _:
                 pass
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from hermes_actors.log.base import Commit
+from hermes_actors.model.dead_letter import Letter
 from hermes_actors.model.record import StoredRecord
 
 Place = tuple[str, str, int]
@@ -61,7 +62,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Delivery:
-    """One push that reached a subscriber's code. `subscription` is its full name."""
+    """One message that reached a subscriber's code. `subscription` is its full name."""
 
     dc: str
     subscription: str
@@ -72,12 +73,14 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer that reached the pushing node."""
+    """What was answered for one message, when it reached the pushing node. `host` answered."""
 
     dc: str
     subscription: str
     message_id: str
     status: int
+    host: str = ""
+    at_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,7 @@ class Stored:
     dc: str = ""
     via: str = ""
     trace: str = ""
+    timestamp_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,11 @@ class Expired:
 
 @dataclass(frozen=True)
 class Attempted:
-    """A consumer handed a push to its sender, as that sender's `number`; `node` is one life."""
+    """A consumer handed a push to its sender, as that sender's `number`; `node` is one life.
+
+    A batch has its own id, and the `ids` of its messages. `sequence` is the partition and the
+    offset that an ordered push names.
+    """
 
     node: str
     number: int
@@ -170,6 +178,20 @@ class Attempted:
     message_id: str
     retries: int
     at_s: float
+    host: str = ""
+    body: bytes = b""
+    ids: tuple[str, ...] = ()
+    sequence: tuple[int, int] | None = None
+
+    @property
+    def dc(self) -> str:
+        """The datacentre of the node."""
+        return self.node.partition("-")[0]
+
+    @property
+    def lane(self) -> tuple[str, str, str, str]:
+        """What tells the attempts at one message, at one address, from all others."""
+        return self.node, self.subscription, self.host, self.message_id
 
 
 @dataclass(frozen=True)
@@ -191,6 +213,56 @@ class Adopted:
 
     node: str
     subscription: str
+
+
+@dataclass(frozen=True)
+class Lettered:
+    """A dead letter has been stored in that datacentre's log."""
+
+    dc: str
+    letter: Letter
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A mark that closes dead letters has been stored in that datacentre's log."""
+
+    dc: str
+    subscription: str
+    kind: str
+    ids: tuple[str, ...]
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Halted:
+    """That life of a node has heard that the subscription is suspended, or is not any more."""
+
+    node: str
+    subscription: str
+    is_suspended: bool
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Sought:
+    """A node of that datacentre has heard of a retransmission: partition → offset to go on at.
+
+    `positions` None: at the first record that is not older than `time_ms`.
+    """
+
+    node: str
+    subscription: str
+    number: int
+    positions: Mapping[int, int] | None
+    time_ms: int | None
+    at_s: float
+
+    @property
+    def dc(self) -> str:
+        """The datacentre of the node."""
+        return self.node.partition("-")[0]
 
 
 def disk_of(node: str) -> str:
@@ -246,6 +318,10 @@ Event = (
     | Attempted
     | Ended
     | Adopted
+    | Lettered
+    | Closed
+    | Halted
+    | Sought
     | Troubled
     | Calmed
     | Healed
@@ -278,6 +354,7 @@ def stored(place: Place, topic: str, record: StoredRecord) -> Stored:
         headers.get("dc", ""),
         headers.get("via", ""),
         headers.get("traceparent", ""),
+        record.timestamp_ms,
     )
 
 

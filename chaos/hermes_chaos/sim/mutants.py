@@ -19,6 +19,7 @@ from hermes_actors.log.commits import Interval
 from hermes_actors.publisher.producer import TopicProducer
 from hermes_actors.publisher.publication import Publication
 from hermes_chaos.sim.mutant import Mutant
+from hermes_chaos.sim.mutants_delivering import DELIVERING
 from hermes_chaos.sim.mutants_publishing import PUBLISHING
 
 _append: Callable[[TopicProducer, Batch], Any] = TopicProducer._append
@@ -147,5 +148,6 @@ MUTANTS = {
             ),
         ),
         *PUBLISHING,
+        *DELIVERING,
     )
 }

@@ -16,7 +16,7 @@ from hermes_actors.log.memory import MemoryLog
 from hermes_chaos.sim.clock import DAY_MS, EPOCH_MS
 from hermes_chaos.sim.disk import SimulatedDisk
 from hermes_chaos.sim.history import Calmed, History, Troubled, disk_of, readiness_of
-from hermes_chaos.sim.subscribers import FAULTS, Endpoint
+from hermes_chaos.sim.subscribers import DEATHS, FAULTS, Endpoint
 from hermes_chaos.sim.trace import Trace
 
 T = TypeVar("T")
@@ -40,6 +40,7 @@ class Fault(StrEnum):
     LEADER_CHANGE = "log leader change"
     RETENTION = "log retention"
     SUBSCRIBER = "subscriber mood"
+    SUBSCRIBER_DEAD = "subscriber dead"
     SKEW = "wall clock skew"
     DC_LOST = "datacentre lost"
     BLACKOUT = "all datacentres lost"
@@ -66,6 +67,7 @@ _WEIGHTS = {
     Fault.LEADER_CHANGE: 1,
     Fault.RETENTION: 1,
     Fault.SUBSCRIBER: 6,
+    Fault.SUBSCRIBER_DEAD: 1,
     Fault.SKEW: 2,
     Fault.DC_LOST: 6,
     Fault.BLACKOUT: 3,
@@ -81,7 +83,7 @@ _READ_S = (0.0, 0.002)
 _SKEW_SPAN_MS = 4_000
 _INSTANT = frozenset((Fault.ACTOR_CRASH, Fault.RETENTION))
 _LASTS_LEAST_S = 0.3
-_LONG = frozenset((Fault.DC_LOST, Fault.BLACKOUT, Fault.NOT_READY))
+_LONG = frozenset((Fault.SUBSCRIBER_DEAD, Fault.DC_LOST, Fault.BLACKOUT, Fault.NOT_READY))
 # A datacentre is lost for longer than a broker stumbles.
 _LONGER = 2.0
 _GONE_RATE = 0.3
@@ -122,6 +124,10 @@ class Victims(Protocol):
     @property
     def endpoints(self) -> Sequence[Endpoint]:
         """All subscribers."""
+
+    @property
+    def busy_endpoints(self) -> Sequence[Endpoint]:
+        """Subscribers of topics that get bursts of messages."""
 
     @property
     def node_names(self) -> Sequence[str]:
@@ -223,6 +229,8 @@ class Nemesis:
                 return None
             case Fault.SUBSCRIBER:
                 return self._upset(strike)
+            case Fault.SUBSCRIBER_DEAD:
+                return self._deaden(strike)
             case Fault.SKEW:
                 node = _pick(self._victims.node_names, strike.where)
                 self._note(strike.fault, node)
@@ -310,6 +318,20 @@ class Nemesis:
         endpoint.mood = mood = _pick(FAULTS, strike.how)
         self._note(strike.fault, f"{endpoint.subscription} {mood.value}")
         return endpoint.calm
+
+    def _deaden(self, strike: Strike) -> Callable[[], None]:
+        """All subscribers of the topics that get bursts are dead."""
+        mood = _pick(DEATHS, strike.how)
+        busy = self._victims.busy_endpoints
+        for endpoint in busy:
+            endpoint.mood, endpoint.is_dead = mood, True
+        self._note(strike.fault, mood.value)
+
+        def lift() -> None:
+            for endpoint in busy:
+                endpoint.calm()
+
+        return lift
 
     def _note(self, fault: Fault, where: str) -> None:
         self._history.faults[fault.value] += 1

@@ -5,7 +5,7 @@ ones; the subscribers' side parses the bytes with a server's parser.
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import trio
 
@@ -93,11 +93,13 @@ class _Link:
         if not self._is_left:
             self._server.feed(data)
 
-    def _on_request(self, message_id: str, body: bytes) -> None:
-        plan = self._endpoint.receive(self._net.dc, message_id, body)
-        self._send(plan, 0, b"", message_id)
+    def _on_request(self, messages: Sequence[tuple[str, bytes]]) -> None:
+        plan = self._endpoint.receive(self._net.dc, messages)
+        self._send(plan, 0, b"", messages)
 
-    def _send(self, plan: Plan, number: int, sent: bytes, message_id: str) -> None:
+    def _send(
+        self, plan: Plan, number: int, sent: bytes, messages: Sequence[tuple[str, bytes]]
+    ) -> None:
         """Send the pieces from `number` on, one after the other, then close if planned."""
         if number < len(plan.pieces):
             delay_s, piece = plan.pieces[number]
@@ -107,8 +109,8 @@ class _Link:
                     return
                 # The head decides; it is told before the sender acts on it.
                 if b"\r\n\r\n" in sent + piece and b"\r\n\r\n" not in sent:
-                    self._endpoint.answered(self._net.dc, message_id, int((sent + piece)[9:12]))
-                self._send(plan, number + 1, sent + piece, message_id)
+                    self._endpoint.answered(self._net.dc, messages, int((sent + piece)[9:12]))
+                self._send(plan, number + 1, sent + piece, messages)
                 self._connection.received(piece)
 
             self._net.later(delay_s, arrive)

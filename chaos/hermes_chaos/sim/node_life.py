@@ -16,7 +16,9 @@ from hermes_actors.consumer.sender import Sender
 from hermes_actors.fallback.spool_store import SegmentStore, SpoolStore
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
-from hermes_actors.metadata.catalog import Catalog, LiveSubscription
+from hermes_actors.metadata.catalog import Catalog, LiveSubscription, SubscriptionChanged
+from hermes_actors.metadata.view import Metadata
+from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.node import Node, NodeEnvironment, SenderOf, open_node
 from hermes_actors.publisher.edges.asgi import AsgiEdge
 from hermes_actors.publisher.edges.cells import TrioCell
@@ -25,7 +27,7 @@ from hermes_chaos.sim.checkers import NothingFailsUnasked
 from hermes_chaos.sim.clock import SimulatedClock
 from hermes_chaos.sim.determinism import rng_of
 from hermes_chaos.sim.disk import Mount, SimulatedDisk
-from hermes_chaos.sim.history import Adopted, Counted, History, Troubled
+from hermes_chaos.sim.history import Adopted, Counted, Halted, History, Sought, Troubled
 from hermes_chaos.sim.http_in import Exchange, Response
 from hermes_chaos.sim.mortal import MortalLog
 from hermes_chaos.sim.nemesis import Fault
@@ -248,6 +250,7 @@ class NodeLife:
                 node.frontend.gateway, node.frontend.pages, config.frontend, TrioCell
             )
             await node.metadata.wait_readable()
+            self._nursery.start_soon(self._hear, node.metadata, life)
             node.frontend.drain.open()
             self._node = node
             self._trace.note(self.name, f"up, life {self._lives}")
@@ -259,6 +262,32 @@ class NodeLife:
         self._trace.note(self.name, "stopped")
         if self._requests:
             self._failures.failed(f"{life} left {len(self._requests)} requests without an answer")
+
+    async def _hear(self, metadata: Metadata, life: str) -> None:
+        """Tell what the node hears of subscriptions: suspensions and retransmissions."""
+        suspended: set[str] = set()
+        seeks: dict[str, int] = {}
+        with metadata.watch() as watch:
+            while await watch.wait():
+                if self.life_name != life:
+                    return
+                for change in watch.take_nowait():
+                    if isinstance(change, SubscriptionChanged) and change.subscription is not None:
+                        self._tell_of(life, change.subscription, suspended, seeks)
+
+    def _tell_of(
+        self, life: str, live: LiveSubscription, suspended: set[str], seeks: dict[str, int]
+    ) -> None:
+        name, at_s = str(live.name), trio.current_time()
+        is_suspended = live.state is SubscriptionState.SUSPENDED
+        if is_suspended is not (name in suspended):
+            (suspended.add if is_suspended else suspended.remove)(name)
+            self._history.tell(Halted(life, name, is_suspended, at_s))
+        seek = live.seek
+        if seek is not None and seek.number > seeks.get(name, 0):
+            seeks[name] = seek.number
+            positions = seek.body.positions.get(self.dc)
+            self._history.tell(Sought(life, name, seek.number, positions, seek.body.time_ms, at_s))
 
     def _die(self) -> None:
         """Everything that would let a dead node act is cut, before its tasks are cancelled."""

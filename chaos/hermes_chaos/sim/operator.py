@@ -6,6 +6,7 @@ state in which it can settle.
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 
 import trio
 
@@ -13,14 +14,23 @@ from hermes_actors.errors import ErrorCode, HermesError
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.roles import Anonymous
 from hermes_actors.model.subscription import SubscriptionState
+from hermes_chaos.sim.clock import EPOCH_MS
 from hermes_chaos.sim.history import History
 from hermes_chaos.sim.trace import Trace
-from hermes_chaos.sim.workload import LATE_SUBSCRIPTIONS, SUBSCRIPTIONS, SubscriptionPlan
+from hermes_chaos.sim.workload import (
+    ALL_SUBSCRIPTIONS,
+    LATE_SUBSCRIPTIONS,
+    SOUGHT_SUBSCRIPTIONS,
+    STRICT,
+    SUBSCRIPTIONS,
+    SubscriptionPlan,
+)
 
 _CALLER = Anonymous()
 _PAUSE_S = 0.3
 _CONVERGENCE_S = 1.5
 _ATTEMPTS_MAX = 5
+_SEEK_MAX_S = 1.0
 
 Act = Callable[[Administration], Awaitable[None]]
 
@@ -69,34 +79,70 @@ class Operator:
         while self._to_create:
             await self._create(_ATTEMPTS_MAX)
         while True:
-            for plan in SUBSCRIPTIONS:
+            for plan in ALL_SUBSCRIPTIONS:
                 await self._try(f"resume {plan.name}", _set_state(plan, "ACTIVE"), 1, at_home=True)
+            await self._try(f"re-drive {STRICT.name}", _redrive, 1, at_home=True)
             # A suspension that another datacentre has made, or that had no answer, may still come.
             await trio.sleep(_CONVERGENCE_S)
-            if not self._is_anything_suspended():
+            if not self._suspended():
                 return
 
-    def _is_anything_suspended(self) -> bool:
-        return any(
-            administration is None
-            or administration.subscriptions.live(plan.topic, plan.name).subscription.state
-            is SubscriptionState.SUSPENDED
-            for administration in self._administrations()
-            for plan in SUBSCRIPTIONS
-        )
+    async def keep_active(self) -> None:
+        """After `tidy`: what the broker suspends late, for an answer of old, is resumed too."""
+        while True:
+            await trio.sleep(_CONVERGENCE_S)
+            for plan in self._suspended():
+                await self._try(f"resume {plan.name}", _set_state(plan, "ACTIVE"), 1, at_home=True)
+
+    def _suspended(self) -> list[SubscriptionPlan]:
+        """What some datacentre takes for suspended; all, while one cannot be asked."""
+        administrations = self._administrations()
+        return [
+            plan
+            for plan in ALL_SUBSCRIPTIONS
+            if any(
+                each is None
+                or each.subscriptions.live(plan.topic, plan.name).subscription.state
+                is SubscriptionState.SUSPENDED
+                for each in administrations
+            )
+        ]
 
     def _draw_change(self, plan: SubscriptionPlan) -> tuple[str, Act]:
-        drawn = self._rng.randrange(4)
+        drawn = self._rng.randrange(8)
+        if drawn == 4:
+            return f"re-drive {STRICT.name}", _redrive
+        if drawn >= 5:
+            return self._draw_seek(drawn == 5)
         if drawn == 0:
             return f"suspend {plan.name}", _set_state(plan, "SUSPENDED")
         if drawn == 1:
             return f"resume {plan.name}", _set_state(plan, "ACTIVE")
         text = f"changed {self._rng.randrange(1_000)} times"
+        timeout_name = "requestTimeout" if "deliveryType" in plan.more else "socketTimeout"
         # A longer time-out touches consumers in their work and breaks no checker's expectation.
-        patch = {"description": text, "subscriptionPolicy": {"socketTimeout": 60_000 + drawn}}
+        patch = {"description": text, "subscriptionPolicy": {timeout_name: 60_000 + drawn}}
         return f"change {plan.name}", lambda administration: administration.subscriptions.update(
             _CALLER, plan.topic, plan.name, patch
         )
+
+    def _draw_seek(self, is_end: bool) -> tuple[str, Act]:
+        """A retransmission, in one of four cases to the end; it is not waited for for long."""
+        plan = self._rng.choice(SOUGHT_SUBSCRIPTIONS)
+        back_s = self._rng.uniform(0.2, 4.0)
+        at_ms = EPOCH_MS + int((trio.current_time() - back_s) * 1_000)
+        date = datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat()
+        body = (
+            {"to": "end"} if is_end and self._rng.random() < 0.75 else {"retransmissionDate": date}
+        )
+
+        async def seek(administration: Administration) -> None:
+            with trio.move_on_after(_SEEK_MAX_S):
+                await administration.retransmissions.move(
+                    _CALLER, plan.topic, plan.name, body, False
+                )
+
+        return f"retransmit {plan.name} {body}", seek
 
     async def _create(self, attempts_max: int) -> None:
         plan = self._to_create[0]
@@ -149,6 +195,10 @@ class Operator:
                     return True
             await trio.sleep(_PAUSE_S)
         return False
+
+
+async def _redrive(administration: Administration) -> None:
+    await administration.redrives.start(_CALLER, STRICT.topic, STRICT.name, {"ratePerSecond": 50})
 
 
 def _set_state(plan: SubscriptionPlan, state: str) -> Act:

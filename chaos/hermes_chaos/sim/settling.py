@@ -1,12 +1,14 @@
 """Whether a world has come to rest: nothing owed, no lag, and all nodes of one mind."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from hermes_actors.log.base import Commit
 from hermes_actors.log.memory import MemoryLog
+from hermes_actors.model.dead_letter import Letter, OpenLetters, dlq_topic, read_entry
+from hermes_actors.model.record import StoredRecord
 from hermes_chaos.sim.checkers_delivering import AcknowledgedAreDelivered
 from hermes_chaos.sim.node_life import NodeLife
-from hermes_chaos.sim.workload import ALL_SUBSCRIPTIONS
+from hermes_chaos.sim.workload import ALL_SUBSCRIPTIONS, GROUP
 
 
 async def find_unsettled(
@@ -36,6 +38,36 @@ async def find_unsettled(
                         f"{dc}/{plan.topic}/{partition}"
                     )
     return ""
+
+
+async def open_letters(logs: Iterable[MemoryLog]) -> dict[str, set[str]]:
+    """The messages of each subscription whose dead letters are open in one of the logs."""
+    found: dict[str, set[str]] = {}
+    topic = dlq_topic(GROUP)
+    for log in logs:
+        if await log.describe_topic(topic) is None:
+            continue
+        for partition, start in (await log.start_positions(topic)).items():
+            end = (await log.end_positions(topic))[partition]
+            # Ids tell the letters of one subscription from each other.
+            known: dict[bytes | None, OpenLetters] = {}
+            for record in reversed(await _records(log, topic, partition, start, end)):
+                entry = read_entry(record)
+                is_open = known.setdefault(record.key, OpenLetters()).take(entry)
+                if is_open and isinstance(entry, Letter):
+                    found.setdefault(entry.subscription, set()).add(entry.message_id)
+    return found
+
+
+async def _records(
+    log: MemoryLog, topic: str, partition: int, start: int, end: int
+) -> list[StoredRecord]:
+    records: list[StoredRecord] = []
+    if start < end:
+        async with log.reader(topic, {partition: start}) as reader:
+            while not records or records[-1].offset < end - 1:
+                records += await reader.next_batch(1_000, 10_000_000)
+    return records
 
 
 def _view(node: NodeLife) -> tuple[tuple[str, int], ...]:

@@ -5,11 +5,14 @@ in a mood, most draws follow the mood. Every behaviour has been seen in producti
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 import httptools
+import msgspec
+import trio
+from msgspec import Struct
 
 from hermes_chaos.sim.history import Answer, Delivery, History
 from hermes_chaos.sim.trace import Trace
@@ -31,10 +34,14 @@ class Behaviour(StrEnum):
     CUT_BEFORE = "cut-before"  # closes the connection without having processed
     CUT_AFTER = "cut-after"  # processes, then closes without an answer
     CLOSES = "closes"  # answers, and closes the kept-alive connection a moment later
+    GONE = "410"  # is no more; as a mood only
     DOWN = "down"  # takes no connections; as a mood only
 
 
 FAULTS = tuple(each for each in Behaviour if each is not Behaviour.OK)
+_OWN_FAULTS = tuple(each for each in FAULTS if each not in (Behaviour.GONE, Behaviour.DOWN))
+DEATHS = (Behaviour.ERROR, Behaviour.CUT_BEFORE, Behaviour.DOWN)
+"""The moods of one that nothing reaches."""
 
 _PROCESSES = frozenset(
     (Behaviour.OK, Behaviour.SILENT, Behaviour.SLOW, Behaviour.CUT_AFTER, Behaviour.CLOSES)
@@ -47,6 +54,7 @@ _HEADS = {
     Behaviour.BUSY: b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n",
     Behaviour.TOO_MANY: b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\n",
     Behaviour.REFUSES: b"HTTP/1.1 400 Bad Request\r\n",
+    Behaviour.GONE: b"HTTP/1.1 410 Gone\r\n",
 }
 
 
@@ -80,6 +88,7 @@ class Endpoint:
         self._own_fault_rate = _OWN_FAULT_RATE
         self._is_cold = True
         self.mood = Behaviour.OK
+        self.is_dead = False
         self.processed: dict[str, int] = {}
 
     @property
@@ -90,27 +99,31 @@ class Endpoint:
     def calm(self) -> None:
         """The mood is over; now and then a request goes wrong all the same."""
         self.mood = Behaviour.OK
+        self.is_dead = False
 
     def heal(self) -> None:
         """From now on every request succeeds."""
-        self.mood = Behaviour.OK
+        self.calm()
         self._own_fault_rate = 0.0
 
-    def receive(self, dc: str, message_id: str, body: bytes) -> Plan:
-        """A whole request has come: note it, and say what goes back."""
+    def receive(self, dc: str, messages: Sequence[tuple[str, bytes]]) -> Plan:
+        """A whole request has come, with one message or a batch: note it, say what goes back."""
         behaviour = self._draw()
         is_processed = behaviour in _PROCESSES
-        if is_processed:
-            self.processed[message_id] = self.processed.get(message_id, 0) + 1
         if behaviour is not Behaviour.OK:
             self._history.faults[f"subscriber {behaviour.value}"] += 1
-        self._trace.note(dc, f"push {self.subscription} {message_id} {behaviour.value}")
-        self._history.tell(Delivery(dc, self.subscription, message_id, body, is_processed))
+        for message_id, body in messages:
+            if is_processed:
+                self.processed[message_id] = self.processed.get(message_id, 0) + 1
+            self._trace.note(dc, f"push {self.subscription} {message_id} {behaviour.value}")
+            self._history.tell(Delivery(dc, self.subscription, message_id, body, is_processed))
         return self._plan(behaviour)
 
-    def answered(self, dc: str, message_id: str, status: int) -> None:
+    def answered(self, dc: str, messages: Sequence[tuple[str, bytes]], status: int) -> None:
         """The answer's head has reached the sender."""
-        self._history.tell(Answer(dc, self.subscription, message_id, status))
+        at_s = trio.current_time()
+        for message_id, _ in messages:
+            self._history.tell(Answer(dc, self.subscription, message_id, status, self.host, at_s))
 
     def _draw(self) -> Behaviour:
         rng = self._rng
@@ -118,10 +131,12 @@ class Endpoint:
             # So that every run has a retry to examine.
             self._is_cold = False
             return Behaviour.ERROR
-        if self.mood not in (Behaviour.OK, Behaviour.DOWN) and rng.random() < _MOOD_RATE:
+        if self.mood not in (Behaviour.OK, Behaviour.DOWN) and (
+            self.is_dead or rng.random() < _MOOD_RATE
+        ):
             return self.mood
         if self._own_fault_rate and rng.random() < self._own_fault_rate:
-            return rng.choice(FAULTS[:-1])
+            return rng.choice(_OWN_FAULTS)
         return Behaviour.OK
 
     def _plan(self, behaviour: Behaviour) -> Plan:
@@ -147,9 +162,9 @@ class Endpoint:
 
 
 class RequestParser:
-    """One connection's server side: request bytes in, `on_request(message id, body)` for each."""
+    """One connection's server side: request bytes in, `on_request` with the messages of each."""
 
-    def __init__(self, on_request: Callable[[str, bytes], None]) -> None:
+    def __init__(self, on_request: Callable[[Sequence[tuple[str, bytes]]], None]) -> None:
         self._on_request = on_request
         self._parser = httptools.HttpRequestParser(self)
         self._message_id = ""
@@ -175,4 +190,24 @@ class RequestParser:
 
     def on_message_complete(self) -> None:
         """The request is whole."""
-        self._on_request(self._message_id, self._body)
+        if self._message_id:
+            self._on_request([(self._message_id, self._body)])
+        else:
+            self._on_request(messages_of(self._body))
+
+
+class _Metadata(Struct):
+    id: str
+
+
+class _Envelope(Struct):
+    metadata: _Metadata
+    message: msgspec.Raw
+
+
+_envelopes = msgspec.json.Decoder(list[_Envelope]).decode
+
+
+def messages_of(batch: bytes) -> list[tuple[str, bytes]]:
+    """The messages of a batch of envelopes: their ids and bodies. Raises msgspec.DecodeError."""
+    return [(each.metadata.id, bytes(each.message)) for each in _envelopes(batch)]

@@ -8,19 +8,29 @@ import trio
 from hermes_actors.log.base import Commit, Outcome
 from hermes_actors.log.faults import Faults
 from hermes_actors.log.memory import MemoryLog
+from hermes_actors.model.dead_letter import Letter, dlq_topic, read_entry
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.clock import SimulatedClock
 from hermes_chaos.sim.determinism import rng_of
-from hermes_chaos.sim.history import Committed, Dropped, Expired, History, stored
+from hermes_chaos.sim.history import (
+    Closed,
+    Committed,
+    Dropped,
+    Expired,
+    History,
+    Lettered,
+    stored,
+)
 from hermes_chaos.sim.nemesis import calm
 from hermes_chaos.sim.trace import Trace
-from hermes_chaos.sim.workload import KEYLESS_TOPICS
+from hermes_chaos.sim.workload import GROUP, KEYLESS_TOPICS
 
 _APPEND_TIMEOUT_S = 1.0
 _STALL_RATE = 0.3
 # Above what a producer calls slow (20 ms), below what it takes until a message is kept (50 ms).
 _STALL_S = (0.02, 0.04)
+_LETTERS = dlq_topic(GROUP)
 _UNEVEN = frozenset(topic.name for topic in KEYLESS_TOPICS)
 
 
@@ -46,6 +56,15 @@ class _UnevenLog(MemoryLog):
         return await super().append(topic, partition, batch, ack)
 
 
+def _entry(dc: str, record: StoredRecord) -> Lettered | Closed:
+    """What a record of the dead-letter topic says."""
+    entry = read_entry(record)
+    if isinstance(entry, Letter):
+        return Lettered(dc, entry, trio.current_time())
+    subscription = (record.key or b"").decode()
+    return Closed(dc, subscription, entry.kind.value, entry.ids, trio.current_time())
+
+
 def watched_log(
     dc: str, seed: int, message_topics: Mapping[str, str], history: History, trace: Trace
 ) -> MemoryLog:
@@ -59,6 +78,8 @@ def watched_log(
         if topic in message_topics:
             place = (dc, topic, record.partition)
             history.tell(stored(place, message_topics[topic], record))
+        elif topic == _LETTERS:
+            history.tell(_entry(dc, record))
 
     def on_commit(group: str, topic: str, partition: int, commit: Commit) -> None:
         trace.note(dc, f"commit {group} {topic}/{partition}@{commit.position}")

@@ -7,6 +7,7 @@ import trio
 from hermes_actors.consumer.headers import parse_lines
 from hermes_actors.consumer.sender import Done, Probed, ProbingSender, Push, Route, SendOutcome
 from hermes_chaos.sim.history import Attempted, Ended, History
+from hermes_chaos.sim.subscribers import messages_of
 
 
 class WatchedSender:
@@ -21,13 +22,19 @@ class WatchedSender:
     def send(self, push: Push, done: Done) -> None:
         """As `Sender.send`. Asserts the seam's promise on `done`."""
         headers = {name.lower(): value for name, value in parse_lines(push.lines)}
+        batch_id = headers.get(b"hermes-batch-id", b"").decode()
+        sequence = headers.get(b"hermes-sequence", b"").split()
         attempt = Attempted(
             node=self._node,
             number=next(self._numbers),
             subscription=push.route.lane,
-            message_id=headers[b"hermes-message-id"].decode(),
+            message_id=batch_id or headers[b"hermes-message-id"].decode(),
             retries=int(headers[b"hermes-retry-count"]),
             at_s=trio.current_time(),
+            host=push.route.origin.host,
+            body=push.body,
+            ids=tuple(each for each, _ in messages_of(push.body)) if batch_id else (),
+            sequence=(int(sequence[0]), int(sequence[2])) if sequence else None,
         )
         self._history.tell(attempt)
         has_returned = is_over = False

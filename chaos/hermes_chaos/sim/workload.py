@@ -11,7 +11,7 @@ import trio
 
 from hermes_actors.config import ConsumersConfig
 from hermes_actors.model.names import SubscriptionName
-from hermes_actors.model.subscription import SerialPolicy
+from hermes_actors.model.subscription import BatchPolicy, SerialPolicy
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.checker import Audience
 from hermes_chaos.sim.history import History, Published
@@ -57,12 +57,17 @@ class TopicPlan:
 
 @dataclass(frozen=True)
 class SubscriptionPlan:
-    """One subscription of the workload. `is_late`: it is created while messages are published."""
+    """One subscription of the workload. `is_late`: it is created while messages are published.
+
+    `more` is what else is posted to create it; it has an endpoint on each of its hosts.
+    """
 
     topic: str
     name: str
     policy: dict[str, Any] = field(default_factory=dict)
     is_late: bool = False
+    more: dict[str, Any] = field(default_factory=dict)
+    hosts_count: int = 1
 
     @property
     def full_name(self) -> str:
@@ -75,31 +80,54 @@ class SubscriptionPlan:
         return SubscriptionName.parse(self.full_name).consumer_group()
 
     @property
-    def host(self) -> str:
-        """Where its endpoint listens."""
-        return f"{self.name}.{self.topic.partition('.')[2]}.test"
+    def hosts(self) -> tuple[str, ...]:
+        """Where its endpoints listen."""
+        domain = f"{self.name}.{self.topic.partition('.')[2]}.test"
+        if self.hosts_count == 1:
+            return (domain,)
+        return tuple(f"{number}.{domain}" for number in range(self.hosts_count))
 
     @property
-    def _serial_policy(self) -> SerialPolicy:
+    def _policy(self) -> SerialPolicy | BatchPolicy:
+        if self.more.get("deliveryType") == "BATCH":
+            return msgspec.convert(self.policy, BatchPolicy)
         return msgspec.convert(self.policy, SerialPolicy)
 
     @property
     def request_timeout_s(self) -> float:
         """How long a push waits for an answer."""
-        return self._serial_policy.request_timeout / 1_000
+        return self._policy.request_timeout / 1_000
 
     def audience(self, config: ConsumersConfig) -> Audience:
         """What the checkers know of it."""
-        policy = self._serial_policy
-        return Audience(
-            name=self.full_name,
-            topic=self.topic,
-            group=self.group,
+        policy = self._policy
+        return replace(
+            self._of_kind(policy, config),
             retries_client_errors=policy.retry_client_errors,
-            rate=policy.rate,
-            inflight_max=policy.inflight_size or config.inflight_max,
             backoff_ms=policy.message_backoff,
             is_late=self.is_late,
+            keeps_letters=self.more.get("deadLettersEnabled", True),
+            wants_even="filters" in self.more,
+            recipients=self.hosts_count,
+            attempts_max=policy.attempts_max,
+            retry_on=tuple(policy.retry_on),
+            discard_on=tuple(policy.discard_on),
+            ttl_s=policy.message_ttl,
+        )
+
+    def _of_kind(self, policy: SerialPolicy | BatchPolicy, config: ConsumersConfig) -> Audience:
+        names = self.full_name, self.topic, self.group
+        if isinstance(policy, BatchPolicy):
+            assert policy.message_rate is not None, "checkers want a limit"
+            return Audience(
+                *names,
+                rate=policy.message_rate,
+                inflight_max=1,
+                batch=(policy.batch_size, policy.batch_volume),
+            )
+        inflight_max = policy.inflight_size or config.inflight_max
+        return Audience(
+            *names, rate=policy.rate, inflight_max=inflight_max, is_ordered=policy.ordered
         )
 
     def wire(self) -> dict[str, Any]:
@@ -107,10 +135,11 @@ class SubscriptionPlan:
         return {
             "topicName": self.topic,
             "name": self.name,
-            "endpoint": f"http://{self.host}/push",
+            "endpoint": ";".join(f"http://{host}/push" for host in self.hosts),
             "description": "simulated",
             "owner": {"source": "Plaintext", "id": "simulation"},
             "subscriptionPolicy": self.policy,
+            **self.more,
         }
 
 
@@ -133,6 +162,12 @@ KEYLESS_TOPICS = (
 )
 """Only messages without keys, from one publisher at a time in each DC (see `run_in_turn`)."""
 ALL_TOPICS = KEYED_TOPICS + KEYLESS_TOPICS
+STRICT = SubscriptionPlan(
+    f"{GROUP}.payments",
+    "strict",
+    {"attemptsMax": 3, "discardOn": [500], "retryOn": [400], "messageBackoff": 50},
+)
+"""The one that gives up soon; its dead letters are re-driven."""
 SUBSCRIPTIONS = (
     SubscriptionPlan(f"{GROUP}.orders", "billing", {"messageBackoff": 50, "requestTimeout": 400}),
     SubscriptionPlan(
@@ -142,15 +177,50 @@ SUBSCRIPTIONS = (
     ),
     SubscriptionPlan(f"{GROUP}.clicks", "narrow", {"inflightSize": 2, "rate": 200}),
     SubscriptionPlan(f"{GROUP}.clicks", "plain"),
-    SubscriptionPlan(f"{GROUP}.audit", "slowpoke", {"rate": 6, "requestTimeout": 300}),
+    SubscriptionPlan(
+        f"{GROUP}.audit",
+        "slowpoke",
+        {"rate": 6, "requestTimeout": 300},
+        more={"deadLettersEnabled": False},
+    ),
     SubscriptionPlan(f"{GROUP}.payments", "books"),
     SubscriptionPlan(f"{GROUP}.alerts", "pager"),
+    SubscriptionPlan(f"{GROUP}.orders", "sequence", {"ordered": True, "inflightSize": 20}),
+    SubscriptionPlan(
+        f"{GROUP}.clicks",
+        "picky",
+        more={"filters": [{"type": "jsonpath", "path": "$.serial", "matcher": "\\d*[02468]"}]},
+    ),
+    SubscriptionPlan(
+        f"{GROUP}.audit",
+        "bundles",
+        {
+            "batchSize": 5,
+            "batchTime": 300,
+            "batchVolume": 10_000,
+            "messageBackoff": 100,
+            "requestTimeout": 400,
+            "messageRate": 40,
+        },
+        more={"deliveryType": "BATCH"},
+    ),
+    SubscriptionPlan(
+        f"{GROUP}.ledger",
+        "everyone",
+        {"messageBackoff": 50},
+        more={"mode": "BROADCAST"},
+        hosts_count=2,
+    ),
+    STRICT,
 )
 LATE_SUBSCRIPTIONS = (
     SubscriptionPlan(f"{GROUP}.orders", "latecomer", is_late=True),
     SubscriptionPlan(f"{GROUP}.clicks", "straggler", {"inflightSize": 5}, is_late=True),
 )
 ALL_SUBSCRIPTIONS = SUBSCRIPTIONS + LATE_SUBSCRIPTIONS
+SOUGHT_SUBSCRIPTIONS = tuple(plan for plan in SUBSCRIPTIONS if plan is not STRICT)
+"""Those that are retransmitted. Of one whose letters are re-driven at the same time nobody could
+tell which attempt is which."""
 
 
 class Frontends(Protocol):
@@ -221,7 +291,8 @@ class Publisher:
 
     async def run_in_bursts(self, moments: Sequence[float], messages: int) -> None:
         """At each moment publish a burst of messages to a topic that falls back: enough at a time
-        for a broker to notice at once that a log does not answer, and to show what it does then.
+        for a broker to notice at once that a log or a subscriber does not answer, and to show what
+        it does then.
         """
         rng = self._rng
         async with trio.open_nursery() as nursery:

@@ -29,7 +29,7 @@ from hermes_chaos.sim.nemesis import Fault, Nemesis, draw_plan
 from hermes_chaos.sim.node_life import NodeLife
 from hermes_chaos.sim.operator import Operator
 from hermes_chaos.sim.settings import draw_config, spooled_topics
-from hermes_chaos.sim.settling import find_unsettled
+from hermes_chaos.sim.settling import find_unsettled, open_letters
 from hermes_chaos.sim.spin import SpinGuard
 from hermes_chaos.sim.subscribers import Endpoint
 from hermes_chaos.sim.trace import Trace
@@ -37,6 +37,7 @@ from hermes_chaos.sim.watched_log import watched_log
 from hermes_chaos.sim.workload import (
     ALL_SUBSCRIPTIONS,
     ALL_TOPICS,
+    FALLBACK_TOPICS,
     GROUP,
     SUBSCRIPTIONS,
     Publisher,
@@ -85,15 +86,16 @@ class World:
             dc: watched_log(dc, seed, self._log_topics, self.history, trace) for dc in shape.dcs
         }
         self._endpoints = {
-            plan.host: Endpoint(
+            host: Endpoint(
                 plan.full_name,
-                plan.host,
+                host,
                 plan.request_timeout_s,
-                rng_of(seed, f"subscriber {plan.full_name}"),
+                rng_of(seed, f"subscriber {host}"),
                 self.history,
                 trace,
             )
             for plan in ALL_SUBSCRIPTIONS
+            for host in plan.hosts
         }
         self._nodes: dict[str, NodeLife] = {}
         self._disks = {
@@ -126,6 +128,16 @@ class World:
     def endpoints(self) -> Sequence[Endpoint]:
         """All subscribers."""
         return list(self._endpoints.values())
+
+    @property
+    def busy_endpoints(self) -> Sequence[Endpoint]:
+        """Subscribers of topics that get bursts of messages."""
+        return [
+            self._endpoints[host]
+            for plan in SUBSCRIPTIONS
+            if plan.topic in {topic.name for topic in FALLBACK_TOPICS}
+            for host in plan.hosts
+        ]
 
     @property
     def node_names(self) -> Sequence[str]:
@@ -314,7 +326,7 @@ class World:
             begin_s=begin_s,
             end_s=end_s,
         )
-        operator = Operator(
+        self._operator = operator = Operator(
             self._administrations,
             lambda plan: self.checks.delivered.created(plan.full_name),
             lambda plan: self.checks.delivered.removing(plan.full_name),
@@ -350,7 +362,7 @@ class World:
                         [
                             strike.at_s + shape.burst_after_s
                             for strike in plan
-                            if strike.fault is Fault.DC_LOST
+                            if strike.fault in (Fault.DC_LOST, Fault.SUBSCRIBER_DEAD)
                         ],
                         shape.messages_per_burst,
                     )
@@ -392,17 +404,22 @@ class World:
     async def _settle(self) -> None:
         """Wait until nothing is owed, nothing lags, and all nodes agree."""
         unsettled = ""
-        with trio.move_on_after(self._shape.settle_max_s):
-            while unsettled := await find_unsettled(  # noqa: ASYNC110 -- as above
-                list(self._nodes.values()), self._logs, self.checks.delivered
-            ):
-                await trio.sleep(_POLL_S)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._operator.keep_active)
+            with trio.move_on_after(self._shape.settle_max_s) as limit:
+                while unsettled := await find_unsettled(  # noqa: ASYNC110 -- as above
+                    list(self._nodes.values()), self._logs, self.checks.delivered
+                ):
+                    await trio.sleep(_POLL_S)
+            nursery.cancel_scope.cancel()
+        self.checks.delivered.keeps(await open_letters(self._logs.values()))
+        if limit.cancelled_caught:
+            self.checks.settling.failed(
+                f"{self._shape.settle_max_s:g} s after the faults were healed: {unsettled}"
+            )
+        else:
             self.checks.settling.settled(len(ALL_SUBSCRIPTIONS))
             self._trace.note("world", "settled")
-            return
-        self.checks.settling.failed(
-            f"{self._shape.settle_max_s:g} s after the faults were healed: {unsettled}"
-        )
 
     def _count(self, event: Event) -> None:
         match event:

@@ -1,0 +1,174 @@
+"""What subscribers were promised not to get: what they filter out, what comes too often, too late,
+or in too large a piece.
+"""
+
+from collections import defaultdict
+
+from hermes_chaos.sim.checker import Checker, Subject
+from hermes_chaos.sim.history import Adopted, Attempted, Delivery, Ended, Event, Halted, serial_of
+
+_HALTED_WITHIN_S = 1.0
+_SURELY_FALLEN = 30
+_ONE_A_SECOND_S = 0.999
+
+
+class FilteredStayAway(Checker):
+    """A message that a subscription's filter leaves out never reaches its subscriber."""
+
+    name = "filtered stay away"
+    is_rare = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self._filtering = {each.name: each for each in subject.audiences if each.wants_even}
+
+    def watch(self, event: Event) -> None:
+        """Check."""
+        if isinstance(event, Delivery) and event.subscription in self._filtering:
+            self.examined += 1
+            if not self._filtering[event.subscription].wants(event.body):
+                self.violations.append(
+                    f"{event.subscription} got message {serial_of(event.body)}, which its filter "
+                    "leaves out"
+                )
+
+
+class AttemptsAreFew(Checker):
+    """No message is attempted more often than `attemptsMax`, unless it is re-driven or its consumer
+    is another one.
+    """
+
+    name = "attempts are few"
+    is_rare = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self._limits = {
+            each.name: each.attempts_max
+            for each in subject.audiences
+            if each.attempts_max is not None
+        }
+        self._made: dict[tuple[str, str, str, str], int] = defaultdict(int)
+
+    def watch(self, event: Event) -> None:
+        """Take note, and check."""
+        match event:
+            case Attempted(subscription=name) if name in self._limits:
+                self.examined += 1
+                if event.retries == 0:
+                    self._made[event.lane] = 0
+                limit = self._limits[name]
+                if max(event.retries, self._made[event.lane]) >= limit:
+                    self.violations.append(
+                        f"{event.node} made attempt {event.retries + 1} at {event.message_id} for "
+                        f"{name} at {event.at_s:.3f}; {limit} are allowed"
+                    )
+            case Ended(attempt=attempt, status=status) if attempt.subscription in self._limits:
+                # One that ended without an answer may not have been sent.
+                self._made[attempt.lane] += status > 0
+            case _:
+                pass
+
+
+class SuspensionHalts(Checker):
+    """A second after a node has heard that a subscription is suspended it attempts nothing more,
+    until it hears that it is not.
+    """
+
+    name = "a suspension halts"
+    is_rare = True
+
+    def __init__(self, _subject: Subject) -> None:
+        super().__init__()
+        self._since_s: dict[tuple[str, str], float] = {}
+
+    def watch(self, event: Event) -> None:
+        """Take note, and check."""
+        match event:
+            case Halted(node, name, is_suspended, at_s):
+                if is_suspended:
+                    self.examined += 1
+                    self._since_s[node, name] = at_s
+                else:
+                    self._since_s.pop((node, name), None)
+            case Attempted(node=node, subscription=name, at_s=at_s):
+                since_s = self._since_s.get((node, name))
+                if since_s is not None and at_s > since_s + _HALTED_WITHIN_S:
+                    self.violations.append(
+                        f"{node} pushed {event.message_id} to {name} at {at_s:.3f}, and has known "
+                        f"of its suspension since {since_s:.3f}"
+                    )
+            case _:
+                pass
+
+
+class BatchesAreBounded(Checker):
+    """No batch holds more messages or bytes than asked for, and one of the same id is the same."""
+
+    name = "batches are bounded"
+    is_rare = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self._limits = {e.name: e.batch for e in subject.audiences if e.batch is not None}
+        self._bodies: dict[str, bytes] = {}
+
+    def watch(self, event: Event) -> None:
+        """Take note, and check."""
+        if not isinstance(event, Attempted) or event.subscription not in self._limits:
+            return
+        self.examined += 1
+        size, volume_bytes = self._limits[event.subscription]
+        batch = f"{event.subscription} was pushed batch {event.message_id}"
+        if len(event.ids) > size or len(event.body) > volume_bytes:
+            self.violations.append(
+                f"{batch} of {len(event.ids)} messages and {len(event.body)} bytes; at most {size} "
+                f"and {volume_bytes} are asked for"
+            )
+        if self._bodies.setdefault(event.message_id, event.body) != event.body:
+            self.violations.append(f"{batch} with two different bodies")
+
+
+class DeadEndpointsRest(Checker):
+    """An endpoint at which many different messages have failed, and nothing else has come of any
+    since, is pushed one a second at most; until its consumer begins anew or hears of a change.
+    """
+
+    name = "dead endpoints rest"
+    is_rare = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        # A batch waits for the one before it; of several recipients each may be dead.
+        self._names = {e.name for e in subject.audiences if e.batch is None and e.recipients == 1}
+        self._failed: dict[tuple[str, str], set[str]] = defaultdict(set)
+        self._attempted_s: dict[tuple[str, str], float] = {}
+
+    def watch(self, event: Event) -> None:
+        """Take note, and check."""
+        match event:
+            case Adopted(node, name):
+                self._forget(node, name)
+            case Ended(attempt=attempt):
+                is_failure = event.status == 0 or (event.status >= 500 and not event.retry_after)
+                if is_failure:
+                    self._failed[attempt.node, attempt.subscription].add(attempt.message_id)
+                else:
+                    self._forget(attempt.node, attempt.subscription)
+            case Attempted(node=node, subscription=name, at_s=at_s) if name in self._names:
+                if len(self._failed[node, name]) < _SURELY_FALLEN:
+                    return
+                self.examined += 1
+                before_s = self._attempted_s.get((node, name))
+                self._attempted_s[node, name] = at_s
+                if before_s is not None and at_s - before_s < _ONE_A_SECOND_S:
+                    self.violations.append(
+                        f"{node} pushed to {name} at {before_s:.3f} and {at_s:.3f}, though "
+                        f"{len(self._failed[node, name])} messages have failed there and none not"
+                    )
+            case _:
+                pass
+
+    def _forget(self, node: str, name: str) -> None:
+        self._failed.pop((node, name), None)
+        self._attempted_s.pop((node, name), None)
