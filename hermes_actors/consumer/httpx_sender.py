@@ -33,23 +33,14 @@ PUSHES_MAX = 1_000
 _NOT_IN_HTTP2 = frozenset((b"keep-alive", b"connection"))
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _PROXY_ASKS_FOR_CREDENTIALS = 407
-_ERRORS = (
-    httpcore.NetworkError,
-    httpcore.TimeoutException,
-    httpcore.ProtocolError,
-    httpcore.ProxyError,
-    httpcore.UnsupportedProtocol,
-    OSError,
-    ValueError,
-    trio.BrokenResourceError,
-    trio.ClosedResourceError,
-)
+_BROKEN = (httpcore.NetworkError, OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
 
 class _Progress:
-    """Hears from the transport how far a request has come."""
+    """Hears from the transport how far a request has come; `answer` is there with its head."""
 
     is_begun = False
+    answer: SendOutcome | None = None
 
     async def __call__(self, event: str, _info: Any) -> None:
         """A connection is being made for it, or it is being sent."""
@@ -104,7 +95,7 @@ class HttpxSender:
                     await stream.aclose()
             except ForbiddenAddress:
                 failure = Failure.FORBIDDEN
-            except _ERRORS:
+            except Exception:  # noqa: BLE001 -- see `_attempt`
                 failure = Failure.CONNECT if failure is not None else None
         return failure
 
@@ -121,7 +112,9 @@ class HttpxSender:
         try:
             with trio.move_on_after(timeout_s):
                 outcome = await self._exchange(push, pool, progress)
-        except _ERRORS as error:
+        # All of them: the transport lets the protocols' own exceptions through, and no endpoint's
+        # bytes may end what pushes for all.
+        except Exception as error:  # noqa: BLE001
             outcome = self._failed(push, error)
         finally:
             failure = Failure.TIMEOUT if outcome is None else outcome.failure
@@ -129,6 +122,8 @@ class HttpxSender:
             if self._http2 and failure in (Failure.TIMEOUT, Failure.IDLE):
                 pool.abandoned += 1
             await self.pools.give_back(push.route, pool)
+        # The head decides, as in the plain sender, whatever becomes of the body.
+        outcome = progress.answer or outcome
         if outcome is None and not progress.is_begun:
             return _failure(Failure.OVERLOADED, f"no connection was free within {timeout_s:g} s")
         if outcome is None:
@@ -154,11 +149,9 @@ class HttpxSender:
             return _failure(Failure.CONNECT, f"the proxy refused: {text}")
         if isinstance(error, httpcore.ConnectError | httpcore.UnsupportedProtocol):
             return _failure(Failure.CONNECT, f"{origin}: {text}")
-        # ValueError: a status or a length that is no number.
-        is_malformed = isinstance(error, httpcore.ProtocolError | ValueError)
-        if is_malformed and not _is_reset(error):
-            return _failure(Failure.MALFORMED, text)
-        return _failure(Failure.RESET, text)
+        if isinstance(error, _BROKEN) or _is_reset(error):
+            return _failure(Failure.RESET, text)
+        return _failure(Failure.MALFORMED, text)
 
     async def _exchange(self, push: Push, pool: Pool, progress: _Progress) -> SendOutcome:
         request = self._request(push, progress)
@@ -166,17 +159,14 @@ class HttpxSender:
         retry_after = next(
             (value for name, value in response.headers if name.lower() == b"retry-after"), b""
         )
-        outcome = SendOutcome(response.status, retry_after.decode("latin-1"))
+        progress.answer = SendOutcome(response.status, retry_after.decode("latin-1"))
         try:
             if not await self._drain(response):
                 pool.abandoned += 1
-        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException):
-            # The head decides, as in the plain sender.
-            return outcome
         finally:
             with trio.CancelScope(shield=True):
                 await response.aclose()
-        return outcome
+        return progress.answer
 
     def _request(self, push: Push, progress: _Progress) -> httpcore.Request:
         origin = push.route.origin
