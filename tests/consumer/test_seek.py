@@ -1,11 +1,13 @@
 """Retransmission: a durable Seek takes a subscription elsewhere, whatever was committed before."""
 
+from contextlib import asynccontextmanager
+
 import msgspec
 import pytest
 import trio
 
 from hermes_actors.consumer.sender import SendOutcome
-from hermes_actors.log.base import Commit, TopicSettings
+from hermes_actors.log.base import Commit, OffsetOutOfRange, TopicSettings
 from hermes_actors.log.commits import Ownership, decode, encode
 from hermes_actors.metadata.seek import Seek, SeekBody
 
@@ -273,3 +275,40 @@ async def test_a_commit_that_no_consumer_of_ours_made_counts_after_a_seek_is_don
     async with world.consuming(live):
         await trio.sleep(2)
     assert world.sender.bodies == [*numbers(2, 6), b"5"]
+
+
+async def test_what_the_log_says_of_a_place_that_a_seek_has_left_counts_no_more(
+    world, monkeypatch, autojump_clock
+):
+    """The log answers that it has been cut, at the moment when a seek goes elsewhere."""
+    said = trio.Event()
+    readers = []
+
+    class Cut:
+        async def next_batch(self, _records_max, _bytes_max):
+            with trio.CancelScope(shield=True):
+                await said.wait()
+            raise OffsetOutOfRange(world.topic, 0, 10, 0, 5)
+
+    @asynccontextmanager
+    async def reader(topic, positions):
+        if not readers:
+            readers.append(positions)
+            yield Cut()
+            return
+        async with read(topic, positions) as real:
+            yield real
+
+    read = world.log.reader
+    monkeypatch.setattr(world.log, "reader", reader)
+    await world.publish(*numbers(0, 10))
+    live = world.live()
+    async with world.consuming(live) as consumer:
+        await trio.sleep(1)
+        consumer.ref.tell(sought(live, seek_to(1, {0: 3})))
+        await trio.sleep(1)
+        said.set()
+        await trio.sleep(1)
+        assert consumer.status().positions == {0: 10}
+    assert world.sender.bodies == numbers(3, 10)
+    assert world.crashes == []
