@@ -18,6 +18,7 @@ from hermes_actors.consumer.sender import Origin, Route
 from hermes_actors.errors import Refused
 from hermes_actors.model.endpoints import split_addresses
 from hermes_actors.model.redaction import HIDDEN, redacted, without_user_info
+from hermes_actors.security.address_guard import literal_address
 
 SCHEMES = ("http", "https")
 _PORTS = {"http": 80, "https": 443}
@@ -70,8 +71,13 @@ class Endpoint(Struct, frozen=True):
             route = _route(authority + rest, self.lane)
         except Refused as error:
             raise Unresolved(error.message) from error
-        if self.hosts and not _is_one_of(route.origin.host, self.hosts):
-            raise Unresolved(f"{route.origin.host} is none of the hosts that it may become")
+        host = route.origin.host
+        if self.hosts and not _is_one_of(host, self.hosts):
+            raise Unresolved(f"{host} is none of the hosts that it may become")
+        literal = literal_address(host)
+        if not self.hosts and literal is not None and str(literal) != host:
+            # `2130706433` is one label, and any address of all to the C library.
+            raise Unresolved(f"{host} is an address in the form of a name")
         return route
 
     def _host_part(self, document: Any, path: str) -> str:

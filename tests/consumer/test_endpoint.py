@@ -148,7 +148,7 @@ def test_no_value_breaks_out_of_the_request_line(value):
         ("http://a;https://b:90;HTTP://c/", ["a", "b", "c"]),
         ("http://u:p@a/x;y=1;http://b/", ["a", "b"]),
         ("http://a/x;v=1?q=;b", ["a"]),
-        ("http://{id}/;http://b/{id}", ["7", "b"]),
+        ("http://n{id}/;http://b/{id}", ["n7", "b"]),
     ],
 )
 def test_addresses_are_separated_by_semicolons_before_a_scheme(text, hosts):
@@ -168,6 +168,17 @@ def test_a_value_fills_no_more_than_one_label_of_the_host(value):
     for template in ("http://{t}/x", "http://{t}.orders.svc/x", "http://sink-{t}/x"):
         with pytest.raises(Unresolved):
             route_of(template, body)
+
+
+def test_no_single_label_is_an_address():
+    for template in ("http://{t}/x", "http://{t}./x", "http://10.{t}/x"):
+        for value in (66051, "66051", "0x8080", "7"):
+            body = json.dumps({"t": value}).encode()
+            with pytest.raises(Unresolved, match="in the form of a name"):
+                route_of(template, body)
+    with pytest.raises(Unresolved, match="in the form of a name"):
+        route_of("http://{t}/x", b'{"t":2130706433}')
+    assert route_of("http://10.0.0.{t}/x", b'{"t":7}').origin.host == "10.0.0.7"
 
 
 def test_hosts_that_are_named_may_be_filled_in_whole():
