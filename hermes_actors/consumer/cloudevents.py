@@ -20,6 +20,8 @@ _SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%'
 _LINE_BREAKS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 # A record that others wrote says not when it was published.
 _UNKNOWN_TIME_MS = 1
+# The year 10000, which RFC 3339 cannot write: records of others may say anything.
+_TIME_MS_END = 253_402_300_800_000
 
 
 class CloudEvents:
@@ -58,7 +60,7 @@ class CloudEvents:
             "source": self._source,
             "type": self._type,
         }
-        if message.published_at_ms > _UNKNOWN_TIME_MS:
+        if _UNKNOWN_TIME_MS < message.published_at_ms < _TIME_MS_END:
             made["time"] = _time(message.published_at_ms)
         return {**made, **self._instead}
 

@@ -48,6 +48,12 @@ def test_a_plain_message_becomes_an_event_of_its_topic():
     }
 
 
+@pytest.mark.parametrize("ms", [253_402_300_800_000, 2**63 - 1, 10**30, -(10**30)])
+def test_a_time_that_cannot_be_written_is_left_out(ms):
+    assert "ce-time" not in lines_of(message(published_at_ms=ms))
+    assert lines_of(message(published_at_ms=253_402_300_799_999))["ce-time"].startswith("9999-")
+
+
 def test_what_is_not_known_is_not_made_up():
     lines = lines_of(message(published_at_ms=1, key=b"\xff"))
     assert "ce-time" not in lines
