@@ -36,6 +36,8 @@ _CALM_S = 10.0
 _DECREASE = 0.8
 _STEPS = 12
 _FLOOR_SHARE = 64
+# After an outage: fewer would only make the first rounds wait for answers to judge by.
+_START_PER_S = 4.0
 _UNANSWERED_MAX = 5
 _SLOW_S = 1.0
 _HEARTBEAT_S = 60.0
@@ -318,9 +320,9 @@ class Ladder:
         self._is_pushing = self._is_connecting = False
         self._is_slow_start = True
         self.epoch += 1
-        floor = self._floor
-        level = Level.ADAPTING if floor < self.maximum else Level.FULL
-        self._move(level, floor, now_s)
+        start = min(self.maximum, max(_START_PER_S, self._floor))
+        level = Level.ADAPTING if start < self.maximum else Level.FULL
+        self._move(level, start, now_s)
 
     def _fall(self, level: Level, now_s: float) -> None:
         self._is_pushing = self._is_connecting = self._is_slow_start = False
@@ -329,7 +331,8 @@ class Ladder:
         self.epoch += 1
         self._move(level, 1 / _SLOW_S if level is Level.SLOW else 1 / _HEARTBEAT_S, now_s)
         self._next_s = now_s + self._pause_s
-        self._connect_s = now_s + PROBE_TIMEOUT_S
+        # The first time as soon as the level above would have pushed: it may just have come back.
+        self._connect_s = now_s + _SLOW_S
 
     def _stay_half_open(self, now_s: float, *, is_answered: bool) -> None:
         self._is_pushing = False
