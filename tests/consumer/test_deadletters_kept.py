@@ -65,6 +65,27 @@ async def test_a_message_whose_time_is_over_becomes_a_letter(world, autojump_clo
     assert letter.attempts > 2
 
 
+async def test_a_stopped_consumer_holds_no_letters_any_more(world, autojump_clock):
+    def waiting():
+        name = "hermes_consumers_subscription_waiting_dead_letters"
+        families = {family.name: family for family in world.metrics.collect()}
+        return [sample.value for sample in families[name].samples]
+
+    world.sender.script = lambda _push: REFUSED
+    await world.publish(b"bad", b"worse")
+    world.log.faults.unavailable_rate = 1.0
+    async with world.consuming(keeps_letters=True) as consumer:
+        await trio.sleep(3)
+        assert waiting() == [2.0]
+        await consumer.stop()
+        assert waiting() == [0.0]
+    world.log.faults.heal()
+    # Nothing settled by that: they are given up, and kept, in the next life.
+    async with world.consuming(keeps_letters=True):
+        await trio.sleep(3)
+    assert sorted(letter.value for letter in await stored(world)) == [b"bad", b"worse"]
+
+
 async def test_a_poison_record_becomes_a_letter_and_delivery_goes_on(world, autojump_clock):
     poison = Record(None, b'{"_w":true,"metadata":7,"message":1}', (), world.clock.now_ms())
     await world.log.append(world.topic, 0, [poison], Ack.LEADER)
