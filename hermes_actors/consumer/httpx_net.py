@@ -5,6 +5,7 @@ endpoint's.
 
 import ssl
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import httpcore
 import trio
@@ -19,6 +20,15 @@ _NEXT_ADDRESS_S = 0.25
 """How long an address is waited for before the next one is tried beside it (RFC 8305)."""
 
 _ADDRESSES_MAX = 8
+
+PIECE_BYTES_MIN = 64
+"""What a piece of an answer's body counts as at least: thousands of chunks of one byte cost more
+than their bytes."""
+
+_READ_BYTES_MAX = 4_096
+_HTTP2_BEGINS = b"PRI "
+_HTTP1_ANSWER_BYTES_MAX = 196_608
+"""The most that is read between two requests of HTTP/1.1: interim answers and heads included."""
 
 
 class ForbiddenAddress(httpcore.ConnectError):
@@ -125,7 +135,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
             stream = await self._first_of(in_turns(allowed)[:_ADDRESSES_MAX], port)
         if stream is None:
             raise httpcore.ConnectTimeout(f"no connection to {self._host}")
-        return stream
+        return _Bounded(stream)
 
     async def connect_unix_socket(
         self,
@@ -184,6 +194,60 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         if not made:
             raise httpcore.ConnectError(str(problems[0])) from problems[0]
         return made[0]
+
+
+class _Bounded(httpcore.AsyncNetworkStream):
+    """A stream over which an answer of HTTP/1.1 has a bound, and comes in small pieces: whatever a
+    read brings is parsed without a wait, and interim answers are counted by nobody else.
+    """
+
+    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
+        self._stream = stream
+        # Not known before the first request.
+        self._is_http1: bool | None = None
+        self._read_bytes = 0
+
+    async def read(
+        self,
+        max_bytes: int,
+        timeout: float | None = None,  # noqa: ASYNC109 -- the transport's signature
+    ) -> bytes:
+        """Raises RemoteProtocolError for an answer without end."""
+        if not self._is_http1:
+            return await self._stream.read(max_bytes, timeout)
+        data = await self._stream.read(min(max_bytes, _READ_BYTES_MAX), timeout)
+        self._read_bytes += len(data)
+        if self._read_bytes > _HTTP1_ANSWER_BYTES_MAX:
+            raise httpcore.RemoteProtocolError("an answer of too many bytes")
+        return data
+
+    async def write(
+        self,
+        buffer: bytes,
+        timeout: float | None = None,  # noqa: ASYNC109 -- the transport's signature
+    ) -> None:
+        """A piece of a request: the next answer is a new one."""
+        if self._is_http1 is None:
+            self._is_http1 = not buffer.startswith(_HTTP2_BEGINS)
+        self._read_bytes = 0
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        """Close it."""
+        await self._stream.aclose()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 -- the transport's signature
+    ) -> httpcore.AsyncNetworkStream:
+        """The same within TLS."""
+        return _Bounded(await self._stream.start_tls(ssl_context, server_hostname, timeout))
+
+    def get_extra_info(self, info: str) -> Any:
+        """What the stream says of itself."""
+        return self._stream.get_extra_info(info)
 
 
 def said(error: BaseException) -> str:

@@ -13,7 +13,13 @@ import httpcore
 import trio
 
 from hermes_actors.consumer.headers import parse_lines
-from hermes_actors.consumer.httpx_net import Body, ForbiddenAddress, HttpxNet, said
+from hermes_actors.consumer.httpx_net import (
+    PIECE_BYTES_MIN,
+    Body,
+    ForbiddenAddress,
+    HttpxNet,
+    said,
+)
 from hermes_actors.consumer.httpx_pools import Pool, Pools
 from hermes_actors.consumer.push_tasks import PushTasks
 from hermes_actors.consumer.sender import (
@@ -198,9 +204,11 @@ class HttpxSender:
         # Cancelled rather than left: nested generators only close by what is raised inside.
         with trio.CancelScope() as scope:
             async for piece in response.aiter_stream():
-                seen += len(piece)
+                seen += max(len(piece), PIECE_BYTES_MIN)
                 if seen > self._response_bytes_max:
                     scope.cancel()
+                # What has come already is parsed without a wait.
+                await trio.lowlevel.cancel_shielded_checkpoint()
         return not scope.cancelled_caught
 
 

@@ -6,7 +6,7 @@ import httpcore
 import trio
 
 from hermes_actors import __version__
-from hermes_actors.consumer.httpx_net import Body, HttpxNet, said
+from hermes_actors.consumer.httpx_net import PIECE_BYTES_MIN, Body, HttpxNet, said
 from hermes_actors.consumer.oauth_wire import Answer, Credentials, Denied, read_answer
 from hermes_actors.consumer.sender import Origin
 
@@ -81,16 +81,19 @@ async def _exchange(
     )
     response = await pool.handle_async_request(request)
     pieces: list[bytes] = []
+    seen = 0
     try:
         with trio.CancelScope() as scope:
             async for piece in response.aiter_stream():
                 pieces.append(piece)
-                if sum(map(len, pieces)) > ANSWER_BYTES_MAX:
+                seen += max(len(piece), PIECE_BYTES_MIN)
+                if seen > ANSWER_BYTES_MAX:
                     scope.cancel()
+                await trio.lowlevel.cancel_shielded_checkpoint()
     finally:
         with trio.CancelScope(shield=True):
             await response.aclose()
     body = b"".join(pieces)
-    if len(body) > ANSWER_BYTES_MAX:
+    if seen > ANSWER_BYTES_MAX:
         return Denied(f"its answer is longer than {ANSWER_BYTES_MAX} bytes")
     return read_answer(response.status, body)

@@ -8,10 +8,6 @@ import pytest
 import trio
 import trio.testing
 import trustme
-from h2.config import H2Configuration
-from h2.connection import H2Connection
-from h2.events import StreamEnded
-from h2.exceptions import ProtocolError
 
 from hermes_actors.config import EndpointTlsConfig
 from hermes_actors.consumer.endpoint import at_address, parse_endpoint
@@ -126,65 +122,6 @@ async def test_a_frame_without_sense_is_malformed_and_who_hangs_up_resets():
             assert (await pushed(sender, route_to(port))).failure is Failure.MALFORMED
         async with tcp(hangs_up) as port:
             assert (await pushed(sender, route_to(port))).failure is Failure.RESET
-
-
-def frame(kind, flags, stream_id, payload=b""):
-    head = len(payload).to_bytes(3, "big") + bytes([kind, flags])
-    return head + stream_id.to_bytes(4, "big") + payload
-
-
-SENSELESS = {
-    "settings of one byte": lambda _: frame(4, 0, 0, b"\0"),
-    "data of no stream": lambda each: frame(0, 0, each + 100, b"x"),
-    "windows beyond their bound": lambda _: frame(8, 0, 0, b"\x7f\xff\xff\xff") * 2,
-    "a second head": lambda each: frame(1, 4, each, b"\x88"),
-    "a head that cannot be unpacked": lambda each: frame(1, 4, each, b"\xff" * 5),
-    "a push": lambda each: frame(5, 4, each, b"\0\0\0\2\x82\x87\x84\x86"),
-    "an end that lies before": lambda each: frame(7, 0, 0, (each - 1).to_bytes(4, "big") * 2),
-}
-
-
-def answers_then(senseless):
-    """A server that answers each push with a head of 200, and its body with this."""
-
-    async def serve_one(stream):
-        connection = H2Connection(H2Configuration(client_side=False))
-        connection.initiate_connection()
-        async with stream:
-            await stream.send_all(connection.data_to_send())
-            while data := await stream.receive_some():
-                try:
-                    events = connection.receive_data(data)
-                except ProtocolError:
-                    return
-                for event in events:
-                    if isinstance(event, StreamEnded):
-                        connection.send_headers(event.stream_id, [(":status", "200")])
-                        await stream.send_all(connection.data_to_send())
-                        # In a read of its own.
-                        await trio.testing.wait_all_tasks_blocked(0.005)
-                        await stream.send_all(senseless(event.stream_id))
-                await stream.send_all(connection.data_to_send())
-
-    return serve_one
-
-
-@pytest.mark.parametrize("senseless", SENSELESS.values(), ids=SENSELESS)
-async def test_no_frame_behind_an_answers_head_ends_the_sender(senseless):
-    sink = Sink()
-    async with open_httpx_sender(net_of()) as sender, served(sink) as other:
-        async with tcp(answers_then(senseless)) as port:
-            for _ in range(2):
-                assert (await pushed(sender, route_to(port), 1_000)).status == 200
-        assert (await pushed(sender, route_to(other))).status == 200
-
-
-async def test_a_head_decides_also_where_its_body_never_ends():
-    async with (
-        open_httpx_sender(net_of()) as sender,
-        tcp(answers_then(lambda each: frame(0, 0, each, b"x"))) as port,
-    ):
-        assert (await pushed(sender, route_to(port), 100)).status == 200
 
 
 async def test_a_slow_lane_takes_no_streams_of_another():
