@@ -159,13 +159,13 @@ class Dispatch:
         if self._is_halted:
             return 0
         lanes, limit, ladder = self._lanes, self._pacing.limit, self._pacing.ladder
-        if not ladder.is_full:
-            self._pacing.probe(self._pushing.sender, now_s, self._around.wake)
-        allowed = limit.available(now_s)
         sent = looked_at = 0
         self._is_filling = True
-        if ladder.level.is_half_open:
-            looked_at = self._expire(now_s)
+        if not ladder.is_full:
+            self._pacing.probe(self._pushing.sender, now_s, self._around.wake)
+            if ladder.level.is_half_open:
+                looked_at = self._expire(now_s)
+        allowed = limit.available(now_s)
         while sent < allowed and looked_at < FILL_MAX:
             # Asked each time: an attempt may fail at once, and lower the rate.
             if not ladder.is_full and not ladder.available(now_s):
