@@ -53,13 +53,20 @@ def measure(
             sink.take()
             rate = rate_per_s / (healthy / len(_TOPICS))
             load = NumberedLoad(node, _TOPICS, rate, seconds)
-            run(load)
+            cpu_percent = run(load)["server_cpu_percent"]
             time.sleep(_SETTLE_S)
             latencies = Latencies()
             for key, came in sink.take().items():
                 if key.startswith("s"):
                     of(came, load.start_s, latencies)
-            made.append({"is_calm": is_calm, "deliveries": latencies.count, **latencies.summary()})
+            made.append(
+                {
+                    "is_calm": is_calm,
+                    "cpu_percent": cpu_percent,
+                    "deliveries": latencies.count,
+                    **latencies.summary(),
+                }
+            )
     calm = [each["p99_ms"] for each in made if each["is_calm"]]
     sick = [each["p99_ms"] for each in made if not each["is_calm"]]
     middle = statistics.median(calm)

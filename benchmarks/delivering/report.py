@@ -80,10 +80,10 @@ def _isolation(rows: list[dict[str, Any]]) -> Iterator[str]:
             f"{row['log']}: {row['healthy']} subscriptions, and in every other round one with a "
             "dead endpoint and one with a slow one."
         )
-        yield f"{'round':10}{'deliveries':>11}{_HEAD}"
+        yield f"{'round':10}{'deliveries':>11}{_HEAD}{'node CPU %':>12}"
         for each in row["rounds"]:
             name = "without" if each["is_calm"] else "with"
-            yield f"{name:10}{each['deliveries']:11}{_quantiles(each)}"
+            yield f"{name:10}{each['deliveries']:11}{_quantiles(each)}{each['cpu_percent']:12}"
         yield (
             f"p99 of the others moves by {row['moves_percent']} %: from {row['calm_p99_ms']} to "
             f"{row['sick_p99_ms']} ms (medians); without, it spreads by "
