@@ -226,7 +226,10 @@ def cancel(
     """Stop a re-drive; what is under way still ends, the other letters stay open."""
     with ManagementClient(management) as client:
         client.delete(f"{_path(topic, subscription)}/redrive")
-    say(f"cancelled the re-drive of subscription {subscription} of {topic}")
+    say(
+        f"removed the re-drive of subscription {subscription} of {topic}; "
+        "what it has not delivered stays open"
+    )
 
 
 @app.command(
@@ -255,7 +258,8 @@ def expire(
     """Close dead letters that nobody will need; nothing re-drives them any more."""
     body = _meant(ids, all_, reason, status, message_id, since, until) | {"dryRun": dry_run}
     if not ids and not dry_run:
-        confirm_deletion(f"those dead letters of subscription {subscription} of {topic}", yes)
+        what = f"those dead letters of subscription {subscription} of {topic}"
+        confirm_deletion(what, yes, "expire")
     with ManagementClient(management) as client:
         content = client.post(f"{_path(topic, subscription)}/expire", body)
     if json or output is Output.JSON:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from hermes_actors.cli.failures import CommandFailed
@@ -33,10 +33,12 @@ def show_updated(
     line: str,
     output: Output,
     patch: dict[str, Any],
+    unshown: Callable[[dict[str, Any]], Collection[str]] | None = None,
 ) -> None:
     """As `show_changed`, with a warning for each field of the patch that the object has not.
 
     A server ignores those without a word, so a misspelt field would look like a done change.
+    `unshown` names the fields (dotted) that such an object may have without showing them.
     """
     if output is Output.TABLE:
         say(line)
@@ -49,7 +51,10 @@ def show_updated(
         fields = json.loads(shown)
     except (ValueError, RecursionError):
         return
+    known = unshown(fields) if unshown and isinstance(fields, dict) else ()
     for name in unknown_fields(patch, fields):
+        if name in known:
+            continue
         print(
             f"hermes: warning: unknown field {printable(name)} was ignored by the server",
             file=sys.stderr,

@@ -4,6 +4,7 @@ import json
 import sys
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from hermes_actors.cli import bodies, deliveries, filter_test, signing
@@ -23,7 +24,7 @@ from hermes_actors.cli.options import (
     YesOption,
     examples,
 )
-from hermes_actors.cli.outcome import show_changed, show_updated
+from hermes_actors.cli.outcome import show_updated
 from hermes_actors.cli.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.render import (
     printable,
@@ -33,7 +34,12 @@ from hermes_actors.cli.render import (
 )
 from hermes_actors.cli.topics import OWNER_DEFAULT
 from hermes_actors.consumer.endpoint import SCHEMES
-from hermes_actors.model.subscription import DeliveryType
+from hermes_actors.model.subscription import (
+    BatchPolicy,
+    DeliveryType,
+    SerialPolicy,
+    Subscription,
+)
 
 app = typer.Typer(
     cls=PlainGroup,
@@ -62,18 +68,25 @@ def create(
     ] = None,
     rate: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Messages a second, in each DC.", show_default="400"),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Messages a second, in each DC.",
+            show_default="400, BATCH: no limit",
+        ),
     ] = None,
     ttl_s: Annotated[
         int | None,
-        typer.Option("--ttl-s", min=0, help="Retry no longer than this.", show_default="3600"),
+        typer.Option(
+            "--ttl-s", min=0, help="Retry no longer than this.", show_default="3600, BATCH: 60"
+        ),
     ] = None,
     backoff_ms: Annotated[
         int | None,
-        typer.Option("--backoff-ms", min=0, help="Before a retry.", show_default="100"),
+        typer.Option("--backoff-ms", min=0, help="Before a retry.", show_default="100, BATCH: 500"),
     ] = None,
     request_timeout_ms: Annotated[
-        int | None, typer.Option("--request-timeout-ms", min=1, show_default="1000")
+        int | None, typer.Option("--request-timeout-ms", min=1, show_default="1000, BATCH: 30000")
     ] = None,
     retry_client_errors: Annotated[
         bool, typer.Option("--retry-client-errors", help="Retry 4xx answers too.")
@@ -90,8 +103,10 @@ def create(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a subscription; options win over the file. It gets what is published from then on."""
+    file = bodies.from_file(from_file)
+    is_batch = (delivery_type or file.get("deliveryType")) == DeliveryType.BATCH
     policy = {
-        "rate": rate,
+        "messageRate" if is_batch else "rate": rate,
         "messageTtl": ttl_s,
         "messageBackoff": backoff_ms,
         "requestTimeout": request_timeout_ms,
@@ -106,13 +121,28 @@ def create(
         "deliveryType": delivery_type,
         "subscriptionPolicy": {key: value for key, value in policy.items() if value is not None},
     }
-    body = subscription_body(bodies.from_file(from_file), given)
+    body = subscription_body(file, given)
     name = str(body["name"])
     with ManagementClient(management) as client:
         answer = client.post(subscription_path(topic), body)
         line = f"created subscription {name} of {topic}"
-        show_changed(client, subscription_path(topic, name), answer, line, output)
+        path = subscription_path(topic, name)
+        show_updated(client, path, answer, line, output, body, known_fields)
     _warn_of_endpoint(topic, name, body)
+
+
+def known_fields(shown: dict[str, Any]) -> frozenset[str]:
+    """The dotted names of all fields of a subscription of this delivery type.
+
+    Those that Hermes does not know are shown only where they differ from their defaults, so a
+    field that is not shown may well have been understood.
+    """
+    policy = BatchPolicy if shown.get("deliveryType") == DeliveryType.BATCH else SerialPolicy
+    names = [field.encode_name for field in msgspec.structs.fields(Subscription)]
+    return frozenset(
+        names
+        + [f"subscriptionPolicy.{each.encode_name}" for each in msgspec.structs.fields(policy)]
+    )
 
 
 def subscription_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
@@ -180,7 +210,7 @@ def update(
     path = subscription_path(topic, subscription)
     line = f"updated subscription {subscription} of {topic}"
     with ManagementClient(management) as client:
-        show_updated(client, path, client.put(path, body), line, output, body)
+        show_updated(client, path, client.put(path, body), line, output, body, known_fields)
     _warn_of_endpoint(topic, subscription, body)
 
 

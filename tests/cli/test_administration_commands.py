@@ -378,6 +378,42 @@ def test_an_update_warns_of_each_field_that_the_server_does_not_know(hermes, ser
     assert result.stdout == f"{expected}\n"
 
 
+def test_a_field_that_is_at_its_default_again_is_not_called_unknown(hermes, server):
+    path = "/topics/a.b/subscriptions/s"
+    server.on(f"PUT {path}", (200, b""))
+    server.on(f"GET {path}", (200, SHOWN))
+    result = hermes(
+        "subscription", "update", "a.b", "s", "subscriptionPolicy.ordered=false",
+        "deadLettersEnabled=true", "subscriptionPolicy.body=MESSAGES",
+    )  # fmt: skip
+    assert result.exit_code == 0
+    assert result.stderr == (
+        "hermes: warning: unknown field subscriptionPolicy.body was ignored by the server\n"
+    )
+
+
+def test_a_creation_warns_of_each_field_that_the_server_does_not_know(hermes, server, tmp_path):
+    file = tmp_path / "s.json"
+    file.write_text('{"endpoint": "http://x/", "subscriptionPolicy": {"rate": 5, "rat": 6}}')
+    server.on("POST /topics/a.b/subscriptions", (201, b""))
+    shown = SHOWN | {"topicName": "a.b", "endpoint": "http://x/", "description": ""}
+    server.on("GET /topics/a.b/subscriptions/s", (200, shown | {"owner": owner()}))
+    result = hermes("subscription", "create", "a.b", "s", "--from-file", str(file))
+    assert (result.exit_code, result.stdout) == (0, "created subscription s of a.b\n")
+    assert result.stderr == (
+        "hermes: warning: unknown field subscriptionPolicy.rat was ignored by the server\n"
+    )
+
+
+def test_the_rate_of_a_batch_subscription_is_its_message_rate(hermes, server):
+    server.on("POST /topics/a.b/subscriptions", (201, b""))
+    hermes(
+        "subscription", "create", "a.b", "s", "--endpoint", "http://x/", "--rate", "50",
+        "--delivery-type", "BATCH",
+    )  # fmt: skip
+    assert server.calls[0].json()["subscriptionPolicy"] == {"messageRate": 50}
+
+
 def test_a_field_that_was_unset_may_be_gone(hermes, server):
     path = "/topics/a.b/subscriptions/s"
     server.on(f"PUT {path}", (200, b""))
