@@ -191,9 +191,11 @@ class Intake:
             return self.trouble
         if lanes.is_waiting_full:
             parked = f" or for an earlier one of their key ({lanes.parked})" if lanes.parked else ""
+            parked += f" or for their dead letters ({lanes.buried})" if lanes.buried else ""
+            count = lanes.waiting + lanes.parked + lanes.buried
             return (
-                f"{lanes.waiting + lanes.parked} messages wait for a retry{parked}, the most that "
-                f"may (consumers.waiting_retries_max = {lanes.waiting_max}); reading has stopped"
+                f"{count} messages wait for a retry{parked}, the most that may "
+                f"(consumers.waiting_retries_max = {lanes.waiting_max}); reading has stopped"
             )
         if lanes.buffered_bytes >= config.buffered_bytes_max:
             return (

@@ -149,6 +149,7 @@ async def test_while_the_log_takes_nothing_for_minutes_nothing_is_lost_and_nothi
         await trio.sleep(300)
         status = consumer.status()
         assert len(world.sender.pushes) == 20
+        assert "20 messages wait for a retry or for their dead letters (20), the most" in status.why
         assert "dead letters wait for _hermes.dlq.shop" in status.why
         assert status.positions == {0: 0}
         world.log.faults.unavailable_rate = 0.0
