@@ -49,7 +49,9 @@ def filter_test(
     ] = None,
     filters: Annotated[
         list[str] | None,
-        typer.Option("--filter", metavar="JSON", help="A filter; may be given several times."),
+        typer.Option(
+            "--filter", metavar="JSON", help="A filter, or a list; may be given several times."
+        ),
     ] = None,
     headers: Annotated[
         list[str] | None,
@@ -61,7 +63,7 @@ def filter_test(
     """Say whether a message passes filters: MATCHED, NOT_MATCHED, or ERROR with the reason."""
     if (subscription is None) is not bool(filters):
         raise UsageWrong("give either SUBSCRIPTION, whose filters are tried, or --filter")
-    given = [_parsed(each) for each in filters or []]
+    given = [each for text in filters or [] for each in _parsed(text)]
     body = {
         "message": base64.b64encode(_body(message, file)).decode(),
         "headers": dict(_header(each) for each in headers or []),
@@ -79,11 +81,12 @@ def filter_test(
     say(printable(f"{answer.get('status')}: {reason}" if reason else str(answer.get("status"))))
 
 
-def _parsed(text: str) -> Any:
+def _parsed(text: str) -> list[Any]:
     try:
-        return json.loads(text)
+        found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UsageWrong(f"--filter {text}: not JSON: {error}") from error
+    return found if isinstance(found, list) else [found]
 
 
 def _body(message: str | None, file: str | None) -> bytes:

@@ -33,6 +33,13 @@ def test_a_message_is_tried_on_filters_that_are_given(hermes, server, tmp_path):
     assert body(server.calls[0])["headers"] == {"Channel": "web"}
 
 
+def test_a_list_of_filters_is_taken_as_a_subscription_has_it(hermes, server):
+    server.on(TRY, (200, {"status": "MATCHED"}))
+    options = ["--filter", json.dumps([COUNTRY, COUNTRY]), "--filter", json.dumps(COUNTRY)]
+    hermes("subscription", "filter-test", "shop.orders", "-m", MESSAGE, *options)
+    assert body(server.calls[0])["filters"] == [COUNTRY] * 3
+
+
 def test_as_json_it_is_the_servers_own(hermes, server):
     server.on(TRY, (200, b'{"status":  "NOT_MATCHED"}'))
     options = ["--filter", json.dumps(COUNTRY), "-m", MESSAGE, "-o", "json"]
