@@ -8,8 +8,10 @@ from hermes_chaos.sim.checker import Checker, Subject
 from hermes_chaos.sim.history import Adopted, Attempted, Delivery, Ended, Event, Halted, serial_of
 
 _HALTED_WITHIN_S = 1.0
+_MANY = 8
 _SURELY_FALLEN = 30
-_ONE_A_SECOND_S = 0.999
+"""Ten failures more than successes in a round show it; those of the round before may not count."""
+_AT_ONCE_S = 0.1
 
 
 class FilteredStayAway(Checker):
@@ -130,8 +132,9 @@ class BatchesAreBounded(Checker):
 
 
 class DeadEndpointsRest(Checker):
-    """An endpoint at which many different messages have failed, and nothing else has come of any
-    since, is pushed one a second at most; until its consumer begins anew or hears of a change.
+    """Since the first failure at an endpoint at which nothing has come of anything else since, few
+    more messages are attempted there, and one a second beside; until its consumer begins anew or
+    hears of a change. Judged where failures come at once.
     """
 
     name = "dead endpoints rest"
@@ -140,35 +143,41 @@ class DeadEndpointsRest(Checker):
     def __init__(self, subject: Subject) -> None:
         super().__init__()
         # A batch waits for the one before it; of several recipients each may be dead.
-        self._names = {e.name for e in subject.audiences if e.batch is None and e.recipients == 1}
-        self._failed: dict[tuple[str, str], set[str]] = defaultdict(set)
-        self._attempted_s: dict[tuple[str, str], float] = {}
+        self._audiences = {
+            e.name: e for e in subject.audiences if e.batch is None and e.recipients == 1
+        }
+        # Since when only failures, and which messages were attempted since.
+        self._failing: dict[tuple[str, str], tuple[float, dict[str, None]]] = {}
 
     def watch(self, event: Event) -> None:
         """Take note, and check."""
         match event:
             case Adopted(node, name):
-                self._forget(node, name)
-            case Ended(attempt=attempt):
-                is_failure = event.status == 0 or (event.status >= 500 and not event.retry_after)
-                if is_failure:
-                    self._failed[attempt.node, attempt.subscription].add(attempt.message_id)
+                self._failing.pop((node, name), None)
+            case Ended(attempt=attempt) if attempt.subscription in self._audiences:
+                lane = attempt.node, attempt.subscription
+                is_late = event.at_s - attempt.at_s > _AT_ONCE_S
+                if is_late or not self._is_failure(event):
+                    self._failing.pop(lane, None)
                 else:
-                    self._forget(attempt.node, attempt.subscription)
-            case Attempted(node=node, subscription=name, at_s=at_s) if name in self._names:
-                if len(self._failed[node, name]) < _SURELY_FALLEN:
-                    return
-                self.examined += 1
-                before_s = self._attempted_s.get((node, name))
-                self._attempted_s[node, name] = at_s
-                if before_s is not None and at_s - before_s < _ONE_A_SECOND_S:
-                    self.violations.append(
-                        f"{node} pushed to {name} at {before_s:.3f} and {at_s:.3f}, though "
-                        f"{len(self._failed[node, name])} messages have failed there and none not"
-                    )
+                    self._failing.setdefault(lane, (event.at_s, {}))
+            case Attempted(node=node, subscription=name) if (node, name) in self._failing:
+                self._check(event, *self._failing[node, name])
             case _:
                 pass
 
-    def _forget(self, node: str, name: str) -> None:
-        self._failed.pop((node, name), None)
-        self._attempted_s.pop((node, name), None)
+    def _is_failure(self, ended: Ended) -> bool:
+        """True for what says that the endpoint is not well, whatever the message is."""
+        if ended.status == 0:
+            return True
+        is_refused = self._audiences[ended.attempt.subscription].ends(ended.status)
+        return ended.status >= 500 and not ended.retry_after and not is_refused
+
+    def _check(self, attempt: Attempted, since_s: float, attempted: dict[str, None]) -> None:
+        attempted[attempt.message_id] = None
+        self.examined += len(attempted) > _MANY
+        if len(attempted) > _SURELY_FALLEN + attempt.at_s - since_s:
+            self.violations.append(
+                f"{attempt.node} attempted {len(attempted)} messages for {attempt.subscription} "
+                f"from {since_s:.3f} to {attempt.at_s:.3f}, and all have failed there"
+            )

@@ -1,4 +1,5 @@
-"""People who administer a cluster under load and faults: create, remove, change, suspend, resume.
+"""People who administer a cluster under load and faults: create, remove, change, suspend, resume,
+retransmit, and re-drive dead letters.
 
 What fails is tried again, also on the other datacentre; afterwards `tidy` brings everything to the
 state in which it can settle.
@@ -31,6 +32,7 @@ _PAUSE_S = 0.3
 _CONVERGENCE_S = 1.5
 _ATTEMPTS_MAX = 5
 _SEEK_MAX_S = 1.0
+_REDRIVE_RATE = 0.4
 
 Act = Callable[[Administration], Awaitable[None]]
 
@@ -73,6 +75,8 @@ class Operator:
             else:
                 plan = self._rng.choice(SUBSCRIPTIONS)
                 await self._try(*self._draw_change(plan), _ATTEMPTS_MAX)
+            if self._rng.random() < _REDRIVE_RATE:
+                await self._try(f"re-drive {STRICT.name}", _redrive, 1)
 
     async def tidy(self) -> None:
         """Create what was not created, resume what is suspended. Only when all is healed."""
@@ -109,11 +113,9 @@ class Operator:
         ]
 
     def _draw_change(self, plan: SubscriptionPlan) -> tuple[str, Act]:
-        drawn = self._rng.randrange(8)
-        if drawn == 4:
-            return f"re-drive {STRICT.name}", _redrive
-        if drawn >= 5:
-            return self._draw_seek(drawn == 5)
+        drawn = self._rng.randrange(7)
+        if drawn >= 4:
+            return self._draw_seek(drawn == 4)
         if drawn == 0:
             return f"suspend {plan.name}", _set_state(plan, "SUSPENDED")
         if drawn == 1:
@@ -198,7 +200,8 @@ class Operator:
 
 
 async def _redrive(administration: Administration) -> None:
-    await administration.redrives.start(_CALLER, STRICT.topic, STRICT.name, {"ratePerSecond": 50})
+    body = {"all": True, "ratePerSecond": 50}
+    await administration.redrives.start(_CALLER, STRICT.topic, STRICT.name, body)
 
 
 def _set_state(plan: SubscriptionPlan, state: str) -> Act:

@@ -18,7 +18,6 @@ from hermes_chaos.sim.history import Answer, Delivery, History
 from hermes_chaos.sim.trace import Trace
 
 _MOOD_RATE = 0.7
-_OWN_FAULT_RATE = 0.04
 
 
 class Behaviour(StrEnum):
@@ -68,13 +67,16 @@ class Plan:
 
 
 class Endpoint:
-    """One subscriber, by its host name. `timeout_s` is how long its senders wait for an answer."""
+    """One subscriber, by its host name. `timeout_s` is how long its senders wait for an answer,
+    `fault_rate` the share of requests that go wrong by themselves.
+    """
 
     def __init__(
         self,
         subscription: str,
         host: str,
         timeout_s: float,
+        fault_rate: float,
         rng: random.Random,
         history: History,
         trace: Trace,
@@ -85,7 +87,7 @@ class Endpoint:
         self._rng = rng
         self._history = history
         self._trace = trace
-        self._own_fault_rate = _OWN_FAULT_RATE
+        self._own_fault_rate = fault_rate
         self._is_cold = True
         self.mood = Behaviour.OK
         self.is_dead = False

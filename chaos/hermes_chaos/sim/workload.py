@@ -59,7 +59,8 @@ class TopicPlan:
 class SubscriptionPlan:
     """One subscription of the workload. `is_late`: it is created while messages are published.
 
-    `more` is what else is posted to create it; it has an endpoint on each of its hosts.
+    `more` is what else is posted to create it; it has an endpoint on each of its hosts, at which
+    that share of the requests goes wrong by itself.
     """
 
     topic: str
@@ -68,6 +69,7 @@ class SubscriptionPlan:
     is_late: bool = False
     more: dict[str, Any] = field(default_factory=dict)
     hosts_count: int = 1
+    fault_rate: float = 0.04
 
     @property
     def full_name(self) -> str:
@@ -166,6 +168,7 @@ STRICT = SubscriptionPlan(
     f"{GROUP}.payments",
     "strict",
     {"attemptsMax": 3, "discardOn": [500], "retryOn": [400], "messageBackoff": 50},
+    fault_rate=0.25,
 )
 """The one that gives up soon; its dead letters are re-driven."""
 SUBSCRIPTIONS = (
@@ -289,14 +292,14 @@ class Publisher:
                 is_keyed = not is_keyless and rng.random() < 0.5
                 node = await self._publish(self._draw(topic, is_keyed), prefers=node)
 
-    async def run_in_bursts(self, moments: Sequence[float], messages: int) -> None:
-        """At each moment publish a burst of messages to a topic that falls back: enough at a time
-        for a broker to notice at once that a log or a subscriber does not answer, and to show what
-        it does then.
+    async def run_in_bursts(self, bursts: Sequence[tuple[float, int]]) -> None:
+        """At each moment publish a burst of so many messages to a topic that falls back: enough at
+        a time for a broker to notice at once that a log or a subscriber does not answer, and to
+        show what it does then.
         """
         rng = self._rng
         async with trio.open_nursery() as nursery:
-            for moment in moments:
+            for moment, messages in bursts:
                 await trio.sleep_until(moment)
                 topic = rng.choice(FALLBACK_TOPICS).name
                 node = self._frontends.choose(self._dc)

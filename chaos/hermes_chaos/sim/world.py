@@ -51,7 +51,7 @@ _SHIELDS_S = 60.0
 
 @dataclass(frozen=True)
 class Shape:
-    """How large a run is. Times are virtual."""
+    """How large a run is. Times are virtual. `bursts`: after which faults, how long, how many."""
 
     dcs: tuple[str, ...] = ("dc1", "dc2")
     nodes_per_dc: int = 2
@@ -60,8 +60,10 @@ class Shape:
     phases_in_turn: int = 5
     messages_per_phase: int = 8
     repeated_per_dc: int = 10
-    burst_after_s: float = 0.9
-    messages_per_burst: int = 40
+    bursts: tuple[tuple[Fault, float, int], ...] = (
+        (Fault.DC_LOST, 0.9, 40),
+        (Fault.SUBSCRIBER_DEAD, 0.1, 80),
+    )
     afterwards_s: float = 3.5
     load_s: float = 6.0
     fault_max_s: float = 2.0
@@ -90,6 +92,7 @@ class World:
                 plan.full_name,
                 host,
                 plan.request_timeout_s,
+                plan.fault_rate,
                 rng_of(seed, f"subscriber {host}"),
                 self.history,
                 trace,
@@ -360,11 +363,11 @@ class World:
                     partial(
                         self._publisher(dc, "in bursts", serials).run_in_bursts,
                         [
-                            strike.at_s + shape.burst_after_s
+                            (strike.at_s + after_s, messages)
                             for strike in plan
-                            if strike.fault in (Fault.DC_LOST, Fault.SUBSCRIBER_DEAD)
+                            for fault, after_s, messages in shape.bursts
+                            if strike.fault is fault
                         ],
-                        shape.messages_per_burst,
                     )
                 )
                 nursery.start_soon(

@@ -1,0 +1,344 @@
+"""The checkers of order, filters, batches, dead letters and retransmissions can fail."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from hermes_actors.consumer.retry import DiscardReason
+from hermes_actors.log.base import Commit
+from hermes_actors.log.commits import Ownership, encode
+from hermes_actors.model.dead_letter import Letter
+from hermes_actors.model.topic import Ack
+from hermes_chaos.sim.checker import Audience, Checker, Subject
+from hermes_chaos.sim.checkers_delivering import AcknowledgedAreDelivered, CommitsPassOnlySettled
+from hermes_chaos.sim.checkers_giving_up import LettersCloseByDelivery, LettersHaveCauses
+from hermes_chaos.sim.checkers_holding import (
+    AttemptsAreFew,
+    BatchesAreBounded,
+    DeadEndpointsRest,
+    FilteredStayAway,
+    SuspensionHalts,
+)
+from hermes_chaos.sim.checkers_publishing import AcknowledgedAreStored
+from hermes_chaos.sim.checkers_sequencing import OrderIsKept
+from hermes_chaos.sim.history import (
+    Adopted,
+    Answer,
+    Attempted,
+    Closed,
+    Committed,
+    Delivery,
+    Ended,
+    Event,
+    Halted,
+    Lettered,
+    Published,
+    Sought,
+    Stored,
+)
+
+NODE = "dc1-n1#1"
+PLACE = ("dc1", "g.t", 0)
+S, EVEN, BATCH, BOTH, ROW = "g.t$s", "g.t$even", "g.t$batch", "g.t$both", "g.t$row"
+SUBJECT = Subject(
+    {"g.t": Ack.ALL},
+    [
+        Audience(S, "g.t", "s", keeps_letters=True, attempts_max=2, discard_on=(503,)),
+        Audience(EVEN, "g.t", "even", keeps_letters=True, wants_even=True),
+        Audience(BATCH, "g.t", "batch", keeps_letters=True, batch=(2, 2_000)),
+        Audience(BOTH, "g.t", "both", keeps_letters=True, recipients=2),
+        Audience(ROW, "g.t", "row", keeps_letters=True, is_ordered=True),
+    ],
+)
+
+
+def found_by(checker: Checker, events: Sequence[Event]) -> list[str]:
+    for event in events:
+        checker.watch(event)
+    checker.finish()
+    return checker.violations
+
+
+def stored(serial: int, key: str = "k") -> Stored:
+    """The record at offset `serial`."""
+    body = b'{"serial": %d}' % serial
+    return Stored(PLACE, serial, f"id{serial}", body, "g.t", key, timestamp_ms=1_000 * serial)
+
+
+def answer(
+    serial: int, name: str = S, status: int = 200, host: str = "a", at_s: float = 1
+) -> Answer:
+    return Answer("dc1", name, f"id{serial}", status, host, at_s)
+
+
+def letter(serial: int, reason: str = "attempts", status: int = 500, name: str = S) -> Letter:
+    return Letter(
+        "dc1", name, 1, "g.t", 0, serial, 0, None, b"", (), f"id{serial}", reason, "", 2, status, 0
+    )
+
+
+def lettered(serial: int, name: str = S, at_s: float = 1.0) -> Lettered:
+    return Lettered("dc1", letter(serial, name=name), at_s)
+
+
+def committed(position: int, group: str, seek: int = 0) -> Committed:
+    return Committed(PLACE, group, Commit(position, encode(position, (), Ownership(1, 1, 0, seek))))
+
+
+def sought(number: int, offset: int, name: str = S, at_s: float = 5.0) -> Sought:
+    return Sought(NODE, name, number, {0: offset}, None, at_s)
+
+
+def pushed(
+    offset: int, name: str = ROW, at_s: float = 1.0, retries: int = 0, node: str = NODE
+) -> Attempted:
+    return Attempted(node, offset, name, f"id{offset}", retries, at_s, sequence=(0, offset))
+
+
+def published(serial: int) -> Published:
+    return Published(serial, "g.t", b'{"serial": %d}' % serial, "n1", 201, f"id{serial}")
+
+
+# Settled
+
+
+def delivered() -> AcknowledgedAreDelivered:
+    return AcknowledgedAreDelivered(SUBJECT, AcknowledgedAreStored(SUBJECT, lambda _n, _i: False))
+
+
+def pending(*events: Event) -> set[str]:
+    checker = delivered()
+    for event in (stored(1), published(1), *events):
+        checker.watch(event)
+    return set(checker.pending())
+
+
+def test_a_message_is_owed_until_it_is_delivered_kept_or_skipped() -> None:
+    assert pending() == {S, BATCH, BOTH, ROW}, "a filter leaves it out for one"
+    assert S not in pending(answer(1))
+    assert S not in pending(lettered(1))
+    assert S not in pending(sought(7, 2))
+    assert S in pending(sought(7, 1))
+    assert S in pending(answer(1, status=400)), "a refused one is to be a dead letter"
+
+
+def test_a_message_for_two_is_owed_until_both_have_it() -> None:
+    assert BOTH in pending(answer(1, BOTH), answer(1, BOTH, at_s=2))
+    assert BOTH not in pending(answer(1, BOTH), answer(1, BOTH, host="b"))
+
+
+def test_a_dead_letter_that_is_not_open_at_the_end_settles_nothing() -> None:
+    checker = delivered()
+    for event in (stored(1), published(1), lettered(1)):
+        checker.watch(event)
+    checker.keeps({S: {"id1"}})
+    assert S not in checker.pending()
+    checker.keeps({})
+    assert S in checker.pending()
+
+
+@pytest.mark.parametrize(
+    ("settling", "is_found"),
+    [
+        ((answer(0),), False),
+        ((lettered(0),), False),
+        ((answer(0, status=503),), True),
+        ((), True),
+    ],
+)
+def test_a_commit_over_what_is_given_up_waits_for_its_dead_letter(
+    settling: tuple[Event, ...], is_found: bool
+) -> None:
+    events = [stored(0), *settling, committed(1, "s")]
+    assert bool(found_by(CommitsPassOnlySettled(SUBJECT), events)) == is_found
+
+
+def test_a_commit_over_what_only_one_of_two_has_is_found() -> None:
+    checker = CommitsPassOnlySettled(SUBJECT)
+    (found,) = found_by(checker, [stored(0), answer(0, BOTH), committed(1, "both")])
+    assert "over 1 unsettled offsets: 0" in found
+
+
+def test_a_commit_may_pass_what_a_filter_leaves_out_and_nothing_else() -> None:
+    checker = CommitsPassOnlySettled(SUBJECT)
+    assert found_by(checker, [stored(1), stored(2), answer(2, EVEN)]) == []
+    events: list[Event] = [stored(0), stored(1), committed(2, "even")]
+    (found,) = found_by(CommitsPassOnlySettled(SUBJECT), events)
+    assert found.endswith("unsettled offsets: 0")
+
+
+DONE: tuple[Event, ...] = (*map(stored, range(4)), *map(answer, range(4)), committed(4, "s"))
+
+
+@pytest.mark.parametrize(
+    ("after", "what"),
+    [
+        ((committed(2, "s", 7),), ""),
+        ((answer(2, at_s=6), answer(3, at_s=6), committed(4, "s", 7)), ""),
+        ((committed(4, "s", 7),), "over 2 unsettled offsets: 2, 3"),
+        ((), "carries the retransmission 0"),
+        ((committed(2, "s", 7), committed(4, "s")), "carries the retransmission 0"),
+        ((committed(2, "s", 7), committed(2, "s", 8)), "nobody has heard of"),
+    ],
+)
+def test_after_a_retransmission_all_above_its_place_is_settled_again(
+    after: tuple[Event, ...], what: str
+) -> None:
+    found = found_by(CommitsPassOnlySettled(SUBJECT), [*DONE, sought(7, 2), *after])
+    assert bool(found) == bool(what)
+    assert what in "".join(found)
+
+
+# Order
+
+ROWS = tuple(map(stored, range(3)))
+
+
+@pytest.mark.parametrize(
+    ("events", "is_found"),
+    [
+        ((pushed(0), answer(0, ROW), pushed(1)), False),
+        ((pushed(0), lettered(0, ROW), pushed(1)), False),
+        ((pushed(0), pushed(1)), True),
+        ((pushed(0), answer(0, ROW), pushed(1), answer(1, ROW), pushed(0)), True),
+        ((pushed(0), answer(0, ROW), pushed(1), Adopted(NODE, ROW), pushed(0)), False),
+        ((pushed(0), answer(0, ROW), pushed(1), sought(7, 0, ROW), pushed(0)), False),
+    ],
+)
+def test_a_later_message_of_a_key_before_an_earlier_one_is_found(
+    events: tuple[Event, ...], is_found: bool
+) -> None:
+    assert bool(found_by(OrderIsKept(SUBJECT), [*ROWS, *events])) == is_found
+
+
+def test_a_retransmission_begins_an_order_that_holds_too() -> None:
+    before = [each for n in range(3) for each in (pushed(n), answer(n, ROW))]
+    anew = (*before, sought(7, 1, ROW), Adopted(NODE, ROW), pushed(1, at_s=6))
+    assert found_by(OrderIsKept(SUBJECT), [*ROWS, *anew, answer(1, ROW, at_s=7), pushed(2)]) == []
+    assert found_by(OrderIsKept(SUBJECT), [*ROWS, *anew, pushed(2)])
+
+
+def test_messages_of_other_keys_wait_for_nobody() -> None:
+    rows = [stored(0), stored(1, "other"), stored(2, "")]
+    assert found_by(OrderIsKept(SUBJECT), [*rows, pushed(0), pushed(1), pushed(2)]) == []
+
+
+def batch(*ids: str, body: bytes = b"", number: int = 1) -> Attempted:
+    return Attempted(NODE, number, BATCH, f"b{number}", 0, 1.0, body=body, ids=ids)
+
+
+def test_a_batch_before_an_earlier_message_is_settled_is_found() -> None:
+    first, second = batch("id0", "id1"), batch("id2")
+    took = [answer(0, BATCH), answer(1, BATCH)]
+    assert found_by(OrderIsKept(SUBJECT), [*ROWS, first, *took, second]) == []
+    assert found_by(OrderIsKept(SUBJECT), [*ROWS, first, second])
+
+
+# Held back
+
+
+def test_what_a_filter_leaves_out_and_is_delivered_is_found() -> None:
+    def got(serial: int) -> Delivery:
+        return Delivery("dc1", EVEN, f"id{serial}", b'{"serial": %d}' % serial, True)
+
+    (found,) = found_by(FilteredStayAway(SUBJECT), [got(2), got(3)])
+    assert "got message 3" in found
+
+
+def test_an_attempt_too_many_is_found() -> None:
+    two = [pushed(0, S), pushed(0, S, retries=1)]
+    assert found_by(AttemptsAreFew(SUBJECT), [*two, pushed(0, S)]) == []
+    assert len(found_by(AttemptsAreFew(SUBJECT), [*two, pushed(0, S, retries=2)])) == 1
+
+
+def test_attempts_are_counted_also_when_the_product_does_not() -> None:
+    ended = [Ended(pushed(0, S), 500, "", 1.0), Ended(pushed(0, S), 500, "", 2.0)]
+    assert found_by(AttemptsAreFew(SUBJECT), [pushed(0, S), *ended, pushed(0, S, retries=1)])
+
+
+@pytest.mark.parametrize(
+    ("events", "is_found"),
+    [
+        ((pushed(0, S, at_s=5.9),), False),
+        ((pushed(0, S, at_s=6.1),), True),
+        ((pushed(0, S, at_s=6.1, node="dc1-n2#1"),), False),
+        ((Halted(NODE, S, False, 6.0), pushed(0, S, at_s=6.1)), False),
+    ],
+)
+def test_an_attempt_long_after_a_suspension_is_found(
+    events: tuple[Event, ...], is_found: bool
+) -> None:
+    halted = Halted(NODE, S, True, 5.0)
+    assert bool(found_by(SuspensionHalts(SUBJECT), [halted, *events])) == is_found
+
+
+@pytest.mark.parametrize(
+    ("batches", "is_found"),
+    [
+        ((batch("id0", "id1"),), False),
+        ((batch("id0", "id1", "id2"),), True),
+        ((batch("id0", body=b"x" * 2_001),), True),
+        ((batch("id0", body=b"x"), batch("id0", body=b"y")), True),
+        ((batch("id0", body=b"x"), batch("id0", body=b"y", number=2)), False),
+    ],
+)
+def test_a_batch_that_is_too_large_or_not_the_same_is_found(
+    batches: tuple[Event, ...], is_found: bool
+) -> None:
+    assert bool(found_by(BatchesAreBounded(SUBJECT), batches)) == is_found
+
+
+@pytest.mark.parametrize(("status", "is_found"), [(500, True), (0, True), (503, False)])
+def test_pushes_to_an_endpoint_at_which_all_fails_are_found(status: int, is_found: bool) -> None:
+    events: list[Event] = []
+    for number in range(60):
+        attempt = pushed(number, S, at_s=number / 50)
+        events += [attempt, Ended(attempt, status, "", attempt.at_s + 0.01)]
+    assert bool(found_by(DeadEndpointsRest(SUBJECT), events)) == is_found
+    events.insert(60, Adopted(NODE, S))
+    assert found_by(DeadEndpointsRest(SUBJECT), events) == []
+
+
+# Dead letters
+
+
+@pytest.mark.parametrize(
+    ("given_up", "is_found"),
+    [
+        (letter(0), False),
+        (letter(0, DiscardReason.DISCARD_STATUS, 503), False),
+        (letter(0, DiscardReason.CLIENT_ERROR, 404), False),
+        (letter(0, DiscardReason.CLIENT_ERROR, 500), True),
+        (letter(0, DiscardReason.DISCARD_STATUS, 500), True),
+        (letter(0, DiscardReason.EXPIRED, 500), True),
+        (letter(0, DiscardReason.TOO_LARGE, 0), True),
+        (letter(0, DiscardReason.UNDECODABLE, 0), True),
+        (letter(0, status=502), True),
+    ],
+)
+def test_a_message_that_is_given_up_without_a_cause_is_found(
+    given_up: Letter, is_found: bool
+) -> None:
+    answers = [answer(0, status=status) for status in (404, 500, 503)]
+    events: list[Event] = [*answers, Lettered("dc1", given_up, 1.0)]
+    assert bool(found_by(LettersHaveCauses(SUBJECT), events)) == is_found
+
+
+@pytest.mark.parametrize(
+    ("answers", "is_found"),
+    [
+        ((answer(0, at_s=6),), False),
+        ((answer(0, at_s=4),), True),
+        ((answer(0, at_s=6, status=500),), True),
+        ((), True),
+    ],
+)
+def test_a_dead_letter_that_is_closed_without_a_delivery_is_found(
+    answers: tuple[Event, ...], is_found: bool
+) -> None:
+    kept = lettered(0, at_s=5.0)
+    closed = Closed("dc1", S, "redriven", (kept.letter.id,), 7.0)
+    assert bool(found_by(LettersCloseByDelivery(SUBJECT), [kept, *answers, closed])) == is_found
+    others = replace(closed, kind="expired")
+    assert found_by(LettersCloseByDelivery(SUBJECT), [kept, others]) == []
