@@ -3,6 +3,7 @@ look-up and with no other look-up behind it, while Host, SNI and the certificate
 endpoint's.
 """
 
+import re
 import ssl
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -27,6 +28,9 @@ than their bytes."""
 
 _READ_BYTES_MAX = 4_096
 _HTTP2_BEGINS = b"PRI "
+_SAID_CHARACTERS_MAX = 200
+# How the transport's parser quotes the line that it cannot read.
+_QUOTED = re.compile(r":? *(bytearray\(|b['\"]).*", re.DOTALL)
 _HTTP1_ANSWER_BYTES_MAX = 196_608
 """The most that is read between two requests of HTTP/1.1: interim answers and heads included."""
 
@@ -251,10 +255,12 @@ class _Bounded(httpcore.AsyncNetworkStream):
 
 
 def said(error: BaseException) -> str:
-    """What the error says, or the one behind it that says anything."""
+    """What the error says, or the one behind it that says anything; never what a peer has sent,
+    which may be a token of ours or of his.
+    """
     found: BaseException | None = error
     while found is not None:
-        if text := str(found):
+        if text := _QUOTED.sub("", str(found))[:_SAID_CHARACTERS_MAX]:
             return text
         found = found.__cause__ or found.__context__
     return type(error).__name__

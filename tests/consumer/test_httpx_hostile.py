@@ -30,6 +30,19 @@ def route_to(port):
     return parse_endpoint(f"http://127.0.0.1:{port}/in", "lane").resolve(b"")
 
 
+def sso_at(port):
+    provider = OAuthProvider(
+        name="sso",
+        token_endpoint=f"http://127.0.0.1:{port}/token",
+        client_id="c",
+        client_secret="s",
+        token_request_initial_delay=1,
+        token_request_max_delay=1,
+        request_timeout=60_000,
+    )
+    return Credentials(provider, OAuthPolicy(grant_type="clientCredentials", provider_name="sso"))
+
+
 def frame(kind, flags, stream_id, payload=b""):
     head = len(payload).to_bytes(3, "big") + bytes([kind, flags])
     return head + stream_id.to_bytes(4, "big") + payload
@@ -130,20 +143,32 @@ async def test_a_body_of_chunks_of_one_byte_is_cut_like_a_long_one():
             await rest.wait()
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"Transfer-Encoding: chunked\r\n\r\n" + b'{"access_token":"hush"}\r\n',
+        b'{"access_token":"hush"}\r\n\r\n',
+        b'Content-Length: "hush"\r\n\r\n',
+        b"hush\0: a\r\n\r\n",
+    ],
+)
+async def test_no_error_repeats_what_a_peer_has_sent(answer):
+    async def serve_one(stream):
+        async with stream:
+            await stream.receive_some()
+            await stream.send_all(b"HTTP/1.1 200 OK\r\n" + answer)
+
+    async with tcp(serve_one) as port, open_httpx_sender(net_of(), http2=False) as sender:
+        answered = await ask_for_token(net_of(), sso_at(port))
+        assert isinstance(answered, Denied)
+        assert "hush" not in answered.problem
+        assert "hush" not in (await pushed(sender, route_to(port))).detail
+
+
 async def test_a_token_answer_of_tiny_chunks_is_refused_before_it_takes_the_node():
     data = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 5_000
     async with tcp(floods(data)) as port:
-        provider = OAuthProvider(
-            name="sso",
-            token_endpoint=f"http://127.0.0.1:{port}/token",
-            client_id="c",
-            client_secret="s",
-            token_request_initial_delay=1,
-            token_request_max_delay=1,
-            request_timeout=60_000,
-        )
-        policy = OAuthPolicy(grant_type="clientCredentials", provider_name="sso")
         with trio.fail_after(10):
-            answer = await ask_for_token(net_of(), Credentials(provider, policy))
+            answer = await ask_for_token(net_of(), sso_at(port))
     assert isinstance(answer, Denied)
     assert "longer than 65536 bytes" in answer.problem
