@@ -346,17 +346,17 @@ class BatchDispatch:
             rng=self._parts.rng,
             attempts=batch.attempts,
         )
-        if isinstance(decision, Gone):
-            # Kept for the day when somebody resumes the subscription.
-            batch.due_s = now_s
+        if isinstance(decision, Gone) and self._asked is self._pushing:
             # An earlier version's endpoint says nothing of this one's.
-            if self._asked is self._pushing:
-                self._on_gone(outcome)
-        elif batch.is_outdated:
+            self._on_gone(outcome)
+        if batch.is_outdated:
             # Its messages come again in batches as they are to be now, but for those that a
             # retransmission has taken elsewhere.
             self._assembly.dissolve()
             self._around.note_settled()
+        elif isinstance(decision, Gone):
+            # Kept for the day when somebody resumes the subscription.
+            batch.due_s = now_s
         elif isinstance(decision, Again):
             batch.backoff_ms = decision.backoff_ms
             batch.due_s = now_s + decision.delay_ms / 1_000

@@ -234,6 +234,29 @@ async def test_a_late_410_of_the_endpoint_before_suspends_nothing(batches, autoj
     assert world.count("delivered") == 1
 
 
+async def test_a_late_410_does_not_keep_what_a_retransmission_has_taken_elsewhere(
+    batches_of_three_partitions, autojump_clock
+):
+    batches = batches_of_three_partitions
+    world = batches.world
+    world.sender.script = lambda _push: (2.0, SendOutcome(410))
+    await world.publish(b"1", b"2", partition=0)
+    await world.publish(b"11", b"12", partition=1)
+    policy = {"batch_size": 4, "batch_time": 500}
+    async with batches.consuming(policy) as consumer:
+        await trio.sleep(1)
+        assert sorted(batches.sent[0]) == [1, 2, 11, 12]
+        world.sender.script = lambda _push: OK
+        live = batches.live(stamp=2, policy=policy)
+        seek = Seek(1, SeekBody(7, 0, positions={"dc1": {0: 2}}))
+        consumer.ref.tell(msgspec.structs.replace(live, seek=seek))
+        await trio.sleep(5)
+        assert consumer.status().positions == {0: 2, 1: 2, 2: 0}
+        assert consumer.status().buffered_bytes == 0
+    assert batches.sent[1:] == [[11, 12]]
+    assert world.suspensions == []
+
+
 async def test_an_idle_subscription_hardly_wakes_its_actor(batches, autojump_clock):
     looks = []
     async with batches.consuming() as consumer:
