@@ -167,7 +167,7 @@ class Redrives:
         if running:
             raise Refused(
                 f"Re-drive {redrive.number} of subscription {live.name} is not done in "
-                f"{', '.join(running)}; wait for it, or cancel it with DELETE",
+                f"{', '.join(running)}; wait for it, or cancel it (hermes dlq cancel)",
                 ErrorCode.OTHER,
                 409,
             )
