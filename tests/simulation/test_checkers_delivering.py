@@ -21,6 +21,7 @@ from hermes_chaos.sim.checkers_holding import (
     SuspensionHalts,
 )
 from hermes_chaos.sim.checkers_publishing import AcknowledgedAreStored
+from hermes_chaos.sim.checkers_pushing import RetriesWait
 from hermes_chaos.sim.checkers_sequencing import OrderIsKept
 from hermes_chaos.sim.history import (
     Adopted,
@@ -255,6 +256,16 @@ def test_an_attempt_too_many_is_found() -> None:
 def test_attempts_are_counted_also_when_the_product_does_not() -> None:
     ended = [Ended(pushed(0, S), 500, "", 1.0), Ended(pushed(0, S), 500, "", 2.0)]
     assert found_by(AttemptsAreFew(SUBJECT), [pushed(0, S), *ended, pushed(0, S, retries=1)])
+
+
+def test_of_a_message_that_is_read_again_and_re_driven_nobody_counts_the_attempts() -> None:
+    ended = [Ended(pushed(0, S), 500, "", 1.0), Ended(pushed(0, S), 500, "", 2.0)]
+    twice: list[Event] = [pushed(0, S), lettered(0), *ended, pushed(0, S, retries=1)]
+    assert found_by(AttemptsAreFew(SUBJECT), twice) == []
+    early = Ended(pushed(0, S), 200, "", 1.0)
+    retried = pushed(0, S, retries=1, at_s=1.01)
+    assert found_by(RetriesWait(SUBJECT), [pushed(0, S), early, retried])
+    assert found_by(RetriesWait(SUBJECT), [lettered(0), *twice, retried]) == []
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,16 @@ or in too large a piece.
 from collections import defaultdict
 
 from hermes_chaos.sim.checker import Checker, Subject
-from hermes_chaos.sim.history import Adopted, Attempted, Delivery, Ended, Event, Halted, serial_of
+from hermes_chaos.sim.history import (
+    Adopted,
+    Attempted,
+    Delivery,
+    Ended,
+    Event,
+    Halted,
+    Lettered,
+    serial_of,
+)
 
 _HALTED_WITHIN_S = 1.0
 _MANY = 8
@@ -51,6 +60,7 @@ class AttemptsAreFew(Checker):
             if each.attempts_max is not None
         }
         self._made: dict[tuple[str, str, str, str], int] = defaultdict(int)
+        self._lettered: set[tuple[str, str, str]] = set()
 
     def watch(self, event: Event) -> None:
         """Take note, and check."""
@@ -60,11 +70,16 @@ class AttemptsAreFew(Checker):
                 if event.retries == 0:
                     self._made[event.lane] = 0
                 limit = self._limits[name]
-                if max(event.retries, self._made[event.lane]) >= limit:
+                # After a crash a message may be read again while its letter is re-driven.
+                is_single = (event.dc, name, event.message_id) not in self._lettered
+                made = self._made[event.lane] if is_single else 0
+                if max(event.retries, made) >= limit:
                     self.violations.append(
                         f"{event.node} made attempt {event.retries + 1} at {event.message_id} for "
                         f"{name} at {event.at_s:.3f}; {limit} are allowed"
                     )
+            case Lettered(dc, letter):
+                self._lettered.add((dc, letter.subscription, letter.message_id))
             case Ended(attempt=attempt, status=status) if attempt.subscription in self._limits:
                 # One that ended without an answer may not have been sent.
                 self._made[attempt.lane] += status > 0

@@ -3,7 +3,7 @@
 from collections import Counter, deque
 
 from hermes_chaos.sim.checker import Checker, Subject
-from hermes_chaos.sim.history import Adopted, Attempted, Ended, Event, Stored
+from hermes_chaos.sim.history import Adopted, Attempted, Ended, Event, Lettered, Stored
 
 _TOLERANCE_S = 1e-6
 
@@ -92,13 +92,17 @@ class RetriesWait(Checker):
         self._latest: dict[tuple[str, str, str, str], int] = {}
         self._last: dict[tuple[str, str, str, str], Ended] = {}
         self._copies: Counter[tuple[str, str]] = Counter()
+        self._lettered: set[tuple[str, str, str]] = set()
 
     def watch(self, event: Event) -> None:
         """Take note, and check."""
         match event:
             case Stored(place, _, message_id):
                 self._copies[place[0], message_id] += 1
-            case Attempted(node, _, _, message_id) if self._is_doubled(node, message_id):
+            case Lettered(dc, letter):
+                # After a crash it may be read again while its letter is re-driven.
+                self._lettered.add((dc, letter.subscription, letter.message_id))
+            case Attempted() if self._is_doubled(event):
                 # Of two copies nobody can tell whose attempt it is.
                 pass
             case Attempted(number=number):
@@ -114,9 +118,11 @@ class RetriesWait(Checker):
             case _:
                 pass
 
-    def _is_doubled(self, node: str, message_id: str) -> bool:
-        """Whether the log of the node's datacentre holds the message more than once."""
-        return self._copies[node.partition("-")[0], message_id] > 1
+    def _is_doubled(self, attempt: Attempted) -> bool:
+        """Whether the datacentre's log holds the message more than once, or a letter beside it."""
+        dc, message_id = attempt.dc, attempt.message_id
+        is_lettered = (dc, attempt.subscription, message_id) in self._lettered
+        return is_lettered or self._copies[dc, message_id] > 1
 
     def _check(self, attempt: Attempted, last: Ended) -> None:
         waited_s = attempt.at_s - last.at_s
