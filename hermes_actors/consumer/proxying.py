@@ -16,25 +16,10 @@ _CREDENTIALS_BYTES_MAX = 4_096
 _PORTS = {"http": 80, "https": 443}
 
 
-class Proxy:
-    """One HTTP proxy. `tls` serves a proxy that is itself reached by https.
+class ProxiedHosts:
+    """Which hosts are reached through a proxy: all but those that `no_proxy` names."""
 
-    Its address is the operator's choice, so it may be any but those that nothing is pushed to.
-    """
-
-    def __init__(
-        self, url: str, credentials: str, no_proxy: Sequence[str], tls: ssl.SSLContext
-    ) -> None:
-        """`credentials` are `user:password`, or ""."""
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        self.origin = Origin(parts.scheme, host, parts.port or _PORTS[parts.scheme])
-        self.tls = tls
-        self.guard = AddressGuard(EndpointsConfig(allow_loopback=True))
-        self.headers: tuple[tuple[bytes, bytes], ...] = ()
-        if credentials:
-            pair = base64.b64encode(credentials.encode())
-            self.headers = ((b"Proxy-Authorization", b"Basic " + pair),)
+    def __init__(self, no_proxy: Sequence[str]) -> None:
         self._networks = []
         self._hosts = []
         for each in no_proxy:
@@ -55,6 +40,28 @@ class Proxy:
             name == each or (each.startswith("*.") and name.endswith(each[1:]))
             for each in self._hosts
         )
+
+
+class Proxy:
+    """One HTTP proxy. `tls` serves a proxy that is itself reached by https.
+
+    Its address is the operator's choice, so it may be any but those that nothing is pushed to.
+    """
+
+    def __init__(
+        self, url: str, credentials: str, no_proxy: Sequence[str], tls: ssl.SSLContext
+    ) -> None:
+        """`credentials` are `user:password`, or ""."""
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        self.origin = Origin(parts.scheme, host, parts.port or _PORTS[parts.scheme])
+        self.tls = tls
+        self.guard = AddressGuard(EndpointsConfig(allow_loopback=True))
+        self.headers: tuple[tuple[bytes, bytes], ...] = ()
+        if credentials:
+            pair = base64.b64encode(credentials.encode())
+            self.headers = ((b"Proxy-Authorization", b"Basic " + pair),)
+        self.is_for = ProxiedHosts(no_proxy).is_for
 
 
 def read_proxy(config: ProxyConfig, tls: ssl.SSLContext) -> Proxy | None:

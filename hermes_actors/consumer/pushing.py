@@ -9,6 +9,7 @@ from hermes_actors.consumer.headers import RequestHead, request_head
 from hermes_actors.consumer.lanes import Delivery
 from hermes_actors.consumer.measures import SubscriptionMeasures
 from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.proxying import ProxiedHosts
 from hermes_actors.consumer.resolver_recipients import Recipient, Recipients
 from hermes_actors.consumer.retry import RetryPolicy
 from hermes_actors.consumer.sender import Done, Failure, Push, Route, Sender, SendOutcome
@@ -24,10 +25,12 @@ _HEADS_MAX = 100
 
 def recipients_of(live: LiveSubscription, parts: ConsumerParts) -> Recipients:
     """Whom the subscription's messages go to. Raises Refused for an endpoint that is none."""
+    proxy = parts.config.proxy
     return Recipients(
         live,
         parts.resolver,
         parts.names,
+        is_proxied=ProxiedHosts(proxy.no_proxy).is_for if proxy.url else None,
         other_schemes=schemes_of(parts.config.senders),
         addresses_max=parts.config.recipients.addresses_max,
         now_s=parts.clock.monotonic_s,

@@ -80,6 +80,7 @@ Found = Callable[["list[Recipient] | Unresolved"], None]
 class Recipients:
     """The recipients of one version of a subscription. Raises Refused for a wrong endpoint.
 
+    A proxy looks the names of hosts that are proxied up itself: they stay one address each.
     `other_schemes` have senders too; one of them is that of all addresses of an endpoint, or none.
     `single` is the endpoint when it is all there is to know: one address, and nothing resolves it.
     """
@@ -91,6 +92,7 @@ class Recipients:
         names: Names | None,
         *,
         other_schemes: tuple[str, ...] = (),
+        is_proxied: Callable[[str], bool] | None = None,
         addresses_max: int,
         now_s: Callable[[], float],
     ) -> None:
@@ -98,6 +100,7 @@ class Recipients:
         self._lane = str(live.name)
         self._resolver = resolver
         self._names = names
+        self._is_proxied = is_proxied
         self._addresses_max = addresses_max
         self._now_s = now_s
         self._said_s = float("-inf")
@@ -226,7 +229,7 @@ class Recipients:
         hosts = dict.fromkeys(
             each.route.origin.host
             for each in recipients
-            if each.route is not None and literal_address(each.route.origin.host) is None
+            if each.route is not None and self._is_looked_up(each.route.origin.host)
         )
         missing = 1
 
@@ -239,6 +242,10 @@ class Recipients:
         for host in hosts:
             missing += not names.require(host, on_known)
         on_known()
+
+    def _is_looked_up(self, host: str) -> bool:
+        is_proxied = self._is_proxied is not None and self._is_proxied(host)
+        return literal_address(host) is None and not is_proxied
 
     def _bounded(self, recipients: list[Recipient]) -> list[Recipient]:
         unique = list({each.key: each for each in recipients}.values())

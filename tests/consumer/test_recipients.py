@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import trio
 
-from hermes_actors.config import RecipientsConfig
+from hermes_actors.config import ProxyConfig, RecipientsConfig
 from hermes_actors.consumer.headers import parse_lines
 from hermes_actors.consumer.resolver import Unresolved
 from hermes_actors.consumer.resolver_dns import Names
@@ -232,6 +232,21 @@ async def test_each_address_of_a_host_is_a_recipient(world, nursery, autojump_cl
     assert {push.route.origin.host for push in world.sender.pushes} == {"svc"}
     assert all(b"Host: svc\r\n" in push.route.start for push in world.sender.pushes)
     assert look_ups.asked == ["svc"]
+
+
+async def test_a_host_behind_a_proxy_is_one_recipient_and_looked_up_by_it(
+    world, nursery, autojump_clock
+):
+    look_ups = LookUps(nursery, **{"a.inside": ["10.0.0.1", "10.0.0.2"]})
+    proxy = ProxyConfig("http://proxy:3128", no_proxy=["*.inside"])
+    config = msgspec.structs.replace(world.parts.config, proxy=proxy)
+    with_parts(world, names=Names(look_ups, trio.current_time, 5.0), config=config)
+    live = broadcast(world, "http://out/;http://a.inside/", endpoint_address_resolver_metadata=DNS)
+    async with world.consuming(live):
+        await world.publish(b"1")
+        await trio.sleep(1)
+    assert hosts(world) == ["out", "10.0.0.1", "10.0.0.2"]
+    assert look_ups.asked == ["a.inside"]
 
 
 async def test_a_name_that_is_not_found_is_retried_and_keeps_the_others(
