@@ -44,6 +44,8 @@ _FRAMING = frozenset(
         "expect",
         "host",
         "http2-settings",
+        # The node's own, to its proxy; nobody else's words go there.
+        "proxy-authorization",
         "proxy-connection",
         "te",
         "trailer",

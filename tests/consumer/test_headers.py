@@ -70,7 +70,7 @@ def test_of_equal_names_the_publishers_comes_first_and_the_fixed_one_too():
 @pytest.mark.parametrize(
     "name",
     ["Hermes-Message-Id", "hermes-retry-count", "Content-Type", "CONTENT-LENGTH", "Host",
-     "Transfer-Encoding", "Connection", "Hermes-Topic-Name"],
+     "Proxy-Authorization", "Transfer-Encoding", "Connection", "Hermes-Topic-Name"],
 )  # fmt: skip
 def test_a_header_named_like_ours_is_left_out_and_delivery_goes_on(name):
     lines = lines_of(headers=[(name, "theirs"), ("A", "1")], propagated=[(name, "theirs")])
