@@ -160,8 +160,8 @@ class PushConsumer:
 
     @property
     def _held_back(self) -> str:
-        sending, screening = self._sending.held_back, self._screening.trouble
-        return f"{sending}; {screening}" if sending and screening else sending or screening
+        troubles = (self._sending.held_back, self._screening.trouble, self._redriver.trouble)
+        return "; ".join(each for each in troubles if each)
 
     @property
     def _oldest_age_ms(self) -> int:

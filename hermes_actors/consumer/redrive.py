@@ -85,8 +85,6 @@ class Redriver:
     """The re-driving part of one subscription's consumer: it puts deliveries into its `buffer`, and
     calls `feed` after each. At most `fresh_max` of them wait there to be taken up, so that what is
     published meanwhile gets its turn; set it at any time.
-
-    `trouble` says what keeps it from going on, "" when nothing does.
     """
 
     def __init__(
@@ -122,8 +120,16 @@ class Redriver:
         self._is_read = False
         self._position = 0
         self._partition = 0
-        self.trouble = ""
+        # Why it does not go on, and why nothing is written down; "" when they do.
+        self._stuck = ""
+        self._unwritten = ""
         self.fresh_max = 1
+
+    @property
+    def trouble(self) -> str:
+        """For people: what keeps a re-drive from going on; "" when nothing does."""
+        reason = self._stuck or self._unwritten
+        return f"its re-drive waits: {reason}" if reason else ""
 
     async def run(self) -> None:
         """Carry out what is asked for, for ever; a task of the consumer's."""
@@ -132,6 +138,7 @@ class Redriver:
             while True:
                 redrive = self._wanted()
                 if redrive is None:
+                    self._stuck = ""
                     await self._parts.redrives.changed()
                 else:
                     await self._carry_out(redrive)
@@ -161,12 +168,11 @@ class Redriver:
 
         try:
             await self._try_to_carry_out(redrive, is_current)
-            self.trouble = ""
             self._backoff.reset()
         except (LogUnavailable, UnknownTopic) as error:
-            if not self.trouble:
+            if not self._stuck:
                 _logger.warning("%s: its re-drive waits: %s", self._name, error)
-            self.trouble = str(error)
+            self._stuck = str(error)
             # What could not be written down now is written later, though nothing more is done.
             self._touched.set()
             await trio.sleep(self._backoff.next_s())
@@ -184,6 +190,7 @@ class Redriver:
         pace.drain(self._clock.monotonic_s())
         while is_current() and not self._progress.is_done:
             plan = await self._plan(redrive, replace(span, start=position))
+            self._stuck = ""
             so_far = self._progress
             done = so_far.redriven + so_far.failed + so_far.skipped
             under_way = self._under_way(redrive.number)
@@ -322,7 +329,7 @@ class Redriver:
             try:
                 await self._settle()
             except (LogUnavailable, UnknownTopic) as error:
-                self.trouble = str(error)
+                self._unwritten = str(error)
                 self._touched.set()
 
     async def _settle(self) -> None:
@@ -338,3 +345,4 @@ class Redriver:
                 under_way = [place.offset for place in self._outstanding.values()]
                 position = min([self._position, *under_way])
                 await self._records.commit(self._partition, position, self._progress)
+            self._unwritten = ""

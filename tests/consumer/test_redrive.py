@@ -193,6 +193,39 @@ async def test_while_the_log_is_away_the_redrive_waits_and_then_ends(scene, auto
     assert await scene.open() == {}
 
 
+@pytest.mark.parametrize("fault", ["reads_failing", "commits_failing"])
+async def test_what_keeps_a_redrive_from_going_on_is_shown_until_it_is_over(
+    scene, fault, autojump_clock
+):
+    await scene.with_letters(*[b"%d" % n for n in range(50)])
+    async with scene.world.consuming(keeps_letters=True) as consumer:
+        await trio.sleep(5)
+        await scene.ask(rate=1)
+        setattr(scene.world.log.faults, fault, True)
+        await trio.sleep(10)
+        shown = consumer.status().held_back
+        assert "its re-drive waits: " in shown
+        assert "its re-drive waits: " in consumer.made[0].figures().held_back
+        scene.world.log.faults.heal()
+        # Before it is done: it goes on.
+        await trio.sleep(15)
+        assert not (await scene.progress()).is_done
+        assert consumer.status().held_back == ""
+
+
+async def test_a_cancelled_redrive_is_no_trouble_any_more(scene, autojump_clock):
+    await scene.with_letters(b"a")
+    async with scene.world.consuming(keeps_letters=True) as consumer:
+        await trio.sleep(5)
+        await scene.ask()
+        scene.world.log.faults.reads_failing = True
+        await trio.sleep(5)
+        assert "its re-drive waits: " in consumer.status().held_back
+        scene.board.ask(None)
+        await trio.sleep(10)
+        assert consumer.status().held_back == ""
+
+
 async def test_without_marks_no_more_than_the_bound_is_under_way(
     scene, monkeypatch, autojump_clock
 ):
