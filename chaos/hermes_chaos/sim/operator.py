@@ -21,6 +21,7 @@ from hermes_chaos.sim.trace import Trace
 from hermes_chaos.sim.workload import (
     ALL_SUBSCRIPTIONS,
     LATE_SUBSCRIPTIONS,
+    SLOWPOKE,
     SOUGHT_SUBSCRIPTIONS,
     STRICT,
     SUBSCRIPTIONS,
@@ -33,6 +34,7 @@ _CONVERGENCE_S = 1.5
 _ATTEMPTS_MAX = 5
 _SEEK_MAX_S = 1.0
 _REDRIVE_RATE = 0.4
+_INTERRUPTION_RATE = 0.4
 
 Act = Callable[[Administration], Awaitable[None]]
 
@@ -75,6 +77,8 @@ class Operator:
             else:
                 plan = self._rng.choice(SUBSCRIPTIONS)
                 await self._try(*self._draw_change(plan), _ATTEMPTS_MAX)
+            if self._rng.random() < _INTERRUPTION_RATE:
+                await self._try(f"interrupt {SLOWPOKE.name}", _interrupt, 1)
             if self._rng.random() < _REDRIVE_RATE:
                 await self._try(f"re-drive {STRICT.name}", _redrive, 1)
 
@@ -197,6 +201,12 @@ class Operator:
                     return True
             await trio.sleep(_PAUSE_S)
         return False
+
+
+async def _interrupt(administration: Administration) -> None:
+    """Suspend, and resume at once, the one that always pushes as much as it may."""
+    for state in ("SUSPENDED", "ACTIVE"):
+        await administration.subscriptions.set_state(_CALLER, SLOWPOKE.topic, SLOWPOKE.name, state)
 
 
 async def _redrive(administration: Administration) -> None:

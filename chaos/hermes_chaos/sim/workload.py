@@ -164,6 +164,13 @@ KEYLESS_TOPICS = (
 )
 """Only messages without keys, from one publisher at a time in each DC (see `run_in_turn`)."""
 ALL_TOPICS = KEYED_TOPICS + KEYLESS_TOPICS
+SLOWPOKE = SubscriptionPlan(
+    f"{GROUP}.audit",
+    "slowpoke",
+    {"rate": 6, "requestTimeout": 300},
+    more={"deadLettersEnabled": False},
+)
+"""The one that lags behind: it is pushed as much as its rate allows all the time."""
 STRICT = SubscriptionPlan(
     f"{GROUP}.payments",
     "strict",
@@ -180,12 +187,7 @@ SUBSCRIPTIONS = (
     ),
     SubscriptionPlan(f"{GROUP}.clicks", "narrow", {"inflightSize": 2, "rate": 200}),
     SubscriptionPlan(f"{GROUP}.clicks", "plain"),
-    SubscriptionPlan(
-        f"{GROUP}.audit",
-        "slowpoke",
-        {"rate": 6, "requestTimeout": 300},
-        more={"deadLettersEnabled": False},
-    ),
+    SLOWPOKE,
     SubscriptionPlan(f"{GROUP}.payments", "books"),
     SubscriptionPlan(f"{GROUP}.alerts", "pager"),
     SubscriptionPlan(f"{GROUP}.orders", "sequence", {"ordered": True, "inflightSize": 20}),
