@@ -142,6 +142,15 @@ def _place(parts: tuple[str, str, str]) -> tuple[str, str, str]:
     return scheme, user_info.partition(":")[0], _authority(rest)
 
 
+def has_password_at_template(endpoint: str) -> bool:
+    """True when messages say which host gets a password."""
+    parts = [_split_user_info(each) for each in split_addresses(endpoint)]
+    return any(
+        each is not None and ":" in each[1] and _PLACE.search(_authority(each[2])) is not None
+        for each in parts
+    )
+
+
 def require_no_mask(endpoint: str) -> None:
     """Raises Refused for a new endpoint with the mask where its password should be."""
     for each in split_addresses(endpoint):

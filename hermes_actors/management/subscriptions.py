@@ -11,7 +11,12 @@ from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.management.changes import Changes
 from hermes_actors.management.constraints import require_valid_subscription
 from hermes_actors.management.decoding import decode_subscription, required_text
-from hermes_actors.management.endpoint import require_no_mask, unmask_endpoint
+from hermes_actors.management.endpoint import (
+    MASKED_PASSWORD,
+    has_password_at_template,
+    require_no_mask,
+    unmask_endpoint,
+)
 from hermes_actors.management.group_owners import group_named, owners_of
 from hermes_actors.management.patch import merge
 from hermes_actors.management.roles import Caller, require_owner
@@ -152,6 +157,7 @@ class Subscriptions:
             old, owning = live.subscription, self._live_topic(topic)
             require_owner(caller, f"change subscription {live.name}", *self.owners(live))
             new = _patched(old, patch)
+            _require_password_for_other_hosts(old, new, patch)
             _require_same("topicName", new.topic_name, topic)
             _require_same("name", new.name, name)
             require_valid_subscription(new)
@@ -291,6 +297,21 @@ def _with_secrets_kept(old: Subscription, patch: Mapping[str, Any]) -> dict[str,
         secrets = _unmasked_secrets(signing["secrets"], old.signing)
         kept["signing"] = {**signing, "secrets": secrets}
     return kept
+
+
+def _require_password_for_other_hosts(
+    old: Subscription, new: Subscription, patch: Mapping[str, Any]
+) -> None:
+    """Raises Refused where a `{host}` may become others and the password is the old one."""
+    before = old.endpoint_address_resolver_metadata.get("hosts")
+    after = new.endpoint_address_resolver_metadata.get("hosts")
+    given = patch.get("endpoint")
+    is_given = isinstance(given, str) and MASKED_PASSWORD not in given
+    if before != after and not is_given and has_password_at_template(new.endpoint):
+        raise Refused(
+            "Subscription.endpointAddressResolverMetadata.hosts: who changes where a password is "
+            "sent has to know it; give the endpoint with its password"
+        )
 
 
 def _unmasked_secrets(shown: list[Any], old: SigningPolicy | None) -> list[Any]:

@@ -314,6 +314,23 @@ async def test_a_mask_never_takes_a_password_elsewhere(api, elsewhere):
     assert live.endpoint == "http://us:hunter2@host:90/old"
 
 
+async def test_who_changes_the_hosts_of_a_template_gives_its_password_again(api):
+    await api.with_topic()
+    hosts = {"hosts": ["*.orders.svc"]}
+    endpoint = "https://us:hunter2@{host}/in"
+    await api.with_subscription(endpoint=endpoint, endpointAddressResolverMetadata=hosts)
+    other = {"endpointAddressResolverMetadata": {"hosts": ["evil.example"]}}
+    for patch in (other, {**other, "endpoint": "https://us:*****@{host}/in"}):
+        answer = await api.put(PATH, patch)
+        assert (answer.status_code, answer.json()["code"]) == (400, "VALIDATION_ERROR")
+        assert "hunter2" not in answer.text
+    known = await api.put(PATH, {**other, "endpoint": endpoint})
+    same = {"endpointAddressResolverMetadata": {**hosts, "further": 1}}
+    assert (known.status_code, (await api.put(PATH, other)).status_code) == (200, 200)
+    assert (await api.put(PATH, {**same, "endpoint": endpoint})).status_code == 200
+    assert (await api.put(PATH, {"endpointAddressResolverMetadata": {"a": 2}})).status_code == 200
+
+
 @pytest.mark.parametrize(
     "masked",
     [
