@@ -168,7 +168,7 @@ class Catalog:
         # What a topic's register says even when it is dead: which life of it is the latest.
         self._topic_incarnations: dict[str, int] = {}
         self._names_by_topic: dict[str, dict[str, None]] = {}
-        self._activations: dict[str, dict[str, int]] = {}
+        self._activations: dict[SubscriptionName, dict[str, int]] = {}
         self._seeks: dict[str, Seek] = {}
         self._readiness: dict[str, bool] = {}
 
@@ -184,6 +184,16 @@ class Catalog:
         """The live subscriptions of a topic, sorted by name."""
         names = self._names_by_topic.get(str(topic), {})
         return [self.subscriptions[name] for name in sorted(names) if name in self.subscriptions]
+
+    def activations_in(self, dc: str) -> list[tuple[SubscriptionName, int]]:
+        """Of which subscriptions, and of which lives of them, a consumer has started there; sorted
+        by name. Also of those that are no more.
+        """
+        return [
+            (name, self._activations[name][dc])
+            for name in sorted(self._activations, key=str)
+            if dc in self._activations[name]
+        ]
 
     def topics_of(self, group: str) -> list[LiveTopic]:
         """The live topics of a group, sorted by name; looks at all topics."""
@@ -278,16 +288,16 @@ class Catalog:
     def _take_in_activation(
         self, name: SubscriptionName, parsed: Key, alive: Register | None
     ) -> list[CatalogChange]:
-        text, dc = str(name), parsed.names[3]
+        dc = parsed.names[3]
         incarnation = self._decode(alive, decode_activation)
-        activations = self._activations.setdefault(text, {})
+        activations = self._activations.setdefault(name, {})
         if incarnation is not None:
             activations[dc] = incarnation
         else:
             activations.pop(dc, None)
             if not activations:
-                del self._activations[text]
-        return self._settle(text)
+                del self._activations[name]
+        return self._settle(str(name))
 
     def _take_in_seek(self, name: SubscriptionName, alive: Register | None) -> list[CatalogChange]:
         body = self._decode(alive, decode_seek)
@@ -320,7 +330,7 @@ class Catalog:
         return [SubscriptionChanged(name, live)]
 
     def _live(self, known: _Known) -> LiveSubscription:
-        started = self._activations.get(str(known.name), {})
+        started = self._activations.get(known.name, {})
         active_in = sorted(dc for dc in started if started[dc] == known.incarnation)
         return LiveSubscription(
             known.name,

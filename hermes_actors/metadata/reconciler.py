@@ -15,6 +15,7 @@ from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.config import Config
 from hermes_actors.errors import Unavailable
 from hermes_actors.log.base import TopicSettings, UnknownTopic
+from hermes_actors.metadata.activations import stale_activations
 from hermes_actors.metadata.backoff import Backoff
 from hermes_actors.metadata.catalog import LiveTopic, TopicChanged
 from hermes_actors.metadata.commands import StampIs, delete
@@ -27,6 +28,9 @@ from hermes_actors.runtime.clock import Clock
 
 _FAILED_IN_A_ROW_MAX = 3
 _REFUSED_SHOWN_MAX = 3
+_ACTIVATIONS_DELETED_MAX = 100
+"""In one sweep; more follow in the next ones."""
+
 _HEADERS_BYTES_MAX = 32_768
 """Room in a record for what is not the message's body: id, trace context, propagated headers."""
 
@@ -54,7 +58,8 @@ class TopicReconciler:
     topics that the metadata has never known are left alone. A topic that the log does not take
     (Kafka refuses names that differ in `.` and `_` only) is named in `trouble` and holds up no
     other. A sweep over everything, each `sweep_interval_s`, also deletes the subscriptions of
-    topics' lives that are over, and the re-drives of subscriptions' lives that are.
+    topics' lives that are over, and the re-drives and this datacentre's activations of
+    subscriptions' lives that are.
     """
 
     def __init__(
@@ -179,6 +184,14 @@ class TopicReconciler:
         for stale in stale_redrives(self._metadata.catalog, self._metadata.register):
             if self._metadata.is_current:
                 await self._metadata.change(delete(stale.key, StampIs(stale.key, stale.stamp)))
+        for change in stale_activations(
+            self._metadata.catalog,
+            self._metadata.register,
+            self._metadata.dc,
+            _ACTIVATIONS_DELETED_MAX,
+        ):
+            if self._metadata.is_current:
+                await self._metadata.change(change)
         for orphan in list(self._metadata.catalog.orphans.values()):
             if orphan.is_final and self._metadata.is_current:
                 key = subscription_key(orphan.name)
