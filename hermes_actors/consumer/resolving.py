@@ -1,7 +1,8 @@
 """Host names to addresses: look-ups in a bounded number of threads, one for each name at a time.
 
 What `getaddrinfo` waits for cannot be cancelled: whoever asked may give up, but the thread ends by
-itself. The bound keeps dead name servers from taking threads without end.
+itself. The bound keeps dead name servers from taking threads without end, and a bound for each
+domain keeps one of them from taking them all.
 """
 
 import socket
@@ -14,6 +15,9 @@ from hermes_actors.security.address_guard import literal_address
 
 LOOK_UPS_MAX = 16
 """Look-ups under way at once; more names wait their turn."""
+
+OF_DOMAIN_MAX = 4
+"""Look-ups under way at once for names with the same last two labels."""
 
 KEPT_S = 1.0
 """How long an answer is used again: a burst of connections asks the name server once."""
@@ -50,7 +54,9 @@ class Resolver:
         self._look_ups_max = look_ups_max
         self._under_way = 0
         self._asked: dict[str, list[Callable[[Found], None]]] = {}
-        self._waiting: deque[str] = deque()
+        # By domain; the first is the next whose turn it is.
+        self._waiting: dict[str, deque[str]] = {}
+        self._busy: dict[str, int] = {}
         self._kept: dict[str, tuple[float, Sequence[str]]] = {}
 
     def resolve(self, host: str, done: Callable[[Found], None]) -> None:
@@ -68,13 +74,22 @@ class Resolver:
             asked.append(done)
             return
         self._asked[host] = [done]
-        self._waiting.append(host)
+        self._waiting.setdefault(_domain(host), deque()).append(host)
         self._start()
 
     def _start(self) -> None:
-        while self._waiting and self._under_way < self._look_ups_max:
+        while self._under_way < self._look_ups_max:
+            may = (each for each in self._waiting if self._busy.get(each, 0) < OF_DOMAIN_MAX)
+            domain = next(may, None)
+            if domain is None:
+                return
+            hosts = self._waiting.pop(domain)
+            host = hosts.popleft()
+            if hosts:
+                self._waiting[domain] = hosts
+            self._busy[domain] = self._busy.get(domain, 0) + 1
             self._under_way += 1
-            self._run(self._waiting.popleft())
+            self._run(host)
 
     def _run(self, host: str) -> None:
         found: list[Found] = []
@@ -97,6 +112,10 @@ class Resolver:
 
     def _on_found(self, host: str, found: Found) -> None:
         self._under_way -= 1
+        domain = _domain(host)
+        self._busy[domain] -= 1
+        if not self._busy[domain]:
+            del self._busy[domain]
         if not isinstance(found, OSError):
             self._keep(host, found)
         for done in self._asked.pop(host):
@@ -108,6 +127,10 @@ class Resolver:
         while len(self._kept) >= _NAMES_KEPT_MAX:
             del self._kept[next(iter(self._kept))]
         self._kept[host] = (self._now_s() + KEPT_S, found)
+
+
+def _domain(host: str) -> str:
+    return ".".join(host.lower().removesuffix(".").rsplit(".", 2)[-2:])
 
 
 def in_turns(addresses: Sequence[str]) -> list[str]:
