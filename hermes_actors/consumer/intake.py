@@ -10,6 +10,7 @@ from typing import Protocol
 import trio
 
 from hermes_actors.config import ConsumersConfig
+from hermes_actors.consumer.ladder import IN_AN_EARLIER_LIFE_S
 from hermes_actors.consumer.lanes import Delivery
 from hermes_actors.consumer.measures import SubscriptionMeasures
 from hermes_actors.consumer.progress import TopicProgress
@@ -292,7 +293,10 @@ class Intake:
                 passed -= 1
                 rest_s = seen.rest_s
             else:
-                lanes.add(Delivery(record, offsets, seen))
+                delivery = Delivery(record, offsets, seen)
+                if record.offset < offsets.recovered_end:
+                    delivery.failed_s = IN_AN_EARLIER_LIFE_S
+                lanes.add(delivery)
             if rest_s or (count % _CLOCK_EVERY == 0 and trio.current_time() >= turn_ends_s):
                 # Told before: a retransmission that cancels this forgets only what is left.
                 self._on_read()

@@ -43,6 +43,9 @@ _SLOW_S = 1.0
 _HEARTBEAT_S = 60.0
 _NEVER_S = float("inf")
 
+IN_AN_EARLIER_LIFE_S = -_NEVER_S
+"""When a message failed that an earlier life of its consumer passed over."""
+
 
 class Level(StrEnum):
     """How much an endpoint is trusted with."""
@@ -223,7 +226,9 @@ class Ladder:
             self._stay_half_open(now_s, is_answered=is_answered)
             return True
         if failed_before_s is not None:
-            if failed_before_s < self.success_s:
+            # After a restart all that failed before comes first, one after the other: that is no
+            # news of the endpoint, or each restart would slow down what is healthy behind it.
+            if failed_before_s == IN_AN_EARLIER_LIFE_S or failed_before_s < self.success_s:
                 return True
             if now_s - failed_before_s < _RECOUNT_S:
                 return False

@@ -11,7 +11,8 @@ from hermes_actors.log.commits import Interval, Ownership, Progress
 
 
 class PartitionOffsets:
-    """One partition's progress. `position` is the lowest offset that is not settled.
+    """One partition's progress. `position` is the lowest offset that is not settled. What an
+    earlier life had not settled below `recovered_end` it had passed over: it waited, or failed.
 
     `is_superseded`: a retransmission has taken the partition elsewhere; what is left here ends and
     is not tried again.
@@ -28,6 +29,7 @@ class PartitionOffsets:
         "_unsettled",
         "is_superseded",
         "read_end",
+        "recovered_end",
     )
 
     def __init__(self, position: int, recovered: Sequence[Interval] = ()) -> None:
@@ -35,6 +37,7 @@ class PartitionOffsets:
         # Offset → when its record was stored.
         self._unsettled: dict[int, int] = {}
         self._recovered = list(recovered)
+        self.recovered_end = self._recovered[-1][1] if self._recovered else 0
         # How many were filtered out or settled in an earlier life; and for each that is unsettled,
         # how many before it.
         self._passed_over = 0

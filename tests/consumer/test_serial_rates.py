@@ -3,8 +3,9 @@
 import itertools
 
 import trio
+from msgspec.structs import replace
 
-from hermes_actors.consumer.ladder import Level
+from hermes_actors.consumer.ladder import Ladders, Level
 from hermes_actors.consumer.sender import Failure, SendOutcome
 
 OK = SendOutcome(200)
@@ -235,3 +236,29 @@ async def test_the_maximum_and_the_window_change_while_it_runs(world, autojump_c
         assert 95 <= sent_between(world, before_s, before_s + 10) <= 101
         assert "rate of 10/s is used up" in consumer.status().held_back
         assert len(consumer.made) == 1
+
+
+async def test_what_failed_before_a_restart_slows_nothing_that_is_healthy_behind_it(
+    world, autojump_clock
+):
+    world.sender.script = lambda push: (0.005, SICK if push.body.startswith(b"bad") else OK)
+    policy = {"inflight_size": 20, "message_backoff": 60_000}
+    async with world.consuming(world.live(policy=policy)):
+        # Few among many, as it comes: nothing to slow down for.
+        for n in range(200):
+            await world.publish(b"bad %d" % n, *(b"good %d %d" % (n, i) for i in range(40)))
+        await trio.sleep(20)
+    await world.publish(*(b"fresh %d" % n for n in range(2_000)))
+    restarted_s = trio.current_time()
+    # As after the end of its process: nothing is known of the endpoint.
+    world.parts = replace(world.parts, ladders=Ladders())
+    async with world.consuming(world.live(policy=policy)) as consumer:
+        await trio.sleep(5)
+        assert consumer.status().level is Level.FULL
+    fresh_s = [
+        at_s
+        for push, at_s in zip(world.sender.pushes, world.sender.times_s, strict=True)
+        if push.body.startswith(b"fresh")
+    ]
+    assert len(fresh_s) == 2_000
+    assert fresh_s[-1] - restarted_s < 2
