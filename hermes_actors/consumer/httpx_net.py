@@ -201,8 +201,8 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
 
 
 class _Bounded(httpcore.AsyncNetworkStream):
-    """A stream over which an answer of HTTP/1.1 has a bound, and comes in small pieces: whatever a
-    read brings is parsed without a wait, and interim answers are counted by nobody else.
+    """A stream that is read in small pieces, for whatever a read brings is parsed without a wait.
+    An answer of HTTP/1.1 has a bound too: interim answers are counted by nobody else.
     """
 
     def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
@@ -217,11 +217,9 @@ class _Bounded(httpcore.AsyncNetworkStream):
         timeout: float | None = None,  # noqa: ASYNC109 -- the transport's signature
     ) -> bytes:
         """Raises RemoteProtocolError for an answer without end."""
-        if not self._is_http1:
-            return await self._stream.read(max_bytes, timeout)
         data = await self._stream.read(min(max_bytes, _READ_BYTES_MAX), timeout)
         self._read_bytes += len(data)
-        if self._read_bytes > _HTTP1_ANSWER_BYTES_MAX:
+        if self._is_http1 and self._read_bytes > _HTTP1_ANSWER_BYTES_MAX:
             raise httpcore.RemoteProtocolError("an answer of too many bytes")
         return data
 
