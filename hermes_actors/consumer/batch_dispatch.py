@@ -28,7 +28,7 @@ from hermes_actors.consumer.retry import (
     RetryPolicy,
     decide,
 )
-from hermes_actors.consumer.sender import SendOutcome, trouble_of
+from hermes_actors.consumer.sender import SendOutcome, forget_lane, trouble_of
 from hermes_actors.consumer.sending import FILL_MAX, Surroundings
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.message import from_record
@@ -173,6 +173,7 @@ class BatchDispatch:
     def abandon(self) -> None:
         """Nobody hears of what is still under way: it is sent again after a restart."""
         self._is_stopping = self._is_halted = self._is_abandoned = True
+        forget_lane(self._pushing.sender, str(self.live.name))
         self._given_up.clear()
         self._assembly.clear()
 

@@ -24,7 +24,7 @@ from hermes_actors.consumer.retry import (
     RetryPolicy,
     decide,
 )
-from hermes_actors.consumer.sender import SendOutcome, trouble_of
+from hermes_actors.consumer.sender import SendOutcome, forget_lane, trouble_of
 from hermes_actors.consumer.sending import FILL_MAX, Surroundings
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.message import UndecodableRecord, from_record
@@ -114,6 +114,8 @@ class Dispatch:
         """Nobody hears of what is still under way: it is sent again after a restart."""
         self._is_stopping = self._is_halted = True
         self._version = -1
+        # A crash must not leave a queue of them, before which the next life's have to wait.
+        forget_lane(self._pushing.sender, str(self.live.name))
         # The gauges outlive it while it is suspended; up to 64 MiB must not.
         self._lanes.clear()
 

@@ -204,11 +204,15 @@ class _Pool:
             for request in late:
                 request.done(outcome)
 
-    def close(self) -> None:
-        """End everything."""
+    def forget(self) -> None:
+        """End what waits for a connection."""
         waiting, self.waiting = self.waiting, deque()
         for request in waiting:
             request.done(SendOutcome(0, "", Failure.CLOSED))
+
+    def close(self) -> None:
+        """End everything."""
+        self.forget()
         for connection in list(self.busy):
             self._give_up(connection, Failure.CLOSED, "")
         idle, self.idle = self.idle, []
@@ -325,7 +329,9 @@ class _Pool:
 
 
 class Http1Sender:
-    """The plain HTTP/1.1 sender: `ProbingSender`'s promise over pooled connections of any `Net`."""
+    """The plain HTTP/1.1 sender: the promises of `ProbingSender` and `ForgettingSender` over pooled
+    connections of any `Net`.
+    """
 
     def __init__(self, net: Net, limits: PoolLimits) -> None:
         self._net = net
@@ -354,6 +360,11 @@ class Http1Sender:
             return
         pool = self._pools.get((route.lane, route.origin)) or self._open_pool(route)
         pool.probe(done, self._net.now_s())
+
+    def forget(self, lane: str) -> None:
+        """End the lane's pushes that wait for a connection with CLOSED; those sent go on."""
+        for pool in [pool for key, pool in self._pools.items() if key[0] == lane]:
+            pool.forget()
 
     def close(self) -> None:
         """End all pushes with CLOSED and close all connections; later pushes end likewise."""

@@ -24,6 +24,7 @@ from hermes_actors.consumer.sender import (
     Route,
     Sender,
     SendOutcome,
+    forget_lane,
 )
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import OAuthPolicy
@@ -95,6 +96,10 @@ class OAuthSender:
         if now_s >= token.renewed_s:
             self._tokens.hasten(shared)
         self._push(push, done, deadline_s, shared, token, None)
+
+    def forget(self, lane: str) -> None:
+        """Have `inner` end what it has not sent; what waits for a token goes on waiting."""
+        forget_lane(self._inner, lane)
 
     def _push(
         self,

@@ -156,6 +156,22 @@ class WaitingSender(Sender, Protocol):
         """For people: what it waits for, and why that does not come; "" when it can push."""
 
 
+@runtime_checkable
+class ForgettingSender(Sender, Protocol):
+    """A sender that need not send what nobody waits for any more."""
+
+    def forget(self, lane: str) -> None:
+        """End the lane's pushes of which nothing has been sent with CLOSED, perhaps at once; the
+        others go on. It never waits and never raises.
+        """
+
+
+def forget_lane(sender: Sender, lane: str) -> None:
+    """Have the lane's unsent pushes ended, where the sender can do that."""
+    if isinstance(sender, ForgettingSender):
+        sender.forget(lane)
+
+
 def trouble_of(sender: Sender) -> str:
     """What keeps the sender itself from pushing; "" when nothing does."""
     return sender.trouble if isinstance(sender, WaitingSender) else ""

@@ -2,7 +2,9 @@
 
 import msgspec
 import trio
+from hand_net import HandNet
 
+from hermes_actors.consumer.http1_pool import Http1Sender, PoolLimits
 from hermes_actors.consumer.sender import SendOutcome
 from hermes_actors.metadata.seek import Seek, SeekBody
 from hermes_actors.telemetry.metrics import render
@@ -169,6 +171,21 @@ async def test_a_failed_consumer_is_started_again_and_delivers_d7(batches, autoj
     assert [type(crash.error) for crash in batches.world.crashes] == [ExceptionGroup]
     assert batches.sent == [[1, 2], [1, 2]]
     assert (await batches.world.committed()).position == 2
+
+
+async def test_a_batch_of_a_failed_consumer_that_waits_for_a_connection_is_not_sent(
+    batches, autojump_clock
+):
+    net = HandNet()
+    batches.world.sender = Http1Sender(net, PoolLimits(connections_max=1))
+    await batches.world.publish(b"1")
+    async with batches.consuming({"batch_time": 1}) as consumer:
+        await trio.sleep(1)
+        assert batches.world.sender.statistics() == (0, 0, 1)
+        consumer.supervisor.crash("consumer")
+        await trio.sleep(30)
+        assert len(consumer.made) == 2
+        assert batches.world.sender.statistics() == (0, 0, 1)
 
 
 async def test_a_failure_in_an_answer_is_the_actors_failure_d7(batches, autojump_clock):

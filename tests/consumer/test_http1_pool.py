@@ -76,6 +76,28 @@ def test_a_failed_dial_ends_the_push_that_waited_longest_and_the_next_is_tried(n
     assert net.dials == []
 
 
+def test_a_forgotten_lanes_waiting_pushes_end_and_no_others(net, sender):
+    forgotten, kept = [], []
+    sender.send(push(b"sent"), forgotten.append)
+    wire = net.connect()
+    for n in range(3):
+        sender.send(push(b"%d" % n), forgotten.append)
+        sender.send(push(b"%d" % n, lane="b"), kept.append)
+    assert sender.statistics() == (1, 0, 6)
+    sender.forget("a")
+    assert [outcome.failure for outcome in forgotten] == [Failure.CLOSED] * 3
+    assert kept == []
+    assert sender.statistics() == (1, 0, 3)
+    wire.connection.received(OK)
+    assert [outcome.status for outcome in forgotten] == [0, 0, 0, 200]
+    # The lane goes on, and each push has ended once, also when its time is over.
+    sender.send(push(b"later"), kept.append)
+    assert wire.written[-1].endswith(b"later")
+    net.pass_time(2)
+    assert len(forgotten) == 4
+    assert len(kept) == 4
+
+
 def test_a_push_times_out_wherever_it_is(net, sender):
     outcomes = []
     sender.send(push(timeout_ms=100), outcomes.append)

@@ -14,7 +14,14 @@ from hermes_actors.consumer.oauth_sender import OAuthSender, with_oauth
 from hermes_actors.consumer.oauth_tokens import Tokens
 from hermes_actors.consumer.oauth_wire import Credentials, Denied, Granted
 from hermes_actors.consumer.push_tasks import PushTasks
-from hermes_actors.consumer.sender import Failure, ProbingSender, Push, SendOutcome, trouble_of
+from hermes_actors.consumer.sender import (
+    Failure,
+    ProbingSender,
+    Push,
+    SendOutcome,
+    forget_lane,
+    trouble_of,
+)
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import OAuthPolicy
 from hermes_actors.telemetry.metrics import Metrics
@@ -73,6 +80,10 @@ class Inner:
         self.pushes = []
         self.delay_s = 0.01
         self.probes = []
+        self.forgotten = []
+
+    def forget(self, lane):
+        self.forgotten.append(lane)
 
     def send(self, push, done):
         self.pushes.append(push)
@@ -129,6 +140,11 @@ class World:
 @pytest.fixture
 async def oauth(nursery):
     return World(nursery)
+
+
+async def test_what_nobody_waits_for_is_forgotten_by_the_sender_below(oauth, autojump_clock):
+    forget_lane(oauth.sender, "lane")
+    assert oauth.inner.forgotten == ["lane"]
 
 
 async def test_a_push_waits_for_the_first_token_and_carries_it(oauth, autojump_clock):
