@@ -66,6 +66,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                     environment.log,
                     config,
                     environment.clock,
+                    ids=environment.ids,
                     security=security_of_management(node),
                     datacenters=tuple(environment.remote_logs),
                     remote_logs=tuple(environment.remote_logs.values()),
