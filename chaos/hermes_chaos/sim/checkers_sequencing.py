@@ -55,6 +55,7 @@ class OrderIsKept(Checker):
         self._key_at: dict[tuple[str, str, int, int], str] = {}
         self._starts: dict[tuple[str, str, int], int] = defaultdict(int)
         self._since_s: dict[tuple[str, str, int], float] = defaultdict(float)
+        self._refused: set[tuple[str, str, str]] = set()
         self._sought: dict[tuple[str, str], float] = {}
 
     def watch(self, event: Event) -> None:
@@ -65,6 +66,9 @@ class OrderIsKept(Checker):
                     self._add(audience, event)
             case Answer(subscription=name) if name in self._names:
                 self._settlements.watch(event)
+                if self._by_name[name].batch is not None and self._by_name[name].ends(event.status):
+                    # The next batch does not wait until the letters of this one are stored.
+                    self._refused.add((event.dc, name, event.message_id))
             case Lettered(letter=letter) if letter.subscription in self._names:
                 self._settlements.watch(event)
             case Dropped(place, end):
@@ -180,7 +184,9 @@ class OrderIsKept(Checker):
             earlier, message_id = line.records[number]
             if earlier >= offset or message_id in beside:
                 return
-            if earlier >= start and self._settlements.at_s(dc, name, message_id) < since_s:
+            is_refused = (dc, name, message_id) in self._refused
+            settled_s = self._settlements.at_s(dc, name, message_id)
+            if earlier >= start and settled_s < since_s and not is_refused:
                 self.violations.append(
                     f"{name} was pushed {attempt.message_id} at {partition}/{offset} of {dc} at "
                     f"{attempt.at_s:.3f}, before {message_id} at {earlier} was settled"
