@@ -9,6 +9,7 @@ import asyncio
 import gc
 import json
 import multiprocessing
+import os
 import time
 from array import array
 from multiprocessing.connection import Connection
@@ -134,6 +135,8 @@ def _serve(pipe: Connection, slow_s: float) -> None:
             for host in ("127.0.0.1", _SLOW_HOST)
         ]
         loop.add_reader(pipe.fileno(), asked)
+        # Watched, it does not block any more; but what arrived in a minute is more than it takes.
+        os.set_blocking(pipe.fileno(), True)
         pipe.send([server.sockets[0].getsockname()[1] for server in servers])
         await asyncio.Event().wait()
 
