@@ -20,8 +20,8 @@ import trio
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import ConsumersConfig
 from hermes_actors.consumer.parts import ConsumerParts
-from hermes_actors.consumer.sender import Push, SendOutcome
-from hermes_actors.consumer.serial import SerialConsumer
+from hermes_actors.consumer.senders.sender import Push, SendOutcome
+from hermes_actors.consumer.serial.consumer import SerialConsumer
 from hermes_actors.log.base import Log, TopicSettings
 from hermes_actors.log.embedded import open_embedded_log
 from hermes_actors.log.memory import MemoryLog

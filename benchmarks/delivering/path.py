@@ -11,13 +11,13 @@ import trio
 
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import ConsumersConfig, EndpointsConfig
-from hermes_actors.consumer.endpoint import parse_endpoint
-from hermes_actors.consumer.headers import request_head
-from hermes_actors.consumer.http1 import open_http1_sender
-from hermes_actors.consumer.http1_pool import PoolLimits
 from hermes_actors.consumer.parts import ConsumerParts
-from hermes_actors.consumer.sender import Push, Sender, SendOutcome
-from hermes_actors.consumer.serial import SerialConsumer
+from hermes_actors.consumer.recipients.endpoint import parse_endpoint
+from hermes_actors.consumer.recipients.headers import request_head
+from hermes_actors.consumer.senders.http1.pool import PoolLimits
+from hermes_actors.consumer.senders.http1.sender import open_http1_sender
+from hermes_actors.consumer.senders.sender import Push, Sender, SendOutcome
+from hermes_actors.consumer.serial.consumer import SerialConsumer
 from hermes_actors.log.base import Log, TopicSettings
 from hermes_actors.log.embedded import open_embedded_log
 from hermes_actors.log.memory import MemoryLog

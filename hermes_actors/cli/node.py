@@ -23,7 +23,7 @@ from hermes_actors.cli.serving import (
     serve_nodes,
 )
 from hermes_actors.config import Config
-from hermes_actors.consumer.opening import open_senders
+from hermes_actors.consumer.senders.opening import open_senders
 from hermes_actors.fallback.spool_opening import open_spool_store
 from hermes_actors.listeners import Addresses
 from hermes_actors.log.base import Log

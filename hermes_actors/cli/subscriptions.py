@@ -33,7 +33,7 @@ from hermes_actors.cli.render import (
     show_object,
 )
 from hermes_actors.cli.topics import OWNER_DEFAULT
-from hermes_actors.consumer.endpoint import SCHEMES
+from hermes_actors.consumer.recipients.endpoint import SCHEMES
 from hermes_actors.model.subscription import (
     BatchPolicy,
     DeliveryType,

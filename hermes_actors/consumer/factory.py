@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-from hermes_actors.consumer.batch_consumer import BatchConsumer
-from hermes_actors.consumer.batch_pushing import batch_recipients_of
-from hermes_actors.consumer.deadletters_kept import letters_of
+from hermes_actors.consumer.batch.consumer import BatchConsumer
+from hermes_actors.consumer.batch.pushing import batch_recipients_of
+from hermes_actors.consumer.letters.kept import letters_of
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.push_consumer import PushConsumer
-from hermes_actors.consumer.pushing import recipients_of
-from hermes_actors.consumer.serial import SerialConsumer
-from hermes_actors.consumer.signing import signer_of
+from hermes_actors.consumer.recipients.signing import signer_of
+from hermes_actors.consumer.serial.consumer import SerialConsumer
+from hermes_actors.consumer.serial.pushing import recipients_of
 from hermes_actors.errors import Refused
 from hermes_actors.filters.compiled import Filters
 from hermes_actors.filters.failures import FilterInvalid

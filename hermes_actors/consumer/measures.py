@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from hermes_actors.consumer.sender import SendOutcome
+from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.model.names import SubscriptionName
 from hermes_actors.status.record import Flow, LastUndelivered
 from hermes_actors.telemetry.metrics import Counter, Metrics

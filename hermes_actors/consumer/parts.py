@@ -6,12 +6,12 @@ from collections.abc import Callable
 from msgspec import Struct, field
 
 from hermes_actors.config import ConsumersConfig
-from hermes_actors.consumer.ladder import Ladders, Level
+from hermes_actors.consumer.letters.redrive_board import NoRedrives, RedriveBoard
 from hermes_actors.consumer.measures import Undelivered
-from hermes_actors.consumer.redrive_board import NoRedrives, RedriveBoard
-from hermes_actors.consumer.resolver import EndpointResolver
-from hermes_actors.consumer.resolver_dns import Names
-from hermes_actors.consumer.sender import Sender
+from hermes_actors.consumer.rates.ladder import Ladders, Level
+from hermes_actors.consumer.recipients.resolver import EndpointResolver
+from hermes_actors.consumer.recipients.resolver_dns import Names
+from hermes_actors.consumer.senders.sender import Sender
 from hermes_actors.log.base import Log
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.runtime.clock import Clock, IdSource

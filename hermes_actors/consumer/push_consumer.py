@@ -11,13 +11,13 @@ from collections.abc import Callable
 import trio
 
 from hermes_actors.actors.mailbox import Inbox
-from hermes_actors.consumer.deadletters import DeadLetters, Discarded
-from hermes_actors.consumer.filters import Screening
-from hermes_actors.consumer.intake import Buffer, Intake
+from hermes_actors.consumer.letters.letter import DeadLetters, Discarded
+from hermes_actors.consumer.letters.redrive import Redriver
 from hermes_actors.consumer.measures import Gauge, SubscriptionMeasures
 from hermes_actors.consumer.parts import ConsumerParts, ConsumerStatus
-from hermes_actors.consumer.progress import REFRESH_S, TopicProgress
-from hermes_actors.consumer.redrive import Redriver
+from hermes_actors.consumer.reading.filters import Screening
+from hermes_actors.consumer.reading.intake import Buffer, Intake
+from hermes_actors.consumer.reading.progress import REFRESH_S, TopicProgress
 from hermes_actors.consumer.sending import FILL_MAX, Sending, Surroundings
 from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.log.base import LogUnavailable, UnknownTopic

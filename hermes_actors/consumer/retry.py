@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from hermes_actors.consumer.sender import Failure, SendOutcome
+from hermes_actors.consumer.senders.sender import Failure, SendOutcome
 from hermes_actors.model.subscription import BatchPolicy, SerialPolicy, TtlFrom
 
 _RETRY_AFTER_STATUSES = (429, 503)

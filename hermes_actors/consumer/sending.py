@@ -2,9 +2,9 @@
 
 from typing import Protocol
 
-from hermes_actors.consumer.ladder import Level
 from hermes_actors.consumer.measures import Undelivered
-from hermes_actors.consumer.sender import SendOutcome
+from hermes_actors.consumer.rates.ladder import Level
+from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.metadata.catalog import LiveSubscription
 
 FILL_MAX = 128

@@ -12,12 +12,16 @@ from hermes_actors.actors.restart import TENANT
 from hermes_actors.balancer.agent import Agent
 from hermes_actors.config import RecipientsConfig
 from hermes_actors.consumer.factory import ConsumerFactory
+from hermes_actors.consumer.letters.redrive_board import FollowedRedrives
 from hermes_actors.consumer.parts import ConsumerParts
-from hermes_actors.consumer.redrive_board import FollowedRedrives
-from hermes_actors.consumer.resolver import EndpointResolver, ResolverContext, open_resolver
-from hermes_actors.consumer.resolver_dns import Names
-from hermes_actors.consumer.resolving import Resolver
-from hermes_actors.consumer.resting import Resting
+from hermes_actors.consumer.reading.resting import Resting
+from hermes_actors.consumer.recipients.resolver import (
+    EndpointResolver,
+    ResolverContext,
+    open_resolver,
+)
+from hermes_actors.consumer.recipients.resolver_dns import Names
+from hermes_actors.consumer.recipients.resolving import Resolver
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.node.environment import NodeEnvironment

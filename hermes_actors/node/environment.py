@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from hermes_actors.consumer.oauth_sender import ProviderOf
-from hermes_actors.consumer.sender import Sender
+from hermes_actors.consumer.senders.oauth.sender import ProviderOf
+from hermes_actors.consumer.senders.sender import Sender
 from hermes_actors.log.base import Log
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.publisher.spooling import OpenSpoolStore

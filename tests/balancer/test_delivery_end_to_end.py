@@ -9,11 +9,11 @@ import trio
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.balancer.agent import Agent
 from hermes_actors.config import ConsumersConfig
-from hermes_actors.consumer.batch_consumer import BatchConsumer
+from hermes_actors.consumer.batch.consumer import BatchConsumer
 from hermes_actors.consumer.factory import ConsumerFactory
 from hermes_actors.consumer.parts import ConsumerParts
-from hermes_actors.consumer.resting import Resting
-from hermes_actors.consumer.sender import SendOutcome
+from hermes_actors.consumer.reading.resting import Resting
+from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.bodies import subscription_body, topic_body

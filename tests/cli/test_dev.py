@@ -151,7 +151,7 @@ def test_a_discarded_message_is_a_line_with_its_dc_and_reason_if_verbose(server,
             if verbose:
                 lines = iter(process.stderr.readline, "")
                 line = next(each for each in lines if "discarded" in each)
-                assert " INFO dc2 hermes_actors.consumer.dispatch a.b$s: discarded " in line
+                assert " INFO dc2 hermes_actors.consumer.serial.dispatch a.b$s: discarded " in line
                 assert message_id in line
                 assert "404" in line
             else:

@@ -15,11 +15,11 @@ import trio
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import ConsumersConfig
-from hermes_actors.consumer.batch_consumer import BatchConsumer
-from hermes_actors.consumer.deadletters_kept import letters_of
+from hermes_actors.consumer.batch.consumer import BatchConsumer
+from hermes_actors.consumer.letters.kept import letters_of
 from hermes_actors.consumer.parts import ConsumerParts
-from hermes_actors.consumer.sender import SendOutcome
-from hermes_actors.consumer.serial import SerialConsumer
+from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.consumer.serial.consumer import SerialConsumer
 from hermes_actors.log.base import Stored, TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.catalog import LiveSubscription

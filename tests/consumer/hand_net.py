@@ -2,7 +2,7 @@
 
 import heapq
 
-from hermes_actors.consumer.sender import Origin, Push, Route
+from hermes_actors.consumer.senders.sender import Origin, Push, Route
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 ORIGIN = Origin("http", "sink", 80)

@@ -7,9 +7,9 @@ from hypercorn.config import Config
 from hypercorn.trio import serve
 
 from hermes_actors.config import EndpointsConfig
-from hermes_actors.consumer.httpx_net import HttpxNet
-from hermes_actors.consumer.resolving import Resolver
-from hermes_actors.consumer.sender import Push
+from hermes_actors.consumer.recipients.resolving import Resolver
+from hermes_actors.consumer.senders.httpx.net import HttpxNet
+from hermes_actors.consumer.senders.sender import Push
 from hermes_actors.security.address_guard import AddressGuard
 
 LOCAL = AddressGuard(EndpointsConfig(allow_loopback=True))

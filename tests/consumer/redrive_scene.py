@@ -3,7 +3,7 @@
 import msgspec
 import trio
 
-from hermes_actors.consumer.sender import SendOutcome
+from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.metadata.redrives import LetterRange, Redrive, progress_of, redrive_group
 from hermes_actors.model.dead_letter import LetterFilter, OpenLetters, read_entry
 from hermes_actors.model.partitioner import partition_of

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from hermes_actors.consumer.batch_consumer import BatchConsumer
+from hermes_actors.consumer.batch.consumer import BatchConsumer
 from hermes_actors.consumer.factory import ConsumerFactory
 from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.model.names import TopicName

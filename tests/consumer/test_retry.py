@@ -16,7 +16,7 @@ from hermes_actors.consumer.retry import (
     next_backoff_ms,
     retry_after_ms,
 )
-from hermes_actors.consumer.sender import Failure, SendOutcome
+from hermes_actors.consumer.senders.sender import Failure, SendOutcome
 from hermes_actors.model.subscription import SerialPolicy, TtlFrom
 
 NOW_MS = 1_700_000_000_000

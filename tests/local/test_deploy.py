@@ -15,7 +15,7 @@ import trio
 import yaml
 
 from hermes_actors import config
-from hermes_actors.consumer.sender import SendOutcome
+from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.node import NodeEnvironment, open_node
 from hermes_actors.publisher.head import BytesHead

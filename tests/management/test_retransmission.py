@@ -7,7 +7,7 @@ import trio
 
 from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.config import ManagementConfig
-from hermes_actors.consumer.resting import Resting
+from hermes_actors.consumer.reading.resting import Resting
 from hermes_actors.log.base import Commit, TopicSettings
 from hermes_actors.log.commits import Ownership, decode, encode
 from hermes_actors.log.memory import MemoryLog

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_actors.config import Config
-from hermes_actors.consumer.redrive_board import FollowedRedrives
+from hermes_actors.consumer.letters.redrive_board import FollowedRedrives
 from hermes_actors.log.base import Commit
 from hermes_actors.metadata.bodies import UndecodableBody, subscription_body, topic_body
 from hermes_actors.metadata.commands import delete, put

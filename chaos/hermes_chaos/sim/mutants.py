@@ -6,13 +6,13 @@ from typing import Any, cast
 import trio
 
 from hermes_actors.actors.mailbox import Inbox
-from hermes_actors.consumer.dispatch import Dispatch
-from hermes_actors.consumer.lanes import Delivery, Lanes
-from hermes_actors.consumer.offsets import PartitionOffsets
-from hermes_actors.consumer.progress import TopicProgress
-from hermes_actors.consumer.rate import RateLimit
+from hermes_actors.consumer.rates.limit import RateLimit
+from hermes_actors.consumer.reading.offsets import PartitionOffsets
+from hermes_actors.consumer.reading.progress import TopicProgress
 from hermes_actors.consumer.retry import DiscardReason
-from hermes_actors.consumer.sender import SendOutcome
+from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.consumer.serial.dispatch import Dispatch
+from hermes_actors.consumer.serial.lanes import Delivery, Lanes
 from hermes_actors.log.base import Stored
 from hermes_actors.log.batching import Batch, Batcher
 from hermes_actors.log.commits import Interval

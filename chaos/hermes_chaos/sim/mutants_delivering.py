@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
-from hermes_actors.consumer.batch_assembly import BatchAssembly
-from hermes_actors.consumer.batch_dispatch import BatchDispatch
-from hermes_actors.consumer.deadletters import DeadLetter
-from hermes_actors.consumer.deadletters_kept import KeptDeadLetters
-from hermes_actors.consumer.dispatch import Dispatch
-from hermes_actors.consumer.ladder import Ladder
-from hermes_actors.consumer.lanes import Delivery, Lanes
-from hermes_actors.consumer.progress import TopicProgress
-from hermes_actors.consumer.redrive import Redriver
+from hermes_actors.consumer.batch.assembly import BatchAssembly
+from hermes_actors.consumer.batch.dispatch import BatchDispatch
+from hermes_actors.consumer.letters.kept import KeptDeadLetters
+from hermes_actors.consumer.letters.letter import DeadLetter
+from hermes_actors.consumer.letters.redrive import Redriver
+from hermes_actors.consumer.rates.ladder import Ladder
+from hermes_actors.consumer.reading.progress import TopicProgress
+from hermes_actors.consumer.serial.dispatch import Dispatch
+from hermes_actors.consumer.serial.lanes import Delivery, Lanes
 from hermes_actors.filters.compiled import Candidate, Filters
 from hermes_actors.log.commits import Ownership
 from hermes_actors.metadata.seek import Seek

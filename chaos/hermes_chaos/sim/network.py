@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import trio
 
-from hermes_actors.consumer.http1_connection import PooledConnection
-from hermes_actors.consumer.sender import Origin
+from hermes_actors.consumer.senders.http1.connection import PooledConnection
+from hermes_actors.consumer.senders.sender import Origin
 from hermes_chaos.sim.subscribers import Endpoint, Plan, RequestParser
 
 

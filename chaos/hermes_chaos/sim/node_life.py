@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import RestartIntensityExceeded
 from hermes_actors.config import Config, MetadataConfig, Role
-from hermes_actors.consumer.http1_pool import Http1Sender, PoolLimits
-from hermes_actors.consumer.sender import Sender
+from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
+from hermes_actors.consumer.senders.sender import Sender
 from hermes_actors.fallback.spool_store import SegmentStore, SpoolStore
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration

@@ -4,8 +4,15 @@ from itertools import count
 
 import trio
 
-from hermes_actors.consumer.headers import parse_lines
-from hermes_actors.consumer.sender import Done, Probed, ProbingSender, Push, Route, SendOutcome
+from hermes_actors.consumer.recipients.headers import parse_lines
+from hermes_actors.consumer.senders.sender import (
+    Done,
+    Probed,
+    ProbingSender,
+    Push,
+    Route,
+    SendOutcome,
+)
 from hermes_chaos.sim.history import Attempted, Ended, History
 from hermes_chaos.sim.subscribers import messages_of
 

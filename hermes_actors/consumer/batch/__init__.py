@@ -1,0 +1,1 @@
+"""Deliveries in batches."""

@@ -1,0 +1,439 @@
+"""Which batch is sent when and what its answer means, without waiting: one at a time, the same one
+again until it is taken or given up.
+
+The sender's callback settles a batch and wakes the actor around it (`push_consumer.py`), which
+waits, reads and commits. No rate is learned from the answers: one request at a
+time, with the policy's back-off, is slow enough for an endpoint that is not well.
+"""
+
+import logging
+from collections import deque
+from datetime import UTC, datetime
+from functools import partial
+
+from hermes_actors.consumer.batch.assembly import Batch, BatchAssembly, Bounds
+from hermes_actors.consumer.batch.body import element_of
+from hermes_actors.consumer.batch.pushing import BatchPushing
+from hermes_actors.consumer.batch.rate import BatchRate, messages_max
+from hermes_actors.consumer.letters.letter import DeadLetter, DeadLetters
+from hermes_actors.consumer.measures import SubscriptionMeasures, Undelivered
+from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.rates.ladder import Level
+from hermes_actors.consumer.retry import (
+    Again,
+    Discard,
+    DiscardReason,
+    Gone,
+    RetryPolicy,
+    decide,
+)
+from hermes_actors.consumer.senders.sender import SendOutcome, forget_lane, trouble_of
+from hermes_actors.consumer.sending import FILL_MAX, Surroundings
+from hermes_actors.consumer.serial.lanes import Delivery
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.message import from_record
+from hermes_actors.model.subscription import BatchBody, BatchPolicy
+
+_logger = logging.getLogger(__name__)
+
+_READ_AHEAD_MIN = 100
+"""Reading costs as much for one message as for some, also where batches are small."""
+
+
+class GivenUp:
+    """A message that is given up, for its dead letter."""
+
+    __slots__ = ("attempts", "delivery", "detail", "reason", "status")
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        reason: DiscardReason,
+        detail: str,
+        attempts: int = 0,
+        status: int = 0,
+    ) -> None:
+        self.delivery = delivery
+        self.reason = reason
+        self.detail = detail
+        self.attempts = attempts
+        self.status = status
+
+
+def batch_policy(live: LiveSubscription) -> BatchPolicy:
+    """The policy of a subscription with `deliveryType` BATCH."""
+    policy = live.subscription.subscription_policy
+    assert isinstance(policy, BatchPolicy), "a batch consumer needs a batch policy"
+    return policy
+
+
+def bounds_of(policy: BatchPolicy) -> Bounds:
+    """When a subscription's batches are complete."""
+    return Bounds(
+        size=messages_max(policy.batch_size, policy.message_rate),
+        time_s=policy.batch_time / 1_000,
+        volume_bytes=policy.batch_volume,
+        body=policy.body,
+    )
+
+
+def assembly_of(live: LiveSubscription, parts: ConsumerParts) -> BatchAssembly:
+    """An empty assembly for a subscription's consumer. Batches grow in messages decoded once."""
+
+    def render(delivery: Delivery, form: BatchBody) -> bytes:
+        if delivery.message is None:
+            delivery.message = from_record(delivery.record, parts.ids.message_id)
+        return element_of(delivery.message, form)
+
+    return BatchAssembly(
+        bounds_of(batch_policy(live)),
+        render,
+        parts.clock.monotonic_s,
+        bytes_max=parts.config.buffered_bytes_max,
+        buried_max=parts.config.waiting_retries_max,
+    )
+
+
+class BatchDispatch:
+    """The sending half of one subscription's batch consumer. Raises Refused for an endpoint that
+    batches cannot be pushed to.
+    """
+
+    def __init__(
+        self,
+        live: LiveSubscription,
+        parts: ConsumerParts,
+        assembly: BatchAssembly,
+        measures: SubscriptionMeasures,
+        letters: DeadLetters,
+        around: Surroundings,
+    ) -> None:
+        self._parts = parts
+        self._clock = parts.clock
+        self._assembly = assembly
+        self._measures = measures
+        self._letters = letters
+        self._around = around
+        self._rate = BatchRate(None)
+        # Given up, and their letters not handed over yet: bounded by what is read.
+        self._given_up: deque[GivenUp] = deque()
+        self._is_stopping = False
+        # Stopping, or the endpoint is gone.
+        self._is_halted = False
+        self._is_abandoned = False
+        self._endpoint_text = live.subscription.endpoint
+        # Which version's made the last attempt.
+        self._asked: BatchPushing | None = None
+        self.alarm_s = float("inf")
+        self.error: Exception | None = None
+        self.gone = ""
+        self.last_undelivered: Undelivered | None = None
+        self.last_failure: SendOutcome | None = None
+        self.last_failure_ms = 0
+        self.last_success_ms = 0
+        self.adopt(live)
+
+    def adopt(self, live: LiveSubscription) -> None:
+        """Go on with this version of the subscription. A batch that waits keeps its id and its
+        body, unless they cannot be kept: other bounds, or another form.
+        """
+        policy = batch_policy(live)
+        self.live = live
+        self.policy = policy
+        self._retry_policy = RetryPolicy.of(
+            policy,
+            has_oauth=live.subscription.o_auth_policy is not None,
+            gone_suspends=self._parts.config.gone_suspends,
+        )
+        self._pushing = BatchPushing(
+            live,
+            self._parts,
+            request_timeout_ms=policy.request_timeout,
+            is_over=lambda: self._is_abandoned,
+            fail=self._fail,
+        )
+        now_s = self._clock.monotonic_s()
+        if self._rate.rate != policy.message_rate:
+            self._rate = BatchRate(policy.message_rate)
+            # Neither a restart nor another limit must double a second's rate.
+            self._rate.drain(now_s)
+        self._assembly.change(bounds_of(policy))
+        waiting = self._assembly.current
+        if live.subscription.endpoint != self._endpoint_text and waiting is not None:
+            # Nothing is known of another endpoint.
+            waiting.due_s = now_s
+        self._endpoint_text = live.subscription.endpoint
+        self.gone = ""
+        self._is_halted = self._is_stopping
+
+    def stop(self) -> None:
+        """Begin no attempt any more; what is under way is still taken in."""
+        self._is_stopping = self._is_halted = True
+
+    def abandon(self) -> None:
+        """Nobody hears of what is still under way: it is sent again after a restart."""
+        self._is_stopping = self._is_halted = self._is_abandoned = True
+        forget_lane(self._pushing.sender, str(self.live.name))
+        self._given_up.clear()
+        self._assembly.clear()
+
+    @property
+    def read_ahead(self) -> int:
+        """How many fresh messages are worth having at hand: a batch beside the open one."""
+        return max(self._assembly.window, _READ_AHEAD_MIN)
+
+    @property
+    def level(self) -> Level:
+        """Nothing is learned of the endpoint: all that the policy allows."""
+        return Level.FULL
+
+    @property
+    def rate_now(self) -> float:
+        """The policy's limit, in messages a second; 0 when there is none."""
+        return float(self.policy.message_rate or 0)
+
+    @property
+    def dropped_headers(self) -> tuple[str, ...]:
+        """Fixed headers of the subscription that are not sent."""
+        return self._pushing.dropped_headers
+
+    @property
+    def held_back(self) -> str:
+        """For people: what it waits for; "" when for nothing, or for nothing but messages."""
+        now_s, assembly, current = self._clock.monotonic_s(), self._assembly, self._assembly.current
+        if current is not None and current.is_inflight:
+            return trouble_of(self._pushing.sender)
+        count = assembly.gathered if current is None else len(current.deliveries)
+        due_s = assembly.ready_s if current is None else current.due_s
+        if not count:
+            return ""
+        wait_s = due_s - now_s
+        if wait_s > 0:
+            if current is None:
+                return (
+                    f"{count} of {assembly.window} messages of a batch are there; it is sent in "
+                    f"{wait_s:.1f} s at the latest (batchTime)"
+                )
+            failure = self.last_failure
+            why = "" if failure is None else f" ({failure.reason()})"
+            return (
+                f"a batch of {count} messages waits for attempt {current.attempts + 1}, in "
+                f"{wait_s:.1f} s{why}"
+            )
+        if self._rate.wait_s(now_s, count) > 0:
+            return f"its messageRate of {self.policy.message_rate}/s is used up"
+        return ""
+
+    # Sending.
+
+    def on_read(self) -> bool:
+        """Messages have been read: they have a place in a batch to find."""
+        return self._assembly.can_fill
+
+    def fill(self, now_s: float) -> int:
+        """Assemble, and send what may be sent now; FILL_MAX when more is to be done at once."""
+        looked_at = self._hand_over(FILL_MAX)
+        if self._is_halted:
+            return looked_at
+        assembly = self._assembly
+        before = assembly.fresh
+        for rejected in assembly.fill(FILL_MAX):
+            if rejected.reason is DiscardReason.UNDECODABLE:
+                self._measures.undecodable.value += 1
+            self._given_up.append(GivenUp(rejected.delivery, rejected.reason, rejected.detail))
+        looked_at = max(looked_at, before - assembly.fresh)
+        self._attempt_if_due(now_s)
+        if assembly.fresh < before:
+            self._around.note_room()
+        return FILL_MAX if assembly.can_fill or self._given_up else min(looked_at, FILL_MAX - 1)
+
+    def idle_s(self, now_s: float) -> float:
+        """How long there is nothing to do unless an answer comes or messages are read."""
+        if self._given_up:
+            return 0.0
+        if self._is_halted:
+            return float("inf")
+        assembly = self._assembly
+        if assembly.can_fill:
+            return 0.0
+        current = assembly.current
+        if current is None:
+            due_s, count = assembly.ready_s, assembly.gathered
+        elif current.is_inflight:
+            return float("inf")
+        else:
+            due_s, count = current.due_s, len(current.deliveries)
+        return max(0.0, due_s - now_s, self._rate.wait_s(now_s, count) if count else 0.0)
+
+    def _attempt_if_due(self, now_s: float) -> None:
+        assembly, current = self._assembly, self._assembly.current
+        if current is None:
+            if assembly.ready_s > now_s or self._rate.wait_s(now_s, assembly.gathered) > 0:
+                return
+            current = assembly.close(self._parts.ids.message_id(), now_s)
+        elif (
+            current.is_inflight
+            or current.due_s > now_s
+            or self._rate.wait_s(now_s, len(current.deliveries)) > 0
+        ):
+            return
+        self._attempt(current, now_s)
+
+    def _attempt(self, batch: Batch, now_s: float) -> None:
+        self._rate.take(now_s, len(batch.deliveries))
+        if not batch.is_begun:
+            batch.is_begun = True
+            batch.first_s = now_s
+        if batch.attempts:
+            self._measures.retries.value += 1
+        batch.sent_s = now_s
+        batch.is_inflight = True
+        self._asked = self._pushing
+        first = batch.deliveries[0].message
+        assert first is not None, "rendered before"
+        self._pushing.send(batch, first, partial(self._on_outcome, batch))
+
+    # Outcomes. These run in the sender's callback, on either loop.
+
+    def _on_outcome(self, batch: Batch, outcome: SendOutcome) -> None:
+        if self._is_abandoned:
+            return
+        try:
+            self._land(batch, outcome)
+        # Not swallowed: raised again in the actor, so that its supervisor restarts it.
+        except Exception as error:  # noqa: BLE001
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self.error = error
+        self._around.wake()
+
+    def _land(self, batch: Batch, outcome: SendOutcome) -> None:
+        """Take in an attempt's outcome; the actor then sees what is due."""
+        measures, now_s = self._measures, self._clock.monotonic_s()
+        batch.is_inflight = False
+        measures.on_outcome(outcome)
+        if not outcome.is_local:
+            measures.latency.observe(now_s - batch.sent_s)
+        if outcome.is_success:
+            self._settle(batch)
+        else:
+            self._on_failure(batch, outcome, now_s)
+        self._note_landed()
+        self._around.wake()
+
+    def _settle(self, batch: Batch) -> None:
+        measures, deliveries = self._measures, batch.deliveries
+        for delivery in deliveries:
+            delivery.offsets.settle(delivery.record.offset)
+            measures.throughput_bytes.value += len(delivery.record.value)
+        measures.delivered.value += len(deliveries)
+        measures.batches.value += 1
+        self.last_success_ms = self._clock.now_ms()
+        self._assembly.settle()
+        self._around.note_settled()
+
+    def _on_failure(self, batch: Batch, outcome: SendOutcome, now_s: float) -> None:
+        if not outcome.is_local:
+            batch.attempts += 1
+        now_ms = self._clock.now_ms()
+        self.last_failure, self.last_failure_ms = outcome, now_ms
+        decision = decide(
+            outcome,
+            policy=self._retry_policy,
+            previous_backoff_ms=batch.backoff_ms,
+            age_ms=(now_s - batch.first_s) * 1_000,
+            now_ms=now_ms,
+            rng=self._parts.rng,
+            attempts=batch.attempts,
+        )
+        if isinstance(decision, Gone) and self._asked is self._pushing:
+            # An earlier version's endpoint says nothing of this one's.
+            self._on_gone(outcome)
+        if batch.is_outdated:
+            # Its messages come again in batches as they are to be now, but for those that a
+            # retransmission has taken elsewhere.
+            self._assembly.dissolve()
+            self._around.note_settled()
+        elif isinstance(decision, Gone):
+            # Kept for the day when somebody resumes the subscription.
+            batch.due_s = now_s
+        elif isinstance(decision, Again):
+            batch.backoff_ms = decision.backoff_ms
+            batch.due_s = now_s + decision.delay_ms / 1_000
+        else:
+            assert isinstance(decision, Discard), "a success is not a failure"
+            self._give_up(batch, decision.reason, outcome)
+
+    def _on_gone(self, outcome: SendOutcome) -> None:
+        if self.gone:
+            return
+        self._is_halted = True
+        moment = datetime.fromtimestamp(self.last_failure_ms / 1_000, UTC)
+        self.gone = f"the endpoint is gone, it answered {outcome.reason()} at {moment:%Y-%m-%dT%TZ}"
+        _logger.warning("%s: %s; suspending it", self.live.name, self.gone)
+        self._parts.suspend(self.live, self.gone)
+
+    # Giving up: counted, logged and kept as dead letters, never silently.
+
+    def _give_up(self, batch: Batch, reason: DiscardReason, outcome: SendOutcome) -> None:
+        _logger.info(
+            "%s: discarded batch %s of %d messages after %d attempts: %s: %s",
+            self.live.name,
+            batch.id,
+            len(batch.deliveries),
+            batch.attempts,
+            reason.value,
+            outcome.reason(),
+        )
+        self._assembly.bury()
+        self._given_up.extend(
+            GivenUp(each, reason, outcome.reason(), batch.attempts, outcome.status)
+            for each in batch.deliveries
+        )
+
+    def _hand_over(self, count_max: int) -> int:
+        """Hand over dead letters, a bounded number at a time; how many it were."""
+        count = min(count_max, len(self._given_up))
+        for _ in range(count):
+            self._discard(self._given_up.popleft())
+        return count
+
+    def _discard(self, given_up: GivenUp) -> None:
+        delivery = given_up.delivery
+        record, message = delivery.record, delivery.message
+        message_id = "" if message is None else message.id
+        now_ms = self._clock.now_ms()
+        self._measures.discarded.value += 1
+        self.last_undelivered = Undelivered(
+            timestamp_ms=now_ms,
+            partition=record.partition,
+            offset=record.offset,
+            message_id=message_id,
+            reason=f"{given_up.reason.value}: {given_up.detail}",
+        )
+        letter = DeadLetter(
+            record=record,
+            message_id=message_id,
+            reason=given_up.reason,
+            detail=given_up.detail,
+            attempts=given_up.attempts,
+            status=given_up.status,
+            at_ms=now_ms,
+            redriven=delivery.redriven,
+        )
+        self._letters.add(letter, partial(self._on_kept, delivery))
+
+    def _on_kept(self, delivery: Delivery) -> None:
+        """The dead letter is safe: now the message needs nothing more."""
+        if self._is_abandoned:
+            return
+        delivery.offsets.settle(delivery.record.offset)
+        self._assembly.forget(delivery)
+        self._around.note_settled()
+        self._note_landed()
+        self._around.wake()
+
+    def _note_landed(self) -> None:
+        if self._is_stopping and not self._assembly.inflight and not self._assembly.buried:
+            self._around.note_landed()

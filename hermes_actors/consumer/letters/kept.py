@@ -1,0 +1,322 @@
+"""Keeps dead letters in a topic of their group in the datacentre's own log, however long that is
+away: a letter is kept when the log has acknowledged it, and never dropped in silence.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import trio
+from msgspec.structs import replace
+
+from hermes_actors.consumer.letters.letter import DeadLetter, DeadLetters, Discarded
+from hermes_actors.consumer.measures import Gauge, SubscriptionMeasures
+from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.wakeup import Wakeup
+from hermes_actors.log.base import (
+    LogUnavailable,
+    Outcome,
+    RefusedRecord,
+    Stored,
+    TopicSettings,
+    UnknownTopic,
+)
+from hermes_actors.metadata.backoff import Backoff
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.dead_letter import Letter, dlq_topic, letter_record, without_value
+from hermes_actors.model.partitioner import partition_of
+from hermes_actors.model.record import Record
+from hermes_actors.model.topic import Ack
+
+_logger = logging.getLogger(__name__)
+
+BATCH_RECORDS_MAX = 200
+BATCH_BYTES_MAX = 1_048_576
+
+RECORD_BYTES_MAX = 1_114_112
+"""What a new topic takes: a message of 1 MiB, and 64 KiB of headers, its own and the letter's."""
+
+REFUSALS_MAX = 8
+"""So often a letter that is not too large is tried before the refusal is believed: a topic that has
+just been made may not be known to every broker for some seconds.
+"""
+
+_BACKOFF_MAX_S = 5.0
+
+
+class _Waiting:
+    """A letter on its way."""
+
+    __slots__ = ("has_raised", "is_cut", "kept", "letter", "record", "refusals")
+
+    def __init__(self, letter: Letter, kept: Callable[[], None]) -> None:
+        self.letter = letter
+        self.record = letter_record(letter)
+        self.kept = kept
+        self.is_cut = False
+        self.has_raised = False
+        self.refusals = 0
+
+
+def letters_of(live: LiveSubscription, log_topic: str, parts: ConsumerParts) -> DeadLetters:
+    """What keeps the dead letters of a subscription's consumer, as the node is configured."""
+    if not parts.config.dead_letters.enabled:
+        return Discarded()
+    return KeptDeadLetters(live, log_topic, parts)
+
+
+class KeptDeadLetters:
+    """The dead letters of one subscription's consumer; `log_topic` is what that reads.
+
+    A subscription with `deadLettersEnabled` off keeps none. Whatever is on its way when the
+    consumer ends is not settled, so its message is sent, and perhaps given up, again.
+    """
+
+    def __init__(
+        self,
+        live: LiveSubscription,
+        log_topic: str,
+        parts: ConsumerParts,
+    ) -> None:
+        self._live = live
+        self._log = parts.log
+        self._log_topic = log_topic
+        self._clock = parts.clock
+        self._config = parts.config.dead_letters
+        self._measures = SubscriptionMeasures(parts.metrics, live.name)
+        self._name = str(live.name)
+        self._key = self._name.encode()
+        self.topic = dlq_topic(live.name.topic.group, parts.namespace)
+        self._waiting: deque[_Waiting] = deque()
+        self._wakeup = Wakeup()
+        self._backoff = Backoff(parts.rng, wait_max_s=_BACKOFF_MAX_S)
+        # As the topic is; None until that is known.
+        self._settings: TopicSettings | None = None
+        self.trouble = ""
+        self._measures.gauge("waiting_dead_letters", Gauge(self, "waiting"))
+
+    @property
+    def waiting(self) -> int:
+        """How many letters are on their way."""
+        return len(self._waiting)
+
+    @property
+    def why(self) -> str:
+        """What keeps letters from being kept; "" when nothing does."""
+        if not self.trouble or not self._waiting:
+            return ""
+        return f"{len(self._waiting)} dead letters wait for {self.topic}: {self.trouble}"
+
+    def adopt(self, live: LiveSubscription) -> None:
+        """Go on with this version of the subscription."""
+        self._live = live
+
+    def add(self, letter: DeadLetter, kept: Callable[[], None]) -> None:
+        """Keep the letter; `kept` is called once the log has acknowledged it."""
+        if not self._live.subscription.dead_letters_enabled:
+            kept()
+            return
+        self._waiting.append(_Waiting(self._whole(letter), kept))
+        self._wakeup.set()
+
+    def _whole(self, letter: DeadLetter) -> Letter:
+        if letter.redriven is not None:
+            # Its record is the one that was made for the re-drive; the original's place counts.
+            return replace(
+                letter.redriven,
+                value=letter.record.value,
+                missing_bytes=0,
+                reason=letter.reason.value,
+                detail=letter.detail,
+                attempts=letter.attempts,
+                status=letter.status,
+                at_ms=letter.at_ms,
+                redrives=letter.redriven.redrives + 1,
+            )
+        record = letter.record
+        return Letter(
+            dc=self._log.dc,
+            subscription=self._name,
+            incarnation=self._live.incarnation,
+            log_topic=self._log_topic,
+            partition=record.partition,
+            offset=record.offset,
+            timestamp_ms=record.timestamp_ms,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+            message_id=letter.message_id,
+            reason=letter.reason.value,
+            detail=letter.detail,
+            attempts=letter.attempts,
+            status=letter.status,
+            at_ms=letter.at_ms,
+        )
+
+    async def run(self) -> None:
+        """Keep what is added, for ever; a log that is away is tried again and again."""
+        try:
+            await self._keep()
+        finally:
+            # The gauge outlives it while it is suspended; what waits is read again.
+            self._waiting.clear()
+
+    async def _keep(self) -> None:
+        while True:
+            if not self._waiting:
+                await self._wakeup.wait()
+                continue
+            trouble = await self._try_to_keep(self._next_batch())
+            if trouble:
+                if not self.trouble:
+                    _logger.warning("%s: dead letters wait: %s", self._name, trouble)
+                self._measures.dead_letter_failures.add()
+                self.trouble = trouble
+                await trio.sleep(self._backoff.next_s())
+            else:
+                self.trouble = ""
+                self._backoff.reset()
+
+    def _next_batch(self) -> list[_Waiting]:
+        batch: list[_Waiting] = []
+        room_bytes = BATCH_BYTES_MAX
+        for each in self._waiting:
+            room_bytes -= each.record.size_bytes
+            if batch and (room_bytes < 0 or len(batch) == BATCH_RECORDS_MAX):
+                break
+            batch.append(each)
+        return batch
+
+    async def _try_to_keep(self, batch: Sequence[_Waiting]) -> str:
+        """Append the batch; why some of it was not stored and is to be tried again, or ""."""
+        try:
+            settings = await self._require_topic()
+            partition = partition_of(self._key, settings.partitions)
+            records = [each.record for each in batch]
+            outcomes = await self._log.append(self.topic, partition, records, Ack.ALL)
+            refused = self._take_in(batch, outcomes)
+            if refused is not None and (trouble := await self._mend(*refused)):
+                return trouble
+        except (LogUnavailable, UnknownTopic) as error:
+            return str(error)
+        except ValueError as error:
+            # A policy of the cluster, for an operator to lift; no letter is lost till then.
+            return f"the log does not take the topic: {error}"
+        return next(
+            (o.reason for o in outcomes if not isinstance(o, (Stored, RefusedRecord))),
+            "",
+        )
+
+    def _take_in(
+        self, batch: Sequence[_Waiting], outcomes: Sequence[Outcome]
+    ) -> tuple[_Waiting, RefusedRecord] | None:
+        """Settle what is stored; the first that was refused, if one was. The others wait on."""
+        rest: list[_Waiting] = []
+        refused = None
+        stored: list[_Waiting] = []
+        for each, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, Stored):
+                stored.append(each)
+                continue
+            rest.append(each)
+            if refused is None and isinstance(outcome, RefusedRecord):
+                refused = each, outcome
+        for _ in batch:
+            self._waiting.popleft()
+        self._waiting.extendleft(reversed(rest))
+        for each in stored:
+            self._measures.dead_letters.add()
+            each.kept()
+        return refused
+
+    async def _require_topic(self) -> TopicSettings:
+        """The topic's settings; it is made if it is not there, and its retention follows ours.
+
+        Raises LogUnavailable, and ValueError where the log takes no such topic.
+        """
+        if self._settings is not None:
+            return self._settings
+        retention_ms = self._config.retention_ms
+        held = await self._log.describe_topic(self.topic)
+        if held is None:
+            wanted = TopicSettings(
+                partitions=self._config.partitions,
+                retention_ms=retention_ms,
+                record_bytes_max=RECORD_BYTES_MAX,
+                # Retention counts from the giving up, not from the publication.
+                log_append_time=True,
+            )
+            await self._log.create_topic(self.topic, wanted)
+            # Another node may have been first, and have other settings.
+            held = await self._log.describe_topic(self.topic) or wanted
+        if held.retention_ms != retention_ms:
+            held = replace(held, retention_ms=retention_ms)
+            await self._log.alter_topic(self.topic, held)
+        self._settings = held
+        return held
+
+    async def _mend(self, waiting: _Waiting, refused: RefusedRecord) -> str:
+        """A letter was refused for good: find a form that the log takes, or say that it is lost.
+
+        Returns why the same is to be tried again later, "" when something has changed. Raises
+        LogUnavailable, UnknownTopic, ValueError.
+        """
+        known, self._settings = self._settings, None
+        held = await self._log.describe_topic(self.topic)
+        if held is None or known is None or held.partitions != known.partitions:
+            # The topic has gone, or is another one; the next try makes it, or finds it as it is.
+            return refused.reason
+        waiting.refusals += 1
+        is_too_large = waiting.record.size_bytes > held.record_bytes_max
+        if is_too_large and not waiting.has_raised:
+            waiting.has_raised = True
+            if await self._is_raised(held, waiting.record):
+                return ""
+        if not is_too_large and waiting.refusals < REFUSALS_MAX:
+            return refused.reason
+        waiting.refusals = 0
+        if not waiting.is_cut:
+            self._cut(waiting, refused.reason)
+        else:
+            self._lose(waiting, refused.reason)
+        return ""
+
+    async def _is_raised(self, held: TopicSettings, record: Record) -> bool:
+        """Let the topic take a record of that size; False where the log does not allow it."""
+        bytes_max = record.size_bytes + record.size_bytes // 4
+        try:
+            await self._log.alter_topic(self.topic, replace(held, record_bytes_max=bytes_max))
+        except (ValueError, LogUnavailable) as error:
+            _logger.warning(
+                "%s does not take records of %d bytes: %s", self.topic, bytes_max, error
+            )
+            return False
+        return True
+
+    def _cut(self, waiting: _Waiting, reason: str) -> None:
+        _logger.warning(
+            "%s: dead letter %s is kept without its message of %d bytes, which stays in %s as long "
+            "as that keeps it: %s",
+            self._name,
+            waiting.letter.id,
+            len(waiting.letter.value),
+            self._log_topic,
+            reason,
+        )
+        waiting.letter = without_value(waiting.letter)
+        waiting.record = letter_record(waiting.letter)
+        waiting.is_cut = True
+        self._measures.dead_letters_truncated.add()
+
+    def _lose(self, waiting: _Waiting, reason: str) -> None:
+        _logger.error(
+            "%s: dead letter %s (message %s, %s) is lost, the log refuses even its head: %s",
+            self._name,
+            waiting.letter.id,
+            waiting.letter.message_id,
+            waiting.letter.reason,
+            reason,
+        )
+        self._waiting.remove(waiting)
+        self._measures.dead_letters_lost.add()
+        waiting.kept()

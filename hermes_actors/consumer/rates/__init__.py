@@ -1,0 +1,1 @@
+"""How fast an endpoint may be sent to."""

@@ -1,0 +1,390 @@
+"""How fast an endpoint may be pushed to now, learned from each answer. Pure: times are arguments.
+
+Four levels: full rate ↔ adapting ↔ one a second ↔ one a minute. While adapting, the rate follows
+additive increase and multiplicative decrease (Chiu and Jain 1989, as in TCP), judged in rounds;
+after an outage it begins low and doubles (slow start). The two lowest levels are half-open: a
+single push is under way at a time, and the first that succeeds opens. An endpoint that answers
+with errors is sick and stays at one a second; one that does not answer at all is dead, gets one a
+minute, and is probed with a mere connection in between. No answers are no evidence: an idle
+subscription keeps its level.
+"""
+
+from enum import StrEnum
+
+from hermes_actors.consumer.rates.limit import RateLimit
+from hermes_actors.consumer.senders.sender import PROBE_TIMEOUT_S
+
+ROUND_S = 0.5
+"""How long answers are gathered before the rate is judged, at least."""
+
+# With fewer outcomes, some of them failures, a round goes on for longer.
+_OUTCOMES_MIN = 20
+_OUTCOMES_PER_S_MIN = 10
+_ROUND_MAX_S = 2.0
+# But while nearly all fail at full rate it goes on; this old it counts no more.
+_EVIDENCE_AGE_S = 60.0
+# Shares of failing messages: up to the first the rate rises, above the second it falls.
+_RISE_TOLERANCE = 0.01
+_FALL_TOLERANCE = 0.05
+# Failures beyond the share that may be chance. A 1 % of failures passes it in no round to speak of.
+_CHANCE = 6
+# So many more failures than successes are no chance: a share of 30 % gets there once in an hour.
+_MAJORITY_MIN = 10
+# A message that goes on failing while nothing succeeds is counted again after so long.
+_RECOUNT_S = 3.0
+_CALM_S = 10.0
+_DECREASE = 0.8
+_STEPS = 12
+_FLOOR_SHARE = 64
+# After an outage: fewer would only make the first rounds wait for answers to judge by.
+_START_PER_S = 4.0
+_UNANSWERED_MAX = 5
+_SLOW_S = 1.0
+_HEARTBEAT_S = 60.0
+_NEVER_S = float("inf")
+
+IN_AN_EARLIER_LIFE_S = -_NEVER_S
+"""When a message failed that an earlier life of its consumer passed over."""
+
+
+class Level(StrEnum):
+    """How much an endpoint is trusted with."""
+
+    FULL = "FULL"
+    ADAPTING = "ADAPTING"
+    SLOW = "SLOW"
+    HEARTBEAT = "HEARTBEAT"
+
+    @property
+    def is_half_open(self) -> bool:
+        """True where a single push at a time finds out how the endpoint is."""
+        return self is Level.SLOW or self is Level.HEARTBEAT
+
+
+class Ladder:
+    """The rate of one endpoint, up to `maximum` a second.
+
+    Use: `available` before each push and `take` at each, while not `is_full`; then one of
+    `on_success`, `on_failure`, `on_neutral` for each, with the `epoch` in which it was sent: what
+    was sent before a fall says nothing of the lower rate. Successes need be told only while
+    `is_watching`, but their time always: in `success_s`. Times are monotonic seconds.
+    """
+
+    __slots__ = (
+        "_connect_s",
+        "_failures",
+        "_has_connected",
+        "_is_connecting",
+        "_is_pushing",
+        "_is_slow_start",
+        "_limit",
+        "_next_s",
+        "_round_s",
+        "_successes",
+        "_unanswered",
+        "epoch",
+        "is_full",
+        "is_watching",
+        "level",
+        "maximum",
+        "rate",
+        "since_s",
+        "success_s",
+    )
+
+    def __init__(self, maximum: float, now_s: float) -> None:
+        self.maximum = self.rate = float(maximum)
+        self.success_s = -_NEVER_S
+        self.epoch = 0
+        self.level = Level.FULL
+        self.is_full = True
+        self.is_watching = False
+        self.since_s = self._round_s = now_s
+        self._failures = self._successes = self._unanswered = 0
+        self._limit = RateLimit(self.rate)
+        self.reset(now_s)
+
+    def reset(self, now_s: float) -> None:
+        """Trust fully, for nothing is known: a new subscription, or another endpoint."""
+        self._is_pushing = self._is_connecting = self._is_slow_start = False
+        self._has_connected = False
+        self._connect_s = self._next_s = now_s
+        self._unanswered = 0
+        self.epoch += 1
+        self._move(Level.FULL, self.maximum, now_s)
+
+    def change(self, maximum: float, now_s: float) -> None:
+        """Another maximum, from now on."""
+        self.maximum = float(maximum)
+        if self.level is Level.FULL:
+            self.rate = self.maximum
+        elif self.level is Level.ADAPTING:
+            self._set_rate(min(self.rate, self.maximum), now_s)
+
+    def resume(self, now_s: float) -> None:
+        """Go on after a pause in which nothing was pushed: of what was under way none returns.
+
+        A half-open level may push at once.
+        """
+        self._is_pushing = self._is_connecting = self._has_connected = False
+        self._next_s = self._connect_s = now_s
+        self._begin_round(now_s)
+        self.epoch += 1
+
+    def hasten(self, now_s: float) -> None:
+        """Somebody has done something about it: a half-open level may push at once."""
+        self._next_s = now_s
+
+    # Asking.
+
+    def available(self, now_s: float) -> int:
+        """How many may be pushed now, beside the subscription's maximum; while not `is_full`."""
+        if self.level.is_half_open:
+            return int(not self._is_pushing and now_s >= self._next_s)
+        self.forgive(now_s)
+        return self._limit.available(now_s)
+
+    def take(self, now_s: float) -> None:
+        """One is pushed, which must be available."""
+        if not self.level.is_half_open:
+            self._limit.take(now_s)
+            return
+        assert self.available(now_s), "a half-open level has one push under way"
+        self._is_pushing = True
+        self._has_connected = False
+        self._next_s = now_s + self._pause_s
+
+    def wait_s(self, now_s: float) -> float:
+        """How long until one may be pushed; infinity when only an answer can allow it."""
+        if self.is_full:
+            return 0.0
+        if not self.level.is_half_open:
+            return self._limit.wait_s(now_s)
+        return _NEVER_S if self._is_pushing else max(0.0, self._next_s - now_s)
+
+    def forgive(self, now_s: float) -> None:
+        """Back to full rate once nothing has failed for long, however little was pushed."""
+        is_calm = now_s - self._round_s >= (_EVIDENCE_AGE_S if self._failures else _CALM_S)
+        if self.level is Level.ADAPTING and is_calm:
+            self._move(Level.FULL, self.maximum, now_s)
+
+    # Probing a dead endpoint with a mere connection.
+
+    def connect_wait_s(self, now_s: float) -> float:
+        """How long until a connection is to be tried; infinity when none is wanted."""
+        is_wanted = self.level is Level.HEARTBEAT and not (self._is_pushing or self._is_connecting)
+        # Once it has connected, only a push can say more.
+        if not is_wanted or self._has_connected:
+            return _NEVER_S
+        return max(0.0, self._connect_s - now_s)
+
+    def on_connecting(self, now_s: float) -> None:
+        """A connection is being tried."""
+        self._is_connecting = True
+        self._connect_s = now_s + PROBE_TIMEOUT_S
+
+    def on_connect(self, now_s: float, *, is_made: bool) -> None:
+        """The connection was made, or not. If so, a push may follow at once."""
+        self._is_connecting = False
+        if is_made and self.level is Level.HEARTBEAT:
+            self._has_connected = True
+            self._next_s = now_s
+
+    # Answers.
+
+    def on_success(self, now_s: float, epoch: int) -> None:
+        """A push was taken, or given up by no fault of the endpoint's."""
+        self.success_s = now_s
+        if epoch != self.epoch:
+            return
+        if self.level.is_half_open:
+            self._open(now_s)
+            return
+        self._expire(now_s)
+        self._successes += 1
+        self._judge(now_s)
+
+    def on_neutral(self, now_s: float, epoch: int, *, is_answered: bool) -> None:
+        """A push that says nothing of how much it can take: not sent, or asked for a pause."""
+        if self.level.is_half_open and epoch == self.epoch:
+            self._is_pushing = False
+            if is_answered and self.level is Level.HEARTBEAT:
+                self._fall(Level.SLOW, now_s)
+
+    def on_failure(
+        self, now_s: float, epoch: int, *, failed_before_s: float | None, is_answered: bool
+    ) -> bool:
+        """A push failed, as did the same message at `failed_before_s` (None: never before). True
+        if this is the time to hand over for its next failure.
+
+        Messages are counted, not attempts: one that fails again after others succeeded is itself
+        what is wrong, and one that is tried ten times a second is not ten.
+        """
+        if epoch != self.epoch:
+            return True
+        if self.level.is_half_open:
+            self._stay_half_open(now_s, is_answered=is_answered)
+            return True
+        if failed_before_s is not None:
+            # After a restart all that failed before comes first, one after the other: that is no
+            # news of the endpoint, or each restart would slow down what is healthy behind it.
+            if failed_before_s == IN_AN_EARLIER_LIFE_S or failed_before_s < self.success_s:
+                return True
+            if now_s - failed_before_s < _RECOUNT_S:
+                return False
+        if not self.is_watching:
+            self.is_watching = True
+            self._round_s = now_s
+        self._expire(now_s)
+        self._failures += 1
+        self._judge(now_s)
+        return True
+
+    def words(self, now_s: float) -> str:
+        """For people: what the rate is and since when, "" at full rate."""
+        since = f"for {now_s - self.since_s:.0f} s"
+        if self.level is Level.ADAPTING:
+            return f"the rate is down to {self.rate:.4g}/s of {self.maximum:.4g}/s {since}"
+        if self.level is Level.SLOW:
+            return f"one message a second {since}, until one succeeds: most attempts fail"
+        if self.level is Level.HEARTBEAT:
+            return (
+                f"one message a minute {since}, and one as soon as a connection can be made, which "
+                f"is tried every {PROBE_TIMEOUT_S:.0f} s: the endpoint does not answer"
+            )
+        return ""
+
+    # Deciding.
+
+    @property
+    def _pause_s(self) -> float:
+        return _SLOW_S if self.level is Level.SLOW else _HEARTBEAT_S
+
+    @property
+    def _floor(self) -> float:
+        return min(self.maximum, max(1.0, self.maximum / _FLOOR_SHARE))
+
+    def _judge(self, now_s: float) -> None:
+        failures, outcomes = self._failures, self._failures + self._successes
+        age_s = now_s - self._round_s
+        # Gathered slowly, evidence is too old to lower a rate that is not used anyway.
+        is_enough = outcomes >= max(_OUTCOMES_MIN, _OUTCOMES_PER_S_MIN * age_s)
+        if failures >= self._successes + _MAJORITY_MIN:
+            self._fall(Level.SLOW, now_s)
+        elif age_s >= self._round_length_s(is_enough=is_enough):
+            if is_enough and failures > _FALL_TOLERANCE * outcomes + _CHANCE:
+                self._decrease(now_s)
+            elif failures <= _RISE_TOLERANCE * outcomes + is_enough:
+                self._increase(now_s)
+            elif is_enough:
+                self._is_slow_start = False
+            self._begin_round(now_s)
+
+    def _round_length_s(self, *, is_enough: bool) -> float:
+        if is_enough or not self._failures:
+            return ROUND_S
+        # A dead endpoint with little to push is found out too, if it takes longer.
+        is_suspect = self.is_full and self._failures > self._successes
+        return _EVIDENCE_AGE_S if is_suspect else _ROUND_MAX_S
+
+    def _expire(self, now_s: float) -> None:
+        """What was gathered long ago is forgotten."""
+        if now_s - self._round_s >= _EVIDENCE_AGE_S:
+            self._failures = self._successes = 0
+            self._round_s = now_s - ROUND_S
+
+    def _begin_round(self, now_s: float) -> None:
+        self._round_s = now_s
+        self._failures = self._successes = 0
+        # At full rate successes alone could change nothing: nobody need count them.
+        self.is_watching = not self.is_full
+
+    def _decrease(self, now_s: float) -> None:
+        self._is_slow_start = False
+        rate = max(self._floor, self.rate * _DECREASE)
+        if self.level is Level.FULL:
+            self._move(Level.ADAPTING, rate, now_s)
+        else:
+            self._set_rate(rate, now_s)
+        self.epoch += 1
+
+    def _increase(self, now_s: float) -> None:
+        if self.level is Level.ADAPTING:
+            step = self.rate if self._is_slow_start else self.maximum / _STEPS
+            self._set_rate(min(self.maximum, self.rate + step), now_s)
+
+    def _set_rate(self, rate: float, now_s: float) -> None:
+        """Another rate of the level ADAPTING, which ends at the maximum."""
+        if rate >= self.maximum:
+            self._move(Level.FULL, self.maximum, now_s)
+        else:
+            self.rate = rate
+            self._limit.change(rate)
+
+    def _open(self, now_s: float) -> None:
+        self._is_pushing = self._is_connecting = False
+        self._is_slow_start = True
+        self.epoch += 1
+        start = min(self.maximum, max(_START_PER_S, self._floor))
+        level = Level.ADAPTING if start < self.maximum else Level.FULL
+        self._move(level, start, now_s)
+
+    def _fall(self, level: Level, now_s: float) -> None:
+        self._is_pushing = self._is_connecting = self._is_slow_start = False
+        self._has_connected = False
+        self._unanswered = 0
+        self.epoch += 1
+        self._move(level, 1 / _SLOW_S if level is Level.SLOW else 1 / _HEARTBEAT_S, now_s)
+        self._next_s = now_s + self._pause_s
+        # The first time as soon as the level above would have pushed: it may just have come back.
+        self._connect_s = now_s + _SLOW_S
+
+    def _stay_half_open(self, now_s: float, *, is_answered: bool) -> None:
+        self._is_pushing = False
+        self._connect_s = now_s + PROBE_TIMEOUT_S
+        if self.level is Level.HEARTBEAT:
+            if is_answered:
+                self._fall(Level.SLOW, now_s)
+            return
+        self._unanswered = 0 if is_answered else self._unanswered + 1
+        if self._unanswered >= _UNANSWERED_MAX:
+            self._fall(Level.HEARTBEAT, now_s)
+
+    def _move(self, level: Level, rate: float, now_s: float) -> None:
+        self.level = level
+        self.rate = rate
+        self.since_s = now_s
+        self.is_full = level is Level.FULL
+        self._begin_round(now_s)
+        if level is Level.ADAPTING:
+            self._limit.change(rate)
+
+
+class Ladders:
+    """The ladders of a node's subscriptions: a consumer that starts again goes on where it was.
+
+    Bounded by the subscriptions that exist: `forget` what does not.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[object, Ladder]] = {}
+
+    def of(self, name: str, identity: object, maximum: float, now_s: float) -> Ladder:
+        """The ladder of the subscription; a new one when it, or its endpoint, is another."""
+        known = self._known.get(name)
+        if known is not None and known[0] == identity:
+            ladder = known[1]
+            ladder.resume(now_s)
+            ladder.change(maximum, now_s)
+            return ladder
+        ladder = Ladder(maximum, now_s)
+        self.keep(name, identity, ladder)
+        return ladder
+
+    def keep(self, name: str, identity: object, ladder: Ladder) -> None:
+        """The ladder is now that of this identity."""
+        self._known[name] = (identity, ladder)
+
+    def forget(self, name: str) -> None:
+        """The subscription is no more."""
+        self._known.pop(name, None)

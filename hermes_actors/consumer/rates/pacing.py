@@ -1,0 +1,178 @@
+"""How fast one consumer may push now: the subscription's maximum, and below it what its endpoint's
+answers allow. Says so in words, and probes an endpoint that does not answer.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.rates.ladder import Level
+from hermes_actors.consumer.rates.limit import RateLimit
+from hermes_actors.consumer.recipients.broadcast import teach
+from hermes_actors.consumer.retry import Again, Decision, Discard, RetryPolicy
+from hermes_actors.consumer.senders.sender import Failure, ProbingSender, Route, Sender, SendOutcome
+from hermes_actors.consumer.serial.lanes import Delivery, Lanes
+from hermes_actors.metadata.catalog import LiveSubscription
+
+_logger = logging.getLogger(__name__)
+
+
+class Pacing:
+    """The `limit` that no second exceeds, and the `ladder` below it.
+
+    Use: both are asked before each push and told of it (the ladder only while it is not full);
+    `teach` of each attempt that was no success. `last_failure` is that of the last attempt which
+    failed, set by its user.
+    """
+
+    def __init__(self, live: LiveSubscription, rate_per_s: float, parts: ConsumerParts) -> None:
+        self._clock = parts.clock
+        self._ladders = parts.ladders
+        self._name = str(live.name)
+        self._identity = _identity(live)
+        self._last_route: Route | None = None
+        now_s = self._clock.monotonic_s()
+        self.limit = RateLimit(rate_per_s)
+        # A restart, or a suspension that is taken back at once, must not double a second's rate.
+        self.limit.drain(now_s)
+        self.ladder = self._ladders.of(self._name, self._identity, rate_per_s, now_s)
+        self._level = self.ladder.level
+        self.last_failure: SendOutcome | None = None
+
+    def adopt(self, live: LiveSubscription, rate_per_s: float) -> None:
+        """Go on with this version of the subscription."""
+        now_s = self._clock.monotonic_s()
+        if self.limit.rate_per_s != rate_per_s:
+            self.limit.change(rate_per_s)
+        self.ladder.change(rate_per_s, now_s)
+        identity = _identity(live)
+        if identity != self._identity:
+            # Nothing is known of another endpoint.
+            self._identity = identity
+            self.ladder.reset(now_s)
+            self._ladders.keep(self._name, identity, self.ladder)
+            self._last_route = None
+        self.ladder.hasten(now_s)
+
+    @property
+    def level(self) -> Level:
+        """What the endpoint is trusted with."""
+        self.ladder.forgive(self._clock.monotonic_s())
+        return self.ladder.level
+
+    def wait_s(self, due_s: float, now_s: float) -> float:
+        """How long there is nothing to do, if in `due_s` there is something to push."""
+        wait_s = max(due_s, self.limit.wait_s(now_s))
+        ladder = self.ladder
+        if ladder.is_full:
+            return wait_s
+        return min(max(wait_s, ladder.wait_s(now_s)), ladder.connect_wait_s(now_s))
+
+    def probe(self, sender: Sender, now_s: float, wake: Callable[[], None]) -> None:
+        """If it is time, find out whether a dead endpoint takes connections again."""
+        ladder = self.ladder
+        if ladder.connect_wait_s(now_s) > 0.0:
+            return
+        ladder.on_connecting(now_s)
+        route, epoch = self._last_route, ladder.epoch
+        if route is None or not isinstance(sender, ProbingSender):
+            # Then a single push finds it out.
+            ladder.on_connect(now_s, is_made=True)
+            return
+
+        def done(failure: Failure | None) -> None:
+            # One of an earlier epoch asked another endpoint, or for another consumer.
+            if ladder.epoch == epoch:
+                ladder.on_connect(self._clock.monotonic_s(), is_made=failure is None)
+                wake()
+
+        sender.probe(route, done)
+
+    def on_success(self, delivery: Delivery, now_s: float) -> None:
+        """A push was taken."""
+        ladder = self.ladder
+        ladder.success_s = now_s
+        if ladder.is_watching:
+            ladder.on_success(now_s, delivery.epoch)
+            self._note_level()
+
+    def teach(
+        self, decision: Decision, delivery: Delivery, outcome: SendOutcome, now_s: float
+    ) -> None:
+        """What an attempt that was no success says of the endpoint."""
+        ladder, is_answered = self.ladder, outcome.failure is None
+        if isinstance(decision, Again | Discard) and decision.slows:
+            if ladder.on_failure(
+                now_s,
+                delivery.epoch,
+                failed_before_s=delivery.failed_s,
+                is_answered=is_answered,
+            ):
+                delivery.failed_s = now_s
+            self._last_route = delivery.route
+        elif isinstance(decision, Discard) and decision.reason.is_the_messages:
+            ladder.on_success(now_s, delivery.epoch)
+        else:
+            ladder.on_neutral(now_s, delivery.epoch, is_answered=is_answered)
+        self._note_level()
+
+    def teach_each(
+        self,
+        outcomes: Sequence[SendOutcome],
+        policy: RetryPolicy,
+        delivery: Delivery,
+        now_s: float,
+    ) -> None:
+        """What each recipient's answer to one attempt says of the endpoint."""
+        has_failed = teach(
+            self.ladder,
+            outcomes,
+            policy,
+            epoch=delivery.epoch,
+            now_s=now_s,
+            now_ms=self._clock.now_ms(),
+            failed_before_s=delivery.failed_s,
+        )
+        if has_failed:
+            delivery.failed_s = now_s
+            self._last_route = delivery.route
+        self._note_level()
+
+    def words(self, lanes: Lanes) -> str:
+        """For people: what keeps the lanes from being sent faster now; "" when nothing does."""
+        now_s = self._clock.monotonic_s()
+        self.ladder.forgive(now_s)
+        reasons = []
+        if words := self.ladder.words(now_s):
+            failure = self.last_failure
+            reasons.append(f"{words} ({failure.reason()})" if failure is not None else words)
+        if lanes.inflight >= lanes.window:
+            reasons.append(f"all {lanes.window} of its requests at a time are open (inflightSize)")
+        elif lanes.fresh and self.ladder.is_full and self.limit.wait_s(now_s) > 0:
+            reasons.append(f"its rate of {self.limit.rate_per_s:g}/s is used up")
+        if lanes.parked:
+            reasons.append(f"{lanes.parked} messages wait for an earlier one of their key")
+        return "; ".join(reasons)
+
+    def _note_level(self) -> None:
+        """Log a change of the level, once."""
+        ladder, before = self.ladder, self._level
+        if ladder.level is before:
+            return
+        self._level = ladder.level
+        # A warning once for each outage, not each time that a sick endpoint is tried again.
+        is_outage = before is Level.FULL and ladder.level.is_half_open
+        _logger.log(
+            logging.WARNING if is_outage else logging.INFO,
+            "%s: its rate was %s and is %s now, at most %.4g/s; last failure: %s",
+            self._name,
+            before,
+            ladder.level,
+            ladder.rate,
+            "none" if self.last_failure is None else self.last_failure.reason(),
+        )
+
+
+def _identity(live: LiveSubscription) -> tuple[int, str]:
+    """Whose answers a ladder has learned from."""
+    return live.incarnation, live.subscription.endpoint

@@ -1,0 +1,321 @@
+"""Reads one subscription's partitions into the fresh lane, and stops where a bound is reached.
+
+A partition whose oldest unsettled message holds it up is left out; the others are read on.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+import trio
+
+from hermes_actors.config import ConsumersConfig
+from hermes_actors.consumer.measures import SubscriptionMeasures
+from hermes_actors.consumer.rates.ladder import IN_AN_EARLIER_LIFE_S
+from hermes_actors.consumer.reading.progress import TopicProgress
+from hermes_actors.consumer.reading.screen import Filtered, Screen, let_pass
+from hermes_actors.consumer.serial.lanes import Delivery
+from hermes_actors.consumer.wakeup import Wakeup
+from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
+from hermes_actors.metadata.seek import Seek
+from hermes_actors.model.record import StoredRecord
+
+_logger = logging.getLogger(__name__)
+
+_TROUBLE_PAUSE_S = 1.0
+_PARTITION_CHECK_S = 30.0
+
+_TURN_S = 0.004
+"""How long records are looked at before others have their turn."""
+_CLOCK_EVERY = 16
+_SHARE_MIN = 0.001
+
+
+class Buffer(Protocol):
+    """All messages of one consumer that are read and not settled."""
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What all of them take."""
+
+    @property
+    def inflight(self) -> int:
+        """How many are under way."""
+
+    @property
+    def buried(self) -> int:
+        """How many are given up, while their dead letters are on their way."""
+
+    @property
+    def waiting_max(self) -> int:
+        """How many may wait, or come to wait, for their next attempt."""
+
+    @property
+    def fresh(self) -> int:
+        """How many messages have been read and not been taken up."""
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait for their next attempt."""
+
+    @property
+    def parked(self) -> int:
+        """How many messages wait for an earlier one of their key."""
+
+    @property
+    def is_waiting_full(self) -> bool:
+        """True when no fresh message may be taken up: it could have nowhere to wait."""
+
+    def add(self, delivery: Delivery) -> None:
+        """A message has been read."""
+
+    def drop_superseded(self) -> None:
+        """Forget what waits of partitions that a retransmission has taken elsewhere."""
+
+
+class Intake:
+    """The reading half of a consumer. `on_read` is called after each batch and each skip.
+
+    `read_ahead` is how many fresh messages may wait, `screen` what looks at each record; set them
+    at any time. `trouble` says what keeps the log from being read, "" when nothing does.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        topic: str,
+        progress: TopicProgress,
+        lanes: Buffer,
+        config: ConsumersConfig,
+        measures: SubscriptionMeasures,
+        on_read: Callable[[], None],
+        screen: Screen = let_pass,
+    ) -> None:
+        self._log = log
+        self._topic = topic
+        self._progress = progress
+        self._lanes = lanes
+        self._config = config
+        self._measures = measures
+        self._on_read = on_read
+        self.screen = screen
+        self._room = Wakeup()
+        self._scope = trio.CancelScope()
+        self._reads: dict[int, int] = {}
+        self._is_over = False
+        self._lacks_bytes = False
+        # Of the records read lately, how many the screen let pass.
+        self._passing_share = 1.0
+        self.read_ahead = 1
+        self.trouble = "starting"
+
+    async def find_start(self) -> None:
+        """Find where to start; waits while the log or its topic is not there."""
+        while True:
+            try:
+                await self._progress.load()
+            except LogUnavailable as error:
+                self.trouble = f"the log cannot be read: {error}"
+            except UnknownTopic:
+                self.trouble = f"the log has no topic {self._topic} yet"
+            else:
+                self.trouble = ""
+                return
+            await trio.sleep(_TROUBLE_PAUSE_S)
+
+    def seek(self, seek: Seek | None) -> bool:
+        """Drop what was read of the partitions that a new retransmission moves, and read no more
+        of them; True if it is new. Then `arrive`.
+        """
+        if not self._progress.go_to(seek):
+            return False
+        self._lanes.drop_superseded()
+        # A batch that has been read and not been looked at yet goes too.
+        self._scope.cancel()
+        return True
+
+    async def arrive(self) -> None:
+        """After `seek`: find the new positions, however long it takes, and read on there."""
+        await self.find_start()
+        self._scope.cancel()
+
+    async def run(self) -> None:
+        """Read until `stop`, going on after whatever trouble the log has."""
+        while not self._is_over:
+            self._reads = self._readable()
+            with trio.CancelScope() as self._scope:
+                if self._reads:
+                    await self._survive(self._read_partitions)
+                else:
+                    # `review` ends this when a partition has room again.
+                    await trio.sleep_forever()
+            await trio.lowlevel.checkpoint()
+
+    async def watch_partitions(self) -> None:
+        """Pick up partitions that are added to the topic."""
+        while True:
+            await trio.sleep(_PARTITION_CHECK_S)
+            try:
+                if await self._progress.load():
+                    self._scope.cancel()
+            except (LogUnavailable, UnknownTopic):
+                # The reader meets the same trouble, and says so.
+                continue
+
+    def stop(self) -> None:
+        """Read no more."""
+        self._is_over = True
+        self._scope.cancel()
+
+    def note_room(self) -> None:
+        """Fresh messages have been taken up."""
+        if self._lanes.fresh <= self.read_ahead // 2:
+            self._room.set()
+
+    def note_settled(self) -> None:
+        """A message is gone: the bytes that reading waits for may be free now."""
+        if self._lacks_bytes and self._lanes.buffered_bytes <= self._config.buffered_bytes_max // 2:
+            self._lacks_bytes = False
+            self._room.set()
+
+    def review(self) -> None:
+        """What has been settled may have made room, or let a stuck partition go on."""
+        self._room.set()
+        if self._readable().keys() != self._reads.keys():
+            self._scope.cancel()
+
+    @property
+    def why(self) -> str:
+        """Which trouble or which bound keeps it from reading; "" when none does."""
+        config, lanes = self._config, self._lanes
+        if self.trouble:
+            return self.trouble
+        if lanes.is_waiting_full:
+            parked = f" or for an earlier one of their key ({lanes.parked})" if lanes.parked else ""
+            parked += f" or for their dead letters ({lanes.buried})" if lanes.buried else ""
+            count = lanes.waiting + lanes.parked + lanes.buried
+            return (
+                f"{count} messages wait for a retry{parked}, the most that may "
+                f"(consumers.waiting_retries_max = {lanes.waiting_max}); reading has stopped"
+            )
+        if lanes.buffered_bytes >= config.buffered_bytes_max:
+            return (
+                f"{lanes.buffered_bytes} bytes wait, the most that may "
+                f"(consumers.buffered_bytes_max = {config.buffered_bytes_max}); reading has stopped"
+            )
+        stuck = sorted(self._progress.partitions.keys() - self._readable().keys())
+        if stuck:
+            return (
+                f"partitions {stuck} hold a message unsettled for {config.unsettled_span_max} "
+                "offsets (consumers.unsettled_span_max); reading them has stopped"
+            )
+        return ""
+
+    def _readable(self) -> dict[int, int]:
+        return self._progress.readable(self._config.unsettled_span_max)
+
+    async def _survive(self, read: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await read()
+        except OffsetOutOfRange as error:
+            # A retransmission may have moved the partition meanwhile: its old place is nobody's.
+            if not self._scope.cancel_called:
+                self._on_out_of_range(error)
+        except LogUnavailable as error:
+            await self._pause(f"the log cannot be read: {error}")
+        except UnknownTopic:
+            await self._pause(f"the log has no topic {self._topic}")
+
+    async def _pause(self, trouble: str) -> None:
+        self.trouble = trouble
+        await trio.sleep(_TROUBLE_PAUSE_S)
+
+    async def _read_partitions(self) -> None:
+        """Read the partitions of `_reads` until their set changes or the log is in trouble."""
+        async with self._log.reader(self._topic, self._reads) as reader:
+            while await self._wait_for_room():
+                await self._read_batch(reader)
+
+    async def _wait_for_room(self) -> bool:
+        """Wait until a batch may be read; False when the set of partitions is another one now."""
+        lanes = self._lanes
+        while self._readable().keys() == self._reads.keys():
+            has_bytes = lanes.buffered_bytes < self._config.buffered_bytes_max
+            if has_bytes and lanes.fresh <= self.read_ahead // 2:
+                return True
+            self._lacks_bytes = not has_bytes
+            await self._room.wait()
+        return False
+
+    async def _read_batch(self, reader: Reader) -> None:
+        config, lanes, partitions = self._config, self._lanes, self._progress.partitions
+        span = max(partitions[partition].span for partition in self._reads)
+        bytes_left = config.buffered_bytes_max - lanes.buffered_bytes
+        batch: Sequence[StoredRecord] = ()
+        # A log that was in trouble and now waits for records without complaint is well again.
+        with trio.move_on_after(_TROUBLE_PAUSE_S if self.trouble else float("inf")):
+            batch = await reader.next_batch(
+                max(1, min(self._records_wanted(), config.unsettled_span_max - span)),
+                max(1, min(config.read_batch_bytes_max, bytes_left)),
+            )
+        self.trouble = ""
+        if self._scope.cancel_called:
+            # A retransmission may have moved what this was read of. It is read again, or not.
+            return
+        if batch:
+            await self._take_in(batch)
+        self._on_read()
+
+    def _records_wanted(self) -> int:
+        """How many to read so that about as many pass the screen as there is room for."""
+        wanted = self.read_ahead - self._lanes.fresh
+        if self.screen is let_pass:
+            return wanted
+        return min(int(wanted / self._passing_share), self._config.read_batch_records_max)
+
+    async def _take_in(self, batch: Sequence[StoredRecord]) -> None:
+        """Look at each record, in turns with others; it is settled, or goes into the buffer."""
+        partitions, lanes, filtered = (
+            self._progress.partitions,
+            self._lanes,
+            self._measures.filtered,
+        )
+        passed, turn_ends_s = len(batch), trio.current_time() + _TURN_S
+        for count, record in enumerate(batch, 1):
+            offsets = partitions[record.partition]
+            if not offsets.begin(record.offset, record.timestamp_ms):
+                continue
+            seen = self.screen(record)
+            rest_s = 0.0
+            if isinstance(seen, Filtered):
+                offsets.filter_out(record.offset)
+                filtered.value += 1
+                passed -= 1
+                rest_s = seen.rest_s
+            else:
+                delivery = Delivery(record, offsets, seen)
+                if record.offset < offsets.recovered_end:
+                    delivery.failed_s = IN_AN_EARLIER_LIFE_S
+                lanes.add(delivery)
+            if rest_s or (count % _CLOCK_EVERY == 0 and trio.current_time() >= turn_ends_s):
+                # Told before: a retransmission that cancels this forgets only what is left.
+                self._on_read()
+                await trio.sleep(rest_s)
+                if self._scope.cancel_called:
+                    # Woken at the same moment as it was cancelled.
+                    return
+                turn_ends_s = trio.current_time() + _TURN_S
+        share = (self._passing_share + passed / len(batch)) / 2
+        self._passing_share = max(_SHARE_MIN, share)
+
+    def _on_out_of_range(self, error: OffsetOutOfRange) -> None:
+        offsets = self._progress.partitions[error.partition]
+        if error.position < error.start:
+            lost = offsets.skip_to(error.start)
+            self._measures.expired.add(lost)
+            _logger.warning("%s: retention removed %d records not yet read", error, lost)
+        else:
+            # The log lost its end. What it stores from there on is new.
+            _logger.warning("the log was cut: %s", error)
+            self._progress.restart(error.partition, error.end)
+        self._on_read()

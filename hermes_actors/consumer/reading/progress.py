@@ -1,0 +1,303 @@
+"""Where a consumer starts in each partition, and what it commits: its own progress or nothing."""
+
+import logging
+from collections.abc import Callable
+
+import trio
+from msgspec.structs import replace
+
+from hermes_actors.consumer.reading.offsets import PartitionOffsets
+from hermes_actors.log.base import Commit, Log, LogUnavailable
+from hermes_actors.log.commits import Ownership, decode, encode
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.metadata.seek import Seek
+
+_logger = logging.getLogger(__name__)
+
+SAFETY_MS = 5_000
+"""How much before a subscription's creation it starts: clocks of nodes may differ by that."""
+
+REFRESH_S = 3_600.0
+"""Unchanged positions are committed again after this long: Kafka forgets them after 7 days."""
+
+ASSERT_PAUSES_S = (2.0, 3.0, 5.0)
+"""Between the looks, after a start or a seek, at whether a late commit of somebody else has landed
+on top of ours: a log does not tell whose commit is the newer one.
+"""
+
+
+class TopicProgress:
+    """The progress of one group in all partitions that a consumer owns.
+
+    A retransmission (`seek`) is above all commits that were made before it: also after a crash
+    between the two, and when an earlier owner's commit lands late.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        group: str,
+        topic: str,
+        ownership: Ownership,
+        *,
+        created_at_ms: int,
+        owned: tuple[int, ...] | None,
+        seek: Seek | None = None,
+    ) -> None:
+        """`owned` None: all partitions, also those that are added later. `seek`: the last
+        retransmission.
+        """
+        self._log = log
+        self._group = group
+        self._topic = topic
+        self._seek = seek
+        self._ownership = ownership if seek is None else replace(ownership, seek=seek.number)
+        self._created_at_ms = created_at_ms
+        self._owned = owned
+        self._committed: dict[int, Commit] = {}
+        self._committed_s = float("-inf")
+        # Partitions that a retransmission has moved while we had them: no commit of anybody else
+        # is newer than it.
+        self._sought: set[int] = set()
+        self._committing = trio.Lock()
+        self._loading = trio.Lock()
+        self.partitions: dict[int, PartitionOffsets] = {}
+
+    @classmethod
+    def of(
+        cls,
+        live: LiveSubscription,
+        log: Log,
+        log_topic: str,
+        namespace: str = "",
+        *,
+        epoch: int = 0,
+        owned: tuple[int, ...] | None = None,
+    ) -> "TopicProgress":
+        """That of a subscription as it is now."""
+        return cls(
+            log,
+            live.name.consumer_group(namespace),
+            log_topic,
+            Ownership(live.topic_incarnation, live.incarnation, epoch),
+            created_at_ms=int(live.subscription.created_at * 1_000),
+            owned=owned,
+            seek=live.seek,
+        )
+
+    @property
+    def seek_number(self) -> int:
+        """That of the last retransmission; 0 when there was none."""
+        return self._ownership.seek
+
+    def go_to(self, seek: Seek | None) -> bool:
+        """Leave the partitions that a new retransmission moves; `load` finds their new starts.
+
+        True if it is new. What is settled of their messages from now on changes nothing.
+        """
+        if seek is None or seek.number <= self._ownership.seek:
+            return False
+        self._seek = seek
+        self._ownership = replace(self._ownership, seek=seek.number)
+        for partition in [p for p in self.partitions if seek.moves(self._log.dc, p)]:
+            self.partitions.pop(partition).is_superseded = True
+            self._sought.add(partition)
+        return True
+
+    async def load(self) -> bool:
+        """Find the start of each owned partition that is not known yet; True if there was one.
+
+        A commit of this incarnation that no retransmission has overtaken: from there, without what
+        it says is settled. Else: where the retransmission says, or what was published since the
+        subscription's creation. Raises LogUnavailable, UnknownTopic.
+        """
+        async with self._loading:
+            while True:
+                seek = self._seek
+                found = await self._find()
+                if seek is self._seek:
+                    break
+            # Only now: a call that was cancelled half-way has changed nothing.
+            for partition, (offsets, commit) in found.items():
+                self.partitions[partition] = offsets
+                self._committed.pop(partition, None)
+                if commit is not None:
+                    self._committed[partition] = commit
+            self._sought.difference_update(found)
+            return bool(found)
+
+    async def _find(self) -> dict[int, tuple[PartitionOffsets, Commit | None]]:
+        """Partition → its start, and the commit that says so, for those that are not known yet."""
+        starts = await self._log.start_positions(self._topic)
+        missing = [
+            partition
+            for partition in sorted(starts)
+            if partition not in self.partitions
+            and (self._owned is None or partition in self._owned)
+        ]
+        if not missing:
+            return {}
+        commits = await self._log.committed(self._group, self._topic)
+        found: dict[int, tuple[PartitionOffsets, Commit | None]] = {}
+        moved, fresh = [], []
+        for partition in missing:
+            commit = commits.get(partition)
+            offsets = None if commit is None else self._from_commit(partition, commit)
+            if offsets is not None:
+                found[partition] = offsets, commit
+            elif self._is_moved(partition):
+                moved.append(partition)
+            else:
+                fresh.append(partition)
+        positions = await self._targets(moved, starts) if moved else {}
+        if fresh:
+            since_ms = max(0, self._created_at_ms - SAFETY_MS)
+            since = await self._log.position_at(self._topic, since_ms)
+            positions.update((p, since.get(p, starts[p])) for p in fresh)
+        found.update((p, (PartitionOffsets(at), None)) for p, at in positions.items())
+        return found
+
+    def _is_moved(self, partition: int) -> bool:
+        return self._seek is not None and self._seek.moves(self._log.dc, partition)
+
+    async def _targets(self, partitions: list[int], starts: dict[int, int]) -> dict[int, int]:
+        """Where the retransmission takes these partitions, which are some that it moves."""
+        assert self._seek is not None, "no partition is moved without"
+        body = self._seek.body
+        asked = body.positions.get(self._log.dc)
+        if asked is None:
+            assert body.time_ms is not None, "nothing is moved without positions and time"
+            asked = await self._log.position_at(self._topic, body.time_ms)
+        targets = {}
+        for partition in partitions:
+            start = starts[partition]
+            # A partition that was added only now holds nothing older than the retransmission.
+            target = asked.get(partition, start)
+            if target < start:
+                _logger.warning(
+                    "%s %s/%d: a retransmission asks for offset %d; the log begins at %d, and so "
+                    "does the retransmission",
+                    self._group,
+                    self._topic,
+                    partition,
+                    target,
+                    start,
+                )
+            targets[partition] = max(target, start)
+        return targets
+
+    async def commit(self, now_s: float) -> bool:
+        """Commit what has changed since the last commit; True if there was anything.
+
+        Raises LogUnavailable or UnknownTopic; then the next call commits it.
+        """
+        # One after the other: an older commit must not land on top of a newer one.
+        async with self._committing:
+            return await self._commit(now_s)
+
+    def uncommitted(self) -> list[int]:
+        """The partitions whose progress has not been committed as it is now."""
+        return sorted(self._changed(is_refresh=False))
+
+    def _changed(self, *, is_refresh: bool) -> dict[int, Commit]:
+        commits: dict[int, Commit] = {}
+        for partition, offsets in self.partitions.items():
+            position = offsets.position
+            metadata = encode(position, offsets.intervals(), self._ownership)
+            commit = Commit(position, metadata)
+            if is_refresh or self._committed.get(partition) != commit:
+                commits[partition] = commit
+        return commits
+
+    async def _commit(self, now_s: float) -> bool:
+        is_refresh = now_s - self._committed_s >= REFRESH_S
+        commits = self._changed(is_refresh=is_refresh)
+        if not commits:
+            return False
+        await self._log.commit(self._group, self._topic, commits)
+        self._committed.update(commits)
+        if is_refresh:
+            self._committed_s = now_s
+        return True
+
+    async def keep_committed(self, on_overwritten: Callable[[], None]) -> None:
+        """For ten seconds look whether the log still holds what was committed last.
+
+        `on_overwritten` is called when it does not; the next commit then says it again.
+        """
+        for pause_s in ASSERT_PAUSES_S:
+            await trio.sleep(pause_s)
+            try:
+                is_overwritten = await self._forget_overwritten()
+            except LogUnavailable:
+                continue
+            if is_overwritten:
+                on_overwritten()
+
+    async def _forget_overwritten(self) -> bool:
+        async with self._committing:
+            held = await self._log.committed(self._group, self._topic)
+            lost = [
+                partition
+                for partition, ours in self._committed.items()
+                if partition in self.partitions and self._is_over(ours, held.get(partition))
+            ]
+            for partition in lost:
+                _logger.warning(
+                    "%s %s/%d: somebody else has committed %s over ours; committing again",
+                    self._group,
+                    self._topic,
+                    partition,
+                    held.get(partition),
+                )
+                del self._committed[partition]
+            return bool(lost)
+
+    def _is_over(self, ours: Commit, held: Commit | None) -> bool:
+        if held is None or held.position < ours.position:
+            return True
+        # One of ours that went through although its answer said otherwise is as good.
+        return held != ours and decode(held).ownership != self._ownership
+
+    def restart(self, partition: int, position: int) -> None:
+        """Begin anew in a partition whose log has been cut below what was read."""
+        self.partitions[partition] = PartitionOffsets(position)
+
+    def readable(self, span_max: int) -> dict[int, int]:
+        """Partition → next offset to read, for those whose unsettled span leaves room."""
+        return {
+            partition: offsets.read_end
+            for partition, offsets in self.partitions.items()
+            if offsets.span < span_max
+        }
+
+    def _from_commit(self, partition: int, commit: Commit) -> PartitionOffsets | None:
+        """The start that a commit gives; None when it is another incarnation's, or a retransmission
+        has overtaken it.
+        """
+        progress = decode(commit)
+        owner = progress.ownership
+        if owner is None:
+            if partition in self._sought:
+                return None
+            _logger.warning(
+                "%s %s: a commit that no consumer of ours made counts: position %d",
+                self._group,
+                self._topic,
+                commit.position,
+            )
+        elif not self._is_ours(owner, partition):
+            return None
+        return PartitionOffsets(progress.position, progress.intervals)
+
+    def _is_ours(self, owner: Ownership, partition: int) -> bool:
+        ours = self._ownership
+        if (owner.incarnation, owner.topic_incarnation) != (
+            ours.incarnation,
+            ours.topic_incarnation,
+        ):
+            return False
+        if owner.seek >= ours.seek:
+            return True
+        # The retransmission leaves alone the partitions that it does not name.
+        return self._seek is not None and not self._is_moved(partition)

@@ -1,0 +1,121 @@
+"""Commits for the subscriptions that nobody consumes now: their places stay known to the log, and a
+retransmission is in it at once, where the log's own tools see it.
+"""
+
+import logging
+from collections.abc import Mapping
+from math import isinf
+
+import trio
+from msgspec import Struct
+
+from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.consumer.reading.progress import ASSERT_PAUSES_S, REFRESH_S, TopicProgress
+from hermes_actors.consumer.wakeup import Wakeup
+from hermes_actors.log.base import Log, LogUnavailable, UnknownTopic
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.runtime.clock import Clock
+
+_logger = logging.getLogger(__name__)
+
+_TROUBLE_PAUSE_S = 5.0
+_ASSERT_S = sum(ASSERT_PAUSES_S)
+
+
+class _Place(Struct):
+    """A subscription at rest. `committed` is the version that its last commit was made for, or that
+    another system's commits stand for. `due_s` infinite: it is left alone.
+    """
+
+    live: LiveSubscription
+    log_topic: str
+    due_s: float
+    committed: LiveSubscription | None = None
+    reached: Mapping[int, int] = {}
+
+
+class Resting:
+    """The actor that commits on behalf of a node's suspended subscriptions: at once, when they come
+    or are sent elsewhere, and each hour. It reads no messages; its inbox only says when to stop.
+    """
+
+    def __init__(self, log: Log, clock: Clock, namespace: str = "") -> None:
+        self._log = log
+        self._clock = clock
+        self._namespace = namespace
+        # One for each subscription at rest: bounded by those that exist.
+        self._places: dict[str, _Place] = {}
+        self._wakeup = Wakeup()
+
+    def keep(self, live: LiveSubscription, log_topic: str) -> None:
+        """Nobody consumes it from now on, or it has changed meanwhile. Never waits.
+
+        One that has never been consumed here, nor been sent anywhere, is left alone: its group may
+        be another system's, whose consumers commit there.
+        """
+        name = str(live.name)
+        is_ours = self._log.dc in live.active_in or live.seek is not None
+        due_s = self._clock.monotonic_s() if is_ours else float("inf")
+        before = None if is_ours else live
+        place = self._places.get(name)
+        if place is not None and _life(place.live) == _life(live):
+            if place.live.seek == live.seek and not (is_ours and isinf(place.due_s)):
+                return
+            before = place.committed
+        self._places[name] = _Place(live, log_topic, due_s, before)
+        self._wakeup.set()
+
+    def release(self, name: str) -> None:
+        """It is consumed from now on, or gone. Never waits."""
+        self._places.pop(name, None)
+
+    def reached(self, name: str) -> tuple[str, Mapping[int, int]]:
+        """Its log topic, and for each partition what its last commit here says to be settled
+        (`PartitionOffsets.reached`); nothing when it is not at rest here, or not committed yet.
+        """
+        place = self._places.get(name)
+        return ("", {}) if place is None else (place.log_topic, place.reached)
+
+    async def run(self, inbox: Inbox[object]) -> None:
+        """Commit until asked to stop."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._work)
+            async for _ in inbox:
+                pass
+            nursery.cancel_scope.cancel()
+
+    async def _work(self) -> None:
+        while True:
+            now_s = self._clock.monotonic_s()
+            place = min(self._places.values(), key=lambda each: each.due_s, default=None)
+            if place is None or place.due_s > now_s:
+                await self._wakeup.wait(float("inf") if place is None else place.due_s - now_s)
+                continue
+            is_new = place.committed is not place.live
+            try:
+                await self._commit(place)
+            except (LogUnavailable, UnknownTopic) as error:
+                _logger.debug("%s, at rest: not committed: %r", place.live.name, error)
+                wait_s = _TROUBLE_PAUSE_S
+            else:
+                # A late commit of who consumed it until now may land on top of the first one.
+                wait_s = _ASSERT_S if is_new else REFRESH_S
+            place.due_s = self._clock.monotonic_s() + wait_s
+
+    async def _commit(self, place: _Place) -> None:
+        live = place.live
+        progress = TopicProgress.of(
+            place.committed or live, self._log, place.log_topic, self._namespace
+        )
+        await progress.load()
+        if progress.go_to(live.seek):
+            await progress.load()
+        # Whoever consumes it again has begun to commit by himself.
+        if self._places.get(str(live.name)) is place:
+            await progress.commit(self._clock.monotonic_s())
+            place.committed = live
+            place.reached = {p: each.reached for p, each in progress.partitions.items()}
+
+
+def _life(live: LiveSubscription) -> tuple[int, int]:
+    return (live.incarnation, live.topic_incarnation)

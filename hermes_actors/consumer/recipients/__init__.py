@@ -1,0 +1,1 @@
+"""Who a message goes to, and with which headers."""

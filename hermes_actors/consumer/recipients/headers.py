@@ -1,0 +1,190 @@
+"""The request headers of a push, rendered once for each subscription where they do not change.
+
+Order: ours (User-Agent, Content-Type, Keep-Alive, Authorization, names), then the message's (id,
+the attributes of a CloudEvent, propagated, traceparent), the retry count, then the subscription's
+fixed ones. Ours win: a fixed or propagated
+header named like one of ours, or one that frames the request, is left out, so that it can never
+keep a message from being delivered. Nothing that holds a line break gets onto the wire.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from hermes_actors import __version__
+from hermes_actors.consumer.recipients.cloudevents import PREFIX, CloudEvents
+from hermes_actors.model.message import Headers, Message
+from hermes_actors.model.redaction import hidden_bytes, redacted
+from hermes_actors.model.subscription import Subscription
+
+USER_AGENT = f"hermes_actors/{__version__}"
+CONTENT_TYPE = "application/json"
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_FORBIDDEN_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_OURS = frozenset(
+    (
+        "hermes-batch-id",
+        "hermes-message-id",
+        "hermes-retry-count",
+        "hermes-sequence",
+        "hermes-topic-name",
+        "hermes-subscription-name",
+        "content-type",
+        "keep-alive",
+    )
+)
+_SIGNATURE = frozenset(("webhook-id", "webhook-timestamp", "webhook-signature"))
+_TRACEPARENT = "traceparent"
+_FRAMING = frozenset(
+    (
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "http2-settings",
+        # The node's own, to its proxy; nobody else's words go there.
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    )
+)
+
+
+class RequestHead(Struct, frozen=True):
+    """The unchanging header lines of one subscription. `dropped` names what was left out.
+
+    `events` renders messages as CloudEvents, with their Content-Type; None where none are wanted.
+    """
+
+    before: bytes
+    after: bytes
+    dropped: tuple[str, ...]
+    taken: frozenset[str]
+    events: CloudEvents | None = None
+    has_traceparent: bool = False
+
+    def __repr__(self) -> str:
+        before, after = hidden_bytes(self.before), hidden_bytes(self.after)
+        return redacted(self, before=before, after=after, taken=repr(sorted(self.taken)))
+
+    def message_lines(self, message: Message) -> bytes:
+        """The header lines of one message that its retries share: from its id on, without count."""
+        lines = b"Hermes-Message-Id: %b\r\n" % clean_id(message.id)
+        if self.events is not None:
+            lines += self.events.lines(message)
+        if message.propagated:
+            lines += self._propagated_lines(message)
+        if message.traceparent and not self.has_traceparent:
+            names = (name.lower() for name, _ in message.propagated)
+            if _TRACEPARENT not in names:
+                lines += b"traceparent: %b\r\n" % clean_id(message.traceparent)
+        return lines
+
+    def _propagated_lines(self, message: Message) -> bytes:
+        """The publisher's headers; they bring `messageId` with them, as in Hermes."""
+        kept = [each for each in message.propagated if _is_allowed(*each, self.taken)]
+        if self.events is not None:
+            kept = [each for each in kept if not each[0].lower().startswith(PREFIX)]
+        lines = _render(kept)
+        if all(name.lower() != "messageid" for name, _ in message.propagated):
+            lines += b"messageId: %b\r\n" % clean_id(message.id)
+        return lines
+
+    def lines(self, message_lines: bytes, retries: int) -> bytes:
+        """All header lines of one attempt."""
+        return b"%b%bHermes-Retry-Count: %d\r\n%b" % (
+            self.before,
+            message_lines,
+            retries,
+            self.after,
+        )
+
+
+def request_head(subscription: Subscription, authorization: str) -> RequestHead:
+    """What each push of the subscription says; `authorization` is the header's value or ""."""
+    ours: list[tuple[str, str]] = [
+        ("User-Agent", USER_AGENT),
+        ("Content-Type", CONTENT_TYPE),
+        ("Keep-Alive", "true"),
+    ]
+    taken = set(_OURS | _FRAMING)
+    if subscription.signing is not None:
+        taken |= _SIGNATURE
+    if authorization:
+        ours.append(("Authorization", authorization))
+    if authorization or subscription.o_auth_policy is not None:
+        # Credentials of the endpoint come before a token, and both before what others wrote.
+        taken.add("authorization")
+    if subscription.subscription_identity_headers_enabled:
+        ours.append(("Hermes-Topic-Name", subscription.topic_name))
+        ours.append(("Hermes-Subscription-Name", subscription.name))
+    if any(header.name.lower() == "user-agent" for header in subscription.headers):
+        # Who sets a User-Agent wants that one.
+        ours = ours[1:]
+    fixed = [(header.name, header.value) for header in subscription.headers]
+    events = None
+    if subscription.cloud_events_enabled:
+        # The content type is the event's.
+        ours = [each for each in ours if each[0] != "Content-Type"]
+        events, fixed = _events(subscription, fixed)
+    kept = [(name, value) for name, value in fixed if _is_allowed(name, value, taken)]
+    return RequestHead(
+        before=_render(ours),
+        after=_render(kept),
+        dropped=tuple(name for name, value in fixed if not _is_allowed(name, value, taken)),
+        taken=frozenset(taken | {"user-agent"}),
+        events=events,
+        has_traceparent=any(name.lower() == _TRACEPARENT for name, _ in kept),
+    )
+
+
+def _events(
+    subscription: Subscription, fixed: list[tuple[str, str]]
+) -> tuple[CloudEvents, list[tuple[str, str]]]:
+    """What makes events of messages, and the fixed headers that are none of their attributes."""
+    attributes = {
+        name.lower()[len(PREFIX) :]: value
+        for name, value in fixed
+        if name.lower().startswith(PREFIX) and _is_allowed(name, value, ())
+    }
+    return (
+        CloudEvents(subscription.topic_name, CONTENT_TYPE, attributes),
+        [each for each in fixed if not each[0].lower().startswith(PREFIX)],
+    )
+
+
+def parse_lines(lines: bytes) -> list[tuple[bytes, bytes]]:
+    """Rendered lines as pairs again, for a client that renders on its own."""
+    pairs = []
+    for line in lines.split(b"\r\n"):
+        name, colon, value = line.partition(b": ")
+        if colon:
+            pairs.append((name, value))
+    return pairs
+
+
+def _is_allowed(name: str, value: str, taken: Iterable[str]) -> bool:
+    return (
+        _TOKEN.fullmatch(name) is not None
+        and not _FORBIDDEN_IN_VALUE.search(value)
+        and name.lower() not in taken
+    )
+
+
+def _render(headers: Iterable[tuple[str, str]] | Sequence[tuple[str, str]] | Headers) -> bytes:
+    return b"".join(
+        b"%b: %b\r\n" % (name.encode("ascii"), value.strip().encode("utf-8", "surrogateescape"))
+        for name, value in headers
+    )
+
+
+def clean_id(text: str) -> bytes:
+    """An id as it may stand in a header: foreign records may hold anything."""
+    if text.isascii() and text.isprintable():
+        return text.encode("ascii")
+    return _FORBIDDEN_IN_VALUE.sub("?", text).encode("utf-8", "replace")

@@ -1,0 +1,106 @@
+"""Every address that a host's name has, from a cache that is refreshed beside the deliveries.
+
+An answer counts for `ttl_s`; then it serves on while it is asked for again, and for a minute when
+nobody answers: a name server that is away must not end deliveries. IPv4 addresses are taken where
+there are any, else IPv6: a machine that has both is one recipient.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from hermes_actors.consumer.recipients.resolving import Found
+
+NAMES_MAX = 1_000
+"""The most names that are kept."""
+
+_STALE_S = 60.0
+_FAILURE_S = 1.0
+
+
+class LookUps(Protocol):
+    """Looks names up beside the deliveries; see `consumer.resolving.Resolver`."""
+
+    def resolve(self, host: str, done: Callable[[Found], None]) -> None:
+        """Call `done` once with the host's addresses, or why there are none; perhaps at once."""
+
+
+class _Name:
+    __slots__ = ("addresses", "asked_s", "good_s", "problem", "waiting")
+
+    def __init__(self) -> None:
+        self.addresses: tuple[str, ...] = ()
+        self.problem = ""
+        # When an answer came last, and when one is to be asked for again.
+        self.good_s = float("-inf")
+        self.asked_s = float("-inf")
+        self.waiting: list[Callable[[], None]] | None = None
+
+
+class Names:
+    """The addresses of names. Times are monotonic seconds."""
+
+    def __init__(self, look_ups: LookUps, now_s: Callable[[], float], ttl_s: float) -> None:
+        self._look_ups = look_ups
+        self._now_s = now_s
+        self._ttl_s = ttl_s
+        self._names: dict[str, _Name] = {}
+
+    def require(self, host: str, done: Callable[[], None]) -> bool:
+        """True when `addresses` can say something of the host now; else `done` is called once it
+        can. Where the answer is old, another is asked for.
+        """
+        name = self._names.get(host) or self._add(host)
+        now_s = self._now_s()
+        is_known = bool(name.addresses or name.problem)
+        if name.waiting is None and now_s >= name.asked_s:
+            name.waiting = []
+            self._look_ups.resolve(host, lambda found: self._on_found(name, found))
+            # It may have been answered at once.
+            is_known = bool(name.addresses or name.problem)
+        if not is_known:
+            assert name.waiting is not None, "what is not known is being asked for"
+            name.waiting.append(done)
+        return is_known
+
+    def addresses(self, host: str) -> tuple[str, ...]:
+        """The host's addresses, sorted; none: see `problem`."""
+        name = self._names.get(host)
+        return () if name is None else name.addresses
+
+    def problem(self, host: str) -> str:
+        """Why the host has no addresses."""
+        name = self._names.get(host)
+        return "the name was not looked up" if name is None else name.problem
+
+    def _add(self, host: str) -> _Name:
+        while len(self._names) >= NAMES_MAX:
+            # Who waits for it still hears of it.
+            del self._names[next(iter(self._names))]
+        name = self._names[host] = _Name()
+        return name
+
+    def _on_found(self, name: _Name, found: Found) -> None:
+        now_s = self._now_s()
+        if isinstance(found, OSError) or not found:
+            name.asked_s = now_s + _FAILURE_S
+            if now_s - name.good_s > self._ttl_s + _STALE_S:
+                name.addresses = ()
+                name.problem = _why(found)
+        else:
+            name.addresses = one_family(found)
+            name.problem = ""
+            name.good_s = now_s
+            name.asked_s = now_s + self._ttl_s
+        waiting, name.waiting = name.waiting, None
+        for done in waiting or ():
+            done()
+
+
+def one_family(addresses: Sequence[str]) -> tuple[str, ...]:
+    """The IPv4 addresses, or else the IPv6 ones, sorted: name servers change their order."""
+    unique = dict.fromkeys(addresses)
+    return tuple(sorted(each for each in unique if ":" not in each) or sorted(unique))
+
+
+def _why(found: Found) -> str:
+    return str(found) or repr(found) if isinstance(found, OSError) else "the name has no address"

@@ -1,0 +1,1 @@
+"""How a push reaches an endpoint."""

@@ -1,0 +1,1 @@
+"""Our own HTTP/1.1 client, on the host loop."""

@@ -1,0 +1,247 @@
+"""One connection of a pool: a request goes out piece by piece, its answer ends it once."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from hermes_actors.consumer.senders.http1.wire import Exchange, request_bytes, request_head_bytes
+from hermes_actors.consumer.senders.sender import Done, Failure, Origin, Probed, Push, SendOutcome
+
+PIECE_BYTES = 131_072
+"""A longer request is written in such pieces, each when the one before has gone: a peer that does
+not read holds no more than this in our buffers."""
+
+
+class Wire(Protocol):
+    """An open connection's way out."""
+
+    def write(self, data: bytes) -> None:
+        """Send these bytes; buffers what does not go at once.
+
+        May call `paused`, then `resumed` later.
+        """
+
+    def abort(self) -> None:
+        """Close without waiting. May call `PooledConnection.ended`, now or later, or not."""
+
+    def is_closing(self) -> bool:
+        """True when nothing written from now on would arrive."""
+
+
+class Net(Protocol):
+    """What the pools need of a loop and its network."""
+
+    def now_s(self) -> float:
+        """Monotonic seconds."""
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Call after the running code has returned."""
+
+    def later(self, delay_s: float, callback: Callable[[], None]) -> None:
+        """Call once, after the delay."""
+
+    def dial(self, connection: "PooledConnection", origin: Origin) -> None:
+        """Begin to connect. Later exactly one of `connection.opened` and `.dial_failed` follows."""
+
+
+class Request:
+    """A push that has not ended."""
+
+    __slots__ = ("deadline_s", "done", "is_second_try", "push", "socket_timeout_s")
+
+    def __init__(self, push: Push, done: Done, now_s: float) -> None:
+        self.push = push
+        self.done = done
+        self.deadline_s = now_s + push.request_timeout_ms / 1_000
+        self.socket_timeout_s = push.socket_timeout_ms / 1_000
+        self.is_second_try = False
+
+
+class ConnectionOwner(Protocol):
+    """Who hears of what becomes of a connection: its pool."""
+
+    @property
+    def net(self) -> Net:
+        """The network."""
+
+    def on_opened(self, connection: "PooledConnection") -> None:
+        """It stands."""
+
+    def on_dial_failed(self, connection: "PooledConnection", failure: Failure, detail: str) -> None:
+        """It could not be made."""
+
+    def on_outcome(self, connection: "PooledConnection", outcome: SendOutcome) -> None:
+        """Its request has ended."""
+
+    def on_stale(self, connection: "PooledConnection") -> None:
+        """The peer had closed it before the request came."""
+
+    def drop(self, connection: "PooledConnection") -> None:
+        """It has ended without a request."""
+
+
+class Share(Protocol):
+    """Where a connection is counted."""
+
+    def on_opened(self) -> None:
+        """One more stands."""
+
+    def give_back(self, *, was_open: bool) -> None:
+        """One less."""
+
+
+class PooledConnection:
+    """One connection of a pool.
+
+    The network calls `opened` or `dial_failed`, then `received`, `paused`, `resumed`, `ended`.
+    """
+
+    __slots__ = (
+        "_at",
+        "_is_counted",
+        "_is_paused",
+        "_rest",
+        "_share",
+        "_wire",
+        "exchange",
+        "heard_s",
+        "idle_since_s",
+        "owner",
+        "probe",
+        "probe_deadline_s",
+        "request",
+    )
+
+    def __init__(self, owner: ConnectionOwner, share: Share, response_bytes_max: int) -> None:
+        self.owner = owner
+        self._share = share
+        self._is_counted = True
+        self._wire: Wire | None = None
+        self._rest = b""
+        self._at = 0
+        self._is_paused = False
+        self.exchange = Exchange(response_bytes_max)
+        self.request: Request | None = None
+        self.probe: Probed | None = None
+        self.probe_deadline_s = 0.0
+        self.idle_since_s = 0.0
+        self.heard_s = 0.0
+
+    def opened(self, wire: Wire) -> None:
+        """The connection stands."""
+        self._wire = wire
+        if self._is_counted:
+            self._share.on_opened()
+        self.owner.on_opened(self)
+
+    def dial_failed(self, detail: str, failure: Failure = Failure.CONNECT) -> None:
+        """It could not be made."""
+        self.owner.on_dial_failed(self, failure, detail)
+
+    def received(self, data: bytes) -> None:
+        """Bytes have come."""
+        exchange = self.exchange
+        outcome = exchange.receive(data)
+        if outcome is not None:
+            if outcome.status == 408 and self._is_goodbye():
+                self.owner.on_stale(self)
+            else:
+                self.owner.on_outcome(self, outcome)
+        elif not exchange.is_reusable:
+            self.owner.drop(self)
+        elif self.request is not None and self.request.socket_timeout_s:
+            self.heard_s = self.owner.net.now_s()
+
+    def paused(self) -> None:
+        """The peer takes no more for now."""
+        self._is_paused = True
+
+    def resumed(self) -> None:
+        """The peer has taken what was written."""
+        self._is_paused = False
+        if self.request is not None:
+            if self.request.socket_timeout_s:
+                self.heard_s = self.owner.net.now_s()
+            self._write_on()
+
+    def ended(self, why: str = "") -> None:
+        """The peer closed, or the connection broke. Calls after the first change nothing."""
+        exchange, request = self.exchange, self.request
+        is_stale = (
+            request is not None
+            and not exchange.is_answered
+            and exchange.served > 0
+            and not request.is_second_try
+        )
+        if is_stale:
+            # The peer closed an idle connection while we wrote to it, as a rule. It may as well
+            # have taken the push and died, which nobody can tell from here; so once more at most.
+            self.owner.on_stale(self)
+            return
+        outcome = exchange.end_of_stream(why)
+        if outcome is not None:
+            self.owner.on_outcome(self, outcome)
+        else:
+            self.owner.drop(self)
+
+    def start(self, request: Request, now_s: float) -> None:
+        """Write this request."""
+        assert self._wire is not None, "not opened"
+        self.request = request
+        self.heard_s = now_s
+        self.exchange.begin()
+        push = request.push
+        if len(push.body) <= PIECE_BYTES:
+            self._wire.write(request_bytes(push))
+        else:
+            self._rest, self._at = push.body, 0
+            self._wire.write(request_head_bytes(push))
+            self._write_on()
+
+    @property
+    def is_writing(self) -> bool:
+        """True while the peer has not taken the whole request."""
+        return self._is_paused
+
+    def is_usable(self) -> bool:
+        """True when a request may be written now."""
+        return (
+            self._wire is not None
+            and self.exchange.is_reusable
+            # An answer that came before the whole request was out leaves the rest to be sent.
+            and not self._is_paused
+            and not self._wire.is_closing()
+        )
+
+    def close(self) -> None:
+        """Close it; whatever the peer still says is not heard."""
+        self.exchange.is_reusable = False
+        self._rest = b""
+        was_open = self._wire is not None
+        if self._wire is not None:
+            self._wire.abort()
+        if self._is_counted:
+            self._is_counted = False
+            self._share.give_back(was_open=was_open)
+
+    def _is_goodbye(self) -> bool:
+        """True for a 408 with which the peer ends a connection that was idle for too long.
+
+        It crosses the request on the way and is no answer to it (RFC 9110, section 15.5.9).
+        """
+        request, exchange = self.request, self.exchange
+        return (
+            request is not None
+            and not request.is_second_try
+            and exchange.served > 1
+            and not exchange.is_reusable
+        )
+
+    def _write_on(self) -> None:
+        wire = self._wire
+        assert wire is not None, "not opened"
+        while self._rest and not self._is_paused:
+            piece = self._rest[self._at : self._at + PIECE_BYTES]
+            self._at += len(piece)
+            if self._at >= len(self._rest):
+                self._rest = b""
+            wire.write(piece)

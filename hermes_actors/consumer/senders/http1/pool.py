@@ -1,0 +1,412 @@
+"""Pushes over pooled HTTP/1.1 connections: one pool for each lane and origin, bounded, swept.
+
+No task and no timer for each push: a connection's callback ends one push and starts the next that
+waits; one timer sweeps all pools for what has run out of time. Knows the network through a seam
+(`Net`), so that a simulation runs the same code over connections of its own.
+"""
+
+from collections import deque
+
+from msgspec import Struct
+
+from hermes_actors.consumer.senders.http1.connection import Net, PooledConnection, Request
+from hermes_actors.consumer.senders.http1.share import OriginShare
+from hermes_actors.consumer.senders.sender import (
+    PROBE_TIMEOUT_S,
+    Done,
+    Failure,
+    Origin,
+    Probed,
+    Push,
+    Route,
+    SendOutcome,
+)
+
+SWEEP_INTERVAL_S = 0.025
+"""How late a time-out may be noticed."""
+
+
+class PoolLimits(Struct, frozen=True):
+    """Bounds of each pool; `connections_per_host_max` of all pools to one host and port.
+
+    `waiting_max` pushes may wait for a connection, the next one fails.
+    """
+
+    connections_max: int = 100
+    waiting_max: int = 10_000
+    response_bytes_max: int = 65_536
+    idle_s: float = 30.0
+    connections_per_host_max: int = 1_000
+
+
+class _Pool:
+    """The connections of one lane to one origin, and the pushes that wait for one."""
+
+    __slots__ = (
+        "busy",
+        "dialing",
+        "idle",
+        "is_known_idle",
+        "limits",
+        "net",
+        "next_deadline_s",
+        "origin",
+        "share",
+        "waiting",
+    )
+
+    def __init__(self, net: Net, origin: Origin, limits: PoolLimits, share: OriginShare) -> None:
+        self.net = net
+        self.origin = origin
+        self.limits = limits
+        self.share = share
+        self.idle: list[PooledConnection] = []
+        self.is_known_idle = False
+        self.busy: dict[PooledConnection, None] = {}
+        self.dialing: dict[PooledConnection, None] = {}
+        self.waiting: deque[Request] = deque()
+        self.next_deadline_s = float("inf")
+
+    def submit(self, request: Request, now_s: float) -> bool:
+        """Start the request or let it wait; False when too many wait."""
+        self._note_deadline(request, now_s)
+        while self.idle:
+            connection = self.idle.pop()
+            if connection.is_usable():
+                self._start(connection, request, now_s)
+                return True
+            connection.close()
+        if len(self.waiting) >= self.limits.waiting_max:
+            return False
+        self.waiting.append(request)
+        self._connect()
+        return True
+
+    def probe(self, done: Probed, now_s: float) -> None:
+        """Make a connection and say whether it could be; at a bound an idle one will do."""
+        if self._is_full or not self.share.take():
+            found = self.give_idle()
+            if found is not None:
+                self.idle.append(found)
+            failure = Failure.OVERLOADED if found is None else None
+            self.net.soon(lambda: done(failure))
+            return
+        connection = self._dial()
+        connection.probe = done
+        connection.probe_deadline_s = now_s + PROBE_TIMEOUT_S
+        self.next_deadline_s = min(self.next_deadline_s, connection.probe_deadline_s)
+
+    # What the connections tell.
+
+    def on_opened(self, connection: PooledConnection) -> None:
+        if connection not in self.dialing:
+            connection.close()
+            return
+        del self.dialing[connection]
+        probed, connection.probe = connection.probe, None
+        self._free(connection)
+        if probed is not None:
+            probed(None)
+
+    def on_dial_failed(self, connection: PooledConnection, failure: Failure, detail: str) -> None:
+        if connection not in self.dialing:
+            return
+        del self.dialing[connection]
+        # Each failure ends the one that has waited longest, so a dead origin ends them all; but
+        # for a probe's, which ends the probe.
+        probed, connection.probe = connection.probe, None
+        request = self.waiting.popleft() if self.waiting and probed is None else None
+        connection.close()
+        self._connect()
+        if probed is not None:
+            probed(failure)
+        if request is not None:
+            request.done(SendOutcome(0, "", failure, detail))
+
+    def on_outcome(self, connection: PooledConnection, outcome: SendOutcome) -> None:
+        request = connection.request
+        assert request is not None, "an outcome belongs to a request"
+        connection.request = None
+        self.busy.pop(connection, None)
+        if not connection.is_usable():
+            connection.close()
+            self._connect()
+        elif self.share.hungry:
+            self._free(connection)
+        else:
+            self._next(connection)
+        # Last: it may send again, and finds this connection free.
+        request.done(outcome)
+
+    def on_stale(self, connection: PooledConnection) -> None:
+        request = connection.request
+        assert request is not None, "only a request can find its connection stale"
+        connection.request = None
+        connection.exchange.give_up(Failure.RESET, "stale")
+        self.busy.pop(connection, None)
+        request.is_second_try = True
+        self.waiting.appendleft(request)
+        connection.close()
+        self._connect()
+
+    def drop(self, connection: PooledConnection) -> None:
+        """Forget a connection without a request."""
+        if connection in self.idle:
+            self.idle.remove(connection)
+        connection.close()
+
+    # What the share of the origin's connections asks for.
+
+    @property
+    def size(self) -> int:
+        return len(self.dialing) + len(self.busy) + len(self.idle)
+
+    @property
+    def wants(self) -> bool:
+        return len(self.dialing) < len(self.waiting) and not self._is_full
+
+    def dial_one(self) -> None:
+        self._dial()
+
+    def adopt(self, connection: PooledConnection) -> None:
+        connection.owner = self
+        self._next(connection)
+
+    def give_idle(self) -> PooledConnection | None:
+        while self.idle:
+            connection = self.idle.pop()
+            if connection.is_usable():
+                return connection
+            connection.close()
+        self.is_known_idle = False
+        return None
+
+    # Time.
+
+    def sweep(self, now_s: float) -> None:
+        """End what has run out of time; close what has been idle for too long."""
+        while self.idle and self.idle[0].idle_since_s + self.limits.idle_s <= now_s:
+            self.idle.pop(0).close()
+        if now_s < self.next_deadline_s:
+            return
+        self.next_deadline_s = float("inf")
+        late = [request for request in self.waiting if request.deadline_s <= now_s]
+        if late:
+            self.waiting = deque(r for r in self.waiting if r.deadline_s > now_s)
+        for request in self.waiting:
+            self._note_deadline(request, now_s)
+        outcome = self._no_connection() if late else None
+        for connection in list(self.busy):
+            self._sweep_busy(connection, now_s)
+        for connection in list(self.dialing):
+            self._sweep_probe(connection, now_s)
+        if outcome is not None:
+            for request in late:
+                request.done(outcome)
+
+    def forget(self) -> None:
+        """End what waits for a connection."""
+        waiting, self.waiting = self.waiting, deque()
+        for request in waiting:
+            request.done(SendOutcome(0, "", Failure.CLOSED))
+
+    def close(self) -> None:
+        """End everything."""
+        self.forget()
+        for connection in list(self.busy):
+            self._give_up(connection, Failure.CLOSED, "")
+        idle, self.idle = self.idle, []
+        dialing, self.dialing = self.dialing, {}
+        for connection in (*idle, *dialing):
+            connection.close()
+            probed, connection.probe = connection.probe, None
+            if probed is not None:
+                probed(Failure.CLOSED)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.busy or self.waiting or self.idle or self.dialing)
+
+    @property
+    def _is_full(self) -> bool:
+        return self.size >= self.limits.connections_max
+
+    def _no_connection(self) -> SendOutcome:
+        """What is said of pushes that no connection was there for in time.
+
+        Only an endpoint that does not let us in is to blame for what could not be sent.
+        """
+        if self.dialing or not self.share.standing:
+            return SendOutcome(0, "", Failure.TIMEOUT, "no connection was opened in time")
+        count = len(self.busy)
+        whose = f"all {count} wait for answers"
+        if not count:
+            whose = f"all {self.share.open} to {self.origin} are other subscriptions'"
+        detail = f"no connection was free in time, {whose}"
+        return SendOutcome(0, "", Failure.OVERLOADED, detail)
+
+    def _sweep_busy(self, connection: PooledConnection, now_s: float) -> None:
+        request = connection.request
+        if request is None:
+            return
+        if request.deadline_s <= now_s:
+            timeout_ms = request.push.request_timeout_ms
+            detail = f"no answer within {timeout_ms} ms"
+            if connection.is_writing:
+                detail = f"the endpoint had not taken the whole request within {timeout_ms} ms"
+            self._give_up(connection, Failure.TIMEOUT, detail)
+        elif request.socket_timeout_s and connection.heard_s + request.socket_timeout_s <= now_s:
+            self._give_up(connection, Failure.IDLE, "silence on the connection")
+        else:
+            self._note_deadline(request, connection.heard_s or now_s)
+
+    def _sweep_probe(self, connection: PooledConnection, now_s: float) -> None:
+        probed = connection.probe
+        if probed is None:
+            return
+        if connection.probe_deadline_s <= now_s:
+            # The connection may still be made, for the next push.
+            connection.probe = None
+            probed(Failure.TIMEOUT)
+        else:
+            self.next_deadline_s = min(self.next_deadline_s, connection.probe_deadline_s)
+
+    def _give_up(self, connection: PooledConnection, failure: Failure, detail: str) -> None:
+        outcome = connection.exchange.give_up(failure, detail)
+        if outcome is not None:
+            self.on_outcome(connection, outcome)
+
+    def _note_deadline(self, request: Request, heard_s: float) -> None:
+        deadline_s = request.deadline_s
+        if request.socket_timeout_s:
+            deadline_s = min(deadline_s, heard_s + request.socket_timeout_s)
+        self.next_deadline_s = min(self.next_deadline_s, deadline_s)
+
+    # Connections.
+
+    def _start(self, connection: PooledConnection, request: Request, now_s: float) -> None:
+        self.busy[connection] = None
+        connection.start(request, now_s)
+
+    def _free(self, connection: PooledConnection) -> None:
+        """Use a connection that came free: for a push of this lane, or another's."""
+        needs = bool(self.waiting)
+        if not self.share.hand_over(connection, self, self.size + 1, needs):
+            self._next(connection)
+        elif needs:
+            self._connect()
+
+    def _next(self, connection: PooledConnection) -> None:
+        now_s = self.net.now_s()
+        if self.waiting:
+            request = self.waiting.popleft()
+            self._note_deadline(request, now_s)
+            self._start(connection, request, now_s)
+        else:
+            connection.idle_since_s = now_s
+            self.idle.append(connection)
+            if not self.is_known_idle:
+                self.is_known_idle = True
+                self.share.note_idle(self)
+
+    def _connect(self) -> None:
+        """Get the connections that the waiting pushes want, as far as the bounds allow."""
+        while self.wants:
+            if self.share.take():
+                self._dial()
+                continue
+            idle = self.share.take_idle()
+            if idle is None:
+                self.share.wait(self)
+                return
+            self.adopt(idle)
+
+    def _dial(self) -> PooledConnection:
+        connection = PooledConnection(self, self.share, self.limits.response_bytes_max)
+        self.dialing[connection] = None
+        self.net.dial(connection, self.origin)
+        return connection
+
+
+class Http1Sender:
+    """The plain HTTP/1.1 sender: the promises of `ProbingSender` and `ForgettingSender` over pooled
+    connections of any `Net`.
+    """
+
+    def __init__(self, net: Net, limits: PoolLimits) -> None:
+        self._net = net
+        self._limits = limits
+        self._pools: dict[tuple[str, Origin], _Pool] = {}
+        self._shares: dict[Origin, OriginShare] = {}
+        self._is_swept = False
+        self._is_closed = False
+
+    def send(self, push: Push, done: Done) -> None:
+        """Start the push; `done` is called exactly once, later."""
+        if self._is_closed:
+            self._net.soon(lambda: done(SendOutcome(0, "", Failure.CLOSED)))
+            return
+        route = push.route
+        pool = self._pools.get((route.lane, route.origin)) or self._open_pool(route)
+        now_s = self._net.now_s()
+        if not pool.submit(Request(push, done, now_s), now_s):
+            outcome = SendOutcome(0, "", Failure.OVERLOADED, "too many pushes wait")
+            self._net.soon(lambda: done(outcome))
+
+    def probe(self, route: Route, done: Probed) -> None:
+        """Connect to the route's origin; the connection is kept for the next push of its lane."""
+        if self._is_closed:
+            self._net.soon(lambda: done(Failure.CLOSED))
+            return
+        pool = self._pools.get((route.lane, route.origin)) or self._open_pool(route)
+        pool.probe(done, self._net.now_s())
+
+    def forget(self, lane: str) -> None:
+        """End the lane's pushes that wait for a connection with CLOSED; those sent go on."""
+        for pool in [pool for key, pool in self._pools.items() if key[0] == lane]:
+            pool.forget()
+
+    def close(self) -> None:
+        """End all pushes with CLOSED and close all connections; later pushes end likewise."""
+        self._is_closed = True
+        for share in self._shares.values():
+            share.close()
+        pools, self._pools = self._pools, {}
+        for pool in pools.values():
+            pool.close()
+
+    def statistics(self) -> tuple[int, int, int]:
+        """(busy connections, idle connections, pushes waiting) over all pools."""
+        pools = self._pools.values()
+        return (
+            sum(len(pool.busy) for pool in pools),
+            sum(len(pool.idle) for pool in pools),
+            sum(len(pool.waiting) for pool in pools),
+        )
+
+    def _open_pool(self, route: Route) -> _Pool:
+        origin = route.origin
+        share = self._shares.get(origin)
+        if share is None:
+            share = self._shares[origin] = OriginShare(self._limits.connections_per_host_max)
+        share.lanes += 1
+        pool = _Pool(self._net, origin, self._limits, share)
+        self._pools[route.lane, origin] = pool
+        if not self._is_swept:
+            self._is_swept = True
+            self._net.later(SWEEP_INTERVAL_S, self._sweep)
+        return pool
+
+    def _sweep(self) -> None:
+        now_s = self._net.now_s()
+        for pool in list(self._pools.values()):
+            pool.sweep(now_s)
+        for key in [key for key, pool in self._pools.items() if pool.is_empty]:
+            pool = self._pools.pop(key)
+            share = pool.share
+            share.forget(pool)
+            if not share.lanes:
+                del self._shares[key[1]]
+        self._is_swept = bool(self._pools)
+        if self._is_swept:
+            self._net.later(SWEEP_INTERVAL_S, self._sweep)

@@ -1,0 +1,217 @@
+"""The HTTP/1.1 sender's network: asyncio connections on the host loop, TLS included.
+
+Each connection goes to an address that the guard has allowed, after the look-up and with no other
+look-up behind it, while Host, SNI and the certificate's name stay the endpoint's.
+"""
+
+import asyncio
+import os
+import ssl
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import cast
+
+from hermes_actors.consumer.recipients.resolving import Found, Resolver, in_turns
+from hermes_actors.consumer.senders.http1.connection import PooledConnection, Wire
+from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
+from hermes_actors.consumer.senders.sender import Failure, Origin
+from hermes_actors.security.address_guard import AddressGuard
+
+_NEXT_ADDRESS_S = 0.25
+"""How long an address is waited for before the next one is tried beside it (RFC 8305)."""
+
+_ADDRESSES_MAX = 8
+
+
+class AsyncioNet:
+    """Connections of the running asyncio (or uvloop) loop. Make it on the loop's thread."""
+
+    def __init__(
+        self,
+        *,
+        guard: AddressGuard,
+        connect_timeout_s: float = 15.0,
+        tls: ssl.SSLContext | None = None,
+        resolver: Resolver | None = None,
+    ) -> None:
+        """`tls` serves https origins; None: the machine's trust store, host names verified."""
+        self._loop = asyncio.get_running_loop()
+        self._guard = guard
+        self._connect_timeout_s = connect_timeout_s
+        self._tls = tls
+        self._dials: set[asyncio.Task[None]] = set()
+        self.now_s = self._loop.time
+        self.resolver = resolver or Resolver(self._loop.call_soon_threadsafe, self.now_s)
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Call after the running code has returned."""
+        self._loop.call_soon(callback)
+
+    def later(self, delay_s: float, callback: Callable[[], None]) -> None:
+        """Call once, after the delay."""
+        self._loop.call_later(delay_s, callback)
+
+    def dial(self, connection: PooledConnection, origin: Origin) -> None:
+        """Begin to connect."""
+        task = self._loop.create_task(self._connect(connection, origin))
+        # The loop keeps weak references only.
+        self._dials.add(task)
+        task.add_done_callback(self._dials.discard)
+
+    def close(self) -> None:
+        """Break off connections that are being made."""
+        for task in list(self._dials):
+            task.cancel()
+
+    async def _connect(self, connection: PooledConnection, origin: Origin) -> None:
+        missing = "no address was found"
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                known = origin.address
+                addresses = [known] if known else await self._addresses(origin.host)
+                refusals = [self._guard.refusal(origin.host, each) for each in addresses]
+                allowed = [each for each, no in zip(addresses, refusals, strict=True) if not no]
+                if not allowed:
+                    connection.dial_failed(refusals[0], Failure.FORBIDDEN)
+                    return
+                missing = "no connection"
+                await self._race(_Race(connection), origin, in_turns(allowed)[:_ADDRESSES_MAX])
+        except TimeoutError:
+            connection.dial_failed(f"{origin}: {missing} within {self._connect_timeout_s:g} s")
+        # ValueError: names that cannot be encoded, certificates that cannot be read.
+        except (OSError, ValueError) as error:
+            connection.dial_failed(f"{origin}: {error}")
+
+    async def _addresses(self, host: str) -> Sequence[str]:
+        answer: asyncio.Future[Found] = self._loop.create_future()
+
+        def on_found(found: Found) -> None:
+            if not answer.done():
+                answer.set_result(found)
+
+        self.resolver.resolve(host, on_found)
+        found = await answer
+        if isinstance(found, OSError):
+            # Each waiter raises one of its own: a shared one would collect their tracebacks.
+            raise OSError(*found.args)
+        if not found:
+            raise OSError("the name has no address")
+        return found
+
+    async def _race(self, race: "_Race", origin: Origin, addresses: Sequence[str]) -> None:
+        """Connect; each further address is tried beside those before, the first to stand wins."""
+        if len(addresses) == 1:
+            await self._to(race, origin, addresses[0])
+            return
+        left = list(addresses)
+        trying: set[asyncio.Task[None]] = set()
+        problem: BaseException | None = None
+        try:
+            while left or trying:
+                if left:
+                    trying.add(self._loop.create_task(self._to(race, origin, left.pop(0))))
+                ended, trying = await asyncio.wait(
+                    trying,
+                    timeout=_NEXT_ADDRESS_S if left else None,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if race.is_won:
+                    trying |= ended
+                    return
+                # Each is asked, or asyncio would complain of those that nobody did.
+                problems = [task.exception() for task in ended]
+                problem = problem or next(iter(problems), None)
+        finally:
+            for task in trying:
+                task.cancel()
+                # What a loser says is looked at, so that asyncio does not complain of it.
+                task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        assert problem is not None, "no address at all"
+        raise problem
+
+    async def _to(self, race: "_Race", origin: Origin, address: str) -> None:
+        is_tls = origin.scheme == "https"
+        try:
+            # By address and not by a socket of ours: uvloop closes the file under a socket object
+            # without telling it when a write fails, and the object would close whoever has the
+            # file's number by then.
+            await self._loop.create_connection(
+                lambda: _Socket(race),
+                address,
+                origin.port,
+                ssl=self._tls_context() if is_tls else None,
+                server_hostname=origin.host if is_tls else None,
+                ssl_handshake_timeout=self._connect_timeout_s if is_tls else None,
+            )
+        except (ssl.SSLError, ssl.CertificateError):
+            raise
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise OSError(f"{reason} ({address})") from error
+
+    def _tls_context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+        return self._tls
+
+
+class _Race:
+    """Attempts at one connection, of which the first that stands is taken."""
+
+    def __init__(self, connection: PooledConnection) -> None:
+        self.connection = connection
+        self.is_won = False
+
+
+class _Socket(asyncio.Protocol):
+    """Turns the loop's callbacks into the connection's."""
+
+    def __init__(self, race: _Race) -> None:
+        self._race = race
+        self._connection: PooledConnection | None = None
+        # Straight to the connection: these are called for each answer and long request. uvloop
+        # looks them up before the connection stands; one that lost the race hears nothing.
+        self.data_received = race.connection.received  # type: ignore[method-assign]
+        self.pause_writing = race.connection.paused  # type: ignore[method-assign]
+        self.resume_writing = race.connection.resumed  # type: ignore[method-assign]
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        wire = cast("asyncio.Transport", transport)
+        if self._race.is_won:
+            wire.abort()
+            return
+        self._race.is_won = True
+        connection = self._connection = self._race.connection
+        connection.opened(cast("Wire", wire))
+
+    def eof_received(self) -> None:
+        if self._connection is not None:
+            self._connection.ended()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._connection is not None:
+            self._connection.ended(str(exc) if exc else "")
+
+
+@asynccontextmanager
+async def open_http1_sender(
+    limits: PoolLimits,
+    *,
+    guard: AddressGuard,
+    connect_timeout_s: float = 15.0,
+    tls: ssl.SSLContext | None = None,
+    resolver: Resolver | None = None,
+) -> AsyncIterator[Http1Sender]:
+    """A sender on the running host loop (also from trio as its guest), closed after the block."""
+    net = AsyncioNet(
+        guard=guard,
+        connect_timeout_s=connect_timeout_s,
+        tls=tls,
+        resolver=resolver,
+    )
+    sender = Http1Sender(net, limits)
+    try:
+        yield sender
+    finally:
+        sender.close()
+        net.close()

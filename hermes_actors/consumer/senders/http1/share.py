@@ -1,0 +1,121 @@
+"""How many connections stand to one origin over all lanes, and whose turn it is when none is left.
+
+A connection that a lane has no use for, or has more of than another that waits, goes over to the
+lane that waits; lanes take turns. So thousands of subscriptions to one host share what it can bear.
+"""
+
+from typing import Protocol
+
+from hermes_actors.consumer.senders.http1.connection import PooledConnection
+
+_LOOKED_AT_MAX = 4
+"""How many of the lanes that wait are looked at for each connection that comes free."""
+
+
+class Lane(Protocol):
+    """What a share needs of a lane's pool."""
+
+    @property
+    def size(self) -> int:
+        """Connections it has, those being made included."""
+
+    @property
+    def wants(self) -> bool:
+        """True when one more connection would be used at once."""
+
+    def dial_one(self) -> None:
+        """Make a connection; its place has been taken."""
+
+    def adopt(self, connection: PooledConnection) -> None:
+        """Use this connection, which stands and has no request."""
+
+    def give_idle(self) -> PooledConnection | None:
+        """Part with a usable connection that has no request."""
+
+
+class OriginShare:
+    """The connections to one origin: at most `limit`. `hungry` are the lanes that wait for one."""
+
+    __slots__ = ("_is_closed", "_with_idle", "hungry", "lanes", "limit", "open", "standing")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.open = 0
+        self.standing = 0
+        self.lanes = 0
+        self.hungry: dict[Lane, None] = {}
+        self._with_idle: dict[Lane, None] = {}
+        self._is_closed = False
+
+    def take(self) -> bool:
+        """Take a place for a connection to be made; False when none is left."""
+        if self.open >= self.limit:
+            return False
+        self.open += 1
+        return True
+
+    def on_opened(self) -> None:
+        """A connection stands."""
+        self.standing += 1
+
+    def give_back(self, *, was_open: bool) -> None:
+        """A connection is gone: its place is the next lane's."""
+        self.open -= 1
+        self.standing -= was_open
+        while self.hungry and self.open < self.limit and not self._is_closed:
+            lane = next(iter(self.hungry))
+            del self.hungry[lane]
+            if lane.wants:
+                self.open += 1
+                lane.dial_one()
+                if lane.wants:
+                    self.hungry[lane] = None
+
+    def wait(self, lane: Lane) -> None:
+        """The lane wants a connection when one comes free."""
+        self.hungry[lane] = None
+
+    def note_idle(self, lane: Lane) -> None:
+        """The lane has a connection without a request."""
+        self._with_idle[lane] = None
+
+    def take_idle(self) -> PooledConnection | None:
+        """A connection that some lane has no use for at the moment."""
+        while self._with_idle:
+            lane = next(iter(self._with_idle))
+            connection = lane.give_idle()
+            if connection is not None:
+                return connection
+            # It says so again when it has one.
+            self._with_idle.pop(lane, None)
+        return None
+
+    def hand_over(self, connection: PooledConnection, lane: Lane, size: int, needs: bool) -> bool:
+        """Give a lane's connection that came free to one that waits; False when it keeps it.
+
+        `size` is how many the lane has with this one, `needs`: it would use it at once.
+        """
+        for _ in range(min(_LOOKED_AT_MAX, len(self.hungry))):
+            other = next(iter(self.hungry))
+            del self.hungry[other]
+            if not other.wants:
+                continue
+            if other is lane or (needs and other.size >= size):
+                self.hungry[other] = None
+                continue
+            other.adopt(connection)
+            if other.wants:
+                self.hungry[other] = None
+            return True
+        return False
+
+    def forget(self, lane: Lane) -> None:
+        """The lane's pool is gone."""
+        self.lanes -= 1
+        self.hungry.pop(lane, None)
+        self._with_idle.pop(lane, None)
+
+    def close(self) -> None:
+        """No lane gets another connection."""
+        self._is_closed = True
+        self.hungry.clear()

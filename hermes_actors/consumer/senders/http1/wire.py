@@ -1,0 +1,222 @@
+"""One HTTP/1.1 client connection without I/O: request bytes out, answer bytes in, one result.
+
+The head of an answer decides: once its status has been received, that is the outcome, and what
+goes wrong in the body costs the connection only. Bodies are counted and dropped. Knows no socket
+and no clock, so a simulation drives it like a real connection does.
+"""
+
+import httptools
+
+from hermes_actors.consumer.senders.sender import Failure, Push, SendOutcome
+
+HEAD_BYTES_MAX = 65_536
+"""The most that an answer's head may have, interim answers included; longer is malformed."""
+
+HEADERS_MAX = 256
+"""The most header lines that an answer may have, interim answers included."""
+
+_INTERIMS_MAX = 100
+_RETRY_AFTER_CHARS_MAX = 64
+
+
+def request_bytes(push: Push) -> bytes:
+    """The whole request."""
+    return b"%b%bContent-Length: %d\r\n\r\n%b" % (
+        push.route.start,
+        push.lines,
+        len(push.body),
+        push.body,
+    )
+
+
+def request_head_bytes(push: Push) -> bytes:
+    """The request without its body."""
+    return b"%b%bContent-Length: %d\r\n\r\n" % (push.route.start, push.lines, len(push.body))
+
+
+class Exchange:
+    """One connection's side of request and answer. Use for one request after the other.
+
+    `begin` before each request, then feed `receive` and `end_of_stream` until one of them returns
+    an outcome. After it, `is_reusable` says whether the connection may carry another request;
+    if not, the caller closes it.
+    """
+
+    __slots__ = (
+        "_body_bytes",
+        "_body_bytes_max",
+        "_bytes",
+        "_bytes_max",
+        "_headers",
+        "_interims",
+        "_is_complete",
+        "_parser",
+        "_problem",
+        "_retry_after",
+        "_status",
+        "_surplus",
+        "is_answered",
+        "is_busy",
+        "is_reusable",
+        "served",
+    )
+
+    is_answered: bool
+    _status: int
+    _retry_after: str
+    _problem: str
+    _bytes: int
+    _body_bytes: int
+    _headers: int
+    _interims: int
+    _is_complete: bool
+    _surplus: bool
+
+    def __init__(self, body_bytes_max: int) -> None:
+        self._body_bytes_max = body_bytes_max
+        # Chunks' sizes and trailers are in neither the head nor the body.
+        self._bytes_max = HEAD_BYTES_MAX + 2 * body_bytes_max
+        self._parser = httptools.HttpResponseParser(self)
+        self.is_busy = False
+        self.is_reusable = True
+        self.served = 0
+        self._problem = ""
+        self._surplus = False
+        self.is_answered = False
+        self._status = 0
+
+    def begin(self) -> None:
+        """A request is about to be written."""
+        assert self.is_reusable, "this connection must be closed"
+        assert not self.is_busy, "one request at a time"
+        self.is_busy = True
+        self.is_answered = False
+        self._status = 0
+        self._retry_after = ""
+        self._bytes = 0
+        self._body_bytes = 0
+        self._headers = 0
+        self._interims = 0
+        self._is_complete = False
+        # A problem or a surplus stays: nothing follows it on this connection.
+
+    def receive(self, data: bytes) -> SendOutcome | None:
+        """Bytes from the peer; the outcome as soon as the answer is complete. Never raises."""
+        if not self.is_busy:
+            # Bytes that nobody asked for (a 408 before closing, a smuggled second answer).
+            self.is_reusable = False
+            return None
+        self.is_answered = True
+        if not self._status and self._bytes + len(data) > HEAD_BYTES_MAX:
+            return self._receive_long(data)
+        self._bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            return self._malformed("the answer switches protocols")
+        except httptools.HttpParserError as error:
+            return self._malformed(self._problem or str(error) or type(error).__name__)
+        if self._problem:
+            return self._malformed(self._problem)
+        # The first comparison is for speed: what is less than a body may be is no excess.
+        if self._bytes > self._body_bytes_max and self._is_excessive():
+            self.is_reusable = False
+            return self._finish()
+        return self._finish() if self._is_complete else None
+
+    def _is_excessive(self) -> bool:
+        is_long = self._body_bytes > self._body_bytes_max or self._bytes > self._bytes_max
+        return is_long and bool(self._status)
+
+    def _receive_long(self, data: bytes) -> SendOutcome | None:
+        """As `receive`; the bound of the head holds wherever the network cuts the answer."""
+        room = HEAD_BYTES_MAX - self._bytes
+        outcome = self.receive(data[:room]) if room else None
+        if outcome is not None:
+            self.is_reusable = False
+            return outcome
+        if not self._status:
+            return self._malformed(f"an answer's head above {HEAD_BYTES_MAX} bytes")
+        return self.receive(data[room:])
+
+    def end_of_stream(self, why: str = "") -> SendOutcome | None:
+        """The peer closed or the connection broke; the outcome, if one was awaited."""
+        self.is_reusable = False
+        if not self.is_busy:
+            return None
+        if self._status:
+            return self._finish()
+        return self.fail(Failure.RESET, why or "the connection was closed before an answer")
+
+    def give_up(self, failure: Failure, detail: str) -> SendOutcome | None:
+        """The caller waits no longer: the status when the head was there, else this failure."""
+        if not self.is_busy:
+            return None
+        self.is_reusable = False
+        return self._finish() if self._status else self.fail(failure, detail)
+
+    def fail(self, failure: Failure, detail: str) -> SendOutcome:
+        """End the exchange without an answer."""
+        self.is_busy = False
+        self.is_reusable = False
+        return SendOutcome(0, "", failure, detail)
+
+    # The parser's callbacks. They run inside feed_data and only take notes.
+
+    def on_message_begin(self) -> None:
+        """A (further) answer begins; one after the final one is surplus."""
+        if self._is_complete:
+            self._surplus = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """The one header that matters to a sender."""
+        self._headers += 1
+        if self._headers > HEADERS_MAX:
+            self._problem = f"an answer with more than {HEADERS_MAX} header lines"
+        elif len(name) == 11 and name.lower() == b"retry-after" and not self._status:
+            self._retry_after = value[: _RETRY_AFTER_CHARS_MAX + 1].decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        """The head is there: 1xx is only noted, anything else is the status."""
+        if self._surplus or self._problem:
+            return
+        status = self._parser.get_status_code()
+        if 200 <= status <= 999:
+            self._status = status
+            if len(self._retry_after) > _RETRY_AFTER_CHARS_MAX:
+                self._retry_after = ""
+            return
+        self._retry_after = ""
+        self._interims += 1
+        if status < 100 or status == 101:
+            self._problem = f"the status {status} is no answer to a POST"
+        elif self._interims > _INTERIMS_MAX:
+            self._problem = "too many interim answers"
+
+    def on_body(self, body: bytes) -> None:
+        """Counted and dropped."""
+        self._body_bytes += len(body)
+
+    def on_message_complete(self) -> None:
+        """The end of an answer, if it was not an interim one."""
+        if self._status and not self._is_complete:
+            self._is_complete = True
+            # Without a stated length the body ends with the connection.
+            if not self._parser.should_keep_alive():
+                self.is_reusable = False
+
+    def _malformed(self, detail: str) -> SendOutcome:
+        self.is_reusable = False
+        return self._finish() if self._status else self.fail(Failure.MALFORMED, detail)
+
+    def _finish(self) -> SendOutcome:
+        if self._surplus or not self._is_complete:
+            self.is_reusable = False
+        self.is_busy = False
+        self.served += 1
+        if self._status == 200 and not self._retry_after:
+            return _OK
+        return SendOutcome(self._status, self._retry_after)
+
+
+_OK = SendOutcome(200)

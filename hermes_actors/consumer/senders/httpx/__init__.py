@@ -1,0 +1,1 @@
+"""HTTP/2 and proxies, on a library."""

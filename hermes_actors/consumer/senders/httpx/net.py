@@ -1,0 +1,282 @@
+"""Connections of httpx' transport: each goes to an address that the guard has allowed, after the
+look-up and with no other look-up behind it, while Host, SNI and the certificate's name stay the
+endpoint's.
+"""
+
+import re
+import ssl
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import httpcore
+import trio
+from msgspec import Struct
+
+from hermes_actors.consumer.recipients.resolving import Found, Resolver, in_turns
+from hermes_actors.consumer.senders.proxying import Proxy
+from hermes_actors.consumer.senders.sender import Origin
+from hermes_actors.security.address_guard import AddressGuard
+
+_NEXT_ADDRESS_S = 0.25
+"""How long an address is waited for before the next one is tried beside it (RFC 8305)."""
+
+_ADDRESSES_MAX = 8
+
+PIECE_BYTES_MIN = 64
+"""What a piece of an answer's body counts as at least: thousands of chunks of one byte cost more
+than their bytes."""
+
+_READ_BYTES_MAX = 4_096
+_HTTP2_BEGINS = b"PRI "
+_SAID_CHARACTERS_MAX = 200
+# How the transport's parser quotes the line that it cannot read.
+_QUOTED = re.compile(r":? *(bytearray\(|b['\"]).*", re.DOTALL)
+_HTTP1_ANSWER_BYTES_MAX = 196_608
+"""The most that is read between two requests of HTTP/1.1: interim answers and heads included."""
+
+
+class ForbiddenAddress(httpcore.ConnectError):
+    """The guard allows none of the addresses; the message says why."""
+
+
+class HttpxNet(Struct, frozen=True):
+    """What connections are made with. `tls` is this client's alone: the transport sets its ALPN.
+
+    `proxy` None: straight to all endpoints.
+    """
+
+    guard: AddressGuard
+    resolver: Resolver
+    tls: ssl.SSLContext
+    connect_timeout_s: float
+    connections_max: int
+    idle_s: float
+    proxy: Proxy | None = None
+
+    def is_proxied(self, origin: Origin) -> bool:
+        """True when the proxy looks the origin up and connects to it, in our place."""
+        return self.proxy is not None and self.proxy.is_for(origin.host)
+
+    def backend(self, origin: Origin) -> "GuardedBackend":
+        """Connects to the origin or the proxy before it, whatever host it is told: to its address,
+        or to what its name means.
+        """
+        if self.proxy is not None and self.is_proxied(origin):
+            return GuardedBackend(self.proxy.guard, self.resolver, self.proxy.origin.host)
+        return GuardedBackend(self.guard, self.resolver, origin.host, origin.address)
+
+    def open_pool(self, origin: Origin, *, http2: bool) -> httpcore.AsyncConnectionPool:
+        """Connections to one origin, over the proxy if there is one for it.
+
+        With `http2` that is spoken where ALPN agrees on it, and over plain http in any case; a
+        proxy takes plain http as HTTP/1.1 only.
+        """
+        if self.proxy is not None and self.is_proxied(origin):
+            proxy = self.proxy
+            return httpcore.AsyncHTTPProxy(
+                proxy_url=str(proxy.origin),
+                proxy_headers=list(proxy.headers),
+                ssl_context=self.tls,
+                proxy_ssl_context=proxy.tls if proxy.origin.scheme == "https" else None,
+                max_connections=self.connections_max,
+                keepalive_expiry=self.idle_s,
+                http1=True,
+                http2=http2,
+                network_backend=self.backend(origin),
+            )
+        return httpcore.AsyncConnectionPool(
+            ssl_context=self.tls,
+            max_connections=self.connections_max,
+            keepalive_expiry=self.idle_s,
+            http1=not http2 or origin.scheme == "https",
+            http2=http2,
+            network_backend=self.backend(origin),
+        )
+
+    def time_outs(self, silence_s: float | None) -> dict[str, float | None]:
+        """The transport's: to connect, and for silence; waiting for a connection has none here."""
+        return {
+            "connect": self.connect_timeout_s,
+            "read": silence_s,
+            "write": silence_s,
+            "pool": None,
+        }
+
+
+class GuardedBackend(httpcore.AsyncNetworkBackend):
+    """Makes TCP connections to one host: what it was looked up as is what is connected to."""
+
+    def __init__(
+        self,
+        guard: AddressGuard,
+        resolver: Resolver,
+        host: str,
+        address: str = "",
+    ) -> None:
+        """`address` is connected to without a look-up; it has to be allowed all the same."""
+        self._guard = guard
+        self._resolver = resolver
+        self._host = host
+        self._address = address
+        self._plain = httpcore.TrioBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 -- the transport's signature
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Raises ForbiddenAddress, and httpcore's ConnectError and ConnectTimeout."""
+        stream: httpcore.AsyncNetworkStream | None = None
+        with trio.move_on_after(float("inf") if timeout is None else timeout):
+            addresses = [self._address] if self._address else await self._look_up()
+            refusals = [self._guard.refusal(self._host, each) for each in addresses]
+            allowed = [each for each, no in zip(addresses, refusals, strict=True) if not no]
+            if not allowed:
+                raise ForbiddenAddress(refusals[0])
+            stream = await self._first_of(in_turns(allowed)[:_ADDRESSES_MAX], port)
+        if stream is None:
+            raise httpcore.ConnectTimeout(f"no connection to {self._host}")
+        return _Bounded(stream)
+
+    async def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,  # noqa: ASYNC109 -- the transport's signature
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """No endpoint is one."""
+        raise ForbiddenAddress("no endpoint is a Unix socket")
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await trio.sleep(seconds)
+
+    async def _look_up(self) -> Sequence[str]:
+        answers: list[Found] = []
+        found = trio.Event()
+
+        def on_found(answer: Found) -> None:
+            answers.append(answer)
+            found.set()
+
+        self._resolver.resolve(self._host, on_found)
+        await found.wait()
+        answer = answers[0]
+        if isinstance(answer, OSError):
+            raise httpcore.ConnectError(f"{self._host}: {answer}")
+        if not answer:
+            raise httpcore.ConnectError(f"{self._host} has no address")
+        return answer
+
+    async def _first_of(self, addresses: Sequence[str], port: int) -> httpcore.AsyncNetworkStream:
+        """The first connection that stands; each further address is tried beside those before."""
+        made: list[httpcore.AsyncNetworkStream] = []
+        problems: list[Exception] = []
+
+        async def attempt(address: str, ended: trio.Event, whole: trio.CancelScope) -> None:
+            try:
+                stream = await self._plain.connect_tcp(address, port)
+            except httpcore.ConnectError as error:
+                problems.append(error)
+            else:
+                made.append(stream)
+                whole.cancel()
+            finally:
+                ended.set()
+
+        async with trio.open_nursery() as nursery:
+            for address in addresses:
+                ended = trio.Event()
+                nursery.start_soon(attempt, address, ended, nursery.cancel_scope)
+                with trio.move_on_after(_NEXT_ADDRESS_S):
+                    await ended.wait()
+        for late in made[1:]:
+            await late.aclose()
+        if not made:
+            raise httpcore.ConnectError(str(problems[0])) from problems[0]
+        return made[0]
+
+
+class _Bounded(httpcore.AsyncNetworkStream):
+    """A stream that is read in small pieces, for whatever a read brings is parsed without a wait.
+    An answer of HTTP/1.1 has a bound too: interim answers are counted by nobody else.
+    """
+
+    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
+        self._stream = stream
+        # Not known before the first request.
+        self._is_http1: bool | None = None
+        self._read_bytes = 0
+
+    async def read(
+        self,
+        max_bytes: int,
+        timeout: float | None = None,  # noqa: ASYNC109 -- the transport's signature
+    ) -> bytes:
+        """Raises RemoteProtocolError for an answer without end."""
+        data = await self._stream.read(min(max_bytes, _READ_BYTES_MAX), timeout)
+        self._read_bytes += len(data)
+        if self._is_http1 and self._read_bytes > _HTTP1_ANSWER_BYTES_MAX:
+            raise httpcore.RemoteProtocolError("an answer of too many bytes")
+        return data
+
+    async def write(
+        self,
+        buffer: bytes,
+        timeout: float | None = None,  # noqa: ASYNC109 -- the transport's signature
+    ) -> None:
+        """A piece of a request: the next answer is a new one."""
+        if self._is_http1 is None:
+            self._is_http1 = not buffer.startswith(_HTTP2_BEGINS)
+        self._read_bytes = 0
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        """Close it."""
+        await self._stream.aclose()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 -- the transport's signature
+    ) -> httpcore.AsyncNetworkStream:
+        """The same within TLS."""
+        return _Bounded(await self._stream.start_tls(ssl_context, server_hostname, timeout))
+
+    def get_extra_info(self, info: str) -> Any:
+        """What the stream says of itself."""
+        return self._stream.get_extra_info(info)
+
+
+def said(error: BaseException) -> str:
+    """What the error says, or the one behind it that says anything; never what a peer has sent,
+    which may be a token of ours or of his.
+    """
+    found: BaseException | None = error
+    while found is not None:
+        if text := _QUOTED.sub("", str(found))[:_SAID_CHARACTERS_MAX]:
+            return text
+        found = found.__cause__ or found.__context__
+    return type(error).__name__
+
+
+class Body:
+    """A request's body, given in one piece. No generator: a connection that breaks would leave it
+    in the middle, and whoever collects it would complain.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self._left: list[bytes] = [content]
+
+    def __aiter__(self) -> "Body":
+        return self
+
+    async def __anext__(self) -> bytes:
+        """The piece, once."""
+        if not self._left:
+            raise StopAsyncIteration
+        return self._left.pop()

@@ -1,0 +1,263 @@
+"""Pushes over httpx' transport (httpcore): HTTP/2, with ALPN for https and with prior knowledge for
+http, and whatever goes through a proxy.
+
+A trio task for each push, bounded; for what the plain sender does not speak.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import httpcore
+import trio
+
+from hermes_actors.consumer.recipients.headers import parse_lines
+from hermes_actors.consumer.senders.httpx.net import (
+    PIECE_BYTES_MIN,
+    Body,
+    ForbiddenAddress,
+    HttpxNet,
+    said,
+)
+from hermes_actors.consumer.senders.httpx.pools import Pool, Pools
+from hermes_actors.consumer.senders.push_tasks import PushTasks
+from hermes_actors.consumer.senders.sender import (
+    PROBE_TIMEOUT_S,
+    Done,
+    Failure,
+    Origin,
+    Probed,
+    Push,
+    Route,
+    SendOutcome,
+)
+
+PUSHES_MAX = 1_000
+
+# What HTTP/2 forbids in a request, or knows by another name.
+_NOT_IN_HTTP2 = frozenset((b"keep-alive", b"connection"))
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_PROXY_ASKS_FOR_CREDENTIALS = 407
+_BROKEN = (httpcore.NetworkError, OSError, trio.BrokenResourceError, trio.ClosedResourceError)
+
+
+class _Progress:
+    """Hears from the transport how far a request has come; `answer` is there with its head."""
+
+    is_begun = False
+    answer: SendOutcome | None = None
+
+    async def __call__(self, event: str, _info: Any) -> None:
+        """A connection is being made for it, or it is being sent."""
+        self.is_begun = True
+
+
+class HttpxSender:
+    """`Sender`'s promise over httpcore's pools, on trio. Open it with `open_httpx_sender`."""
+
+    def __init__(
+        self, tasks: PushTasks, net: HttpxNet, *, http2: bool, response_bytes_max: int
+    ) -> None:
+        self._tasks = tasks
+        self._net = net
+        self._http2 = http2
+        self._response_bytes_max = response_bytes_max
+        self.pools = Pools(partial(net.open_pool, http2=http2), net.idle_s)
+
+    def send(self, push: Push, done: Done) -> None:
+        """Start the push; `done` is called exactly once, later."""
+        self._tasks.start(
+            partial(self._attempt, push),
+            done,
+            closed=SendOutcome(0, "", Failure.CLOSED),
+            overloaded=SendOutcome(0, "", Failure.OVERLOADED, "too many pushes wait"),
+        )
+
+    def probe(self, route: Route, done: Probed) -> None:
+        """Connect, to a proxy where there is one, and close again; `done` is called once, later."""
+        closed: Failure | None = Failure.CLOSED
+        overloaded: Failure | None = Failure.OVERLOADED
+        self._tasks.start(
+            partial(self._connect, route.origin), done, closed=closed, overloaded=overloaded
+        )
+
+    async def _connect(self, origin: Origin) -> Failure | None:
+        net, proxy = self._net, self._net.proxy
+        is_proxied = net.is_proxied(origin)
+        to = proxy.origin if proxy is not None and is_proxied else origin
+        if is_proxied and net.guard.refusal_of_host(origin.host):
+            return Failure.FORBIDDEN
+        failure: Failure | None = Failure.TIMEOUT
+        with trio.move_on_after(min(net.connect_timeout_s, PROBE_TIMEOUT_S)):
+            try:
+                stream = await net.backend(origin).connect_tcp(to.host, to.port)
+                try:
+                    # What lies behind a proxy is found out by a push.
+                    if to.scheme == "https" and not is_proxied:
+                        stream = await stream.start_tls(net.tls, to.host)
+                    failure = None
+                finally:
+                    await stream.aclose()
+            except ForbiddenAddress:
+                failure = Failure.FORBIDDEN
+            except Exception:  # noqa: BLE001 -- see `_attempt`
+                failure = Failure.CONNECT if failure is not None else None
+        return failure
+
+    async def _attempt(self, push: Push) -> SendOutcome:
+        timeout_s = push.request_timeout_ms / 1_000
+        origin = push.route.origin
+        is_proxied = self._net.is_proxied(origin)
+        if is_proxied and (refusal := self._net.guard.refusal_of_host(origin.host)):
+            # The proxy would look it up and go there for us.
+            return _failure(Failure.FORBIDDEN, refusal)
+        outcome: SendOutcome | None = None
+        progress = _Progress()
+        pool = await self.pools.take(push.route)
+        try:
+            with trio.move_on_after(timeout_s):
+                outcome = await self._exchange(push, pool, progress)
+        # All of them: the transport lets the protocols' own exceptions through, and no endpoint's
+        # bytes may end what pushes for all.
+        except Exception as error:  # noqa: BLE001
+            outcome = self._failed(push, error)
+        finally:
+            failure = Failure.TIMEOUT if outcome is None else outcome.failure
+            pool.is_spoilt |= failure in (Failure.MALFORMED, Failure.OVERLOADED)
+            if self._http2 and failure in (Failure.TIMEOUT, Failure.IDLE):
+                pool.abandoned += 1
+            await self.pools.give_back(push.route, pool)
+        # The head decides, as in the plain sender, whatever becomes of the body.
+        outcome = progress.answer or outcome
+        if outcome is None and not progress.is_begun:
+            return _failure(Failure.OVERLOADED, f"no connection was free within {timeout_s:g} s")
+        if outcome is None:
+            return _failure(Failure.TIMEOUT, f"no answer within {timeout_s:g} s")
+        if is_proxied and outcome.status == _PROXY_ASKS_FOR_CREDENTIALS:
+            # No word of the endpoint's, which would give the message up.
+            return _failure(Failure.CONNECT, "the proxy asks for credentials (HTTP 407)")
+        return outcome
+
+    def _failed(self, push: Push, error: Exception) -> SendOutcome:
+        """What an exception of the transport means."""
+        text, origin = said(error), push.route.origin
+        if isinstance(error, ForbiddenAddress):
+            return _failure(Failure.FORBIDDEN, text)
+        if _is_full(error):
+            return _failure(Failure.OVERLOADED, "all streams of the connection are taken")
+        if isinstance(error, httpcore.ConnectTimeout):
+            limit_s = self._net.connect_timeout_s
+            return _failure(Failure.CONNECT, f"{origin}: no connection within {limit_s:g} s")
+        if isinstance(error, httpcore.TimeoutException):
+            return _failure(Failure.IDLE, f"silent for {push.socket_timeout_ms / 1_000:g} s")
+        if isinstance(error, httpcore.ProxyError):
+            return _failure(Failure.CONNECT, f"the proxy refused: {text}")
+        if isinstance(error, httpcore.ConnectError | httpcore.UnsupportedProtocol):
+            return _failure(Failure.CONNECT, f"{origin}: {text}")
+        if isinstance(error, _BROKEN) or _is_reset(error):
+            return _failure(Failure.RESET, text)
+        return _failure(Failure.MALFORMED, text)
+
+    async def _exchange(self, push: Push, pool: Pool, progress: _Progress) -> SendOutcome:
+        request = self._request(push, progress)
+        response = await pool.connections.handle_async_request(request)
+        retry_after = next(
+            (value for name, value in response.headers if name.lower() == b"retry-after"), b""
+        )
+        progress.answer = SendOutcome(response.status, retry_after.decode("latin-1"))
+        try:
+            if not await self._drain(response):
+                pool.abandoned += 1
+        finally:
+            with trio.CancelScope(shield=True):
+                await response.aclose()
+        return progress.answer
+
+    def _request(self, push: Push, progress: _Progress) -> httpcore.Request:
+        origin = push.route.origin
+        scheme, host = origin.scheme.encode("ascii"), origin.host.encode("ascii")
+        authority = b"[%b]" % host if b":" in host else host
+        if origin.port != _DEFAULT_PORTS[origin.scheme]:
+            authority += b":%d" % origin.port
+        own = parse_lines(push.lines)
+        if self._http2:
+            own = [each for each in own if each[0].lower() not in _NOT_IN_HTTP2]
+        silence_s = push.socket_timeout_ms / 1_000 or None
+        return httpcore.Request(
+            b"POST",
+            httpcore.URL(
+                scheme=scheme, host=host, port=origin.port, target=push.route.target.encode("ascii")
+            ),
+            headers=[
+                (b"Host", authority),
+                *own,
+                (b"Content-Length", b"%d" % len(push.body)),
+            ],
+            content=Body(push.body),
+            extensions={"timeout": self._net.time_outs(silence_s), "trace": progress},
+        )
+
+    async def _drain(self, response: httpcore.Response) -> bool:
+        """Read the body, and no more than its bound; False when there is more."""
+        seen = 0
+        # Cancelled rather than left: nested generators only close by what is raised inside.
+        with trio.CancelScope() as scope:
+            async for piece in response.aiter_stream():
+                seen += max(len(piece), PIECE_BYTES_MIN)
+                if seen > self._response_bytes_max:
+                    scope.cancel()
+                # What has come already is parsed without a wait.
+                await trio.lowlevel.cancel_shielded_checkpoint()
+        return not scope.cancelled_caught
+
+
+def _failure(failure: Failure, detail: str) -> SendOutcome:
+    return SendOutcome(0, "", failure, detail)
+
+
+def _is_full(error: Exception) -> bool:
+    """True when streams that were left without their end take up what the server allows."""
+    names = {type(each).__name__ for each in error.args}
+    return isinstance(error, httpcore.LocalProtocolError) and "TooManyStreamsError" in names
+
+
+def _is_reset(error: Exception) -> bool:
+    """True for the end of a connection or of a stream, as against an answer without sense."""
+    if not isinstance(error, httpcore.RemoteProtocolError):
+        return False
+    # In HTTP/2 the frame that said so, which has the peer's reason.
+    return "disconnect" in str(error) or any(hasattr(each, "error_code") for each in error.args)
+
+
+@asynccontextmanager
+async def open_httpx_sender(
+    net: HttpxNet,
+    *,
+    http2: bool = True,
+    pushes_max: int = PUSHES_MAX,
+    response_bytes_max: int = 65_536,
+) -> AsyncIterator[HttpxSender]:
+    """A sender for the length of the block; pushes under way at its end end with CLOSED."""
+    opened: list[HttpxSender] = []
+    try:
+        async with trio.open_nursery() as nursery:
+            tasks = PushTasks(nursery, pushes_max)
+            sender = HttpxSender(tasks, net, http2=http2, response_bytes_max=response_bytes_max)
+            opened.append(sender)
+            nursery.start_soon(_keep_tidy, sender, net.idle_s)
+            try:
+                yield sender
+            finally:
+                tasks.close()
+                nursery.cancel_scope.cancel()
+    finally:
+        with trio.CancelScope(shield=True):
+            for each in opened:
+                await each.pools.close()
+
+
+async def _keep_tidy(sender: HttpxSender, interval_s: float) -> None:
+    while True:
+        await trio.sleep(interval_s / 2)
+        await sender.pools.close_idle()

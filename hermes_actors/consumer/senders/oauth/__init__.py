@@ -1,0 +1,1 @@
+"""Tokens for endpoints that ask for them."""

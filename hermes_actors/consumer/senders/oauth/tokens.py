@@ -1,0 +1,123 @@
+"""The tokens of a node: shared by all with equal credentials, one request at a time for them."""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from weakref import WeakValueDictionary
+
+import trio
+
+from hermes_actors.consumer.senders.oauth.slot import Token, TokenSlot
+from hermes_actors.consumer.senders.oauth.wire import Answer, Credentials, Denied, Granted
+from hermes_actors.telemetry.metrics import Metrics
+
+TOKENS_KEPT_MAX = 1_000
+"""Tokens that are remembered beyond the senders that use them."""
+
+_logger = logging.getLogger(__name__)
+
+Ask = Callable[[Credentials], Awaitable[Answer]]
+
+
+class SharedToken:
+    """The slot of one set of credentials, and the event of its next change."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        provider = credentials.provider
+        self.credentials = credentials
+        self.slot = TokenSlot(
+            provider.token_request_initial_delay / 1_000, provider.token_request_max_delay / 1_000
+        )
+        self.changed = trio.Event()
+
+    def tell(self) -> None:
+        """Wake who waits."""
+        self.changed.set()
+        self.changed = trio.Event()
+
+
+class Tokens:
+    """Tokens by credentials. `ask` makes a request, and ends within the provider's time-out."""
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        ask: Ask,
+        metrics: Metrics,
+        *,
+        now_s: Callable[[], float] = trio.current_time,
+        kept_max: int = TOKENS_KEPT_MAX,
+    ) -> None:
+        self._nursery = nursery
+        self._ask = ask
+        self._metrics = metrics
+        self._kept_max = kept_max
+        self._number = 0
+        self._is_closed = False
+        self.now_s = now_s
+        # Whoever uses a token holds it, so there are never two for equal credentials.
+        self._used: WeakValueDictionary[Credentials, SharedToken] = WeakValueDictionary()
+        self._kept: OrderedDict[Credentials, SharedToken] = OrderedDict()
+
+    def of(self, credentials: Credentials) -> SharedToken:
+        """The token of these credentials, made for whoever asks first. Keep it while using it."""
+        shared = self._used.get(credentials)
+        if shared is None:
+            shared = self._used[credentials] = SharedToken(credentials)
+        self._kept[credentials] = shared
+        self._kept.move_to_end(credentials)
+        if len(self._kept) > self._kept_max:
+            self._kept.popitem(last=False)
+        return shared
+
+    def hasten(self, shared: SharedToken, after: int = 0) -> None:
+        """Ask for a token if it is time to. Does not wait."""
+        now_s = self.now_s()
+        if not self._is_closed and shared.slot.is_wanted(now_s, after):
+            shared.slot.begin(now_s)
+            self._nursery.start_soon(self._request, shared)
+
+    async def get(self, shared: SharedToken, after: int = 0) -> Token:
+        """A token that is later than `after`, however long that takes. A trio coroutine."""
+        while True:
+            changed, slot = shared.changed, shared.slot
+            token = slot.token(self.now_s(), after)
+            if token is not None:
+                return token
+            self.hasten(shared, after)
+            is_under_way = slot.is_asking or self._is_closed
+            wait_s = float("inf") if is_under_way else max(0.0, slot.allowed_s - self.now_s())
+            with trio.move_on_after(wait_s):
+                await changed.wait()
+
+    def close(self) -> None:
+        """Ask for no more."""
+        self._is_closed = True
+
+    async def _request(self, shared: SharedToken) -> None:
+        name = shared.credentials.provider.name
+        answer: Answer = Denied("")
+        began_s = self.now_s()
+        try:
+            answer = await self._ask(shared.credentials)
+        finally:
+            now_s = self.now_s()
+            latency = self._metrics.timer("oauth_token_request_latency", provider=name)
+            latency.observe(now_s - began_s)
+            result = "granted" if isinstance(answer, Granted) else "denied"
+            self._metrics.counter("oauth_token_requests", provider=name, result=result).add()
+            self._take_in(shared, answer, now_s)
+            shared.tell()
+
+    def _take_in(self, shared: SharedToken, answer: Answer, now_s: float) -> None:
+        slot, name = shared.slot, shared.credentials.provider.name
+        if isinstance(answer, Granted):
+            self._number += 1
+            line = b"Authorization: Bearer %b\r\n" % answer.access_token.encode("ascii")
+            if slot.problem:
+                _logger.info("OAuth provider %s gives tokens again", name)
+            slot.succeed(now_s, self._number, line, answer.lifetime_s)
+            return
+        if answer.problem and answer.problem != slot.problem:
+            _logger.warning("OAuth provider %s gave no token: %s", name, answer.problem)
+        slot.fail(now_s, answer.problem)

@@ -1,0 +1,137 @@
+"""All that pushes messages, opened for the life of a node from its configuration."""
+
+import logging
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Any
+
+import trio
+
+from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.actors.restart import TENANT
+from hermes_actors.actors.supervisor import Crash, open_supervisor
+from hermes_actors.config import ConsumersConfig
+from hermes_actors.consumer.recipients.resolving import Resolver
+from hermes_actors.consumer.senders.choice import SenderChoice
+from hermes_actors.consumer.senders.endpoint_tls import endpoint_tls
+from hermes_actors.consumer.senders.http1.pool import PoolLimits
+from hermes_actors.consumer.senders.http1.sender import open_http1_sender
+from hermes_actors.consumer.senders.httpx.net import HttpxNet
+from hermes_actors.consumer.senders.httpx.sender import open_httpx_sender
+from hermes_actors.consumer.senders.oauth.request import ask_for_token
+from hermes_actors.consumer.senders.oauth.sender import ProviderOf
+from hermes_actors.consumer.senders.oauth.tokens import Tokens
+from hermes_actors.consumer.senders.plugins import SenderProvider, load_providers
+from hermes_actors.consumer.senders.proxying import Proxy, read_proxy
+from hermes_actors.consumer.senders.push_tasks import PushTasks
+from hermes_actors.consumer.senders.sender import Sender
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.runtime.clock import system_rng
+from hermes_actors.security.address_guard import AddressGuard
+from hermes_actors.telemetry.metrics import Metrics
+
+_logger = logging.getLogger(__name__)
+
+WAITING_FOR_TOKENS_MAX = 10_000
+"""Pushes of a node that may wait for OAuth tokens at once."""
+
+
+@asynccontextmanager
+async def open_senders(
+    config: ConsumersConfig, provider_of: ProviderOf, metrics: Metrics
+) -> AsyncIterator[Callable[[LiveSubscription], Sender]]:
+    """What pushes messages: plain HTTP/1.1 by our own sender, HTTP/2 and what goes through a proxy
+    by httpx' transport, other schemes by plug-ins; with OAuth tokens where a subscription says so.
+
+    `provider_of` finds a provider of tokens by its name. Raises StartupError.
+    """
+    guard = AddressGuard(config.endpoints)
+    idle_s = config.idle_connection_timeout_ms / 1_000
+    connect_timeout_s = config.connect_timeout_ms / 1_000
+    providers = load_providers(config.senders)
+    # Reading the machine's authorities takes tens of milliseconds.
+    proxy = await trio.to_thread.run_sync(_read_proxy, config)
+    resolver = Resolver(trio.lowlevel.current_trio_token().run_sync_soon, trio.current_time)
+
+    async def new_tls(*protocols: str) -> ssl.SSLContext:
+        # One for each client: httpx' transport sets what a context offers by ALPN.
+        return await trio.to_thread.run_sync(partial(endpoint_tls, config.tls, *protocols))
+
+    async def new_net() -> HttpxNet:
+        return HttpxNet(
+            guard=guard,
+            resolver=resolver,
+            tls=await new_tls(),
+            connect_timeout_s=connect_timeout_s,
+            connections_max=config.connections_per_origin_max,
+            idle_s=idle_s,
+            proxy=proxy,
+        )
+
+    async with AsyncExitStack() as stack:
+        plain = await stack.enter_async_context(
+            open_http1_sender(
+                PoolLimits(
+                    connections_max=config.connections_per_origin_max,
+                    response_bytes_max=config.response_bytes_max,
+                    idle_s=idle_s,
+                    connections_per_host_max=config.connections_per_host_max,
+                ),
+                guard=guard,
+                connect_timeout_s=connect_timeout_s,
+                tls=await new_tls("http/1.1"),
+            )
+        )
+        open_other = partial(open_httpx_sender, response_bytes_max=config.response_bytes_max)
+        http2 = await stack.enter_async_context(open_other(await new_net()))
+        proxied: Sender | None = None
+        if proxy is not None:
+            proxied = await stack.enter_async_context(open_other(await new_net(), http2=False))
+        nursery = await stack.enter_async_context(trio.open_nursery())
+        tokens = Tokens(nursery, partial(ask_for_token, await new_net()), metrics)
+        waiting = PushTasks(nursery, WAITING_FOR_TOKENS_MAX)
+        # One that stays broken takes neither the others nor the node down.
+        supervisor = await stack.enter_async_context(open_supervisor(system_rng(), _log_crash))
+        for scheme, each in providers.items():
+            make = partial(_Background, each)
+            supervisor.start(f"sender of {scheme}", make, restart=TENANT)
+        choice = SenderChoice(
+            plain=plain,
+            http2=http2,
+            proxied=proxied,
+            proxy=proxy,
+            has_resolver=bool(config.recipients.resolver),
+            tokens=tokens,
+            waiting=waiting,
+            provider_of=provider_of,
+            providers=providers,
+        )
+        try:
+            yield choice.sender_of
+        finally:
+            tokens.close()
+            waiting.close()
+            nursery.cancel_scope.cancel()
+
+
+class _Background:
+    """The `run` of a provider of senders, as an actor."""
+
+    def __init__(self, provider: SenderProvider) -> None:
+        self._provider = provider
+
+    async def run(self, _inbox: Inbox[Any]) -> None:
+        """Until it ends by itself, or is cancelled."""
+        await self._provider.run()
+
+
+def _log_crash(crash: Crash) -> None:
+    again = "is not restarted" if crash.delay_s is None else f"restarts in {crash.delay_s:.1f} s"
+    _logger.error("%s failed and %s: %r", crash.name, again, crash.error, exc_info=crash.error)
+
+
+def _read_proxy(config: ConsumersConfig) -> Proxy | None:
+    """Raises StartupError."""
+    return read_proxy(config.proxy, endpoint_tls(config.tls)) if config.proxy.url else None

@@ -1,0 +1,86 @@
+"""The proxy that pushes go through, and which hosts are reached without it."""
+
+import base64
+import ipaddress
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from hermes_actors.config import EndpointsConfig, ProxyConfig
+from hermes_actors.consumer.senders.sender import Origin
+from hermes_actors.errors import StartupError
+from hermes_actors.security.address_guard import AddressGuard, literal_address
+
+_CREDENTIALS_BYTES_MAX = 4_096
+_PORTS = {"http": 80, "https": 443}
+
+
+class ProxiedHosts:
+    """Which hosts are reached through a proxy: all but those that `no_proxy` names."""
+
+    def __init__(self, no_proxy: Sequence[str]) -> None:
+        self._networks = []
+        self._hosts = []
+        for each in no_proxy:
+            try:
+                self._networks.append(ipaddress.ip_network(each))
+            except ValueError:
+                self._hosts.append(each.lower().removesuffix("."))
+
+    def is_for(self, host: str) -> bool:
+        """True unless `no_proxy` names the host (`name` or `*.domain`), or its literal address."""
+        name = host.lower().removesuffix(".")
+        literal = literal_address(name)
+        if literal is not None:
+            return not any(
+                literal in each for each in self._networks if each.version == literal.version
+            )
+        return not any(
+            name == each or (each.startswith("*.") and name.endswith(each[1:]))
+            for each in self._hosts
+        )
+
+
+class Proxy:
+    """One HTTP proxy. `tls` serves a proxy that is itself reached by https.
+
+    Its address is the operator's choice, so it may be any but those that nothing is pushed to.
+    """
+
+    def __init__(
+        self, url: str, credentials: str, no_proxy: Sequence[str], tls: ssl.SSLContext
+    ) -> None:
+        """`credentials` are `user:password`, or ""."""
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        self.origin = Origin(parts.scheme, host, parts.port or _PORTS[parts.scheme])
+        self.tls = tls
+        self.guard = AddressGuard(EndpointsConfig(allow_loopback=True))
+        self.headers: tuple[tuple[bytes, bytes], ...] = ()
+        if credentials:
+            pair = base64.b64encode(credentials.encode())
+            self.headers = ((b"Proxy-Authorization", b"Basic " + pair),)
+        self.is_for = ProxiedHosts(no_proxy).is_for
+
+
+def read_proxy(config: ProxyConfig, tls: ssl.SSLContext) -> Proxy | None:
+    """The configured proxy, None when there is none. Reads a file. Raises StartupError."""
+    if not config.url:
+        return None
+    credentials = ""
+    if config.credentials_file:
+        try:
+            with Path(config.credentials_file).open("rb") as file:
+                credentials = file.read(_CREDENTIALS_BYTES_MAX).decode().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise StartupError(
+                f"consumers.proxy.credentials_file: {config.credentials_file} cannot be read: "
+                f"{type(error).__name__}; it holds one line, user:password"
+            ) from error
+        if ":" not in credentials or not credentials.isprintable():
+            raise StartupError(
+                f"consumers.proxy.credentials_file: {config.credentials_file} does not hold one "
+                "line, user:password"
+            )
+    return Proxy(config.url, credentials, config.no_proxy, tls)

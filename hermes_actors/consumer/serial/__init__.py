@@ -1,0 +1,1 @@
+"""Deliveries one by one: lanes, window, keys."""

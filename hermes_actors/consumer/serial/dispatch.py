@@ -1,0 +1,420 @@
+"""What one consumer sends and what it makes of the answers, without waiting: lanes → rate → window
+→ sender → outcome → settled, waiting again, or a dead letter. How fast is decided in `pacing.py`.
+
+No task and no timer for each message: the sender's callback settles one message and sends the next,
+on the same thread. The actor around it (`push_consumer.py`) waits, reads and commits.
+"""
+
+import logging
+from datetime import UTC, datetime
+from functools import partial
+
+from hermes_actors.consumer.letters.letter import DeadLetter, DeadLetters
+from hermes_actors.consumer.measures import SubscriptionMeasures, Undelivered
+from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.rates.ladder import Level
+from hermes_actors.consumer.rates.pacing import Pacing
+from hermes_actors.consumer.retry import (
+    Again,
+    Discard,
+    DiscardReason,
+    Gone,
+    RetryPolicy,
+    decide,
+)
+from hermes_actors.consumer.senders.sender import SendOutcome, forget_lane, trouble_of
+from hermes_actors.consumer.sending import FILL_MAX, Surroundings
+from hermes_actors.consumer.serial.lanes import Delivery, Lanes
+from hermes_actors.consumer.serial.pushing import Pushing
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.message import UndecodableRecord, from_record
+from hermes_actors.model.subscription import SerialPolicy
+
+_logger = logging.getLogger(__name__)
+
+# An alarm that is that little too late is not worth a waking.
+_ALARM_SLACK_S = 1e-4
+
+
+class Dispatch:
+    """The sending half of one subscription's consumer.
+
+    `alarm_s` is when the sending loop wakes by itself, set by it. `error` is what a callback
+    raised, for the actor to raise again. `gone` says that the endpoint is gone for good, "" while
+    it is not: then nothing is attempted until another version of the subscription comes. Raises
+    Refused for an endpoint that cannot be pushed to.
+    """
+
+    def __init__(
+        self,
+        live: LiveSubscription,
+        parts: ConsumerParts,
+        lanes: Lanes,
+        measures: SubscriptionMeasures,
+        letters: DeadLetters,
+        around: Surroundings,
+        *,
+        epoch: int = 0,
+    ) -> None:
+        """`epoch` is that of the grant of the partitions, for who fences by it."""
+        self._parts = parts
+        self._clock = parts.clock
+        self._lanes = lanes
+        self._measures = measures
+        self._letters = letters
+        self._around = around
+        self._epoch = epoch
+        self._is_filling = False
+        self._is_stopping = False
+        # Stopping, or the endpoint is gone.
+        self._is_halted = False
+        self._version = 0
+        self.alarm_s = float("inf")
+        self.error: Exception | None = None
+        self.gone = ""
+        self.last_undelivered: Undelivered | None = None
+        self.last_failure_ms = 0
+        self.last_success_ms = 0
+        self._pacing = Pacing(live, _policy(live).rate, parts)
+        self.adopt(live)
+
+    def adopt(self, live: LiveSubscription) -> None:
+        """Go on with this version of the subscription; what is in flight is not touched."""
+        policy = _policy(live)
+        self.live = live
+        self.policy = policy
+        self._retry_policy = RetryPolicy.of(
+            policy,
+            has_oauth=live.subscription.o_auth_policy is not None,
+            gone_suspends=self._parts.config.gone_suspends,
+        )
+        self._is_age_asked = bool(policy.sending_delay) or (
+            self._retry_policy.is_ttl_from_publication
+        )
+        self._pushing = Pushing(
+            live,
+            self._parts,
+            self._measures,
+            self._retry_policy,
+            epoch=self._epoch,
+            is_over=self._is_over,
+            fail=self._fail,
+        )
+        self._lanes.window = policy.inflight_size or self._parts.config.inflight_max
+        self._pacing.adopt(live, policy.rate)
+        self._version += 1
+        self.gone = ""
+        self._is_halted = self._is_stopping
+
+    def stop(self) -> None:
+        """Begin no attempt any more; what is under way is still taken in."""
+        self._is_stopping = self._is_halted = True
+
+    def abandon(self) -> None:
+        """Nobody hears of what is still under way: it is sent again after a restart."""
+        self._is_stopping = self._is_halted = True
+        self._version = -1
+        # A crash must not leave a queue of them, before which the next life's have to wait.
+        forget_lane(self._pushing.sender, str(self.live.name))
+        # The gauges outlive it while it is suspended; up to 64 MiB must not.
+        self._lanes.clear()
+
+    @property
+    def last_failure(self) -> SendOutcome | None:
+        """The outcome of the last attempt that was no success; None while there was none."""
+        return self._pacing.last_failure
+
+    @property
+    def read_ahead(self) -> int:
+        """How many fresh messages are worth having at hand."""
+        return max(self._lanes.window, self.policy.rate)
+
+    @property
+    def level(self) -> Level:
+        """What the endpoint is trusted with."""
+        return self._pacing.level
+
+    @property
+    def rate_now(self) -> float:
+        """What may be sent to it, in messages a second."""
+        return self._pacing.ladder.rate
+
+    @property
+    def held_back(self) -> str:
+        """For people: what keeps it from sending faster now; "" when nothing does."""
+        words, trouble = self._pacing.words(self._lanes), trouble_of(self._pushing.sender)
+        return f"{trouble}; {words}" if trouble and words else trouble or words
+
+    @property
+    def dropped_headers(self) -> tuple[str, ...]:
+        """Fixed headers of the subscription that are not sent."""
+        return self._pushing.dropped_headers
+
+    # Sending.
+
+    def on_read(self) -> bool:
+        """Messages have been read; True if there is room to send one."""
+        return self._lanes.inflight < self._lanes.window
+
+    def fill(self, now_s: float) -> int:
+        """Attempt what may be attempted now; how many messages were looked at."""
+        if self._is_halted:
+            return 0
+        lanes, limit, ladder = self._lanes, self._pacing.limit, self._pacing.ladder
+        sent = looked_at = 0
+        self._is_filling = True
+        if not ladder.is_full:
+            self._pacing.probe(self._pushing.sender, now_s, self._around.wake)
+            if ladder.level.is_half_open:
+                looked_at = self._expire(now_s)
+        allowed = limit.available(now_s)
+        while sent < allowed and looked_at < FILL_MAX:
+            # Asked each time: an attempt may fail at once, and lower the rate.
+            if not ladder.is_full and not ladder.available(now_s):
+                break
+            delivery = lanes.next(now_s)
+            if delivery is None:
+                break
+            looked_at += 1
+            if self._take_up(delivery, now_s):
+                sent += 1
+                if not ladder.is_full:
+                    ladder.take(now_s)
+                self._attempt(delivery, now_s)
+        self._is_filling = False
+        if sent:
+            limit.take(now_s, sent)
+        if looked_at:
+            self._around.note_room()
+        return looked_at
+
+    def _expire(self, now_s: float) -> int:
+        """Give up what has waited past its time to live, and would wait for long: how many."""
+
+        def is_over(delivery: Delivery) -> bool:
+            is_tried = delivery.attempts > 0 or self._retry_policy.is_ttl_from_publication
+            return is_tried and self._age_ms(delivery, now_s) > self._retry_policy.ttl_ms
+
+        for count in range(FILL_MAX):
+            delivery = self._lanes.next_over(now_s, is_over)
+            if delivery is None:
+                return count
+            last = delivery.last
+            status, reason = (0, "none") if last is None else (last.status, last.reason())
+            detail = f"while the endpoint is not well; last answer: {reason}"
+            self._discard(delivery, DiscardReason.EXPIRED, status, detail)
+        return FILL_MAX
+
+    def _age_ms(self, delivery: Delivery, now_s: float) -> float:
+        """A message's age as its time to live counts it."""
+        if self._retry_policy.is_ttl_from_publication:
+            return max(0, self._clock.now_ms() - delivery.record.timestamp_ms)
+        taken_up_s = delivery.taken_up_s
+        return 0.0 if taken_up_s is None else (now_s - taken_up_s) * 1_000
+
+    def _refill(self, now_s: float) -> None:
+        """Use the room that an answer made; wake the actor only if its alarm must be earlier."""
+        looked_at = self.fill(now_s)
+        alarm_s = now_s + self.idle_s(now_s) + _ALARM_SLACK_S
+        if looked_at == FILL_MAX or alarm_s < self.alarm_s:
+            self._around.wake()
+
+    def idle_s(self, now_s: float) -> float:
+        """How long there is nothing to do unless an answer comes or a batch is read."""
+        lanes = self._lanes
+        if self._is_halted or lanes.inflight >= lanes.window:
+            return float("inf")
+        is_fresh = lanes.fresh > 0 and not lanes.is_waiting_full
+        due_s = 0.0 if is_fresh else lanes.next_due_s - now_s
+        return self._pacing.wait_s(due_s, now_s)
+
+    def _take_up(self, delivery: Delivery, now_s: float) -> bool:
+        """Make the delivery ready for an attempt; False when it is not attempted now."""
+        if delivery.taken_up_s is None:
+            if delivery.message is None and not self._decode(delivery):
+                return False
+            delivery.taken_up_s = now_s
+            if self._is_age_asked:
+                return self._is_of_age(delivery, now_s)
+        return True
+
+    def _is_of_age(self, delivery: Delivery, now_s: float) -> bool:
+        """Neither too young nor too old for its first attempt; else it waits, or is given up."""
+        age_ms = self._clock.now_ms() - delivery.record.timestamp_ms
+        if self._retry_policy.is_too_old(age_ms):
+            detail = "older than its time to live before its first attempt"
+            self._discard(delivery, DiscardReason.EXPIRED, 0, detail)
+            return False
+        # A timestamp in the future delays by no more than the delay.
+        delay_ms = min(self.policy.sending_delay, self.policy.sending_delay - age_ms)
+        if delay_ms > 0:
+            # Its time to live is for attempts, of which none is made before.
+            delivery.taken_up_s = now_s + delay_ms / 1_000
+            self._lanes.wait(delivery, delivery.taken_up_s)
+            return False
+        return True
+
+    def _decode(self, delivery: Delivery) -> bool:
+        try:
+            delivery.message = from_record(delivery.record, self._parts.ids.message_id)
+        except UndecodableRecord as error:
+            self._measures.undecodable.value += 1
+            self._discard(delivery, DiscardReason.UNDECODABLE, 0, str(error))
+            return False
+        return True
+
+    def _attempt(self, delivery: Delivery, now_s: float) -> None:
+        if delivery.version != self._version:
+            delivery.version = self._version
+            delivery.message_lines = b""
+            delivery.route = None
+        if delivery.attempts:
+            self._measures.retries.value += 1
+        delivery.sent_s = now_s
+        delivery.epoch = self._pacing.ladder.epoch
+        self._pushing.send(delivery, partial(self._on_outcome, delivery))
+
+    # Outcomes. These run in the sender's callback, on either loop.
+
+    def _on_outcome(self, delivery: Delivery, outcome: SendOutcome) -> None:
+        if self._version < 0:
+            return
+        try:
+            self._land(delivery, outcome)
+        except Exception as error:  # noqa: BLE001
+            self._fail(error)
+
+    def _is_over(self) -> bool:
+        return self._version < 0
+
+    def _fail(self, error: Exception) -> None:
+        """Not swallowed: raised again in the actor, so that its supervisor restarts it."""
+        self.error = error
+        self._around.wake()
+
+    def _land(self, delivery: Delivery, outcome: SendOutcome) -> None:
+        """Take in an attempt's outcome, and use the room that it makes."""
+        measures, lanes = self._measures, self._lanes
+        now_s = self._clock.monotonic_s()
+        if outcome.recipients is None:
+            measures.on_outcome(outcome)
+            if not outcome.is_local:
+                measures.latency.observe(now_s - delivery.sent_s)
+        else:
+            self._pacing.teach_each(outcome.recipients, self._retry_policy, delivery, now_s)
+        if outcome.is_success:
+            delivery.offsets.settle(delivery.record.offset)
+            lanes.remove(delivery)
+            measures.delivered.value += 1
+            self.last_success_ms = self._clock.now_ms()
+            measures.throughput_bytes.value += len(delivery.record.value)
+            if outcome.recipients is None:
+                self._pacing.on_success(delivery, now_s)
+            self._around.note_settled()
+        else:
+            self._on_failure(delivery, outcome, now_s)
+        if self._is_stopping:
+            self._note_landed()
+        elif not self._is_filling:
+            self._refill(now_s)
+
+    def _on_failure(self, delivery: Delivery, outcome: SendOutcome, now_s: float) -> None:
+        if not outcome.is_local:
+            delivery.attempts += 1
+        now_ms = self._clock.now_ms()
+        self._pacing.last_failure, self.last_failure_ms = outcome, now_ms
+        delivery.last = outcome
+        decision = decide(
+            outcome,
+            policy=self._retry_policy,
+            previous_backoff_ms=delivery.backoff_ms,
+            age_ms=self._age_ms(delivery, now_s),
+            now_ms=now_ms,
+            rng=self._parts.rng,
+            attempts=delivery.attempts,
+        )
+        if outcome.recipients is None:
+            self._pacing.teach(decision, delivery, outcome, now_s)
+        if delivery.offsets.is_superseded:
+            # A retransmission has taken its partition elsewhere: it comes again from there, or not.
+            self._lanes.remove(delivery)
+            self._around.note_settled()
+        elif isinstance(decision, Again):
+            delivery.backoff_ms = decision.backoff_ms
+            self._lanes.wait(delivery, now_s + decision.delay_ms / 1_000)
+        elif isinstance(decision, Gone):
+            # Kept for the day when somebody resumes the subscription.
+            self._lanes.wait(delivery, now_s)
+            # An earlier version's endpoint says nothing of this one's.
+            if delivery.version == self._version:
+                self._on_gone(outcome)
+        else:
+            assert isinstance(decision, Discard), "a success is not a failure"
+            self._discard(delivery, decision.reason, outcome.status, outcome.reason())
+
+    def _on_gone(self, outcome: SendOutcome) -> None:
+        if self.gone:
+            return
+        self._is_halted = True
+        moment = datetime.fromtimestamp(self.last_failure_ms / 1_000, UTC)
+        self.gone = f"the endpoint is gone, it answered {outcome.reason()} at {moment:%Y-%m-%dT%TZ}"
+        _logger.warning("%s: %s; suspending it", self.live.name, self.gone)
+        self._parts.suspend(self.live, self.gone)
+
+    def _discard(self, delivery: Delivery, reason: DiscardReason, status: int, detail: str) -> None:
+        """Give a message up: counted, logged and kept as a dead letter, never silently."""
+        self._lanes.bury(delivery)
+        self._measures.discarded.value += 1
+        record, message = delivery.record, delivery.message
+        now_ms = self._clock.now_ms()
+        self.last_undelivered = Undelivered(
+            timestamp_ms=now_ms,
+            partition=record.partition,
+            offset=record.offset,
+            message_id="" if message is None else message.id,
+            reason=f"{reason.value}: {detail}",
+        )
+        _logger.info(
+            "%s: discarded %s at %d/%d after %d attempts: %s: %s",
+            self.live.name,
+            self.last_undelivered.message_id or "a record",
+            record.partition,
+            record.offset,
+            delivery.attempts,
+            reason.value,
+            detail,
+        )
+        letter = DeadLetter(
+            record=record,
+            message_id=self.last_undelivered.message_id,
+            reason=reason,
+            detail=detail,
+            attempts=delivery.attempts,
+            status=status,
+            at_ms=now_ms,
+            redriven=delivery.redriven,
+        )
+        self._letters.add(letter, partial(self._on_kept, delivery))
+
+    def _on_kept(self, delivery: Delivery) -> None:
+        """The dead letter is safe: now the message needs nothing more."""
+        if self._version < 0:
+            return
+        delivery.offsets.settle(delivery.record.offset)
+        self._lanes.forget(delivery)
+        self._around.note_settled()
+        if self._is_stopping:
+            self._note_landed()
+        else:
+            # Fresh messages may be held up by it: it might have had nowhere to wait.
+            self._around.wake()
+
+    def _note_landed(self) -> None:
+        if not self._lanes.inflight and not self._lanes.buried:
+            self._around.note_landed()
+
+
+def _policy(live: LiveSubscription) -> SerialPolicy:
+    policy = live.subscription.subscription_policy
+    assert isinstance(policy, SerialPolicy), "a serial consumer needs a serial policy"
+    return policy

@@ -1,0 +1,260 @@
+"""Who is attempted next: fresh messages in order of reading, retries by due time, neither starving
+the other of the in-flight window. Pure: the time is an argument.
+
+While both lanes have something to send, each is sure of half the window, so retries that time out
+slowly leave fresh messages theirs, and a flood of fresh messages leaves retries theirs. Ordered,
+a fresh message whose key is on its way already waits behind it, and others pass it.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+
+from hermes_actors.consumer.reading.offsets import PartitionOffsets
+from hermes_actors.consumer.recipients.broadcast import Served
+from hermes_actors.consumer.senders.sender import Route, SendOutcome
+from hermes_actors.consumer.serial.keys import KeyOrder
+from hermes_actors.model.dead_letter import Letter
+from hermes_actors.model.message import Message
+from hermes_actors.model.record import StoredRecord
+
+OVERHEAD_BYTES = 512
+"""What a waiting message costs beside its body; counted against the bytes that may wait."""
+
+
+class Delivery:
+    """One message on its way: where it lies, and how its attempts went so far.
+
+    `message` is made when it is taken up, or before, by what looks into it; `route` and
+    `message_lines` are made for its attempts, for the `version` of the subscription. `epoch` is
+    that of the ladder at its last attempt, `failed_s` the failure that counted there, `last` the
+    last attempt's outcome. `redriven` is
+    the dead letter that it was before it is tried again on demand. `served` remembers, where there
+    are several recipients, who has it.
+    """
+
+    __slots__ = (
+        "attempts",
+        "backoff_ms",
+        "epoch",
+        "failed_s",
+        "holds_key",
+        "is_given_up",
+        "is_parked",
+        "is_retry",
+        "last",
+        "message",
+        "message_lines",
+        "offsets",
+        "record",
+        "redriven",
+        "route",
+        "sent_s",
+        "served",
+        "size_bytes",
+        "taken_up_s",
+        "version",
+    )
+
+    def __init__(
+        self, record: StoredRecord, offsets: PartitionOffsets, message: Message | None = None
+    ) -> None:
+        self.record = record
+        self.offsets = offsets
+        self.size_bytes = len(record.value) + OVERHEAD_BYTES
+        self.message = message
+        self.message_lines = b""
+        self.route: Route | None = None
+        self.version = -1
+        self.attempts = 0
+        self.backoff_ms: int | None = None
+        self.taken_up_s: float | None = None
+        self.sent_s = 0.0
+        self.served: Served | None = None
+        self.epoch = 0
+        self.failed_s: float | None = None
+        self.last: SendOutcome | None = None
+        self.is_retry = False
+        self.holds_key = False
+        self.is_given_up = False
+        # It has had to wait behind its key.
+        self.is_parked = False
+        self.redriven: Letter | None = None
+
+
+class Lanes:
+    """All messages of one consumer that are not settled: fresh, waiting, in flight, buried (given
+    up, while their dead letters are on their way), and, if ordered, parked behind their key.
+    """
+
+    __slots__ = (
+        "_fresh",
+        "_inflight_retries",
+        "_keys",
+        "_retry_is_next",
+        "_sequence",
+        "_waiting",
+        "buffered_bytes",
+        "buried",
+        "inflight",
+        "waiting_max",
+        "window",
+    )
+
+    def __init__(self, window: int, waiting_max: int, *, is_ordered: bool = False) -> None:
+        """At most `window` in flight, and `waiting_max` waiting or able to come to wait.
+
+        `is_ordered`: one message of each partition key on its way at a time, in order of reading.
+        """
+        self.window = window
+        self.waiting_max = waiting_max
+        self.inflight = 0
+        self.buried = 0
+        self.buffered_bytes = 0
+        self._fresh: deque[Delivery] = deque()
+        # (due, sequence, delivery): the sequence keeps equal times in order of arrival.
+        self._waiting: list[tuple[float, int, Delivery]] = []
+        self._sequence = 0
+        self._inflight_retries = 0
+        self._retry_is_next = False
+        self._keys: KeyOrder[Delivery] | None = KeyOrder() if is_ordered else None
+
+    def add(self, delivery: Delivery) -> None:
+        """A message has been read."""
+        self._fresh.append(delivery)
+        self.buffered_bytes += delivery.size_bytes
+
+    def next(self, now_s: float) -> Delivery | None:
+        """The message to attempt now; it counts as in flight. None: nothing, or no room."""
+        if self.inflight >= self.window:
+            return None
+        is_due = bool(self._waiting) and self._waiting[0][0] <= now_s
+        if self._keys is not None:
+            self._park(self._keys)
+        is_fresh = bool(self._fresh) and not self.is_waiting_full
+        if is_due and (not is_fresh or self._is_retrys_turn()):
+            delivery = self._pop_waiting()
+            self._retry_is_next = False
+        elif is_fresh:
+            delivery = self._fresh.popleft()
+            self._retry_is_next = True
+        else:
+            return None
+        self.inflight += 1
+        return delivery
+
+    def next_over(self, now_s: float, is_over: Callable[[Delivery], bool]) -> Delivery | None:
+        """The message that has been due for longest, if it is over: it counts as in flight, to be
+        buried. It needs no room.
+        """
+        if not self._waiting or self._waiting[0][0] > now_s or not is_over(self._waiting[0][2]):
+            return None
+        self.inflight += 1
+        return self._pop_waiting()
+
+    def wait(self, delivery: Delivery, due_s: float) -> None:
+        """A message in flight is to be attempted (again) at `due_s`."""
+        self._land(delivery)
+        self._sequence += 1
+        heapq.heappush(self._waiting, (due_s, self._sequence, delivery))
+
+    def remove(self, delivery: Delivery) -> None:
+        """A message in flight needs nothing more."""
+        self._land(delivery)
+        self._drop(delivery)
+
+    def bury(self, delivery: Delivery) -> None:
+        """A message in flight is given up; `forget` follows when its dead letter is kept."""
+        self._land(delivery)
+        delivery.is_given_up = True
+        self.buried += 1
+
+    def forget(self, delivery: Delivery) -> None:
+        """A buried message needs nothing more."""
+        self.buried -= 1
+        self._drop(delivery)
+
+    def drop_superseded(self) -> None:
+        """Forget what waits of partitions that a retransmission has taken elsewhere."""
+        dropped = [] if self._keys is None else self._keys.drop(_is_superseded)
+        dropped += (each for each in self._fresh if each.offsets.is_superseded)
+        dropped += (each for _, _, each in self._waiting if each.offsets.is_superseded)
+        self._fresh = deque(each for each in self._fresh if not each.offsets.is_superseded)
+        self._waiting = [entry for entry in self._waiting if not entry[2].offsets.is_superseded]
+        heapq.heapify(self._waiting)
+        for delivery in dropped:
+            self._drop(delivery)
+
+    def clear(self) -> None:
+        """Forget all messages: the consumer has ended, and who still shows it shows nothing."""
+        self._fresh.clear()
+        self._waiting.clear()
+        if self._keys is not None:
+            self._keys.clear()
+        self.inflight = self._inflight_retries = self.buffered_bytes = self.buried = 0
+
+    @property
+    def fresh(self) -> int:
+        """How many messages have been read and not been taken up."""
+        return len(self._fresh)
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait for their next attempt."""
+        return len(self._waiting)
+
+    @property
+    def parked(self) -> int:
+        """How many messages wait for an earlier one of their key."""
+        return 0 if self._keys is None else self._keys.parked
+
+    @property
+    def is_waiting_full(self) -> bool:
+        """True when no fresh message may be taken up: it could have nowhere to wait."""
+        held = len(self._waiting) + self.inflight + self.buried
+        if self._keys is not None:
+            held += self._keys.parked
+        return held >= self.waiting_max
+
+    @property
+    def next_due_s(self) -> float:
+        """When the next waiting message is due; infinity when none waits."""
+        return self._waiting[0][0] if self._waiting else float("inf")
+
+    def _pop_waiting(self) -> Delivery:
+        delivery = heapq.heappop(self._waiting)[2]
+        delivery.is_retry = True
+        self._inflight_retries += 1
+        return delivery
+
+    def _is_retrys_turn(self) -> bool:
+        share = self.window // 2
+        if self._inflight_retries >= max(1, share):
+            return False
+        if self.inflight - self._inflight_retries >= max(1, self.window - share):
+            return True
+        return self._retry_is_next
+
+    def _land(self, delivery: Delivery) -> None:
+        self.inflight -= 1
+        if delivery.is_retry:
+            self._inflight_retries -= 1
+            delivery.is_retry = False
+
+    def _drop(self, delivery: Delivery) -> None:
+        """It needs nothing more: its bytes are free, and so is its key."""
+        self.buffered_bytes -= delivery.size_bytes
+        if self._keys is not None:
+            following = self._keys.release(delivery)
+            if following is not None:
+                # It has waited already, and read before all that is fresh.
+                self._fresh.appendleft(following)
+
+    def _park(self, keys: KeyOrder[Delivery]) -> None:
+        """Set aside what may not be taken up yet, until the first fresh message that may."""
+        while self._fresh and not self.is_waiting_full and not keys.admit(self._fresh[0]):
+            self._fresh.popleft().is_parked = True
+
+
+def _is_superseded(delivery: Delivery) -> bool:
+    return delivery.offsets.is_superseded

@@ -1,0 +1,235 @@
+"""How one version of a subscription pushes a message: headers, signature, recipients, sender."""
+
+import logging
+from collections.abc import Callable
+
+from hermes_actors.consumer.measures import SubscriptionMeasures
+from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.recipients.broadcast import Broadcast, Served
+from hermes_actors.consumer.recipients.endpoint import Unresolved
+from hermes_actors.consumer.recipients.headers import RequestHead, request_head
+from hermes_actors.consumer.recipients.resolver_recipients import Recipient, Recipients
+from hermes_actors.consumer.recipients.signing import signer_of
+from hermes_actors.consumer.retry import RetryPolicy
+from hermes_actors.consumer.senders.plugins import schemes_of
+from hermes_actors.consumer.senders.proxying import ProxiedHosts
+from hermes_actors.consumer.senders.sender import Done, Failure, Push, Route, Sender, SendOutcome
+from hermes_actors.consumer.serial.lanes import Delivery
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.subscription import DeliveryMode, SerialPolicy
+
+_logger = logging.getLogger(__name__)
+
+_HEADS_MAX = 100
+
+
+def recipients_of(live: LiveSubscription, parts: ConsumerParts) -> Recipients:
+    """Whom the subscription's messages go to. Raises Refused for an endpoint that is none."""
+    proxy = parts.config.proxy
+    return Recipients(
+        live,
+        parts.resolver,
+        parts.names,
+        is_proxied=ProxiedHosts(proxy.no_proxy).is_for if proxy.url else None,
+        other_schemes=schemes_of(parts.config.senders),
+        addresses_max=parts.config.recipients.addresses_max,
+        now_s=parts.clock.monotonic_s,
+    )
+
+
+class Pushing:
+    """Makes the pushes of one version of a subscription. Raises Refused for a wrong endpoint.
+
+    `epoch` is that of the grant of the partitions. `is_over` says that nobody hears of outcomes
+    any more; `fail` is told what a callback raised.
+    """
+
+    def __init__(
+        self,
+        live: LiveSubscription,
+        parts: ConsumerParts,
+        measures: SubscriptionMeasures,
+        retry_policy: RetryPolicy,
+        *,
+        epoch: int,
+        is_over: Callable[[], bool],
+        fail: Callable[[Exception], None],
+    ) -> None:
+        subscription = live.subscription
+        policy = subscription.subscription_policy
+        assert isinstance(policy, SerialPolicy), "a serial consumer needs a serial policy"
+        self._subscription = subscription
+        self._policy = policy
+        self._clock = parts.clock
+        self._measures = measures
+        self._retry_policy = retry_policy
+        self._epoch = epoch
+        self._is_over = is_over
+        self._fail = fail
+        self._pushes_max = parts.config.recipients.pushes_max
+        self._recipients = recipients_of(live, parts)
+        self._single = self._recipients.single
+        self._signer = signer_of(subscription)
+        self._is_broadcast = subscription.mode is DeliveryMode.BROADCAST
+        self._heads: dict[str, RequestHead] = {}
+        self._head = self._head_with("" if self._single is None else self._single.authorization)
+        self.sender: Sender = parts.sender_of(live)
+        if self.dropped_headers:
+            _logger.warning(
+                "%s: fixed headers left out, their names are taken or not valid: %s",
+                live.name,
+                ", ".join(self.dropped_headers),
+            )
+
+    @property
+    def dropped_headers(self) -> tuple[str, ...]:
+        """Fixed headers of the subscription that are not sent."""
+        return self._head.dropped
+
+    def send(self, delivery: Delivery, done: Done) -> None:
+        """Attempt the delivery's message; `done` hears the outcome once, perhaps at once."""
+        single = self._single
+        if single is None:
+            self._send_to_several(delivery, done)
+            return
+        message = delivery.message
+        assert message is not None, "taken up before"
+        if delivery.route is None:
+            try:
+                delivery.route = single.resolve(message.body)
+            except Unresolved as error:
+                done(SendOutcome(0, "", Failure.UNRESOLVED, str(error)))
+                return
+        if not delivery.message_lines:
+            delivery.message_lines = self._message_lines(self._head, delivery)
+        lines = self._head.lines(delivery.message_lines, delivery.attempts)
+        if self._signer is not None:
+            lines += self._signature(delivery)
+        policy = self._policy
+        self.sender.send(
+            Push(
+                delivery.route, lines, message.body, policy.request_timeout, policy.socket_timeout
+            ),
+            done,
+        )
+
+    # Several addresses.
+
+    def _send_to_several(self, delivery: Delivery, done: Done) -> None:
+        message = delivery.message
+        assert message is not None, "taken up before"
+        if delivery.served is None:
+            delivery.served = Served()
+        served = delivery.served
+
+        def on_found(found: list[Recipient] | Unresolved) -> None:
+            if self._is_over():
+                return
+            try:
+                if isinstance(found, Unresolved):
+                    done(SendOutcome(0, "", Failure.UNRESOLVED, str(found)))
+                elif self._is_broadcast:
+                    self._broadcast(delivery, served, found, done)
+                else:
+                    self._send_to_one(delivery, served, found, done)
+            # It may run in a look-up's callback.
+            except Exception as error:  # noqa: BLE001
+                self._fail(error)
+
+        if self._is_broadcast:
+            self._recipients.find_all(message, on_found)
+        else:
+            self._recipients.find_one(message, served.last_key, on_found)
+
+    def _send_to_one(
+        self, delivery: Delivery, served: Served, found: list[Recipient], done: Done
+    ) -> None:
+        if not found:
+            done(SendOutcome(0, "", Failure.UNRESOLVED, "there is nobody to push to"))
+            return
+        recipient = found[0]
+        served.last_key = recipient.key
+        if recipient.route is None:
+            done(SendOutcome(0, "", Failure.UNRESOLVED, recipient.problem))
+            return
+        delivery.route = recipient.route
+        signature = b"" if self._signer is None else self._signature(delivery)
+        self._push(delivery, recipient, recipient.route, signature, done)
+
+    def _broadcast(
+        self, delivery: Delivery, served: Served, found: list[Recipient], done: Done
+    ) -> None:
+        # One for all: the same message at the same attempt.
+        signature = b"" if self._signer is None else self._signature(delivery)
+
+        def push(recipient: Recipient, landed: Done) -> None:
+            route = recipient.route
+            assert route is not None, "a recipient without a route is pushed nothing"
+            sent_s = self._clock.monotonic_s()
+
+            def on_outcome(outcome: SendOutcome) -> None:
+                if self._is_over():
+                    return
+                self._measures.on_outcome(outcome)
+                if not outcome.is_local:
+                    self._measures.latency.observe(self._clock.monotonic_s() - sent_s)
+                if not outcome.is_success:
+                    # For a probe: whom to ask whether he is back.
+                    delivery.route = route
+                try:
+                    landed(outcome)
+                except Exception as error:  # noqa: BLE001
+                    self._fail(error)
+
+            self._push(delivery, recipient, route, signature, on_outcome)
+
+        Broadcast(
+            found,
+            served,
+            self._retry_policy,
+            push=push,
+            done=done,
+            is_over=self._is_over,
+            now_ms=self._clock.now_ms,
+            pushes_max=self._pushes_max,
+        ).begin()
+
+    def _push(
+        self, delivery: Delivery, recipient: Recipient, route: Route, signature: bytes, done: Done
+    ) -> None:
+        message = delivery.message
+        assert message is not None, "taken up before"
+        head = self._head_with(recipient.authorization)
+        lines = head.lines(self._message_lines(head, delivery), delivery.attempts) + signature
+        policy = self._policy
+        push = Push(route, lines, message.body, policy.request_timeout, policy.socket_timeout)
+        self.sender.send(push, done)
+
+    # Headers.
+
+    def _head_with(self, authorization: str) -> RequestHead:
+        """The unchanging lines for an address with these credentials."""
+        head = self._heads.get(authorization)
+        if head is None:
+            while len(self._heads) >= _HEADS_MAX:
+                del self._heads[next(iter(self._heads))]
+            head = self._heads[authorization] = request_head(self._subscription, authorization)
+        return head
+
+    def _message_lines(self, head: RequestHead, delivery: Delivery) -> bytes:
+        assert delivery.message is not None, "taken up before"
+        lines = head.message_lines(delivery.message)
+        if self._policy.ordered:
+            record = delivery.record
+            lines += b"Hermes-Sequence: %d %d %d\r\n" % (
+                record.partition,
+                self._epoch,
+                record.offset,
+            )
+        return lines
+
+    def _signature(self, delivery: Delivery) -> bytes:
+        message = delivery.message
+        assert message is not None, "taken up before"
+        assert self._signer is not None, "asked for where there is one"
+        return self._signer.sign(message.id, self._clock.now_ms() // 1_000, message.body)

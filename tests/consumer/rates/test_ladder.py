@@ -1,0 +1,353 @@
+"""How the rate follows an endpoint's answers: a simulated endpoint over the pure controller."""
+
+import bisect
+import heapq
+import itertools
+import random
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from hermes_actors.consumer.rates.ladder import ROUND_S, Ladder, Ladders, Level
+from hermes_actors.consumer.rates.limit import RateLimit
+
+
+class Endpoint:
+    """Pushes all that is allowed, and hears of each after `latency_s`; there is always more.
+
+    `fails(now_s)` says what becomes of a push: None (taken), "sick" or "dead"; `connects(now_s)`
+    what becomes of a probe.
+    """
+
+    def __init__(self, maximum, *, fails, connects=lambda _now_s: True, latency_s=0.01, window=100):
+        self.ladder = Ladder(maximum, 0.0)
+        self.limit = RateLimit(maximum)
+        self.fails, self.connects = fails, connects
+        self.latency_s, self.window = latency_s, window
+        self.now_s = 0.0
+        self.sent_s, self.probed_s = [], []
+        self.levels, self.rates = [(0.0, Level.FULL)], [(0.0, self.ladder.rate)]
+        self.inflight_high = 0
+        self._ends = []
+        self._probe_ends_s = float("inf")
+        self._sequence = 0
+
+    def run(self, until_s):
+        while self.now_s < until_s:
+            self._land()
+            self._probe()
+            wait_s = self._push()
+            ends_s = self._ends[0][0] if self._ends else float("inf")
+            self.now_s = max(self.now_s + 1e-6, min(until_s, ends_s, self.now_s + wait_s))
+            self._note()
+        return self
+
+    def _push(self):
+        ladder, limit = self.ladder, self.limit
+        while len(self._ends) < self.window:
+            if not limit.available(self.now_s):
+                return limit.wait_s(self.now_s)
+            if not ladder.is_full and not ladder.available(self.now_s):
+                wait_s = min(ladder.wait_s(self.now_s), ladder.connect_wait_s(self.now_s))
+                return min(wait_s, self._probe_ends_s - self.now_s)
+            limit.take(self.now_s)
+            if not ladder.is_full:
+                ladder.take(self.now_s)
+            self.sent_s.append(self.now_s)
+            self._sequence += 1
+            end = (self.now_s + self.latency_s, self._sequence, ladder.epoch, self.now_s)
+            heapq.heappush(self._ends, end)
+            self.inflight_high = max(self.inflight_high, len(self._ends))
+        return float("inf")
+
+    def _probe(self):
+        if self.ladder.connect_wait_s(self.now_s) <= 0:
+            self.ladder.on_connecting(self.now_s)
+            self.probed_s.append(self.now_s)
+            self._probe_ends_s = self.now_s + self.latency_s
+        if self._probe_ends_s <= self.now_s:
+            self._probe_ends_s = float("inf")
+            self.ladder.on_connect(self.now_s, is_made=self.connects(self.now_s))
+
+    def _land(self):
+        while self._ends and self._ends[0][0] <= self.now_s:
+            _, _, epoch, sent_s = heapq.heappop(self._ends)
+            how = self.fails(sent_s)
+            if how is None:
+                self.ladder.success_s = self.now_s
+                if self.ladder.is_watching:
+                    self.ladder.on_success(self.now_s, epoch)
+            else:
+                self.ladder.on_failure(
+                    self.now_s, epoch, failed_before_s=None, is_answered=how == "sick"
+                )
+            self._note()
+
+    def _note(self):
+        if self.levels[-1][1] is not self.ladder.level:
+            self.levels.append((self.now_s, self.ladder.level))
+        if self.rates[-1][1] != self.ladder.rate:
+            self.rates.append((self.now_s, self.ladder.rate))
+
+    def sent_between(self, start_s, end_s):
+        return bisect.bisect_left(self.sent_s, end_s) - bisect.bisect_left(self.sent_s, start_s)
+
+    def is_full_at(self):
+        """When it came back to the full rate for the last time."""
+        at_s, level = self.levels[-1]
+        assert level is Level.FULL, self.levels
+        return at_s
+
+
+def healthy(_now_s):
+    return None
+
+
+def chance(share, how, seed=1):
+    rng = random.Random(seed)
+    return lambda _now_s: how if rng.random() < share else None
+
+
+@given(
+    maximum=st.integers(1, 300),
+    share=st.sampled_from([0, 0.01, 0.1, 0.4, 0.6, 1]),
+    how=st.sampled_from(["sick", "dead"]),
+    seed=st.integers(0, 1_000),
+    heals_s=st.floats(0.5, 20),
+    latency_s=st.sampled_from([0.001, 0.05, 0.6]),
+)
+@settings(max_examples=40, deadline=None)
+def test_no_second_ever_holds_more_than_the_maximum(maximum, share, how, seed, heals_s, latency_s):
+    failing = chance(share, how, seed)
+    fails = lambda now_s: failing(now_s) if now_s < heals_s else None  # noqa: E731
+    run = Endpoint(maximum, fails=fails, latency_s=latency_s).run(25)
+    for at, start_s in enumerate(run.sent_s):
+        assert bisect.bisect_left(run.sent_s, start_s + 1 - 1e-6) - at <= maximum
+
+
+@given(
+    maximum=st.sampled_from([1, 2, 10, 64, 65, 400, 1_500]),
+    share=st.sampled_from([0.2, 0.45, 0.7, 1]),
+    how=st.sampled_from(["sick", "dead"]),
+    seed=st.integers(0, 1_000),
+    outage_s=st.floats(3, 90),
+    latency_s=st.sampled_from([0.001, 0.1, 0.5]),
+)
+@example(maximum=65, share=0.7, how="dead", seed=234, outage_s=73.0, latency_s=0.5)
+@settings(max_examples=30, deadline=None)
+def test_the_full_rate_is_back_within_ten_seconds_of_the_endpoints_health(
+    maximum, share, how, seed, outage_s, latency_s
+):
+    failing = chance(share, how, seed)
+    fails = lambda now_s: failing(now_s) if now_s < outage_s else None  # noqa: E731
+    connects = lambda now_s: now_s >= outage_s  # noqa: E731
+    run = Endpoint(maximum, fails=fails, connects=connects, latency_s=latency_s, window=2_000)
+    run.run(outage_s + 11)
+    assert run.is_full_at() <= outage_s + 10
+
+
+@pytest.mark.parametrize("latency_s", [0.005, 1.0])
+def test_a_dead_endpoint_gets_one_message_a_minute_and_a_probe_every_five_seconds(latency_s):
+    run = Endpoint(
+        1_000, fails=lambda _: "dead", connects=lambda _: False, latency_s=latency_s
+    ).run(400)
+    assert [level for _, level in run.levels] == [Level.FULL, Level.SLOW, Level.HEARTBEAT]
+    assert run.levels[1][0] < 1.5
+    assert run.levels[2][0] < 15
+    assert 4 <= run.sent_between(60, 360) <= 6
+    assert 54 <= sum(60 <= at_s < 360 for at_s in run.probed_s) <= 61
+
+
+def test_a_sick_endpoint_stays_at_one_message_a_second():
+    run = Endpoint(1_000, fails=lambda _: "sick").run(120)
+    assert [level for _, level in run.levels] == [Level.FULL, Level.SLOW]
+    assert 98 <= run.sent_between(20, 120) <= 101
+    assert run.probed_s == []
+
+
+def test_an_endpoint_that_begins_to_answer_with_errors_is_no_longer_dead():
+    run = Endpoint(
+        100,
+        fails=lambda now_s: "dead" if now_s < 30 else "sick",
+        connects=lambda now_s: now_s >= 30,
+    ).run(60)
+    assert [level for _, level in run.levels] == [
+        Level.FULL,
+        Level.SLOW,
+        Level.HEARTBEAT,
+        Level.SLOW,
+    ]
+    assert 30 <= run.levels[-1][0] <= 36
+
+
+def test_half_open_levels_have_one_push_under_way():
+    run = Endpoint(1_000, fails=lambda _: "dead", latency_s=7.0, connects=lambda _: True)
+    run.run(8)
+    assert run.ladder.level is Level.SLOW
+    run.inflight_high = 0
+    run.run(120)
+    # What was sent before the fall has landed by then.
+    assert run.inflight_high == 1
+    assert run.ladder.level is Level.HEARTBEAT
+
+
+@pytest.mark.parametrize("maximum", [50, 1_000])
+@pytest.mark.parametrize("seed", range(5))
+def test_one_percent_of_failing_messages_slows_nothing(seed, maximum):
+    run = Endpoint(maximum, fails=chance(0.01, "sick", seed), window=1_000).run(120)
+    assert run.rates == [(0.0, float(maximum))]
+
+
+def test_thirty_percent_of_failing_messages_slow_it_without_stopping_it():
+    run = Endpoint(1_000, fails=chance(0.3, "sick")).run(60)
+    assert [level for _, level in run.levels] == [Level.FULL, Level.ADAPTING]
+    assert run.ladder.rate == pytest.approx(1_000 / 64)
+
+
+def test_the_rate_doubles_each_round_after_an_outage():
+    run = Endpoint(6_400, fails=lambda now_s: "sick" if now_s < 10 else None, window=1_000).run(16)
+    rates = [rate for at_s, rate in run.rates if at_s > 10]
+    assert rates == [100, 200, 400, 800, 1_600, 3_200, 6_400]
+    times_s = [at_s for at_s, _ in run.rates if at_s > 10]
+    gaps_s = [later - earlier for earlier, later in itertools.pairwise(times_s)]
+    assert all(ROUND_S <= gap_s < ROUND_S + 0.1 for gap_s in gaps_s)
+
+
+def test_no_answers_are_no_evidence_of_health():
+    """Hermes lets an idle subscription climb to its full rate against a dead endpoint (D16)."""
+    ladder = Ladder(1_000, 0.0)
+    for _ in range(20):
+        ladder.on_failure(1.0, ladder.epoch, failed_before_s=None, is_answered=True)
+    assert ladder.level is Level.SLOW
+    # An hour in which nothing is published.
+    assert ladder.available(3_600.0) == 1
+    assert ladder.level is Level.SLOW
+    assert ladder.rate == 1.0
+
+
+def test_a_message_that_fails_again_and_again_counts_once_while_others_succeed():
+    ladder, now_s, failed_s = Ladder(1_000, 0.0), 0.0, None
+    for _ in range(1_000):
+        now_s += 0.1
+        if ladder.on_failure(now_s, ladder.epoch, failed_before_s=failed_s, is_answered=True):
+            failed_s = now_s
+        now_s += 0.1
+        ladder.success_s = now_s
+        if ladder.is_watching:
+            ladder.on_success(now_s, ladder.epoch)
+    assert ladder.is_full
+
+
+def test_a_message_that_fails_again_and_again_alone_is_evidence_after_half_a_minute():
+    ladder, now_s, failed_s = Ladder(1_000, 0.0), 0.0, None
+    while ladder.is_full and now_s < 100:
+        now_s += 0.1
+        if ladder.on_failure(now_s, ladder.epoch, failed_before_s=failed_s, is_answered=True):
+            failed_s = now_s
+    assert ladder.level is Level.SLOW
+    assert 25 < now_s < 30
+
+
+def test_messages_that_fail_again_between_bursts_of_successes_count_once():
+    ladder, now_s = Ladder(1_000, 0.0), 0.0
+    failed_s = [None] * 20
+    for _ in range(60):
+        # Nothing else is on its way for two seconds, in which each is tried ten times.
+        for _ in range(10):
+            now_s += 0.2
+            for n in range(20):
+                if ladder.on_failure(
+                    now_s, ladder.epoch, failed_before_s=failed_s[n], is_answered=True
+                ):
+                    failed_s[n] = now_s
+        for _ in range(1_000):
+            ladder.success_s = now_s
+            if ladder.is_watching:
+                ladder.on_success(now_s, ladder.epoch)
+    assert ladder.is_full
+
+
+def test_a_dead_endpoint_is_found_out_however_little_there_is_to_push():
+    ladder, now_s = Ladder(1_000, 0.0), 0.0
+    for _ in range(10):
+        now_s += 5.0
+        ladder.on_failure(now_s, ladder.epoch, failed_before_s=None, is_answered=False)
+    assert ladder.level is Level.SLOW
+
+
+def fallen(level=Level.HEARTBEAT):
+    ladder = Ladder(1_000, 0.0)
+    is_answered = level is Level.SLOW
+    for _ in range(100):
+        if ladder.level is level:
+            break
+        ladder.on_failure(1.0, ladder.epoch, failed_before_s=None, is_answered=is_answered)
+    assert ladder.level is level
+    return ladder
+
+
+def test_what_was_sent_before_a_fall_says_nothing_after_it():
+    ladder = Ladder(1_000, 0.0)
+    before = ladder.epoch
+    for _ in range(50):
+        ladder.on_failure(1.0, before, failed_before_s=None, is_answered=False)
+    assert ladder.level is Level.SLOW
+    ladder.on_success(1.0, before)
+    assert ladder.level is Level.SLOW
+
+
+def test_an_attempt_that_says_nothing_lets_the_next_one_go():
+    ladder = fallen(Level.SLOW)
+    ladder.take(5.0)
+    assert ladder.available(6.5) == 0
+    ladder.on_neutral(6.5, ladder.epoch, is_answered=False)
+    assert ladder.available(6.5) == 1
+
+
+def test_a_connection_lets_the_next_message_go_at_once_whenever_it_comes():
+    ladder = fallen()
+    assert ladder.available(7.0) == 0
+    assert ladder.connect_wait_s(7.0) == 0
+    ladder.on_connecting(7.0)
+    assert ladder.connect_wait_s(7.0) == float("inf")
+    ladder.on_connect(7.1, is_made=True)
+    assert ladder.available(7.1) == ladder.available(1_000.0) == 1
+
+
+def test_a_level_survives_a_restart_and_another_endpoint_begins_anew():
+    ladders = Ladders()
+    ladder = ladders.of("a.b$c", (1, "http://x/"), 1_000, 0.0)
+    for _ in range(10):
+        ladder.on_failure(1.0, ladder.epoch, failed_before_s=None, is_answered=True)
+    ladder.take(2.0)
+    again = ladders.of("a.b$c", (1, "http://x/"), 500, 3.0)
+    assert (again.level, again.maximum) == (Level.SLOW, 500)
+    # Of what was under way in the earlier life nothing returns, and it may find out at once.
+    assert again.available(3.0) == 1
+    assert ladders.of("a.b$c", (1, "http://y/"), 500, 4.0).is_full
+    ladders.forget("a.b$c")
+    assert ladders.of("a.b$c", (1, "http://x/"), 500, 5.0).is_full
+
+
+def test_another_maximum_holds_at_each_level():
+    ladder = Ladder(1_000, 0.0)
+    ladder.change(10, 1.0)
+    assert (ladder.rate, ladder.is_full) == (10, True)
+    ladder.change(2_000, 2.0)
+    assert (ladder.rate, ladder.is_full) == (2_000, True)
+    slow = fallen(Level.SLOW)
+    slow.change(5, 3.0)
+    assert slow.rate == 1
+    slow.take(5.0)
+    slow.on_success(5.1, slow.epoch)
+    assert slow.rate == 4
+    assert slow.level is Level.ADAPTING
+    slow.change(1, 6.0)
+    assert (slow.rate, slow.level) == (1, Level.FULL)
+
+
+def test_the_words_tell_the_level_and_since_when():
+    assert Ladder(10, 0.0).words(5.0) == ""
+    assert fallen(Level.SLOW).words(61.0).startswith("one message a second for 60 s")
+    assert fallen().words(61.0).startswith("one message a minute for 60 s")

@@ -1,0 +1,196 @@
+"""One message of each key on its way, in order, and nobody else held up."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from hermes_actors.consumer.reading.offsets import PartitionOffsets
+from hermes_actors.consumer.serial.lanes import Delivery, Lanes
+from hermes_actors.model.record import StoredRecord
+
+OFFSETS = PartitionOffsets(0)
+
+
+def delivery(offset, key, partition=0, offsets=OFFSETS):
+    return Delivery(StoredRecord(partition, offset, 0, key, b"x", ()), offsets)
+
+
+def taken(lanes, now_s=0.0):
+    found = []
+    while (one := lanes.next(now_s)) is not None:
+        found.append(one)
+    return found
+
+
+def offsets_of(deliveries):
+    return [each.record.offset for each in deliveries]
+
+
+def ordered(*keys, window=100, waiting_max=1_000):
+    lanes = Lanes(window, waiting_max, is_ordered=True)
+    for offset, key in enumerate(keys):
+        lanes.add(delivery(offset, key))
+    return lanes
+
+
+def test_a_key_has_one_message_under_way_and_others_pass_it():
+    lanes = ordered(b"a", b"a", b"b", b"a", b"c")
+    first = taken(lanes)
+    assert offsets_of(first) == [0, 2, 4]
+    assert lanes.parked == 2
+    lanes.remove(first[0])
+    (second,) = taken(lanes)
+    assert second.record.offset == 1
+
+
+def test_messages_without_a_key_wait_for_nobody():
+    assert offsets_of(taken(ordered(None, b"a", None, None, b"a"))) == [0, 1, 2, 3]
+
+
+def test_equal_keys_of_two_partitions_are_two_sequences():
+    lanes = Lanes(10, 100, is_ordered=True)
+    lanes.add(delivery(0, b"a", partition=0))
+    lanes.add(delivery(0, b"a", partition=1))
+    assert len(taken(lanes)) == 2
+
+
+def test_a_message_that_waits_for_a_retry_holds_its_key_and_no_other():
+    lanes = ordered(b"a", b"a", b"b", b"b")
+    a, b = taken(lanes)
+    lanes.wait(a, 10.0)
+    lanes.remove(b)
+    assert offsets_of(taken(lanes, 1.0)) == [3]
+    assert offsets_of(taken(lanes, 10.0)) == [0]
+    lanes.remove(a)
+    assert offsets_of(taken(lanes, 10.0)) == [1]
+
+
+def test_a_key_goes_on_only_when_the_dead_letter_is_kept():
+    lanes = ordered(b"a", b"a")
+    (first,) = taken(lanes)
+    lanes.bury(first)
+    assert taken(lanes) == []
+    lanes.forget(first)
+    assert offsets_of(taken(lanes)) == [1]
+
+
+def test_what_waits_behind_its_key_counts_against_what_may_wait():
+    lanes = ordered(*[b"hot"] * 50, b"cold", waiting_max=10)
+    (first,) = taken(lanes)
+    assert lanes.parked == 9
+    assert lanes.is_waiting_full
+    lanes.remove(first)
+    assert offsets_of(taken(lanes)) == [1]
+    assert lanes.parked <= 9
+
+
+def test_a_hot_key_does_not_starve_the_others_within_the_bound():
+    lanes = ordered(*[b"hot"] * 500, *(b"%d" % n for n in range(50)))
+    found = taken(lanes)
+    assert len(found) == 51
+    assert lanes.parked == 499
+
+
+def test_a_retransmission_forgets_what_is_parked_and_keeps_what_is_under_way():
+    old, new = PartitionOffsets(0), PartitionOffsets(0)
+    lanes = Lanes(10, 100, is_ordered=True)
+    for offset in range(4):
+        lanes.add(delivery(offset, b"a", offsets=old))
+    (first,) = taken(lanes)
+    old.is_superseded = True
+    lanes.drop_superseded()
+    assert lanes.parked == lanes.fresh == 0
+    lanes.add(delivery(0, b"a", offsets=new))
+    assert taken(lanes) == []
+    lanes.remove(first)
+    (again,) = taken(lanes)
+    assert again.offsets is new
+    lanes.remove(again)
+    assert lanes.buffered_bytes == 0
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """Whatever happens, each key's messages end in order, and all of them end."""
+
+    keys = (b"a", b"b", b"c", None)
+
+    def __init__(self):
+        super().__init__()
+        self.lanes = Lanes(3, 8, is_ordered=True)
+        self.inflight, self.buried = [], []
+        self.known = 0
+        self.now_s = 0.0
+        self.begun = {}
+        self.done = {key: [] for key in self.keys}
+
+    @rule(keys=st.lists(st.sampled_from(keys), min_size=1, max_size=6))
+    def read(self, keys):
+        for key in keys:
+            self.lanes.add(delivery(self.known, key))
+            self.known += 1
+
+    @rule(seconds=st.floats(0, 3))
+    def take(self, seconds):
+        self.now_s += seconds
+        self.inflight += taken(self.lanes, self.now_s)
+
+    @precondition(lambda self: self.inflight)
+    @rule(at=st.integers(0, 9), delay_s=st.floats(0, 3))
+    def fail(self, at, delay_s):
+        self.lanes.wait(self.inflight.pop(at % len(self.inflight)), self.now_s + delay_s)
+
+    @precondition(lambda self: self.inflight)
+    @rule(at=st.integers(0, 9))
+    def settle(self, at):
+        one = self.inflight.pop(at % len(self.inflight))
+        self.lanes.remove(one)
+        self.done[one.record.key].append(one.record.offset)
+
+    @precondition(lambda self: self.inflight)
+    @rule(at=st.integers(0, 9))
+    def bury(self, at):
+        one = self.inflight.pop(at % len(self.inflight))
+        self.lanes.bury(one)
+        self.buried.append(one)
+
+    @precondition(lambda self: self.buried)
+    @rule()
+    def keep(self):
+        one = self.buried.pop()
+        self.lanes.forget(one)
+        self.done[one.record.key].append(one.record.offset)
+
+    @invariant()
+    def one_of_each_key_is_on_its_way(self):
+        keyed = [each.record.key for each in self.inflight + self.buried if each.record.key]
+        assert len(keyed) == len(set(keyed))
+        for key in self.keys[:-1]:
+            assert self.done[key] == sorted(self.done[key])
+        lanes = self.lanes
+        assert lanes.waiting + lanes.inflight + lanes.buried + lanes.parked <= 8
+
+    def teardown(self):
+        for _ in range(20 * self.known + 20):
+            self.now_s += 5.0
+            while self.buried:
+                self.keep()
+            self.inflight += taken(self.lanes, self.now_s)
+            while self.inflight:
+                self.settle(0)
+        assert sum(map(len, self.done.values())) == self.known
+        assert self.lanes.buffered_bytes == 0
+
+
+TestAnyOrder = AnyOrder.TestCase
+TestAnyOrder.settings = settings(max_examples=60, deadline=None)
+
+
+@given(keys=st.lists(st.sampled_from([b"a", b"b", None]), max_size=40))
+@settings(max_examples=30)
+def test_in_a_window_of_one_the_order_of_reading_is_kept(keys):
+    lanes = ordered(*keys, window=1)
+    seen = []
+    while (one := lanes.next(0.0)) is not None:
+        seen.append(one.record.offset)
+        lanes.remove(one)
+    assert seen == list(range(len(keys)))
