@@ -1,0 +1,1 @@
+"""Who consumes in a datacentre, who leads, who owns what: one log, which all fold alike."""
