@@ -32,6 +32,9 @@ class TrioClock:
     def monotonic_s(self):
         return trio.current_time()
 
+    def boottime_s(self):
+        return self.monotonic_s()
+
 
 def environment_of(clock, log, remote):
     return NodeEnvironment(

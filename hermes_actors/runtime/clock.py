@@ -8,13 +8,20 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two clocks: one for people and records, one for deadlines."""
+    """Three clocks: one for people and records, one for deadlines, one for leases."""
 
     def now_ms(self) -> int:
         """Wall-clock time, Unix epoch, milliseconds. May step in either direction."""
 
     def monotonic_s(self) -> float:
         """Seconds since some fixed moment; never goes back. For deadlines and durations."""
+
+    def boottime_s(self) -> float:
+        """As `monotonic_s`, but it goes on while the machine is suspended. For leases."""
+
+
+# Where there is no CLOCK_BOOTTIME (macOS), CLOCK_MONOTONIC is the one that counts a sleep.
+_BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class SystemClock:
@@ -27,6 +34,10 @@ class SystemClock:
     def monotonic_s(self) -> float:
         """Seconds since some fixed moment; never goes back."""
         return time.monotonic()
+
+    def boottime_s(self) -> float:
+        """Seconds since the machine started, those that it slept among them."""
+        return time.clock_gettime(_BOOTTIME)
 
 
 _NUMBERS = tuple([b"%03x" % number for number in range(4096)])

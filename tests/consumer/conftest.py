@@ -50,6 +50,9 @@ class TrioClock:
     def monotonic_s(self):
         return trio.current_time()
 
+    def boottime_s(self):
+        return self.monotonic_s()
+
 
 class ScriptedSender:
     """Answers as `script(push)` says: an outcome, (delay in s, outcome), or None: never."""

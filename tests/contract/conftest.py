@@ -33,6 +33,9 @@ class SettableClock:
     def monotonic_s(self) -> float:
         return 0.0
 
+    def boottime_s(self) -> float:
+        return self.monotonic_s()
+
 
 class LogUnderTest:
     """One kind of log: opened, closed and opened again with what it stored; its clock is set by

@@ -381,6 +381,9 @@ class SteppedClock:
     def monotonic_s(self):
         return trio.current_time()
 
+    def boottime_s(self):
+        return self.monotonic_s()
+
 
 async def test_every_metric_and_label_of_the_dashboard_is_one_that_a_node_shows(autojump_clock):
     """A whole node on a log in memory: what was published is delivered, once after a failure."""

@@ -62,6 +62,9 @@ class JumpingLoop(asyncio.SelectorEventLoop):
     def monotonic_s(self) -> float:
         return self._jumping.now_s
 
+    def boottime_s(self) -> float:
+        return self.monotonic_s()
+
 
 @pytest.fixture
 def jumping_loop() -> type[JumpingLoop]:

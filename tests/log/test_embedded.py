@@ -36,6 +36,9 @@ class StillClock:
     def monotonic_s(self):
         return 0.0
 
+    def boottime_s(self):
+        return self.monotonic_s()
+
 
 def batch(*values):
     return [Record(None, value, (), 1) for value in values]

@@ -26,6 +26,9 @@ class TrioClock:
     def monotonic_s(self):
         return trio.current_time()
 
+    def boottime_s(self):
+        return self.monotonic_s()
+
 
 @pytest.fixture
 async def log():

@@ -43,6 +43,9 @@ class SteppedClock:
     def monotonic_s(self) -> float:
         return trio.current_time()
 
+    def boottime_s(self) -> float:
+        return self.monotonic_s()
+
 
 class Person:
     """A caller who owns what is owned by one of his teams."""

@@ -25,6 +25,9 @@ class TrioClock:
     def monotonic_s(self) -> float:
         return trio.current_time()
 
+    def boottime_s(self) -> float:
+        return self.monotonic_s()
+
 
 class Site:
     """One datacentre: its log, its metadata and its supervised registry."""

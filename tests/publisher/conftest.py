@@ -43,6 +43,9 @@ class TrioClock:
     def monotonic_s(self) -> float:
         return trio.current_time()
 
+    def boottime_s(self) -> float:
+        return self.monotonic_s()
+
 
 class World:
     """One frontend, its log and its client."""

@@ -16,6 +16,9 @@ class Clock:
     def monotonic_s(self) -> float:
         return trio.current_time()
 
+    def boottime_s(self) -> float:
+        return self.monotonic_s()
+
 
 class Request:
     """Notes when it expired."""

@@ -29,6 +29,9 @@ class TrioClock:
     def monotonic_s(self) -> float:
         return trio.current_time()
 
+    def boottime_s(self) -> float:
+        return self.monotonic_s()
+
 
 @pytest.fixture
 def open_pair(open_world) -> OpenPair:

@@ -27,6 +27,9 @@ class TrioClock:
     def monotonic_s(self) -> float:
         return trio.current_time()
 
+    def boottime_s(self) -> float:
+        return self.monotonic_s()
+
 
 class Dc:
     """One datacentre's log and metadata, and a check over them."""

@@ -71,5 +71,12 @@ def test_the_monotonic_clock_does_not_go_back() -> None:
     assert readings == sorted(readings)
 
 
+def test_the_clock_for_leases_does_not_go_back_and_is_never_behind_the_machines_uptime() -> None:
+    clock = SystemClock()
+    readings = [clock.boottime_s() for _ in range(1_000)]
+    assert readings == sorted(readings)
+    assert readings[-1] >= clock.monotonic_s() - 1.0
+
+
 def test_two_system_generators_differ() -> None:
     assert system_rng().random() != system_rng().random()

@@ -26,6 +26,9 @@ class TrioClock:
     def monotonic_s(self) -> float:
         return trio.current_time()
 
+    def boottime_s(self) -> float:
+        return self.monotonic_s()
+
 
 def cheap_hash(password: str) -> str:
     return argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(password)

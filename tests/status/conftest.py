@@ -21,6 +21,9 @@ class TrioClock:
     def monotonic_s(self):
         return trio.current_time()
 
+    def boottime_s(self):
+        return self.monotonic_s()
+
 
 def make_identity(node="n1", dc="dc1", boot="b1"):
     return NodeIdentity(dc, node, boot, ("frontend", "consumers"), "0.1.0", EPOCH_MS)

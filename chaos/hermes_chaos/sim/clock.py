@@ -22,3 +22,7 @@ class SimulatedClock:
     def monotonic_s(self) -> float:
         """Virtual seconds since the simulation began."""
         return trio.current_time()
+
+    def boottime_s(self) -> float:
+        """As `monotonic_s`: a simulated machine is never suspended."""
+        return self.monotonic_s()

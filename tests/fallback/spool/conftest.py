@@ -40,6 +40,9 @@ class TrioClock:
     def monotonic_s(self) -> float:
         return trio.current_time()
 
+    def boottime_s(self) -> float:
+        return self.monotonic_s()
+
 
 def make_entry(
     body: bytes,
