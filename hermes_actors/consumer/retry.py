@@ -11,33 +11,17 @@ A decision's `slows` is the table's column of that name, for whoever adapts the 
 import random
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from enum import StrEnum
 
 from msgspec import Struct
 
 from hermes_actors.consumer.senders.sender import Failure, SendOutcome
+from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.subscription import BatchPolicy, SerialPolicy, TtlFrom
 
 _RETRY_AFTER_STATUSES = (429, 503)
 _RETRY_AFTER_SECONDS_MAX = 10**9
 _GONE_STATUS = 410
 _JITTER = 0.25
-
-
-class DiscardReason(StrEnum):
-    """Why a message is given up."""
-
-    CLIENT_ERROR = "client-error"
-    DISCARD_STATUS = "discard-status"
-    EXPIRED = "expired"
-    ATTEMPTS = "attempts"
-    UNDECODABLE = "undecodable"
-    TOO_LARGE = "too-large"
-
-    @property
-    def is_the_messages(self) -> bool:
-        """True when the endpoint is well, and says that it does not take this message."""
-        return self in (DiscardReason.CLIENT_ERROR, DiscardReason.DISCARD_STATUS)
 
 
 class RetryPolicy(Struct, frozen=True):

@@ -32,6 +32,22 @@ class UndecodableLetter(Exception):
     """The record is neither a letter nor a mark that this version can read."""
 
 
+class DiscardReason(StrEnum):
+    """Why a message is given up."""
+
+    CLIENT_ERROR = "client-error"
+    DISCARD_STATUS = "discard-status"
+    EXPIRED = "expired"
+    ATTEMPTS = "attempts"
+    UNDECODABLE = "undecodable"
+    TOO_LARGE = "too-large"
+
+    @property
+    def is_the_messages(self) -> bool:
+        """True when the endpoint is well, and says that it does not take this message."""
+        return self in (DiscardReason.CLIENT_ERROR, DiscardReason.DISCARD_STATUS)
+
+
 class MarkKind(StrEnum):
     """Why letters are closed."""
 

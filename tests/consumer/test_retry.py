@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from hermes_actors.consumer.retry import (
     Again,
     Discard,
-    DiscardReason,
     Gone,
     RetryPolicy,
     Settled,
@@ -17,6 +16,7 @@ from hermes_actors.consumer.retry import (
     retry_after_ms,
 )
 from hermes_actors.consumer.senders.sender import Failure, SendOutcome
+from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.subscription import SerialPolicy, TtlFrom
 
 NOW_MS = 1_700_000_000_000

@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from hermes_actors.consumer.retry import DiscardReason
 from hermes_actors.log.base import Commit
 from hermes_actors.log.commits import Ownership, encode
-from hermes_actors.model.dead_letter import Letter
+from hermes_actors.model.dead_letter import DiscardReason, Letter
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.checker import Audience, Checker, Subject
 from hermes_chaos.sim.checkers_delivering import AcknowledgedAreDelivered, CommitsPassOnlySettled

@@ -1,7 +1,6 @@
 """What owners were promised of what is given up: a cause, and that it is kept until delivered."""
 
-from hermes_actors.consumer.retry import DiscardReason
-from hermes_actors.model.dead_letter import Letter, MarkKind
+from hermes_actors.model.dead_letter import DiscardReason, Letter, MarkKind
 from hermes_chaos.sim.checker import Checker, Subject
 from hermes_chaos.sim.checkers_sequencing import ENVELOPE_BYTES
 from hermes_chaos.sim.history import Answer, Closed, Event, Lettered

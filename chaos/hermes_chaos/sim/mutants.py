@@ -9,13 +9,13 @@ from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.reading.progress import TopicProgress
-from hermes_actors.consumer.retry import DiscardReason
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.serial.dispatch import Dispatch
 from hermes_actors.consumer.serial.lanes import Delivery, Lanes
 from hermes_actors.log.base import Stored
 from hermes_actors.log.batching import Batch, Batcher
 from hermes_actors.log.commits import Interval
+from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.publisher.producer import TopicProducer
 from hermes_actors.publisher.publication import Publication
 from hermes_chaos.sim.mutant import Mutant

@@ -12,8 +12,8 @@ from itertools import chain
 from msgspec import Struct
 
 from hermes_actors.consumer.batch.body import ARRAY_BYTES, array_of
-from hermes_actors.consumer.retry import DiscardReason
 from hermes_actors.consumer.serial.lanes import Delivery
+from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import UndecodableRecord
 from hermes_actors.model.subscription import BatchBody
 

@@ -22,7 +22,6 @@ from hermes_actors.consumer.rates.ladder import Level
 from hermes_actors.consumer.retry import (
     Again,
     Discard,
-    DiscardReason,
     Gone,
     RetryPolicy,
     decide,
@@ -31,6 +30,7 @@ from hermes_actors.consumer.senders.sender import SendOutcome, forget_lane, trou
 from hermes_actors.consumer.sending import FILL_MAX, Surroundings
 from hermes_actors.consumer.serial.lanes import Delivery
 from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import from_record
 from hermes_actors.model.subscription import BatchBody, BatchPolicy
 

@@ -6,9 +6,8 @@ from typing import Protocol
 import trio
 from msgspec import Struct
 
-from hermes_actors.consumer.retry import DiscardReason
 from hermes_actors.metadata.catalog import LiveSubscription
-from hermes_actors.model.dead_letter import Letter
+from hermes_actors.model.dead_letter import DiscardReason, Letter
 from hermes_actors.model.record import StoredRecord
 
 

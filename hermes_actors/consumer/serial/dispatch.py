@@ -17,7 +17,6 @@ from hermes_actors.consumer.rates.pacing import Pacing
 from hermes_actors.consumer.retry import (
     Again,
     Discard,
-    DiscardReason,
     Gone,
     RetryPolicy,
     decide,
@@ -27,6 +26,7 @@ from hermes_actors.consumer.sending import FILL_MAX, Surroundings
 from hermes_actors.consumer.serial.lanes import Delivery, Lanes
 from hermes_actors.consumer.serial.pushing import Pushing
 from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import UndecodableRecord, from_record
 from hermes_actors.model.subscription import SerialPolicy
 

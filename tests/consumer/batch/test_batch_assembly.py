@@ -10,8 +10,8 @@ from hermes_actors.consumer.batch.assembly import BatchAssembly, Bounds
 from hermes_actors.consumer.batch.body import array_of, element_of, require_json
 from hermes_actors.consumer.batch.rate import BatchRate, messages_max
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
-from hermes_actors.consumer.retry import DiscardReason
 from hermes_actors.consumer.serial.lanes import OVERHEAD_BYTES, Delivery
+from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import Message, UndecodableRecord
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.subscription import BatchBody

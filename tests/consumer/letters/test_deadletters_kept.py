@@ -6,10 +6,9 @@ import trio
 
 from hermes_actors.consumer.letters.kept import KeptDeadLetters, letters_of
 from hermes_actors.consumer.letters.letter import DeadLetter
-from hermes_actors.consumer.retry import DiscardReason
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.log.base import LogUnavailable, RefusedRecord
-from hermes_actors.model.dead_letter import Letter, OpenLetters, read_entry
+from hermes_actors.model.dead_letter import DiscardReason, Letter, OpenLetters, read_entry
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack

@@ -14,13 +14,13 @@ from hermes_actors.consumer.recipients.resolver_recipients import Recipient
 from hermes_actors.consumer.retry import (
     Again,
     Discard,
-    DiscardReason,
     Gone,
     RetryPolicy,
     Settled,
     decide,
 )
 from hermes_actors.consumer.senders.sender import Failure, SendOutcome
+from hermes_actors.model.dead_letter import DiscardReason
 
 POLICY = RetryPolicy(
     ttl_ms=60_000,
