@@ -35,10 +35,17 @@ from hermes_actors.metadata.keys import (
 )
 from hermes_actors.metadata.seek import Seek, decode_seek
 from hermes_actors.metadata.state import Register
+from hermes_actors.metadata.workload import (
+    constrained_by,
+    decode_constraint,
+    decode_drain,
+    drained_by,
+)
 from hermes_actors.model.names import SubscriptionName, TopicName
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import Subscription, SubscriptionState
 from hermes_actors.model.topic import Topic
+from hermes_actors.model.workload import Constraints, Drain
 
 
 class LiveGroup(Struct, frozen=True):
@@ -151,8 +158,9 @@ class Catalog:
     """Read it freely; only the registry calls `apply` and `forget`.
 
     The dictionaries are keyed by `group`, `group.topic` and `group.topic$subscription`; `others`
-    by key, `oauth_providers` by name (they are among the others too). `undecodable` maps a key to
-    the reason.
+    by key. What follows is among the others too: `oauth_providers` by name, `constraints` by
+    `group.topic` or `group.topic$subscription`, which need not exist, `drains` by datacentre and
+    node. `undecodable` maps a key to the reason.
     """
 
     def __init__(self, namespace: str = "") -> None:
@@ -161,6 +169,8 @@ class Catalog:
         self.subscriptions: dict[str, LiveSubscription] = {}
         self.orphans: dict[str, Orphan] = {}
         self.oauth_providers: dict[str, LiveOAuthProvider] = {}
+        self.constraints: dict[str, Constraints] = {}
+        self.drains: dict[tuple[str, str], Drain] = {}
         self.others: dict[str, Register] = {}
         self.undecodable: dict[str, str] = {}
         self._namespace = namespace
@@ -179,6 +189,10 @@ class Catalog:
     def marked_datacenters(self) -> list[str]:
         """The datacentres that an administrator has ever marked, ready or not, sorted."""
         return sorted(self._readiness)
+
+    def draining_in(self, dc: str) -> list[str]:
+        """The nodes of a datacentre that are to own nothing, sorted; they need not exist."""
+        return sorted(node for each, node in self.drains if each == dc)
 
     def subscriptions_of(self, topic: TopicName | str) -> list[LiveSubscription]:
         """The live subscriptions of a topic, sorted by name."""
@@ -228,6 +242,10 @@ class Catalog:
             _replace(self._readiness, parsed.names[0], self._decode(alive, decode_readiness))
         if parsed.kind == OAUTH and len(parsed.names) == 1:
             self._take_in_oauth(parsed.names[0], alive)
+        if (constrained := constrained_by(parsed)) is not None:
+            _replace(self.constraints, constrained, self._decode(alive, decode_constraint))
+        if (drained := drained_by(parsed)) is not None:
+            _replace(self.drains, drained, self._decode(alive, decode_drain))
         if alive is None:
             return [OtherChanged(key, register)] if self.others.pop(key, None) else []
         if self.others.get(key) == alive:
@@ -368,7 +386,7 @@ def _group_of(topic: str) -> str:
     return topic.rpartition(".")[0]
 
 
-def _replace(values: dict[str, Any], name: str, value: Any) -> bool:
+def _replace(values: dict[Any, Any], name: object, value: Any) -> bool:
     """Set, or for None remove, one value; True if that made a difference."""
     if values.get(name) == value:
         return False

@@ -1,0 +1,74 @@
+"""The registers by which people steer the balancer: `constraint/…` for a topic or a subscription,
+`drain/<dc>/<node>` for a node.
+
+A constraint is for a name, not for one life of it: who makes a topic anew need not think of it.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from hermes_actors.metadata.bodies import UndecodableBody, decode_body
+from hermes_actors.metadata.keys import Key, key
+from hermes_actors.model.names import SubscriptionName, TopicName
+from hermes_actors.model.workload import CONSUMERS_MIN, Constraints, Drain
+
+CONSTRAINT = "constraint"
+DRAIN = "drain"
+
+
+def constraint_key(name: TopicName | SubscriptionName) -> str:
+    """The key of the constraint of a topic or of a subscription."""
+    if isinstance(name, TopicName):
+        return key(CONSTRAINT, name.group, name.name)
+    return key(CONSTRAINT, name.topic.group, name.topic.name, name.name)
+
+
+def drain_key(dc: str, node: str) -> str:
+    """The key that says: this node is to own nothing."""
+    return key(DRAIN, dc, node)
+
+
+def constrained_by(parsed: Key) -> str | None:
+    """`group.topic` or `group.topic$subscription`, whose constraint it is; None for other keys."""
+    if parsed.kind != CONSTRAINT or len(parsed.names) not in (2, 3):
+        return None
+    topic = TopicName(*parsed.names[:2])
+    return str(SubscriptionName(topic, parsed.names[2]) if parsed.names[2:] else topic)
+
+
+def drained_by(parsed: Key) -> tuple[str, str] | None:
+    """Datacentre and node, whose draining it is; None for other keys."""
+    if parsed.kind != DRAIN or len(parsed.names) != 2:
+        return None
+    return parsed.names[0], parsed.names[1]
+
+
+def constraint_body(constraints: Constraints) -> bytes:
+    """The body of a constraint."""
+    return msgspec.json.encode(constraints)
+
+
+def drain_body(drain: Drain) -> bytes:
+    """The body of a node's draining."""
+    return msgspec.json.encode(drain)
+
+
+def decode_constraint(body: bytes) -> Constraints:
+    """Raises UndecodableBody, also for a number of consumers that nobody can have meant."""
+    constraints = decode_body(body, Constraints)
+    if constraints.consumers_number < CONSUMERS_MIN:
+        raise UndecodableBody(f"consumersNumber is {constraints.consumers_number}")
+    return constraints
+
+
+def decode_drain(body: bytes) -> Drain:
+    """Raises UndecodableBody."""
+    return decode_body(body, Drain)
+
+
+def constraint_of(
+    constraints: Mapping[str, Constraints], name: SubscriptionName
+) -> Constraints | None:
+    """What holds for a subscription: its own constraint, else its topic's, else none."""
+    return constraints.get(str(name)) or constraints.get(str(name.topic))
