@@ -140,8 +140,10 @@ def decide(
     # What was never sent, or asked for a pause itself, says nothing of how much it can take.
     is_sent = not outcome.is_local and outcome.failure is not Failure.UNRESOLVED
     slows = asked_ms is None and is_sent
-    # A time to live of 0 means one attempt, also when no time at all has passed.
-    if policy.ttl_ms == 0 or age_ms + delay_ms > policy.ttl_ms:
+    # A time to live of 0 means one attempt, also when no time at all has passed; what nothing was
+    # sent of, for want of a token or a connection, has not had it yet.
+    is_over = age_ms + delay_ms > policy.ttl_ms if policy.ttl_ms else not outcome.is_local
+    if is_over:
         return Discard(DiscardReason.EXPIRED, slows=slows)
     if policy.attempts_max is not None and attempts >= policy.attempts_max:
         return Discard(DiscardReason.ATTEMPTS, slows=slows)

@@ -25,6 +25,11 @@ from hermes_actors.model.topic import (
 THRESHOLDS_MAX = 10
 FILTERS_MAX = 100
 HEADERS_MAX = 100
+BATCH_MESSAGES_MAX = 10_000
+BATCH_TIME_MS_MAX = 3_600_000
+BATCH_BYTES_MAX = 16_777_216
+"""A batch lies in memory as a whole, and so does each node's share of all that are under way."""
+
 NAME_CHARACTERS_MAX = 200
 """Leaves room for namespace and incarnation in Kafka's 249 characters of a topic's name."""
 
@@ -122,10 +127,10 @@ def _serial(path: str, policy: SerialPolicy) -> Iterator[str]:
 def _batch(path: str, policy: BatchPolicy) -> Iterator[str]:
     yield from _range(f"{path}.messageTtl", policy.message_ttl, 0)
     yield from _range(f"{path}.messageBackoff", policy.message_backoff, 0)
-    yield from _range(f"{path}.requestTimeout", policy.request_timeout, 1)
-    yield from _range(f"{path}.batchSize", policy.batch_size, 1)
-    yield from _range(f"{path}.batchTime", policy.batch_time, 1)
-    yield from _range(f"{path}.batchVolume", policy.batch_volume, 1)
+    yield from _range(f"{path}.requestTimeout", policy.request_timeout, 1, 300_000)
+    yield from _range(f"{path}.batchSize", policy.batch_size, 1, BATCH_MESSAGES_MAX)
+    yield from _range(f"{path}.batchTime", policy.batch_time, 1, BATCH_TIME_MS_MAX)
+    yield from _range(f"{path}.batchVolume", policy.batch_volume, 1, BATCH_BYTES_MAX)
     if policy.message_rate is not None:
         yield from _range(f"{path}.messageRate", policy.message_rate, 1)
     yield from _range(f"{path}.backoffMultiplier", policy.backoff_multiplier, 1, 10)

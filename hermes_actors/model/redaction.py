@@ -8,11 +8,25 @@ from msgspec import Struct
 HIDDEN = "***"
 # To the last "@": a password may hold one, or a slash, that nobody has escaped.
 _USER_INFO = re.compile(r"//\S*@")
+_USER_INFO_WITHIN = re.compile(r"//.*@")
+_QUERY = re.compile(r"(://[^\s?]*)\?\S*")
+_CREDENTIALS = re.compile(r"\b(basic|bearer|digest)\s+\S+", re.IGNORECASE)
 
 
 def without_user_info(url: str) -> str:
     """The URL, or what resembles one, without user and password."""
     return _USER_INFO.sub(f"//{HIDDEN}@", url)
+
+
+def without_secrets(text: str, characters_max: int = 300) -> str:
+    """Somebody else's text for people, shortened and on one line: no user and password of a URL, no
+    query, which may hold a token, and no credentials of an Authorization header.
+    """
+    text = " ".join(text[: 4 * characters_max].split())
+    # A password may hold a space that nobody has escaped.
+    text = _USER_INFO_WITHIN.sub(f"//{HIDDEN}@", text)
+    text = _QUERY.sub(rf"\1?{HIDDEN}", text)
+    return _CREDENTIALS.sub(rf"\1 {HIDDEN}", text)[:characters_max]
 
 
 def hidden_bytes(content: bytes | None) -> str:

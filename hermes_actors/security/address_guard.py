@@ -34,7 +34,14 @@ _NEVER: tuple[tuple[str, tuple[Network, ...]], ...] = (
     ("a link-local address", _networks("169.254.0.0/16", "fe80::/10")),
     ("the unspecified address", _networks("0.0.0.0/8", "::/128")),
     ("a multicast address", _networks("224.0.0.0/4", "ff00::/8")),
-    ("a reserved address", _networks("240.0.0.0/4", "192.0.0.0/24", "100::/64")),
+    (
+        "a reserved address",
+        _networks(
+            "240.0.0.0/4", "192.0.0.0/24", "100::/64",
+            # Networks of test equipment, and 6to4's relays, which nobody may run any more.
+            "198.18.0.0/15", "2001:2::/48", "192.88.99.0/24",
+        ),
+    ),
 )  # fmt: skip
 _LOOPBACK = _networks("127.0.0.0/8", "::1/128")
 _PRIVATE = _networks(

@@ -211,3 +211,13 @@ def test_only_what_is_older_than_its_time_to_live_since_publication_is_too_old(
     policy = RetryPolicy.of(SerialPolicy(message_ttl=ttl, ttl_from=ttl_from))
     expected = ttl_from is TtlFrom.PUBLICATION and ttl > 0 and age_ms > ttl * 1_000
     assert policy.is_too_old(age_ms) == expected
+
+
+@pytest.mark.parametrize("failure", [Failure.TOKENLESS, Failure.OVERLOADED, Failure.CLOSED])
+def test_a_ttl_of_0_is_one_attempt_and_what_was_never_sent_had_none(failure):
+    once = RetryPolicy.of(SerialPolicy(message_ttl=0))
+    assert isinstance(decided(SendOutcome(0, "", failure), once, age_ms=1e9), Again)
+    assert isinstance(decided(SendOutcome(0, "", Failure.CONNECT), once), Discard)
+    assert isinstance(decided(SendOutcome(500), once), Discard)
+    aged = RetryPolicy.of(SerialPolicy(message_ttl=60))
+    assert isinstance(decided(SendOutcome(0, "", failure), aged, age_ms=60_000), Discard)

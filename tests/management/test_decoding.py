@@ -278,13 +278,18 @@ def test_a_serial_policy_out_of_range_is_told_the_field_and_the_bound(policy, fi
         ({"batchSize": 0}, "batchSize", 1),
         ({"batchTime": 0}, "batchTime", 1),
         ({"batchVolume": 0}, "batchVolume", 1),
+        ({"requestTimeout": 300_001}, "requestTimeout", -300_000),
+        ({"batchSize": 10_001}, "batchSize", -10_000),
+        ({"batchTime": 3_600_001}, "batchTime", -3_600_000),
+        ({"batchVolume": 16_777_217}, "batchVolume", -16_777_216),
     ],
 )
 def test_a_batch_policy_out_of_range_is_told_the_field_and_the_bound(policy, field, bound):
     subscription = decode_subscription(
         {**SUBSCRIPTION, "deliveryType": "BATCH", "subscriptionPolicy": policy}
     )
-    expected = f"{POLICY}.{field} must be greater than or equal to {bound}"
+    side = "greater" if bound >= 0 else "less"
+    expected = f"{POLICY}.{field} must be {side} than or equal to {abs(bound)}"
     assert list(subscription_violations(subscription)) == [expected]
 
 

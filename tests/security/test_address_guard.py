@@ -26,6 +26,10 @@ NEVER = [
     ("ff02::1", "multicast"),
     ("255.255.255.255", "reserved"),
     ("240.0.0.1", "reserved"),
+    ("198.18.0.1", "reserved"),
+    ("198.19.255.255", "reserved"),
+    ("2001:2::1", "reserved"),
+    ("192.88.99.1", "reserved"),
 ]
 HIDING = [
     ("mapped", "::ffff:{v4}"),

@@ -84,21 +84,27 @@ class BatchPushing:
         """Attempt the batch; `done` hears the outcome once, perhaps at once. `first` is its first
         message, for resolvers that ask for one.
         """
+        asked_s = self._clock.monotonic_s()
 
         def on_found(found: list[Recipient] | Unresolved) -> None:
             if self._is_over():
                 return
+            # What the look-up took is no longer left for the push.
+            spent_ms = int((self._clock.monotonic_s() - asked_s) * 1_000)
+            left_ms = max(1, self._request_timeout_ms - spent_ms)
             try:
-                self._send_to_one(batch, found, done)
+                self._send_to_one(batch, found, left_ms, done)
             # It may run in a look-up's callback.
             except Exception as error:  # noqa: BLE001
                 self._fail(error)
 
         # An address that failed is not the next one to be tried.
         last_key = self._last_key if batch.attempts else ""
-        self._recipients.find_one(first, last_key, on_found)
+        self._recipients.find_one(first, last_key, self._request_timeout_ms / 1_000, on_found)
 
-    def _send_to_one(self, batch: Batch, found: list[Recipient] | Unresolved, done: Done) -> None:
+    def _send_to_one(
+        self, batch: Batch, found: list[Recipient] | Unresolved, timeout_ms: int, done: Done
+    ) -> None:
         if isinstance(found, Unresolved) or not found:
             problem = str(found) if isinstance(found, Unresolved) else "there is nobody to push to"
             done(SendOutcome(0, "", Failure.UNRESOLVED, problem))
@@ -113,7 +119,7 @@ class BatchPushing:
         )
         if self._signer is not None:
             lines += self._signer.sign(batch.id, self._clock.now_ms() // 1_000, batch.body)
-        self.sender.send(Push(recipient.route, lines, batch.body, self._request_timeout_ms), done)
+        self.sender.send(Push(recipient.route, lines, batch.body, timeout_ms), done)
 
     def _head_with(self, authorization: str) -> RequestHead:
         """The unchanging lines for an address with these credentials."""

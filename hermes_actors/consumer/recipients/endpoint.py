@@ -2,7 +2,8 @@
 
 `http[s]://[user:password@]host[:port]/path?query`, or several with `;` between them. Credentials
 become a Basic header and leave the address. `{field}` in the address is filled from the message's
-JSON body by `$.field` (dots descend), percent-encoded; within the host it is one label.
+JSON body by `$.field` (dots descend), percent-encoded; within the host it is one label, and it is
+never the port.
 """
 
 import base64
@@ -81,7 +82,7 @@ class Endpoint(Struct, frozen=True):
         return route
 
     def _host_part(self, document: Any, path: str) -> str:
-        """A value for the host or the port. Who publishes must not choose where pushes go."""
+        """A value for the host. Who publishes must not choose where pushes go."""
         value = _value(document, path)
         if not self.hosts and not _LABEL.fullmatch(value):
             raise Unresolved(
@@ -115,6 +116,11 @@ def parse_endpoint(
             raise Refused(f"endpoint: '{{{name}}}' is not a field's name; write {{field}}")
     if not variables:
         return Endpoint(address, authorization, lane, _route(address, lane))
+    if _VARIABLE.search(_port(address)):
+        raise Refused(
+            "endpoint: a {field} must not be the port, for whoever publishes would choose it; "
+            "write the port"
+        )
     # Any value will do for checking what is around the variables.
     _route(_VARIABLE.sub("1", address), lane)
     return Endpoint(address, authorization, lane, None, hosts)
@@ -142,6 +148,12 @@ def _split_authority(text: str) -> tuple[str, str]:
     start = text.find("://") + 3
     end = min((at for mark in "/?#" if (at := text.find(mark, start)) >= 0), default=len(text))
     return text[:end], text[end:]
+
+
+def _port(address: str) -> str:
+    """What stands for the port in an address without credentials; "" when nothing does."""
+    authority = _split_authority(address)[0].partition("://")[2]
+    return authority.rpartition("]")[2].rpartition(":")[2] if ":" in authority else ""
 
 
 def _is_one_of(host: str, patterns: tuple[str, ...]) -> bool:

@@ -8,6 +8,8 @@ there are any, else IPv6: a machine that has both is one recipient.
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import trio
+
 from hermes_actors.consumer.recipients.resolving import Found
 
 NAMES_MAX = 1_000
@@ -24,6 +26,16 @@ class LookUps(Protocol):
         """Call `done` once with the host's addresses, or why there are none; perhaps at once."""
 
 
+def after(delay_s: float, callback: Callable[[], None]) -> None:
+    """Call it then, on trio; it must not raise. Never waits."""
+
+    async def wait() -> None:
+        await trio.sleep(delay_s)
+        callback()
+
+    trio.lowlevel.spawn_system_task(wait)
+
+
 class _Name:
     __slots__ = ("addresses", "asked_s", "good_s", "problem", "waiting")
 
@@ -35,11 +47,23 @@ class _Name:
         self.asked_s = float("-inf")
         self.waiting: list[Callable[[], None]] | None = None
 
+    @property
+    def is_known(self) -> bool:
+        return bool(self.addresses or self.problem)
+
 
 class Names:
     """The addresses of names. Times are monotonic seconds."""
 
-    def __init__(self, look_ups: LookUps, now_s: Callable[[], float], ttl_s: float) -> None:
+    def __init__(
+        self,
+        look_ups: LookUps,
+        now_s: Callable[[], float],
+        ttl_s: float,
+        later: Callable[[float, Callable[[], None]], object] = after,
+    ) -> None:
+        """`later` calls something after so many seconds, for whoever waits for an answer."""
+        self.later = later
         self._look_ups = look_ups
         self._now_s = now_s
         self._ttl_s = ttl_s
@@ -51,16 +75,21 @@ class Names:
         """
         name = self._names.get(host) or self._add(host)
         now_s = self._now_s()
-        is_known = bool(name.addresses or name.problem)
+        is_known = name.is_known
         if name.waiting is None and now_s >= name.asked_s:
             name.waiting = []
             self._look_ups.resolve(host, lambda found: self._on_found(name, found))
             # It may have been answered at once.
-            is_known = bool(name.addresses or name.problem)
+            is_known = name.is_known
         if not is_known:
             assert name.waiting is not None, "what is not known is being asked for"
             name.waiting.append(done)
         return is_known
+
+    def is_known(self, host: str) -> bool:
+        """True when `addresses` or `problem` say something of the host."""
+        name = self._names.get(host)
+        return name is not None and name.is_known
 
     def addresses(self, host: str) -> tuple[str, ...]:
         """The host's addresses, sorted; none: see `problem`."""

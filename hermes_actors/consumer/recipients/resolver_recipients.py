@@ -25,7 +25,7 @@ from hermes_actors.errors import Refused
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.endpoints import split_addresses
 from hermes_actors.model.message import Message
-from hermes_actors.model.redaction import HIDDEN, redacted
+from hermes_actors.model.redaction import HIDDEN, redacted, without_secrets
 from hermes_actors.security.address_guard import literal_address
 
 _logger = logging.getLogger(__name__)
@@ -140,15 +140,19 @@ class Recipients:
         """True when an address is filled from the message."""
         return any(each.is_template for each in self._endpoints)
 
-    def find_all(self, message: Message, done: Found) -> None:
-        """Tell `done` all recipients now, or when their names have been looked up."""
-        self._find(message, done, is_all=True)
+    def find_all(self, message: Message, timeout_s: float, done: Found) -> None:
+        """Tell `done` all recipients now, or when their names have been looked up, or that they
+        have not been within the time.
+        """
+        self._find(message, timeout_s, done, is_all=True)
 
-    def find_one(self, message: Message, last_key: str, done: Found) -> None:
+    def find_one(self, message: Message, last_key: str, timeout_s: float, done: Found) -> None:
         """Tell `done` one recipient in a list: the one whose turn it is, and at a retry the one
         behind `last_key`, that of the attempt before.
         """
-        self._find(message, lambda found: done(self._pick(found, last_key)), is_all=False)
+        self._find(
+            message, timeout_s, lambda found: done(self._pick(found, last_key)), is_all=False
+        )
 
     def _pick(
         self, found: "list[Recipient] | Unresolved", last_key: str
@@ -164,7 +168,7 @@ class Recipients:
         ordered = [found[(first + step) % len(found)] for step in range(len(found))]
         return [next((each for each in ordered if each.route is not None), ordered[0])]
 
-    def _find(self, message: Message, done: Found, *, is_all: bool) -> None:
+    def _find(self, message: Message, timeout_s: float, done: Found, *, is_all: bool) -> None:
         try:
             resolved = self._resolved(message, is_all=is_all)
         except Unresolved as error:
@@ -176,7 +180,7 @@ class Recipients:
             else [_recipient(each, message, self._authorization) for each in resolved]
         )
         if self._settings.is_dns and self._names is not None:
-            self._expand(recipients, self._names, done)
+            self._expand(recipients, self._names, timeout_s, done)
         else:
             done(self._bounded(recipients))
 
@@ -202,11 +206,14 @@ class Recipients:
             else:
                 address = resolver.resolve(asked)
                 addresses = None if address is None else [address]
-        except Unresolved:
-            raise
+        except Unresolved as error:
+            # It may quote an address, with its password.
+            raise Unresolved(without_secrets(str(error))) from None
         # It is not our code, and no message may end the subscription's consumer.
         except Exception as error:
-            self._say("the resolver failed: %r", error)
+            self._say(
+                "the resolver failed: %s", f"{type(error).__name__}: {without_secrets(str(error))}"
+            )
             raise Unresolved(f"the resolver failed: {type(error).__name__}") from error
         if addresses is not None and not all(isinstance(each, str) for each in addresses):
             raise Unresolved("the resolver gave something else than addresses")
@@ -224,7 +231,9 @@ class Recipients:
             self._parsed[address] = parsed
         return parsed
 
-    def _expand(self, recipients: list[Recipient], names: Names, done: Found) -> None:
+    def _expand(
+        self, recipients: list[Recipient], names: Names, timeout_s: float, done: Found
+    ) -> None:
         """Each address of each host for the host itself, once all are known."""
         hosts = dict.fromkeys(
             each.route.origin.host
@@ -239,9 +248,19 @@ class Recipients:
             if not missing:
                 done(self._bounded(list(_expanded(recipients, names, hosts))))
 
+        def on_late() -> None:
+            nonlocal missing
+            if missing > 0:
+                # What is known later is nobody's.
+                missing = -1
+                unknown = [each for each in hosts if not names.is_known(each)]
+                done(Unresolved(f"no answer of the name servers for {', '.join(unknown[:5])}"))
+
         for host in hosts:
             missing += not names.require(host, on_known)
         on_known()
+        if missing:
+            names.later(timeout_s, on_late)
 
     def _is_looked_up(self, host: str) -> bool:
         is_proxied = self._is_proxied is not None and self._is_proxied(host)

@@ -121,28 +121,39 @@ class Pushing:
         if delivery.served is None:
             delivery.served = Served()
         served = delivery.served
+        policy = self._policy
+        asked_s = self._clock.monotonic_s()
+        timeout_s = policy.request_timeout / 1_000
 
         def on_found(found: list[Recipient] | Unresolved) -> None:
             if self._is_over():
                 return
+            # What the look-up took is no longer left for the push.
+            spent_ms = int((self._clock.monotonic_s() - asked_s) * 1_000)
+            left_ms = max(1, policy.request_timeout - spent_ms)
             try:
                 if isinstance(found, Unresolved):
                     done(SendOutcome(0, "", Failure.UNRESOLVED, str(found)))
                 elif self._is_broadcast:
-                    self._broadcast(delivery, served, found, done)
+                    self._broadcast(delivery, served, found, left_ms, done)
                 else:
-                    self._send_to_one(delivery, served, found, done)
+                    self._send_to_one(delivery, served, found, left_ms, done)
             # It may run in a look-up's callback.
             except Exception as error:  # noqa: BLE001
                 self._fail(error)
 
         if self._is_broadcast:
-            self._recipients.find_all(message, on_found)
+            self._recipients.find_all(message, timeout_s, on_found)
         else:
-            self._recipients.find_one(message, served.last_key, on_found)
+            self._recipients.find_one(message, served.last_key, timeout_s, on_found)
 
     def _send_to_one(
-        self, delivery: Delivery, served: Served, found: list[Recipient], done: Done
+        self,
+        delivery: Delivery,
+        served: Served,
+        found: list[Recipient],
+        timeout_ms: int,
+        done: Done,
     ) -> None:
         if not found:
             done(SendOutcome(0, "", Failure.UNRESOLVED, "there is nobody to push to"))
@@ -154,10 +165,15 @@ class Pushing:
             return
         delivery.route = recipient.route
         signature = b"" if self._signer is None else self._signature(delivery)
-        self._push(delivery, recipient, recipient.route, signature, done)
+        self._push(delivery, recipient, recipient.route, signature, timeout_ms, done)
 
     def _broadcast(
-        self, delivery: Delivery, served: Served, found: list[Recipient], done: Done
+        self,
+        delivery: Delivery,
+        served: Served,
+        found: list[Recipient],
+        timeout_ms: int,
+        done: Done,
     ) -> None:
         # One for all: the same message at the same attempt.
         signature = b"" if self._signer is None else self._signature(delivery)
@@ -181,7 +197,7 @@ class Pushing:
                 except Exception as error:  # noqa: BLE001
                     self._fail(error)
 
-            self._push(delivery, recipient, route, signature, on_outcome)
+            self._push(delivery, recipient, route, signature, timeout_ms, on_outcome)
 
         Broadcast(
             found,
@@ -195,14 +211,19 @@ class Pushing:
         ).begin()
 
     def _push(
-        self, delivery: Delivery, recipient: Recipient, route: Route, signature: bytes, done: Done
+        self,
+        delivery: Delivery,
+        recipient: Recipient,
+        route: Route,
+        signature: bytes,
+        timeout_ms: int,
+        done: Done,
     ) -> None:
         message = delivery.message
         assert message is not None, "taken up before"
         head = self._head_with(recipient.authorization)
         lines = head.lines(self._message_lines(head, delivery), delivery.attempts) + signature
-        policy = self._policy
-        push = Push(route, lines, message.body, policy.request_timeout, policy.socket_timeout)
+        push = Push(route, lines, message.body, timeout_ms, self._policy.socket_timeout)
         self.sender.send(push, done)
 
     # Headers.

@@ -129,6 +129,18 @@ def test_a_host_may_be_a_variable_but_must_become_a_host():
         route_of(template, b'{"host":""}')
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["http://sink:{port}/", "http://{h}:80{p}/in", "http://[::1]:{p}?q=1", "http://u:p@a:{p}"],
+)
+def test_no_message_chooses_the_port(text):
+    with pytest.raises(Refused, match="must not be the port"):
+        parse_endpoint(text, "lane", ("*.orders.svc",))
+    assert (
+        parse_endpoint("http://{h}:81/:{p}", "lane").resolve(b'{"h":"a","p":1}').origin.port == 81
+    )
+
+
 @given(st.text())
 def test_no_value_breaks_out_of_the_request_line(value):
     body = json.dumps({"id": value}).encode()

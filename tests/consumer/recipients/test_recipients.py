@@ -9,49 +9,20 @@ import random
 import msgspec
 import pytest
 import trio
+from recipients_scene import (
+    LIST,
+    OK,
+    Script,
+    broadcast,
+    headers_of,
+    hosts,
+    where,
+)
 
-from hermes_actors.config import ProxyConfig, RecipientsConfig
-from hermes_actors.consumer.recipients.headers import parse_lines
-from hermes_actors.consumer.recipients.resolver import Unresolved
-from hermes_actors.consumer.recipients.resolver_dns import Names
+from hermes_actors.config import RecipientsConfig
 from hermes_actors.consumer.senders.sender import Failure, SendOutcome
 from hermes_actors.model.signing_secrets import hmac_secret
-from hermes_actors.model.subscription import DeliveryMode, Header, SigningPolicy
-
-OK = SendOutcome(200)
-LIST = "http://a/in;http://b/in;http://c/in"
-
-
-def where(push):
-    return push.route.origin.address or push.route.origin.host
-
-
-def headers_of(push):
-    return {name.decode(): value.decode() for name, value in parse_lines(push.lines)}
-
-
-def hosts(world, body=None):
-    return [where(push) for push in world.sender.pushes if body in (None, push.body)]
-
-
-def broadcast(world, endpoint=LIST, **fields):
-    return world.live(endpoint=endpoint, mode=DeliveryMode.BROADCAST, **fields)
-
-
-def with_parts(world, **parts):
-    world.parts = msgspec.structs.replace(world.parts, **parts)
-    return world
-
-
-class Script:
-    """Answers by host: each its list of outcomes, then 200 for ever."""
-
-    def __init__(self, **outcomes):
-        self.outcomes = {host: list(each) for host, each in outcomes.items()}
-
-    def __call__(self, push):
-        left = self.outcomes.get(where(push), [])
-        return left.pop(0) if left else OK
+from hermes_actors.model.subscription import Header, SigningPolicy
 
 
 async def test_a_broadcast_reaches_every_address_once(world, autojump_clock):
@@ -188,216 +159,6 @@ async def test_a_template_in_a_list_is_filled_for_each_address(world, autojump_c
         await trio.sleep(5)
     assert [push.route.target for push in world.sender.pushes] == ["/7"]
     assert world.count("discarded") == 1
-
-
-# Looked up.
-
-
-class LookUps:
-    """Answers from a table, `delay_s` later where one is given."""
-
-    def __init__(self, nursery, delay_s=0.0, **names):
-        self.names = names
-        self.asked = []
-        self._nursery = nursery
-        self._delay_s = delay_s
-
-    def resolve(self, host, done):
-        self.asked.append(host)
-        found = self.names.get(host, OSError("no such host"))
-        if not self._delay_s:
-            done(found)
-            return
-
-        async def later():
-            await trio.sleep(self._delay_s)
-            done(found)
-
-        self._nursery.start_soon(later)
-
-
-DNS = {"resolve": "dns"}
-
-
-async def test_each_address_of_a_host_is_a_recipient(world, nursery, autojump_clock):
-    look_ups = LookUps(nursery, 0.2, svc=["10.0.0.2", "10.0.0.1", "::1"])
-    with_parts(world, names=Names(look_ups, trio.current_time, 5.0))
-    live = broadcast(world, "https://svc/in", endpoint_address_resolver_metadata=DNS)
-    async with world.consuming(live):
-        await world.publish(b"1")
-        await trio.sleep(1)
-        await world.publish(b"2")
-        await trio.sleep(1)
-    assert hosts(world) == ["10.0.0.1", "10.0.0.2"] * 2
-    assert {push.route.origin.host for push in world.sender.pushes} == {"svc"}
-    assert all(b"Host: svc\r\n" in push.route.start for push in world.sender.pushes)
-    assert look_ups.asked == ["svc"]
-
-
-async def test_a_host_behind_a_proxy_is_one_recipient_and_looked_up_by_it(
-    world, nursery, autojump_clock
-):
-    look_ups = LookUps(nursery, **{"a.inside": ["10.0.0.1", "10.0.0.2"]})
-    proxy = ProxyConfig("http://proxy:3128", no_proxy=["*.inside"])
-    config = msgspec.structs.replace(world.parts.config, proxy=proxy)
-    with_parts(world, names=Names(look_ups, trio.current_time, 5.0), config=config)
-    live = broadcast(world, "http://out/;http://a.inside/", endpoint_address_resolver_metadata=DNS)
-    async with world.consuming(live):
-        await world.publish(b"1")
-        await trio.sleep(1)
-    assert hosts(world) == ["out", "10.0.0.1", "10.0.0.2"]
-    assert look_ups.asked == ["a.inside"]
-
-
-async def test_a_name_that_is_not_found_is_retried_and_keeps_the_others(
-    world, nursery, autojump_clock
-):
-    look_ups = LookUps(nursery, a=["10.0.0.1"])
-    with_parts(world, names=Names(look_ups, trio.current_time, 5.0))
-    live = broadcast(world, "http://a/;http://b/", endpoint_address_resolver_metadata=DNS)
-    async with world.consuming(live):
-        await world.publish(b"1")
-        await trio.sleep(1)
-        assert hosts(world) == ["10.0.0.1"]
-        look_ups.names["b"] = ["10.0.0.2", "10.0.0.3"]
-        await trio.sleep(3)
-    assert hosts(world) == ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
-    assert world.count("delivered") == 1
-
-
-def test_old_answers_serve_while_new_ones_are_asked_for_and_outlive_the_name_server():
-    now, found = [0.0], {"svc": ["10.0.0.1"]}
-    waiting = []
-
-    class Later:
-        def resolve(self, host, done):
-            waiting.append((host, done))
-
-    names = Names(Later(), lambda: now[0], 5.0)
-    told = []
-
-    def answer():
-        host, done = waiting.pop()
-        done(found.get(host, OSError("server failure")))
-
-    assert not names.require("svc", lambda: told.append(1))
-    assert not names.require("svc", lambda: told.append(2))
-    answer()
-    assert told == [1, 2]
-    assert names.addresses("svc") == ("10.0.0.1",)
-    now[0], found["svc"] = 6.0, ["10.0.0.2"]
-    assert names.require("svc", lambda: told.append(3))
-    assert names.addresses("svc") == ("10.0.0.1",)
-    answer()
-    assert names.addresses("svc") == ("10.0.0.2",)
-    del found["svc"]
-    now[0] = 12.0
-    names.require("svc", lambda: told.append(4))
-    answer()
-    assert names.addresses("svc") == ("10.0.0.2",)
-    now[0] = 100.0
-    names.require("svc", lambda: told.append(5))
-    answer()
-    assert names.addresses("svc") == ()
-    assert names.problem("svc") == "server failure"
-    assert told == [1, 2]
-
-
-# Resolvers of the operator's.
-
-
-class Resolver:
-    def __init__(self, answer):
-        self.answer = answer
-        self.asked = []
-
-    def resolve(self, asked):
-        self.asked.append(asked)
-        found = self.answer(asked)
-        return found[0] if isinstance(found, list) else found
-
-    def resolve_all(self, asked):
-        self.asked.append(asked)
-        return self.answer(asked)
-
-    async def run(self):
-        """Nothing to keep fresh."""
-
-
-async def test_a_resolver_says_where_an_endpoint_leads(world, autojump_clock):
-    resolver = Resolver(lambda _asked: ["http://a/{id}", "http://w:own@b/in"])
-    with_parts(world, resolver=resolver)
-    live = broadcast(
-        world,
-        "service://u:secret@orders",
-        endpoint_address_resolver_metadata={"zone": 7},
-    )
-    async with world.consuming(live):
-        await world.publish(b'{"id":1}')
-        await trio.sleep(1)
-    (asked,) = resolver.asked
-    assert (asked.subscription, asked.endpoint) == ("shop.orders$push", "service://orders")
-    assert (asked.metadata, asked.message.body) == ({"zone": 7}, b'{"id":1}')
-    assert "secret" not in repr(asked)
-    sent = {where(push): headers_of(push)["Authorization"] for push in world.sender.pushes}
-    assert base64.b64decode(sent["a"].removeprefix("Basic ")) == b"u:secret"
-    assert base64.b64decode(sent["b"].removeprefix("Basic ")) == b"w:own"
-
-
-async def test_a_resolver_may_leave_an_endpoint_to_what_is_built_in(world, autojump_clock):
-    with_parts(world, resolver=Resolver(lambda _asked: None))
-    async with world.consuming(world.live(endpoint="http://a/in")):
-        await world.publish(b"1")
-        await trio.sleep(1)
-    assert hosts(world) == ["a"]
-
-
-async def test_a_resolver_leads_nobodys_credentials_to_another(world, autojump_clock):
-    resolver = Resolver(lambda asked: None if asked.message.body == b"1" else ["http://c/"])
-    with_parts(world, resolver=resolver)
-    live = broadcast(world, "http://u:secret@a/;http://b/")
-    async with world.consuming(live):
-        await world.publish(b"1", b"2")
-        await trio.sleep(1)
-    sent = {where(push): "Authorization" in headers_of(push) for push in world.sender.pushes}
-    assert sent == {"a": True, "b": False, "c": False}
-    assert {asked.endpoint for asked in resolver.asked} == {"http://a/;http://b/"}
-
-
-async def test_a_resolver_that_knows_nothing_yet_slows_nothing(world, autojump_clock):
-    def answer(_asked):
-        if trio.current_time() < at_s + 3:
-            raise Unresolved("the registry is not read yet")
-        return ["http://a/"]
-
-    at_s = trio.current_time()
-    with_parts(world, resolver=Resolver(answer))
-    async with world.consuming(world.live()) as consumer:
-        await world.publish(*(b"%d" % each for each in range(50)))
-        await trio.sleep(2)
-        assert consumer.status().level == "FULL"
-        assert world.sender.pushes == []
-        await trio.sleep(3)
-    assert world.count("delivered") == 50
-    assert world.crashes == []
-
-
-async def test_no_fault_of_a_resolver_ends_the_consumer(world, autojump_clock, caplog):
-    faults = iter([ZeroDivisionError(), 7, [7], ["nonsense"], ["ftp://a/"], [], None])
-
-    def answer(_asked):
-        fault = next(faults, None)
-        if isinstance(fault, Exception):
-            raise fault
-        return fault if fault is not None else ["http://a/"]
-
-    with_parts(world, resolver=Resolver(answer))
-    async with world.consuming(broadcast(world)):
-        await world.publish(b"1")
-        await trio.sleep(5)
-    assert hosts(world) == ["a"]
-    assert world.crashes == []
-    assert sum("the resolver failed" in each.message for each in caplog.records) == 1
 
 
 # Signatures and events.
