@@ -120,22 +120,28 @@ class RateState(Struct, frozen=True, array_like=True, gc=False):
 
 class Release(_Said, frozen=True, array_like=True, tag="release"):
     """The owner has stopped and committed: a subscription's partitions are free again. `epoch` is
-    the offset of the plan that had granted them.
+    that of the grant: the offset of the record with which they became its own. A release that comes
+    twice never frees a later grant.
     """
 
     subscription: str
     epoch: int
     rate: RateState | None = None
     settled: tuple[tuple[int, int, tuple[int, ...]], ...] = ()
-    """For each partition its position and the settled intervals above it, delta-coded; bounded."""
+    """For each partition its position and the settled intervals above it, delta-coded; bounded.
+    For people: the fold does not keep it, because a retransmission may make it stale."""
 
 
 class Snapshot(_Said, frozen=True, array_like=True, tag="snapshot"):
-    """The state after the record at `as_of`: a reader may begin with it and fold on from there."""
+    """The state after the record at `as_of`: a reader may begin with it and fold on from there.
+    One that is too large for a record comes as `parts` records, numbered from 0.
+    """
 
     term: int
     as_of: int
     state: bytes
+    part: int = 0
+    parts: int = 1
 
 
 Said = Join | Heartbeat | Loads | Leave | Claim | Plan | Release | Snapshot
