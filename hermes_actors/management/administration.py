@@ -8,7 +8,9 @@ from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import Log, UnknownTopic
 from hermes_actors.management.asking import Logs
 from hermes_actors.management.changes import Changes
+from hermes_actors.management.consuming import ConsumingNodes
 from hermes_actors.management.deadletters import DeadLetterBox, Letters
+from hermes_actors.management.drains import Drains
 from hermes_actors.management.filters import try_filters
 from hermes_actors.management.groups import Groups
 from hermes_actors.management.mode import AccessMode
@@ -31,6 +33,7 @@ from hermes_actors.management.subscriptions import Subscriptions
 from hermes_actors.management.tail import Tail, open_tail
 from hermes_actors.management.topics import Topics
 from hermes_actors.management.undelivered import UndeliveredMessages
+from hermes_actors.management.workload_constraints import WorkloadConstraints
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import TrackingMode
 from hermes_actors.model.topic import Ack, ContentType, Owner
@@ -81,6 +84,9 @@ class Administration:
         self.signing_secrets = SigningSecrets(self.subscriptions, ids or IdSource())
         self.oauth_providers = OAuthProviders(metadata, changes, guard)
         self.previews = MessagePreviews(self.topics, previews)
+        self.workload_constraints = WorkloadConstraints(metadata, changes)
+        consuming = ConsumingNodes((metadata.dc, *datacenters), status, clock)
+        self.drains = Drains(metadata, changes, clock, consuming.by_datacenter)
         self.readiness = DatacenterReadiness(metadata, changes, datacenters)
         letters = Letters(metadata, self.subscriptions, (log, *remote_logs))
         self.dead_letters = DeadLetterBox(letters, clock)

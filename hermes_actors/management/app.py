@@ -37,6 +37,7 @@ from hermes_actors.management.routes import (
     subscription_status_routes,
     topic_routes,
 )
+from hermes_actors.management.routes_balancing import constraint_routes, drain_routes
 from hermes_actors.management.routes_oauth import oauth_routes
 from hermes_actors.management.routes_offsets import offset_routes
 from hermes_actors.management.routes_signing import signing_routes
@@ -87,6 +88,8 @@ def build_app(
         *offset_routes(gate, administration),
         *signing_routes(gate, administration),
         *oauth_routes(gate, administration),
+        *constraint_routes(gate, administration),
+        *drain_routes(gate, administration),
         *dead_letter_routes(gate, administration),
         *other_routes(gate, administration),
         *_status_routes(gate, administration, metrics),

@@ -6,7 +6,12 @@ import msgspec
 from litestar import Litestar
 from msgspec import Struct
 
+from hermes_actors.management.drains import DrainRequest
 from hermes_actors.management.filters import FilterTest
+from hermes_actors.management.workload_constraints import (
+    SubscriptionConstraints,
+    TopicConstraints,
+)
 from hermes_actors.model.group import Group
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import BatchPolicy, SerialPolicy, Subscription
@@ -16,6 +21,13 @@ _REF = "#/components/schemas/{name}"
 _OBJECT: dict[str, Any] = {"type": "object"}
 _NAMES: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
 _STATE: dict[str, Any] = {"type": "string", "enum": ["ACTIVE", "PENDING", "SUSPENDED"]}
+_CONSTRAINTS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        field: {"type": "object", "additionalProperties": {"$ref": _REF.format(name="Constraints")}}
+        for field in ("topicConstraints", "subscriptionConstraints")
+    },
+}
 _MASKED = "Passwords are shown as asterisks; sent back, asterisks mean the password that is there."
 
 
@@ -71,6 +83,7 @@ def _answer(path: str) -> dict[str, Any] | None:
         "/subscriptions/owner/{source}/{owner}": {"type": "array", "items": _ref("Subscription")},
         "/oauth/providers": _NAMES,
         "/oauth/providers/{provider}": _ref("OAuthProvider"),
+        "/workload-constraints": _CONSTRAINTS,
     }
     if path.startswith("/roles"):
         return _json(_NAMES)
@@ -89,6 +102,11 @@ def _body(path: str) -> dict[str, Any] | None:
         return _ref("Subscription")
     if path.startswith("/oauth"):
         return _ref("OAuthProvider")
+    if path.startswith("/balancer/drains"):
+        return _ref("DrainRequest")
+    if path.startswith("/workload-constraints"):
+        of_topic = path.endswith("/topic")
+        return _ref("TopicConstraints" if of_topic else "SubscriptionConstraints")
     if path.startswith("/topics"):
         return _ref("Topic")
     return _ref("Group") if path.startswith("/groups") else None
@@ -105,7 +123,19 @@ def _schemas() -> dict[str, Any]:
     ]
     subscription = msgspec.defstruct("Subscription", fields, kw_only=True)
     _, schemas = msgspec.json.schema_components(
-        [Group, Topic, subscription, SerialPolicy, BatchPolicy, OAuthProvider, FilterTest, Error],
+        [
+            Group,
+            Topic,
+            subscription,
+            SerialPolicy,
+            BatchPolicy,
+            OAuthProvider,
+            FilterTest,
+            TopicConstraints,
+            SubscriptionConstraints,
+            DrainRequest,
+            Error,
+        ],
         ref_template=_REF,
     )
     properties = schemas["Subscription"]["properties"]

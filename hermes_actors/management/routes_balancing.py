@@ -1,0 +1,82 @@
+"""The routes of the balancer: what constrains it, which nodes are drained, who runs what."""
+
+from litestar import Response, delete, get, put
+from litestar.handlers import HTTPRouteHandler
+from litestar.params import FromPath, FromQuery
+
+from hermes_actors.management.administration import Administration
+from hermes_actors.management.answers import AnyRequest, empty_answer, json_answer, object_of
+from hermes_actors.management.gate import Gate
+
+Answer = Response[bytes]
+Name = FromPath[str]
+
+_CONSTRAINTS = "/workload-constraints"
+_DRAIN = "/balancer/drains/{dc:str}/{node:str}"
+
+
+def constraint_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHandler]:
+    """/workload-constraints."""
+    constraints = administration.workload_constraints
+
+    @get(_CONSTRAINTS, summary="How many nodes are to consume topics and subscriptions")
+    async def list_constraints() -> Answer:
+        return json_answer(await gate.read(constraints.all))
+
+    @put(_CONSTRAINTS + "/topic", summary="Set a topic's constraint")
+    async def constrain_topic(request: AnyRequest) -> Answer:
+        body = await object_of(request)
+        is_new = await gate.act(request, constraints.set_for_topic, body)
+        return empty_answer(201 if is_new else 200)
+
+    @put(_CONSTRAINTS + "/subscription", summary="Set a subscription's constraint")
+    async def constrain_subscription(request: AnyRequest) -> Answer:
+        body = await object_of(request)
+        is_new = await gate.act(request, constraints.set_for_subscription, body)
+        return empty_answer(201 if is_new else 200)
+
+    @delete(
+        _CONSTRAINTS + "/topic/{topic:str}",
+        summary="Remove a topic's constraint",
+        status_code=200,
+    )
+    async def release_topic(request: AnyRequest, topic: Name) -> Answer:
+        await gate.act(request, constraints.remove, topic, None)
+        return empty_answer(200)
+
+    @delete(
+        _CONSTRAINTS + "/subscription/{topic:str}/{name:str}",
+        summary="Remove a subscription's constraint",
+        status_code=200,
+    )
+    async def release_subscription(request: AnyRequest, topic: Name, name: Name) -> Answer:
+        await gate.act(request, constraints.remove, topic, name)
+        return empty_answer(200)
+
+    return [
+        list_constraints,
+        constrain_topic,
+        constrain_subscription,
+        release_topic,
+        release_subscription,
+    ]
+
+
+def drain_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHandler]:
+    """/balancer/drains."""
+    drains = administration.drains
+
+    @put(_DRAIN, summary="Have a node own nothing, so that it can be stopped")
+    async def drain(
+        request: AnyRequest, dc: Name, node: Name, force: FromQuery[bool] = False
+    ) -> Answer:
+        body = await object_of(request) if await request.body() else {}
+        is_new = await gate.act(request, drains.set, dc, node, body, force)
+        return empty_answer(201 if is_new else 200)
+
+    @delete(_DRAIN, summary="Let a drained node own something again", status_code=200)
+    async def undo_drain(request: AnyRequest, dc: Name, node: Name) -> Answer:
+        was_drained = await gate.act(request, drains.undo, dc, node)
+        return json_answer({"wasDrained": was_drained})
+
+    return [drain, undo_drain]
