@@ -1,0 +1,95 @@
+"""Whether a node may act now on what it owns: open only as long as nobody else can own it."""
+
+from collections import deque
+
+import trio
+
+from hermes_actors.coordination.values import FENCE_S
+from hermes_actors.runtime.clock import Clock
+
+_SENT_MAX = 32
+"""Heartbeats that are remembered until they are seen; with one in flight there are hardly two."""
+
+
+class Lease:
+    """The lease of one life of a node. Ask `is_open` immediately before each act.
+
+    It opens when a heartbeat of its own is seen in the log, folded while the node was a member, and
+    closes FENCE_S after that one was *sent*, by the clock that goes on while the machine sleeps. It
+    may open again; once lost it never does.
+    """
+
+    __slots__ = (
+        "_fence_s",
+        "_is_lost",
+        "_now_s",
+        "_opened",
+        "_sent",
+        "_until_s",
+        "_was_lost",
+        "boot",
+    )
+
+    def __init__(self, boot: str, clock: Clock, fence_s: float = FENCE_S) -> None:
+        self.boot = boot
+        self._now_s = clock.boottime_s
+        self._fence_s = fence_s
+        self._until_s = float("-inf")
+        # The latest heartbeats by number: when they were sent.
+        self._sent: deque[tuple[int, float]] = deque(maxlen=_SENT_MAX)
+        self._opened = trio.Event()
+        self._is_lost = False
+        self._was_lost = trio.Event()
+
+    def is_open(self) -> bool:
+        """True while the node may act."""
+        return self._now_s() < self._until_s
+
+    @property
+    def is_lost(self) -> bool:
+        """True once it can never open again: expired, left, or the log is another one."""
+        return self._is_lost
+
+    @property
+    def left_s(self) -> float:
+        """How long it stays open if nothing comes, in seconds; 0 when it is closed."""
+        return max(0.0, self._until_s - self._now_s())
+
+    async def opened(self) -> None:
+        """Wait until it is open; for ever once it is lost."""
+        await trio.lowlevel.checkpoint()
+        while not self.is_open():
+            if not self._is_lost and self._opened.is_set():
+                # It has closed since: by the clock alone, which wakes nobody.
+                self._opened = trio.Event()
+            await self._opened.wait()
+
+    async def lost(self) -> None:
+        """Wait until it is lost."""
+        await self._was_lost.wait()
+
+    def lose(self) -> None:
+        """Close it for ever. What waits for it to open goes on waiting."""
+        self._is_lost = True
+        self._until_s = float("-inf")
+        self._sent.clear()
+        if self._opened.is_set():
+            self._opened = trio.Event()
+        self._was_lost.set()
+
+    # What follows is for who sends the heartbeats and who folds them.
+
+    def sending(self, number: int) -> None:
+        """A heartbeat of that number is about to be sent; to be said before it is."""
+        self._sent.append((number, self._now_s()))
+
+    def folded(self, number: int) -> None:
+        """A heartbeat of that number has been folded, while its sender was a member."""
+        if self._is_lost:
+            return
+        while self._sent and self._sent[0][0] <= number:
+            sent, sent_s = self._sent.popleft()
+            if sent == number:
+                self._until_s = max(self._until_s, sent_s + self._fence_s)
+        if self.is_open():
+            self._opened.set()
