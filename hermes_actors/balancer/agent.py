@@ -19,6 +19,7 @@ from hermes_actors.actors.supervisor import Crash, Supervisor, open_supervisor
 from hermes_actors.balancer.assignment import owner_of
 from hermes_actors.balancer.parts import Consumer, ConsumerFactory, NoRest, Resting
 from hermes_actors.balancer.suspension import Suspensions
+from hermes_actors.coordination.owned import Owned
 from hermes_actors.errors import HermesError
 from hermes_actors.metadata.bodies import activation_body
 from hermes_actors.metadata.catalog import (
@@ -94,6 +95,7 @@ class Agent:
         self._metadata = metadata
         self._factory = factory
         self._node = node
+        self._owned = Owned()
         self._nodes = tuple(sorted(nodes))
         self._rng = rng
         self._stop_grace_s = stop_grace_s
@@ -229,7 +231,7 @@ class Agent:
         if live is None or topic is None or wanted is not None or name in self._elsewhere:
             self._at_rest.release(name)
         else:
-            self._at_rest.keep(live, topic.log_topic)
+            self._at_rest.keep(live, topic.log_topic, self._owned)
 
     def _wanted(self, name: str) -> _Plan | None:
         """What should run here; if nothing, the reason is in `_refusals`."""
@@ -259,7 +261,7 @@ class Agent:
             # The latest plan, so that a restart never falls back to an old version.
             latest = self._running[name].plan
             consumer = self._factory.make(
-                latest.live, latest.topic, lambda: self._on_started(name, latest.live)
+                latest.live, latest.topic, self._owned, lambda: self._on_started(name, latest.live)
             )
             self._consumers[name] = consumer
             return consumer

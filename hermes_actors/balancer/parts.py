@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.coordination.owned import Owned
 from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
 from hermes_actors.status.collector import SubscriptionFigures
 
@@ -29,15 +30,21 @@ class ConsumerFactory(Protocol):
         """Why the subscription cannot be consumed as it stands; "" when it can."""
 
     def make(
-        self, live: LiveSubscription, topic: LiveTopic, on_started: Callable[[], None]
+        self,
+        live: LiveSubscription,
+        topic: LiveTopic,
+        owned: Owned,
+        on_started: Callable[[], None],
     ) -> Consumer:
-        """A consumer of what `refusal` let through; it calls `on_started` when it has begun."""
+        """A consumer of what is owned, which `refusal` let through; it calls `on_started` when it
+        has begun.
+        """
 
 
 class Resting(Protocol):
     """Looks after the places of subscriptions that are this node's and not consumed now."""
 
-    def keep(self, live: LiveSubscription, log_topic: str) -> None:
+    def keep(self, live: LiveSubscription, log_topic: str, owned: Owned) -> None:
         """It is not consumed from now on, or has changed meanwhile. Never waits."""
 
     def release(self, name: str) -> None:
@@ -50,7 +57,7 @@ class Resting(Protocol):
 class NoRest:
     """Looks after nothing."""
 
-    def keep(self, live: LiveSubscription, log_topic: str) -> None:
+    def keep(self, live: LiveSubscription, log_topic: str, owned: Owned) -> None:
         """Nothing comes of it."""
 
     def release(self, name: str) -> None:

@@ -34,6 +34,7 @@ class ConsumersConfig(Struct, frozen=True, forbid_unknown_fields=True):
     connect_timeout_ms: int = 15_000
     response_bytes_max: int = 65_536
     stop_grace_ms: int = 5_000
+    handover_grace_ms: int = 500
     gone_suspends: bool = True
     endpoints: EndpointsConfig = field(default_factory=EndpointsConfig)
     tls: EndpointTlsConfig = field(default_factory=EndpointTlsConfig)

@@ -10,6 +10,7 @@ from hermes_actors.consumer.push_consumer import PushConsumer
 from hermes_actors.consumer.recipients.signing import signer_of
 from hermes_actors.consumer.serial.consumer import SerialConsumer
 from hermes_actors.consumer.serial.pushing import recipients_of
+from hermes_actors.coordination.owned import Owned
 from hermes_actors.errors import Refused
 from hermes_actors.filters.compiled import Filters
 from hermes_actors.filters.failures import FilterInvalid
@@ -50,11 +51,12 @@ class ConsumerFactory:
         self,
         live: LiveSubscription,
         topic: LiveTopic,
+        owned: Owned | None = None,
         on_started: Callable[[], None] = lambda: None,
     ) -> PushConsumer:
-        """A consumer of all partitions. Only for what `refusal` lets through."""
+        """A consumer of what is owned, None: of all. Only for what `refusal` lets through."""
         parts, log_topic = self._parts, topic.log_topic
         letters = letters_of(live, log_topic, parts)
         is_batch = live.subscription.delivery_type is DeliveryType.BATCH
         kind = BatchConsumer if is_batch else SerialConsumer
-        return kind(live, log_topic, parts, letters=letters, on_started=on_started)
+        return kind(live, log_topic, parts, owned=owned, letters=letters, on_started=on_started)

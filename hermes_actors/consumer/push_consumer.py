@@ -20,6 +20,8 @@ from hermes_actors.consumer.reading.intake import Buffer, Intake
 from hermes_actors.consumer.reading.progress import REFRESH_S, TopicProgress
 from hermes_actors.consumer.sending import FILL_MAX, Sending, Surroundings
 from hermes_actors.consumer.wakeup import Wakeup
+from hermes_actors.coordination.commands import RateState
+from hermes_actors.coordination.owned import Owned, Spent
 from hermes_actors.log.base import LogUnavailable, UnknownTopic
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.status.collector import SubscriptionFigures
@@ -32,9 +34,10 @@ _COMMIT_TIMEOUT_S = 3.0
 class PushConsumer:
     """The actor for one subscription. Its messages are the subscription's new versions.
 
-    It owns the stated partitions of `log_topic` (None: all, also new ones). `on_started` is called
-    once, when it knows where to start. Stopping it (its inbox ends): no new attempt begins, what
-    is in flight gets `stop_grace_ms`, and all that is settled is committed.
+    It pushes and commits what is `owned`, while its lease is open: else it keeps all as it is.
+    `on_started` is called once, when it knows where to start. Stopping it (its inbox ends): no new
+    attempt begins, what is in flight gets `stop_grace_ms` (`handover_grace_ms` after `hand_over`),
+    and all that is settled is committed.
     """
 
     def __init__(
@@ -44,9 +47,8 @@ class PushConsumer:
         parts: ConsumerParts,
         buffer: Buffer,
         sending_of: Callable[[SubscriptionMeasures, DeadLetters, Surroundings], Sending],
+        owned: Owned,
         *,
-        partitions: tuple[int, ...] | None = None,
-        epoch: int = 0,
         letters: DeadLetters | None = None,
         on_started: Callable[[], None] = lambda: None,
     ) -> None:
@@ -55,11 +57,12 @@ class PushConsumer:
         self._config = parts.config
         self._log_topic = log_topic
         self._on_started = on_started
+        self._owned = owned
+        self._lease = owned.lease
+        self._stop_grace_s = parts.config.stop_grace_ms / 1_000
         self._measures = SubscriptionMeasures(parts.metrics, live.name)
         self._buffer = buffer
-        self._progress = TopicProgress.of(
-            live, parts.log, log_topic, parts.namespace, epoch=epoch, owned=partitions
-        )
+        self._progress = TopicProgress.of(live, parts.log, log_topic, parts.namespace, owned)
         self._screening = Screening(live, parts, self._measures)
         self._intake = Intake(
             parts.log,
@@ -82,7 +85,8 @@ class PushConsumer:
         self.note_landed = self._landed.set
         self._letters = letters or Discarded()
         self._sending = sending_of(self._measures, self._letters, self)
-        self._redriver = Redriver(live, parts, buffer, self._on_read)
+        owned.share.on_change = self._divide
+        self._redriver = Redriver(live, parts, buffer, self._on_read, owned.lease.is_open)
         self._read_ahead()
         for name, attribute in (("inflight", "inflight"), ("waiting_retries", "waiting")):
             self._measures.gauge(name, Gauge(buffer, attribute))
@@ -111,6 +115,24 @@ class PushConsumer:
         finally:
             self._is_stopping = True
             self._sending.abandon()
+
+    def hand_over(self) -> None:
+        """Its stop, which comes now, lets another node go on: what is under way gets less time."""
+        self._stop_grace_s = self._config.handover_grace_ms / 1_000
+
+    def known(self) -> RateState | None:
+        """What the next owner begins with; None when nothing is known of the endpoint."""
+        return self._sending.known()
+
+    def spent(self) -> Spent:
+        """What it has done so far; the agent makes loads of the differences."""
+        measures = self._measures
+        return Spent(
+            measures.delivered.value,
+            measures.throughput_bytes.value,
+            self._sending.taken,
+            self._sending.rate_now,
+        )
 
     @property
     def why(self) -> str:
@@ -174,6 +196,10 @@ class PushConsumer:
         self._intake.note_settled()
         self._touched.set()
 
+    def _divide(self) -> None:
+        self._sending.divide()
+        self._wakeup.set()
+
     def _read_ahead(self) -> None:
         self._intake.read_ahead = min(self._config.read_batch_records_max, self._sending.read_ahead)
         # Fresh messages are read on as long as less than half of that waits.
@@ -190,7 +216,8 @@ class PushConsumer:
             nursery.start_soon(self._intake.watch_partitions)
             nursery.start_soon(self._send)
             nursery.start_soon(self._commit_regularly)
-            nursery.start_soon(self._redriver.run)
+            if self._owned.is_first:
+                nursery.start_soon(self._redriver.run)
             nursery.start_soon(self._progress.keep_committed, self._touched.set)
             nursery.start_soon(self._follow_seeks, nursery)
 
@@ -208,7 +235,7 @@ class PushConsumer:
             self._wakeup.set()
 
     async def _drain(self) -> None:
-        with trio.move_on_after(self._config.stop_grace_ms / 1_000):
+        with trio.move_on_after(self._stop_grace_s):
             while self._buffer.inflight or self._buffer.buried:
                 await self._landed.wait()
         with trio.move_on_after(_COMMIT_TIMEOUT_S):
@@ -216,10 +243,10 @@ class PushConsumer:
             await self._flush_redrive()
         if behind := self._progress.uncommitted():
             _logger.warning(
-                "%s: stopped, and its last commit was not taken within %g s; what was delivered of "
+                "%s: stopped, and its last commit was not %s; what was delivered of "
                 "partitions %s since the commit before may be delivered again",
                 self._sending.live.name,
-                _COMMIT_TIMEOUT_S,
+                f"taken within {_COMMIT_TIMEOUT_S:g} s" if self._lease.is_open() else "allowed",
                 ", ".join(map(str, behind)),
             )
 
@@ -240,6 +267,10 @@ class PushConsumer:
         while True:
             if sending.error is not None:
                 raise sending.error
+            if not self._lease.is_open():
+                # All is kept as it is, and goes on in the same moment.
+                await self._lease.opened()
+                self._touched.set()
             now_s = self._clock.monotonic_s()
             if sending.fill(now_s) == FILL_MAX:
                 await trio.lowlevel.checkpoint()
@@ -262,6 +293,9 @@ class PushConsumer:
     async def _commit(self) -> None:
         try:
             await self._progress.commit(self._clock.monotonic_s())
+            if not self._lease.is_open():
+                # Nothing was committed, or not all of it.
+                self._touched.set()
         except (LogUnavailable, UnknownTopic) as error:
             # Nothing is lost: the next commit says all that this one would have said.
             self._measures.commit_failures.add()

@@ -5,10 +5,16 @@ from typing import Protocol
 from hermes_actors.consumer.measures import Undelivered
 from hermes_actors.consumer.rates.ladder import Level
 from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.coordination.commands import RateState
 from hermes_actors.metadata.catalog import LiveSubscription
 
 FILL_MAX = 128
 """Messages between two looks at the other actors: about 2 ms of work."""
+
+PAUSED = (
+    "paused: this node has not seen its own heartbeat in the coordination log for 2 s, so that "
+    "other nodes may have taken its place; it goes on when it sees one"
+)
 
 
 class Surroundings(Protocol):
@@ -32,7 +38,8 @@ class Sending(Protocol):
 
     `alarm_s` is when the sending loop wakes by itself, set by it. `error` is what a callback
     raised, for the actor to raise again. `gone` says that the endpoint is gone for good, "" while
-    it is not.
+    it is not. `taken` is how many messages have been pushed, each attempt counted: what the rate is
+    used for.
     """
 
     live: LiveSubscription
@@ -42,6 +49,7 @@ class Sending(Protocol):
     last_undelivered: Undelivered | None
     last_failure_ms: int
     last_success_ms: int
+    taken: int
 
     @property
     def last_failure(self) -> SendOutcome | None:
@@ -69,6 +77,12 @@ class Sending(Protocol):
 
     def adopt(self, live: LiveSubscription) -> None:
         """Go on with this version of the subscription."""
+
+    def divide(self) -> None:
+        """The owner's share of the rate is another one: in force at once."""
+
+    def known(self) -> RateState | None:
+        """What the next owner begins with; None when nothing is learned of the endpoint."""
 
     def stop(self) -> None:
         """Begin no attempt any more; what is under way is still taken in."""

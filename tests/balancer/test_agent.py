@@ -88,7 +88,7 @@ class RecordingFactory:
     def refusal(self, live, topic):
         return "not this one" if live.subscription.endpoint.startswith("jms:") else ""
 
-    def make(self, live, topic, on_started):
+    def make(self, live, topic, owned, on_started):
         return RecordingConsumer(self, live, on_started)
 
 
@@ -136,7 +136,7 @@ class World:
         key = subscription_key(SubscriptionName.parse(f"shop.orders${name}"))
         self.metadata.put(key, None, incarnation)
 
-    def keep(self, live, log_topic):
+    def keep(self, live, log_topic, owned):
         self.at_rest[str(live.name)] = (log_topic, live.seek, self.kinds)
 
     def release(self, name):

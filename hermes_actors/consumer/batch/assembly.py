@@ -116,6 +116,7 @@ class BatchAssembly:
         self.buffered_bytes = 0
         self.buried = 0
         self.waiting_max = buried_max
+        self._size_max = bounds.size
 
     # What reading and the actor ask.
 
@@ -127,7 +128,7 @@ class BatchAssembly:
     @property
     def window(self) -> int:
         """How many messages may be in flight."""
-        return self._bounds.size
+        return min(self._bounds.size, self._size_max)
 
     @property
     def fresh(self) -> int:
@@ -161,7 +162,7 @@ class BatchAssembly:
         bounds = self._bounds
         # A comma and a digit would have to fit.
         is_out_of_bytes = ARRAY_BYTES + self._open_bytes + 2 > bounds.volume_bytes
-        return self._is_closed or len(self._open) >= bounds.size or is_out_of_bytes
+        return self._is_closed or len(self._open) >= self.window or is_out_of_bytes
 
     @property
     def can_fill(self) -> bool:
@@ -271,6 +272,10 @@ class BatchAssembly:
         self._bounds = bounds
         if is_other:
             self._make_anew()
+
+    def cap(self, size_max: int) -> None:
+        """Later batches hold no more messages than this. What waits for a retry stays as it is."""
+        self._size_max = size_max
 
     def drop_superseded(self) -> None:
         """Forget what waits of partitions that a retransmission has taken elsewhere."""

@@ -11,6 +11,7 @@ from hermes_actors.consumer.batch.dispatch import BatchDispatch, assembly_of
 from hermes_actors.consumer.letters.letter import DeadLetters
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.push_consumer import PushConsumer
+from hermes_actors.coordination.owned import Owned
 from hermes_actors.metadata.catalog import LiveSubscription
 
 
@@ -23,12 +24,14 @@ class BatchConsumer(PushConsumer):
         log_topic: str,
         parts: ConsumerParts,
         *,
-        partitions: tuple[int, ...] | None = None,
-        epoch: int = 0,
+        owned: Owned | None = None,
         letters: DeadLetters | None = None,
         on_started: Callable[[], None] = lambda: None,
     ) -> None:
-        """Raises Refused for an endpoint that batches cannot be pushed to."""
+        """Raises Refused for an endpoint that batches cannot be pushed to. `owned` None: it is
+        alone.
+        """
+        owned = owned or Owned()
         assembly = assembly_of(live, parts)
         super().__init__(
             live,
@@ -36,10 +39,9 @@ class BatchConsumer(PushConsumer):
             parts,
             assembly,
             lambda measures, kept, around: BatchDispatch(
-                live, parts, assembly, measures, kept, around
+                live, parts, assembly, measures, kept, around, owned
             ),
-            partitions=partitions,
-            epoch=epoch,
+            owned,
             letters=letters,
             on_started=on_started,
         )

@@ -27,8 +27,10 @@ from hermes_actors.consumer.retry import (
     decide,
 )
 from hermes_actors.consumer.senders.sender import SendOutcome, forget_lane, trouble_of
-from hermes_actors.consumer.sending import FILL_MAX, Surroundings
+from hermes_actors.consumer.sending import FILL_MAX, PAUSED, Surroundings
 from hermes_actors.consumer.serial.lanes import Delivery
+from hermes_actors.coordination.commands import RateState
+from hermes_actors.coordination.owned import Owned
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import from_record
@@ -107,7 +109,10 @@ class BatchDispatch:
         measures: SubscriptionMeasures,
         letters: DeadLetters,
         around: Surroundings,
+        owned: Owned,
     ) -> None:
+        self._owned = owned
+        self._is_lease_open = owned.lease.is_open
         self._parts = parts
         self._clock = parts.clock
         self._assembly = assembly
@@ -131,6 +136,7 @@ class BatchDispatch:
         self.last_failure: SendOutcome | None = None
         self.last_failure_ms = 0
         self.last_success_ms = 0
+        self.taken = 0
         self.adopt(live)
 
     def adopt(self, live: LiveSubscription) -> None:
@@ -149,15 +155,17 @@ class BatchDispatch:
             live,
             self._parts,
             request_timeout_ms=policy.request_timeout,
+            may_begin=self._may_begin,
             is_over=lambda: self._is_abandoned,
             fail=self._fail,
         )
         now_s = self._clock.monotonic_s()
         if self._rate.rate != policy.message_rate:
-            self._rate = BatchRate(policy.message_rate)
-            # Neither a restart nor another limit must double a second's rate.
+            self._rate = BatchRate(policy.message_rate, self._owned.share.value)
+            # Neither a restart nor another owner or limit must double a second's rate.
             self._rate.drain(now_s)
         self._assembly.change(bounds_of(policy))
+        self._cap()
         waiting = self._assembly.current
         if live.subscription.endpoint != self._endpoint_text and waiting is not None:
             # Nothing is known of another endpoint.
@@ -165,6 +173,24 @@ class BatchDispatch:
         self._endpoint_text = live.subscription.endpoint
         self.gone = ""
         self._is_halted = self._is_stopping
+
+    def divide(self) -> None:
+        """The owner's share of the rate is another one: in force at once. Without a limit there is
+        nothing to share.
+        """
+        self._rate.change(self._owned.share.value)
+        self._cap()
+
+    def _cap(self) -> None:
+        """Batches fit into what may be sent in a second, so that whole ones fill it."""
+        limit = self._rate.limit
+        self._assembly.cap(
+            messages_max(self.policy.batch_size, None if limit is None else max(1, limit))
+        )
+
+    def known(self) -> RateState | None:
+        """Nothing is learned of the endpoint."""
+        return None
 
     def stop(self) -> None:
         """Begin no attempt any more; what is under way is still taken in."""
@@ -189,8 +215,8 @@ class BatchDispatch:
 
     @property
     def rate_now(self) -> float:
-        """The policy's limit, in messages a second; 0 when there is none."""
-        return float(self.policy.message_rate or 0)
+        """The owner's share of the policy's limit, in messages a second; 0 when there is none."""
+        return float(self.policy.message_rate or 0) * self._owned.share.value
 
     @property
     def dropped_headers(self) -> tuple[str, ...]:
@@ -200,6 +226,8 @@ class BatchDispatch:
     @property
     def held_back(self) -> str:
         """For people: what it waits for; "" when for nothing, or for nothing but messages."""
+        if not self._is_lease_open():
+            return PAUSED
         now_s, assembly, current = self._clock.monotonic_s(), self._assembly, self._assembly.current
         if current is not None and current.is_inflight:
             return trouble_of(self._pushing.sender)
@@ -220,6 +248,8 @@ class BatchDispatch:
                 f"a batch of {count} messages waits for attempt {current.attempts + 1}, in "
                 f"{wait_s:.1f} s{why}"
             )
+        if self._rate.limit == 0:
+            return "its share of the messageRate is another owner's for some seconds yet"
         if self._rate.wait_s(now_s, count) > 0:
             return f"its messageRate of {self.policy.message_rate}/s is used up"
         return ""
@@ -234,6 +264,10 @@ class BatchDispatch:
         """Assemble, and send what may be sent now; FILL_MAX when more is to be done at once."""
         looked_at = self._hand_over(FILL_MAX)
         if self._is_halted:
+            return looked_at
+        if not self._is_lease_open():
+            # The actor waits for it.
+            self._around.wake()
             return looked_at
         assembly = self._assembly
         before = assembly.fresh
@@ -281,6 +315,7 @@ class BatchDispatch:
 
     def _attempt(self, batch: Batch, now_s: float) -> None:
         self._rate.take(now_s, len(batch.deliveries))
+        self.taken += len(batch.deliveries)
         if not batch.is_begun:
             batch.is_begun = True
             batch.first_s = now_s
@@ -303,6 +338,10 @@ class BatchDispatch:
         # Not swallowed: raised again in the actor, so that its supervisor restarts it.
         except Exception as error:  # noqa: BLE001
             self._fail(error)
+
+    def _may_begin(self) -> bool:
+        """For what has had to wait in a sender."""
+        return not self._is_abandoned and self._is_lease_open()
 
     def _fail(self, error: Exception) -> None:
         self.error = error
@@ -334,6 +373,11 @@ class BatchDispatch:
         self._around.note_settled()
 
     def _on_failure(self, batch: Batch, outcome: SendOutcome, now_s: float) -> None:
+        if not self._is_lease_open() and not batch.is_outdated:
+            # Nothing is made of it: the node has been away itself, or another owner has the
+            # messages by now. If not, the batch is tried again.
+            batch.due_s = now_s
+            return
         if not outcome.is_local:
             batch.attempts += 1
         now_ms = self._clock.now_ms()

@@ -11,7 +11,14 @@ from hermes_actors.consumer.recipients.endpoint import Unresolved
 from hermes_actors.consumer.recipients.headers import RequestHead, request_head
 from hermes_actors.consumer.recipients.resolver_recipients import Recipient, Recipients
 from hermes_actors.consumer.recipients.signing import signer_of
-from hermes_actors.consumer.senders.sender import Done, Failure, Push, Sender, SendOutcome
+from hermes_actors.consumer.senders.sender import (
+    NOT_BEGUN,
+    Done,
+    Failure,
+    Push,
+    Sender,
+    SendOutcome,
+)
 from hermes_actors.consumer.serial.pushing import recipients_of
 from hermes_actors.errors import Refused
 from hermes_actors.metadata.catalog import LiveSubscription
@@ -43,7 +50,8 @@ def batch_recipients_of(live: LiveSubscription, parts: ConsumerParts) -> Recipie
 class BatchPushing:
     """Makes the pushes of one version of a subscription. Raises Refused for a wrong endpoint.
 
-    `is_over` says that nobody hears of outcomes any more; `fail` is told what a callback raised.
+    `may_begin` is asked immediately before anything is sent that had to wait first. `is_over` says
+    that nobody hears of outcomes any more; `fail` is told what a callback raised.
     """
 
     def __init__(
@@ -52,6 +60,7 @@ class BatchPushing:
         parts: ConsumerParts,
         *,
         request_timeout_ms: int,
+        may_begin: Callable[[], bool],
         is_over: Callable[[], bool],
         fail: Callable[[Exception], None],
     ) -> None:
@@ -59,6 +68,7 @@ class BatchPushing:
         self._subscription = replace(live.subscription, cloud_events_enabled=False)
         self._request_timeout_ms = request_timeout_ms
         self._clock = parts.clock
+        self._may_begin = may_begin
         self._is_over = is_over
         self._fail = fail
         self._recipients = batch_recipients_of(live, parts)
@@ -93,7 +103,10 @@ class BatchPushing:
             spent_ms = int((self._clock.monotonic_s() - asked_s) * 1_000)
             left_ms = max(1, self._request_timeout_ms - spent_ms)
             try:
-                self._send_to_one(batch, found, left_ms, done)
+                if self._may_begin():
+                    self._send_to_one(batch, found, left_ms, done)
+                else:
+                    done(NOT_BEGUN)
             # It may run in a look-up's callback.
             except Exception as error:  # noqa: BLE001
                 self._fail(error)
@@ -119,7 +132,14 @@ class BatchPushing:
         )
         if self._signer is not None:
             lines += self._signer.sign(batch.id, self._clock.now_ms() // 1_000, batch.body)
-        self.sender.send(Push(recipient.route, lines, batch.body, timeout_ms), done)
+        push = Push(
+            recipient.route,
+            lines,
+            batch.body,
+            timeout_ms,
+            may_begin=self._may_begin,
+        )
+        self.sender.send(push, done)
 
     def _head_with(self, authorization: str) -> RequestHead:
         """The unchanging lines for an address with these credentials."""

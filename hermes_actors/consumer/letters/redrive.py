@@ -93,13 +93,16 @@ class Redriver:
         parts: ConsumerParts,
         buffer: Buffer,
         feed: Callable[[], None],
+        may_write: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`may_write` says that this node may write anything down now, else that is put off."""
         self._live = live
         self._name = str(live.name)
         self._parts = parts
         self._clock = parts.clock
         self._buffer = buffer
         self._feed = feed
+        self._may_write = may_write
         self._measures = SubscriptionMeasures(parts.metrics, live.name)
         self._records = RedriveRecords(
             parts.log,
@@ -335,13 +338,17 @@ class Redriver:
     async def _settle(self) -> None:
         """Mark what is delivered, then commit. Raises LogUnavailable, UnknownTopic."""
         async with self._settling:
+            if not self._may_write():
+                # Another owner may carry it out by now.
+                self._touched.set()
+                return
             while self._to_mark:
                 some = list(self._to_mark)[:MARK_IDS_MAX]
                 await self._records.mark(self._partition, some, self._clock.now_ms())
                 for letter_id in some:
                     self._count(self._to_mark.pop(letter_id), redriven=1)
                 self._settled.set()
-            if self._progress is not None:
+            if self._progress is not None and self._may_write():
                 under_way = [place.offset for place in self._outstanding.values()]
                 position = min([self._position, *under_way])
                 await self._records.commit(self._partition, position, self._progress)

@@ -10,9 +10,11 @@ subscription keeps its level.
 """
 
 from enum import StrEnum
+from typing import NamedTuple
 
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.consumer.senders.sender import PROBE_TIMEOUT_S
+from hermes_actors.coordination.commands import RateState
 
 ROUND_S = 0.5
 """How long answers are gathered before the rate is judged, at least."""
@@ -42,6 +44,8 @@ _UNANSWERED_MAX = 5
 _SLOW_S = 1.0
 _HEARTBEAT_S = 60.0
 _NEVER_S = float("inf")
+# An owner of a small part of the rate tries a sick endpoint so much more rarely, and no more.
+_SHARE_MIN = 0.1
 
 IN_AN_EARLIER_LIFE_S = -_NEVER_S
 """When a message failed that an earlier life of its consumer passed over."""
@@ -88,12 +92,14 @@ class Ladder:
         "level",
         "maximum",
         "rate",
+        "share",
         "since_s",
         "success_s",
     )
 
     def __init__(self, maximum: float, now_s: float) -> None:
         self.maximum = self.rate = float(maximum)
+        self.share = 1.0
         self.success_s = -_NEVER_S
         self.epoch = 0
         self.level = Level.FULL
@@ -120,6 +126,34 @@ class Ladder:
             self.rate = self.maximum
         elif self.level is Level.ADAPTING:
             self._set_rate(min(self.rate, self.maximum), now_s)
+
+    def divide(self, maximum: float, share: float, now_s: float) -> None:
+        """Another share of the subscription's rate makes the maximum: the endpoint is trusted with
+        as much as before, so that what this owner may send changes in proportion.
+        """
+        factor, self.share = maximum / self.maximum, share
+        self.maximum = float(maximum)
+        if self.level is Level.FULL:
+            self.rate = self.maximum
+        elif self.level is Level.ADAPTING:
+            self._set_rate(max(self._floor, self.rate * factor), now_s)
+
+    def take_over(self, known: RateState, now_s: float) -> None:
+        """Begin with what an owner before knew of the endpoint; a half-open level may push at once.
+
+        Nothing is taken at once: what the owner before took in this second is not known.
+        """
+        level = _LEVELS.get(known.level, Level.FULL)
+        if level.is_half_open:
+            self._fall(level, now_s)
+            self._next_s = now_s
+        elif level is Level.ADAPTING and known.rate * self.share < self.maximum:
+            self._move(level, max(self._floor, known.rate * self.share), now_s)
+            self._limit.drain(now_s)
+
+    def known(self) -> RateState:
+        """What the next owner begins with: the level, and the rate of all owners together."""
+        return RateState(self.level.value, self.rate / self.share)
 
     def resume(self, now_s: float) -> None:
         """Go on after a pause in which nothing was pushed: of what was under way none returns.
@@ -258,7 +292,9 @@ class Ladder:
 
     @property
     def _pause_s(self) -> float:
-        return _SLOW_S if self.level is Level.SLOW else _HEARTBEAT_S
+        # Several owners together try a sick endpoint no more often than one alone.
+        pause_s = _SLOW_S if self.level is Level.SLOW else _HEARTBEAT_S
+        return pause_s / max(_SHARE_MIN, self.share)
 
     @property
     def _floor(self) -> float:
@@ -360,6 +396,15 @@ class Ladder:
             self._limit.change(rate)
 
 
+_LEVELS = {level.value: level for level in Level}
+
+
+class _Known(NamedTuple):
+    identity: object
+    epoch: int
+    ladder: Ladder
+
+
 class Ladders:
     """The ladders of a node's subscriptions: a consumer that starts again goes on where it was.
 
@@ -367,23 +412,32 @@ class Ladders:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[object, Ladder]] = {}
+        self._known: dict[str, _Known] = {}
 
-    def of(self, name: str, identity: object, maximum: float, now_s: float) -> Ladder:
-        """The ladder of the subscription; a new one when it, or its endpoint, is another."""
+    def of(
+        self, name: str, identity: object, maximum: float, now_s: float, *, epoch: int = 0
+    ) -> Ladder:
+        """The ladder of the subscription; a new one when it, its endpoint or the grant (`epoch`)
+        is another: what happened between two grants is for another owner to tell.
+        """
         known = self._known.get(name)
-        if known is not None and known[0] == identity:
-            ladder = known[1]
+        if known is not None and (known.identity, known.epoch) == (identity, epoch):
+            ladder = known.ladder
             ladder.resume(now_s)
             ladder.change(maximum, now_s)
             return ladder
         ladder = Ladder(maximum, now_s)
-        self.keep(name, identity, ladder)
+        self.keep(name, identity, ladder, epoch=epoch)
         return ladder
 
-    def keep(self, name: str, identity: object, ladder: Ladder) -> None:
+    def has(self, name: str, identity: object, *, epoch: int) -> bool:
+        """True when `of` would go on with a ladder."""
+        known = self._known.get(name)
+        return known is not None and (known.identity, known.epoch) == (identity, epoch)
+
+    def keep(self, name: str, identity: object, ladder: Ladder, *, epoch: int = 0) -> None:
         """The ladder is now that of this identity."""
-        self._known[name] = (identity, ladder)
+        self._known[name] = _Known(identity, epoch, ladder)
 
     def forget(self, name: str) -> None:
         """The subscription is no more."""

@@ -16,12 +16,16 @@ class RateLimit:
 
     def __init__(self, rate_per_s: float) -> None:
         self._tat_s = float("-inf")  # the theoretical arrival time of the next take
+        self._burst = 1
+        self._interval_s = 0.0
         self.change(rate_per_s)
 
     def change(self, rate_per_s: float) -> None:
-        """A new limit, from now on."""
-        assert rate_per_s > 0, "a limit of nothing is a suspended subscription"
+        """A new limit, from now on. 0: nothing may be taken; a fraction: one in so many seconds."""
+        assert rate_per_s >= 0, "nothing is taken back"
         self.rate_per_s = rate_per_s
+        if not rate_per_s:
+            return
         self._burst = max(1, int(rate_per_s) // 50)
         self._interval_s = 1.0 / (rate_per_s - self._burst + 1)
 
@@ -31,6 +35,8 @@ class RateLimit:
 
     def available(self, now_s: float) -> int:
         """How many may be taken now."""
+        if not self.rate_per_s:
+            return 0
         # The epsilon (a nanosecond's worth) keeps rounding from delaying a take that is due.
         slack_s = now_s - self._tat_s + self._interval_s * self._burst
         if slack_s >= self._interval_s * self._burst:
@@ -45,7 +51,10 @@ class RateLimit:
         """How long until half a burst (at least one) is available; 0 when it is.
 
         Half a burst, so that a sender at its limit is woken for several messages at a time.
+        Infinity while the limit is 0.
         """
+        if not self.rate_per_s:
+            return float("inf")
         wanted = max(1, self._burst // 2)
         if self.available(now_s) >= wanted:
             return 0.0

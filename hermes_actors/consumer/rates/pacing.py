@@ -6,51 +6,96 @@ import logging
 from collections.abc import Callable, Sequence
 
 from hermes_actors.consumer.parts import ConsumerParts
-from hermes_actors.consumer.rates.ladder import Level
+from hermes_actors.consumer.rates.ladder import Ladder, Level
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.consumer.recipients.broadcast import teach
 from hermes_actors.consumer.retry import Again, Decision, Discard, RetryPolicy
 from hermes_actors.consumer.senders.sender import Failure, ProbingSender, Route, Sender, SendOutcome
 from hermes_actors.consumer.serial.lanes import Delivery, Lanes
+from hermes_actors.coordination.commands import RateState
+from hermes_actors.coordination.owned import Owned
 from hermes_actors.metadata.catalog import LiveSubscription
 
 _logger = logging.getLogger(__name__)
 
 
 class Pacing:
-    """The `limit` that no second exceeds, and the `ladder` below it.
+    """The `limit` that no second exceeds, and the `ladder` below it: this owner's share of them.
 
     Use: both are asked before each push and told of it (the ladder only while it is not full);
     `teach` of each attempt that was no success. `last_failure` is that of the last attempt which
     failed, set by its user.
     """
 
-    def __init__(self, live: LiveSubscription, rate_per_s: float, parts: ConsumerParts) -> None:
+    def __init__(
+        self, live: LiveSubscription, rate_per_s: float, parts: ConsumerParts, owned: Owned
+    ) -> None:
         self._clock = parts.clock
         self._ladders = parts.ladders
         self._name = str(live.name)
         self._identity = _identity(live)
         self._last_route: Route | None = None
         now_s = self._clock.monotonic_s()
-        self.limit = RateLimit(rate_per_s)
-        # A restart, or a suspension that is taken back at once, must not double a second's rate.
+        self._rate_per_s = rate_per_s
+        self._owned = owned
+        self.limit = RateLimit(rate_per_s * owned.share.value)
+        # A restart, or a suspension that is taken back at once, must not double a second's rate,
+        # nor may who owned it before and this one.
         self.limit.drain(now_s)
-        self.ladder = self._ladders.of(self._name, self._identity, rate_per_s, now_s)
+        self.ladder = self._begin(now_s)
         self._level = self.ladder.level
         self.last_failure: SendOutcome | None = None
+
+    def _begin(self, now_s: float) -> Ladder:
+        """Where this node's consumer of the same grant was, or where the owner before has been."""
+        owned, share = self._owned, self._ladder_share
+        maximum = self._rate_per_s * share
+        is_known = self._ladders.has(self._name, self._identity, epoch=owned.epoch)
+        ladder = self._ladders.of(self._name, self._identity, maximum, now_s, epoch=owned.epoch)
+        ladder.share = share
+        if owned.rate is not None and not is_known:
+            ladder.take_over(owned.rate, now_s)
+        return ladder
+
+    @property
+    def _ladder_share(self) -> float:
+        # While the share is nothing, nothing is sent: the ladder stays as it is.
+        return self._owned.share.value or 1.0
+
+    def divide(self) -> None:
+        """The share of the rate is another one: in force at once."""
+        now_s = self._clock.monotonic_s()
+        was_nothing = not self.limit.rate_per_s
+        self.limit.change(self._rate_per_s * self._owned.share.value)
+        if was_nothing:
+            self.limit.drain(now_s)
+        share = self._ladder_share
+        self.ladder.divide(self._rate_per_s * share, share, now_s)
+
+    def known(self) -> RateState:
+        """What the next owner begins with."""
+        self.ladder.forgive(self._clock.monotonic_s())
+        return self.ladder.known()
+
+    @property
+    def rate_now(self) -> float:
+        """What may be sent, in messages a second."""
+        return min(self.limit.rate_per_s, self.ladder.rate)
 
     def adopt(self, live: LiveSubscription, rate_per_s: float) -> None:
         """Go on with this version of the subscription."""
         now_s = self._clock.monotonic_s()
-        if self.limit.rate_per_s != rate_per_s:
-            self.limit.change(rate_per_s)
-        self.ladder.change(rate_per_s, now_s)
+        self._rate_per_s = rate_per_s
+        allowed = rate_per_s * self._owned.share.value
+        if self.limit.rate_per_s != allowed:
+            self.limit.change(allowed)
+        self.ladder.change(rate_per_s * self._ladder_share, now_s)
         identity = _identity(live)
         if identity != self._identity:
             # Nothing is known of another endpoint.
             self._identity = identity
             self.ladder.reset(now_s)
-            self._ladders.keep(self._name, identity, self.ladder)
+            self._ladders.keep(self._name, identity, self.ladder, epoch=self._owned.epoch)
             self._last_route = None
         self.ladder.hasten(now_s)
 
@@ -116,6 +161,10 @@ class Pacing:
             ladder.on_neutral(now_s, delivery.epoch, is_answered=is_answered)
         self._note_level()
 
+    def forgo(self, delivery: Delivery, now_s: float) -> None:
+        """An attempt has ended in a way that says nothing of the endpoint."""
+        self.ladder.on_neutral(now_s, delivery.epoch, is_answered=False)
+
     def teach_each(
         self,
         outcomes: Sequence[SendOutcome],
@@ -148,8 +197,12 @@ class Pacing:
             reasons.append(f"{words} ({failure.reason()})" if failure is not None else words)
         if lanes.inflight >= lanes.window:
             reasons.append(f"all {lanes.window} of its requests at a time are open (inflightSize)")
+        elif lanes.fresh and not self.limit.rate_per_s:
+            reasons.append("its share of the rate is another owner's for some seconds yet")
         elif lanes.fresh and self.ladder.is_full and self.limit.wait_s(now_s) > 0:
-            reasons.append(f"its rate of {self.limit.rate_per_s:g}/s is used up")
+            whole = self._owned.share.value == 1.0
+            of = "" if whole else f", its share of {self._rate_per_s:g}/s,"
+            reasons.append(f"its rate of {self.limit.rate_per_s:.4g}/s{of} is used up")
         if lanes.parked:
             reasons.append(f"{lanes.parked} messages wait for an earlier one of their key")
         return "; ".join(reasons)

@@ -7,6 +7,7 @@ import trio
 from msgspec.structs import replace
 
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
+from hermes_actors.coordination.owned import Lease, Owned, Unfenced
 from hermes_actors.log.base import Commit, Log, LogUnavailable
 from hermes_actors.log.commits import Ownership, decode, encode
 from hermes_actors.metadata.catalog import LiveSubscription
@@ -43,10 +44,12 @@ class TopicProgress:
         created_at_ms: int,
         owned: tuple[int, ...] | None,
         seek: Seek | None = None,
+        lease: Lease | None = None,
     ) -> None:
         """`owned` None: all partitions, also those that are added later. `seek`: the last
-        retransmission.
+        retransmission. Nothing is committed while the `lease` is not open.
         """
+        self._lease = lease or Unfenced()
         self._log = log
         self._group = group
         self._topic = topic
@@ -69,20 +72,19 @@ class TopicProgress:
         live: LiveSubscription,
         log: Log,
         log_topic: str,
-        namespace: str = "",
-        *,
-        epoch: int = 0,
-        owned: tuple[int, ...] | None = None,
+        namespace: str,
+        owned: Owned,
     ) -> "TopicProgress":
-        """That of a subscription as it is now."""
+        """That of a subscription as it is now, of what is owned."""
         return cls(
             log,
             live.name.consumer_group(namespace),
             log_topic,
-            Ownership(live.topic_incarnation, live.incarnation, epoch),
+            Ownership(live.topic_incarnation, live.incarnation, owned.epoch),
             created_at_ms=int(live.subscription.created_at * 1_000),
-            owned=owned,
+            owned=owned.partitions,
             seek=live.seek,
+            lease=owned.lease,
         )
 
     @property
@@ -187,7 +189,8 @@ class TopicProgress:
         return targets
 
     async def commit(self, now_s: float) -> bool:
-        """Commit what has changed since the last commit; True if there was anything.
+        """Commit what has changed since the last commit; True if there was anything and the lease
+        allowed it.
 
         Raises LogUnavailable or UnknownTopic; then the next call commits it.
         """
@@ -212,7 +215,9 @@ class TopicProgress:
     async def _commit(self, now_s: float) -> bool:
         is_refresh = now_s - self._committed_s >= REFRESH_S
         commits = self._changed(is_refresh=is_refresh)
-        if not commits:
+        # Looked at here, after all waiting: somebody else may own the partitions by now, and then
+        # it is his commits that count.
+        if not commits or not self._lease.is_open():
             return False
         await self._log.commit(self._group, self._topic, commits)
         self._committed.update(commits)
@@ -254,10 +259,22 @@ class TopicProgress:
             return bool(lost)
 
     def _is_over(self, ours: Commit, held: Commit | None) -> bool:
-        if held is None or held.position < ours.position:
+        if held is None:
             return True
-        # One of ours that went through although its answer said otherwise is as good.
-        return held != ours and decode(held).ownership != self._ownership
+        # One of ours that went through although its answer said otherwise is as good; and over one
+        # of a later grant nobody commits any more whose grant is over.
+        owner = decode(held).ownership
+        if owner is not None and self._is_later(owner):
+            return False
+        return held.position < ours.position or (held != ours and owner != self._ownership)
+
+    def _is_later(self, owner: Ownership) -> bool:
+        ours = self._ownership
+        is_same_life = (owner.topic_incarnation, owner.incarnation) == (
+            ours.topic_incarnation,
+            ours.incarnation,
+        )
+        return is_same_life and owner.epoch > ours.epoch
 
     def restart(self, partition: int, position: int) -> None:
         """Begin anew in a partition whose log has been cut below what was read."""

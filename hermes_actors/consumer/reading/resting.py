@@ -12,6 +12,7 @@ from msgspec import Struct
 from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.consumer.reading.progress import ASSERT_PAUSES_S, REFRESH_S, TopicProgress
 from hermes_actors.consumer.wakeup import Wakeup
+from hermes_actors.coordination.owned import Owned
 from hermes_actors.log.base import Log, LogUnavailable, UnknownTopic
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.runtime.clock import Clock
@@ -29,14 +30,16 @@ class _Place(Struct):
 
     live: LiveSubscription
     log_topic: str
+    owned: Owned
     due_s: float
     committed: LiveSubscription | None = None
     reached: Mapping[int, int] = {}
 
 
 class Resting:
-    """The actor that commits on behalf of a node's suspended subscriptions: at once, when they come
-    or are sent elsewhere, and each hour. It reads no messages; its inbox only says when to stop.
+    """The actor that commits on behalf of the suspended subscriptions that a node owns: at once,
+    when they come or are sent elsewhere, and each hour. It reads no messages; its inbox only says
+    when to stop.
     """
 
     def __init__(self, log: Log, clock: Clock, namespace: str = "") -> None:
@@ -47,7 +50,7 @@ class Resting:
         self._places: dict[str, _Place] = {}
         self._wakeup = Wakeup()
 
-    def keep(self, live: LiveSubscription, log_topic: str) -> None:
+    def keep(self, live: LiveSubscription, log_topic: str, owned: Owned) -> None:
         """Nobody consumes it from now on, or it has changed meanwhile. Never waits.
 
         One that has never been consumed here, nor been sent anywhere, is left alone: its group may
@@ -59,10 +62,11 @@ class Resting:
         before = None if is_ours else live
         place = self._places.get(name)
         if place is not None and _life(place.live) == _life(live):
-            if place.live.seek == live.seek and not (is_ours and isinf(place.due_s)):
+            is_same = (place.live.seek, place.owned) == (live.seek, owned)
+            if is_same and not (is_ours and isinf(place.due_s)):
                 return
             before = place.committed
-        self._places[name] = _Place(live, log_topic, due_s, before)
+        self._places[name] = _Place(live, log_topic, owned, due_s, before)
         self._wakeup.set()
 
     def release(self, name: str) -> None:
@@ -100,12 +104,15 @@ class Resting:
             else:
                 # A late commit of who consumed it until now may land on top of the first one.
                 wait_s = _ASSERT_S if is_new else REFRESH_S
+                if place.committed is not place.live:
+                    # The node may not commit now.
+                    wait_s = _TROUBLE_PAUSE_S
             place.due_s = self._clock.monotonic_s() + wait_s
 
     async def _commit(self, place: _Place) -> None:
         live = place.live
         progress = TopicProgress.of(
-            place.committed or live, self._log, place.log_topic, self._namespace
+            place.committed or live, self._log, place.log_topic, self._namespace, place.owned
         )
         await progress.load()
         if progress.go_to(live.seek):
@@ -113,8 +120,9 @@ class Resting:
         # Whoever consumes it again has begun to commit by himself.
         if self._places.get(str(live.name)) is place:
             await progress.commit(self._clock.monotonic_s())
-            place.committed = live
-            place.reached = {p: each.reached for p, each in progress.partitions.items()}
+            if place.owned.lease.is_open():
+                place.committed = live
+                place.reached = {p: each.reached for p, each in progress.partitions.items()}
 
 
 def _life(live: LiveSubscription) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from functools import partial
 from hermes_actors.consumer.rates.ladder import Ladder
 from hermes_actors.consumer.recipients.resolver_recipients import Recipient
 from hermes_actors.consumer.retry import RetryPolicy, asked_pause_ms, is_refused
-from hermes_actors.consumer.senders.sender import Done, Failure, SendOutcome
+from hermes_actors.consumer.senders.sender import NOT_BEGUN, Done, Failure, SendOutcome
 
 _NAMED_MAX = 10
 _NAME_CHARACTERS_MAX = 200
@@ -48,8 +48,8 @@ class Served:
 
 class Broadcast:
     """One attempt at one message. `push` starts a push to one recipient; `is_over` says that
-    nobody hears of it any more, so that no further push begins. `done` is called exactly once,
-    also from inside `begin`, unless it is over.
+    nobody hears of it any more, `may_begin` that a further push may be made now. `done` is called
+    exactly once, also from inside `begin`, unless it is over.
     """
 
     def __init__(
@@ -63,12 +63,14 @@ class Broadcast:
         is_over: Callable[[], bool],
         now_ms: Callable[[], int],
         pushes_max: int,
+        may_begin: Callable[[], bool] = lambda: True,
     ) -> None:
         self._recipients = recipients
         self._served = served
         self._policy = policy
         self._push = push
         self._done = done
+        self._may_begin = may_begin
         self._is_over = is_over
         self._now_ms = now_ms
         self._pushes_max = pushes_max
@@ -103,6 +105,10 @@ class Broadcast:
         self._open -= 1
         self._outcomes[recipient.key] = outcome
         self._served.note(recipient, outcome, self._policy)
+        if self._left and not self._may_begin():
+            # They are tried again with the next attempt.
+            self._outcomes.update((each.key, NOT_BEGUN) for each in self._left)
+            self._left.clear()
         if self._left:
             self._next()
         elif not self._open:

@@ -99,7 +99,9 @@ class Route(Struct, frozen=True):
 
 class Push(Struct, frozen=True, gc=False):
     """One POST. `lines` are its header lines ready for HTTP/1.1, each ended by CRLF, without Host,
-    Content-Length and what else frames a request. `socket_timeout_ms` 0 means none.
+    Content-Length and what else frames a request. `socket_timeout_ms` 0 means none. `may_begin` is
+    asked, by a sender in which the push has had to wait, immediately before anything is sent of it;
+    when it says no, the outcome is NOT_BEGUN. None: it may.
     """
 
     route: Route
@@ -107,12 +109,21 @@ class Push(Struct, frozen=True, gc=False):
     body: bytes
     request_timeout_ms: int
     socket_timeout_ms: int = 0
+    may_begin: Callable[[], bool] | None = None
 
     def __repr__(self) -> str:
         return redacted(self, lines=hidden_bytes(self.lines), body=hidden_bytes(self.body))
 
 
 Done = Callable[[SendOutcome], None]
+
+NOT_BEGUN = SendOutcome(0, "", Failure.CLOSED, "nothing was sent: the node may not push now")
+"""What becomes of a push that was not allowed to begin."""
+
+
+def may_begin(push: Push) -> bool:
+    """True when the push may be sent now, after it has had to wait."""
+    return push.may_begin is None or push.may_begin()
 
 
 class Sender(Protocol):

@@ -12,6 +12,7 @@ from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.push_consumer import PushConsumer
 from hermes_actors.consumer.serial.dispatch import Dispatch
 from hermes_actors.consumer.serial.lanes import Lanes
+from hermes_actors.coordination.owned import Owned
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.subscription import SerialPolicy
 
@@ -25,12 +26,12 @@ class SerialConsumer(PushConsumer):
         log_topic: str,
         parts: ConsumerParts,
         *,
-        partitions: tuple[int, ...] | None = None,
-        epoch: int = 0,
+        owned: Owned | None = None,
         letters: DeadLetters | None = None,
         on_started: Callable[[], None] = lambda: None,
     ) -> None:
-        """Raises Refused for an endpoint that cannot be pushed to."""
+        """Raises Refused for an endpoint that cannot be pushed to. `owned` None: it is alone."""
+        owned = owned or Owned()
         policy = live.subscription.subscription_policy
         lanes = Lanes(
             1,
@@ -44,10 +45,9 @@ class SerialConsumer(PushConsumer):
             parts,
             lanes,
             lambda measures, kept, around: Dispatch(
-                live, parts, lanes, measures, kept, around, epoch=epoch
+                live, parts, lanes, measures, kept, around, owned
             ),
-            partitions=partitions,
-            epoch=epoch,
+            owned,
             letters=letters,
             on_started=on_started,
         )

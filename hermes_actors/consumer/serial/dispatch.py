@@ -22,9 +22,11 @@ from hermes_actors.consumer.retry import (
     decide,
 )
 from hermes_actors.consumer.senders.sender import SendOutcome, forget_lane, trouble_of
-from hermes_actors.consumer.sending import FILL_MAX, Surroundings
+from hermes_actors.consumer.sending import FILL_MAX, PAUSED, Surroundings
 from hermes_actors.consumer.serial.lanes import Delivery, Lanes
 from hermes_actors.consumer.serial.pushing import Pushing
+from hermes_actors.coordination.commands import RateState
+from hermes_actors.coordination.owned import Owned
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import UndecodableRecord, from_record
@@ -53,17 +55,16 @@ class Dispatch:
         measures: SubscriptionMeasures,
         letters: DeadLetters,
         around: Surroundings,
-        *,
-        epoch: int = 0,
+        owned: Owned,
     ) -> None:
-        """`epoch` is that of the grant of the partitions, for who fences by it."""
         self._parts = parts
         self._clock = parts.clock
         self._lanes = lanes
         self._measures = measures
         self._letters = letters
         self._around = around
-        self._epoch = epoch
+        self._owned = owned
+        self._is_lease_open = owned.lease.is_open
         self._is_filling = False
         self._is_stopping = False
         # Stopping, or the endpoint is gone.
@@ -75,7 +76,8 @@ class Dispatch:
         self.last_undelivered: Undelivered | None = None
         self.last_failure_ms = 0
         self.last_success_ms = 0
-        self._pacing = Pacing(live, _policy(live).rate, parts)
+        self.taken = 0
+        self._pacing = Pacing(live, _policy(live).rate, parts, owned)
         self.adopt(live)
 
     def adopt(self, live: LiveSubscription) -> None:
@@ -96,7 +98,8 @@ class Dispatch:
             self._parts,
             self._measures,
             self._retry_policy,
-            epoch=self._epoch,
+            epoch=self._owned.epoch,
+            may_begin=self._may_begin,
             is_over=self._is_over,
             fail=self._fail,
         )
@@ -137,11 +140,21 @@ class Dispatch:
     @property
     def rate_now(self) -> float:
         """What may be sent to it, in messages a second."""
-        return self._pacing.ladder.rate
+        return self._pacing.rate_now
+
+    def divide(self) -> None:
+        """The owner's share of the rate is another one: in force at once."""
+        self._pacing.divide()
+
+    def known(self) -> RateState:
+        """What the next owner begins with."""
+        return self._pacing.known()
 
     @property
     def held_back(self) -> str:
         """For people: what keeps it from sending faster now; "" when nothing does."""
+        if not self._is_lease_open():
+            return PAUSED
         words, trouble = self._pacing.words(self._lanes), trouble_of(self._pushing.sender)
         return f"{trouble}; {words}" if trouble and words else trouble or words
 
@@ -160,6 +173,10 @@ class Dispatch:
         """Attempt what may be attempted now; how many messages were looked at."""
         if self._is_halted:
             return 0
+        if not self._is_lease_open():
+            # The actor waits for it.
+            self._around.wake()
+            return 0
         lanes, limit, ladder = self._lanes, self._pacing.limit, self._pacing.ladder
         sent = looked_at = 0
         self._is_filling = True
@@ -171,6 +188,10 @@ class Dispatch:
         while sent < allowed and looked_at < FILL_MAX:
             # Asked each time: an attempt may fail at once, and lower the rate.
             if not ladder.is_full and not ladder.available(now_s):
+                break
+            # Each time, for the process may have been stopped between any two.
+            if sent and not self._is_lease_open():
+                self._around.wake()
                 break
             delivery = lanes.next(now_s)
             if delivery is None:
@@ -184,6 +205,7 @@ class Dispatch:
         self._is_filling = False
         if sent:
             limit.take(now_s, sent)
+            self.taken += sent
         if looked_at:
             self._around.note_room()
         return looked_at
@@ -287,6 +309,10 @@ class Dispatch:
     def _is_over(self) -> bool:
         return self._version < 0
 
+    def _may_begin(self) -> bool:
+        """For what has had to wait in a sender."""
+        return self._version >= 0 and self._is_lease_open()
+
     def _fail(self, error: Exception) -> None:
         """Not swallowed: raised again in the actor, so that its supervisor restarts it."""
         self.error = error
@@ -319,6 +345,12 @@ class Dispatch:
             self._refill(now_s)
 
     def _on_failure(self, delivery: Delivery, outcome: SendOutcome, now_s: float) -> None:
+        if not self._is_lease_open() and not delivery.offsets.is_superseded:
+            # Nothing is made of it: the node has been away itself, or another owner has the
+            # message by now. If not, it is tried again.
+            self._pacing.forgo(delivery, now_s)
+            self._lanes.wait(delivery, now_s)
+            return
         if not outcome.is_local:
             delivery.attempts += 1
         now_ms = self._clock.now_ms()

@@ -13,7 +13,15 @@ from hermes_actors.consumer.recipients.signing import signer_of
 from hermes_actors.consumer.retry import RetryPolicy
 from hermes_actors.consumer.senders.plugins import schemes_of
 from hermes_actors.consumer.senders.proxying import ProxiedHosts
-from hermes_actors.consumer.senders.sender import Done, Failure, Push, Route, Sender, SendOutcome
+from hermes_actors.consumer.senders.sender import (
+    NOT_BEGUN,
+    Done,
+    Failure,
+    Push,
+    Route,
+    Sender,
+    SendOutcome,
+)
 from hermes_actors.consumer.serial.lanes import Delivery
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.subscription import DeliveryMode, SerialPolicy
@@ -40,7 +48,8 @@ def recipients_of(live: LiveSubscription, parts: ConsumerParts) -> Recipients:
 class Pushing:
     """Makes the pushes of one version of a subscription. Raises Refused for a wrong endpoint.
 
-    `epoch` is that of the grant of the partitions. `is_over` says that nobody hears of outcomes
+    `epoch` is that of the grant of the partitions. `may_begin` is asked immediately before anything
+    is sent that had to wait first. `is_over` says that nobody hears of outcomes
     any more; `fail` is told what a callback raised.
     """
 
@@ -52,6 +61,7 @@ class Pushing:
         retry_policy: RetryPolicy,
         *,
         epoch: int,
+        may_begin: Callable[[], bool],
         is_over: Callable[[], bool],
         fail: Callable[[Exception], None],
     ) -> None:
@@ -64,6 +74,7 @@ class Pushing:
         self._measures = measures
         self._retry_policy = retry_policy
         self._epoch = epoch
+        self._may_begin = may_begin
         self._is_over = is_over
         self._fail = fail
         self._pushes_max = parts.config.recipients.pushes_max
@@ -108,7 +119,12 @@ class Pushing:
         policy = self._policy
         self.sender.send(
             Push(
-                delivery.route, lines, message.body, policy.request_timeout, policy.socket_timeout
+                delivery.route,
+                lines,
+                message.body,
+                policy.request_timeout,
+                policy.socket_timeout,
+                self._may_begin,
             ),
             done,
         )
@@ -132,7 +148,9 @@ class Pushing:
             spent_ms = int((self._clock.monotonic_s() - asked_s) * 1_000)
             left_ms = max(1, policy.request_timeout - spent_ms)
             try:
-                if isinstance(found, Unresolved):
+                if not self._may_begin():
+                    done(NOT_BEGUN)
+                elif isinstance(found, Unresolved):
                     done(SendOutcome(0, "", Failure.UNRESOLVED, str(found)))
                 elif self._is_broadcast:
                     self._broadcast(delivery, served, found, left_ms, done)
@@ -205,6 +223,7 @@ class Pushing:
             self._retry_policy,
             push=push,
             done=done,
+            may_begin=self._may_begin,
             is_over=self._is_over,
             now_ms=self._clock.now_ms,
             pushes_max=self._pushes_max,
@@ -223,7 +242,14 @@ class Pushing:
         assert message is not None, "taken up before"
         head = self._head_with(recipient.authorization)
         lines = head.lines(self._message_lines(head, delivery), delivery.attempts) + signature
-        push = Push(route, lines, message.body, timeout_ms, self._policy.socket_timeout)
+        push = Push(
+            route,
+            lines,
+            message.body,
+            timeout_ms,
+            self._policy.socket_timeout,
+            self._may_begin,
+        )
         self.sender.send(push, done)
 
     # Headers.

@@ -14,6 +14,7 @@ from hermes_actors.consumer.reading.progress import TopicProgress
 from hermes_actors.consumer.reading.screen import Filtered
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.serial.lanes import Lanes
+from hermes_actors.coordination.owned import Owned
 from hermes_actors.model.dead_letter import read_entry
 from hermes_actors.model.message import Envelope, Message, to_record
 from hermes_actors.model.record import Record
@@ -205,7 +206,7 @@ async def test_looking_at_records_leaves_others_their_turns(world, autojump_cloc
 
     measures = SubscriptionMeasures(world.metrics, world.live().name)
     lanes = Lanes(100, 1_000)
-    progress = TopicProgress.of(world.live(), world.log, world.topic)
+    progress = TopicProgress.of(world.live(), world.log, world.topic, "", Owned())
     read = []
     intake = Intake(
         world.log,

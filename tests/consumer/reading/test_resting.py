@@ -7,6 +7,7 @@ import trio
 
 from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.consumer.reading.resting import Resting
+from hermes_actors.coordination.owned import Owned
 from hermes_actors.log.base import Commit
 from hermes_actors.log.commits import decode
 from hermes_actors.metadata.seek import Seek, SeekBody
@@ -55,7 +56,7 @@ async def test_the_place_of_a_suspended_subscription_is_committed_each_hour(worl
     before = await world.committed()
     commits = Counted(world.log)
     async with resting_in(world) as resting:
-        resting.keep(here(world), world.topic)
+        resting.keep(here(world), world.topic, Owned())
         await trio.sleep(60)
         at_once = commits.count
         assert at_once in (1, 2)
@@ -73,10 +74,10 @@ async def test_the_group_of_a_subscription_that_was_never_consumed_here_is_left_
     await world.log.commit(GROUP, world.topic, {0: Commit(2)})
     live = world.live()
     async with resting_in(world) as resting:
-        resting.keep(live, world.topic)
+        resting.keep(live, world.topic, Owned())
         await trio.sleep(2 * HOUR_S)
         assert await world.committed() == Commit(2)
-        resting.keep(sought(live, 100, {0: 1}), world.topic)
+        resting.keep(sought(live, 100, {0: 1}), world.topic, Owned())
         await trio.sleep(1)
         commit = await world.committed()
         assert (commit.position, decode(commit).ownership.seek) == (1, 100)
@@ -88,10 +89,10 @@ async def test_a_seek_of_a_suspended_subscription_is_committed_at_once(world, au
     async with world.consuming():
         await trio.sleep(2)
     async with resting_in(world) as resting:
-        resting.keep(here(world), world.topic)
+        resting.keep(here(world), world.topic, Owned())
         await trio.sleep(60)
         live = sought(here(world), 100, {0: 1})
-        resting.keep(live, world.topic)
+        resting.keep(live, world.topic, Owned())
         await trio.testing.wait_all_tasks_blocked()
         commit = await world.committed()
         assert (commit.position, decode(commit).ownership.seek) == (1, 100)
@@ -107,21 +108,21 @@ async def test_a_seek_of_a_suspended_subscription_is_committed_at_once(world, au
 async def test_offsets_set_with_the_logs_own_tools_count_until_the_next_seek(world, autojump_clock):
     await world.publish(b"0", b"1", b"2")
     async with resting_in(world) as resting:
-        resting.keep(here(world), world.topic)
+        resting.keep(here(world), world.topic, Owned())
         await trio.sleep(60)
         await world.log.commit(GROUP, world.topic, {0: Commit(2)})
         await trio.sleep(HOUR_S)
         commit = await world.committed()
         assert (commit.position, decode(commit).ownership.incarnation) == (2, 7)
         await world.log.commit(GROUP, world.topic, {0: Commit(3)})
-        resting.keep(sought(here(world), 100, {0: 0}), world.topic)
+        resting.keep(sought(here(world), 100, {0: 0}), world.topic, Owned())
         await trio.sleep(1)
         assert (await world.committed()).position == 0
 
 
 async def test_what_is_released_is_not_committed_for(world, autojump_clock):
     async with resting_in(world) as resting:
-        resting.keep(here(world), world.topic)
+        resting.keep(here(world), world.topic, Owned())
         await trio.sleep(60)
         commits = Counted(world.log)
         resting.release(str(here(world).name))
@@ -133,7 +134,7 @@ async def test_a_log_that_is_away_is_asked_again_until_it_takes_the_seek(world, 
     await world.publish(b"0", b"1")
     async with resting_in(world) as resting:
         world.log.faults.cut()
-        resting.keep(sought(here(world), 100, {0: 1}), world.topic)
+        resting.keep(sought(here(world), 100, {0: 1}), world.topic, Owned())
         await trio.sleep(60)
         world.log.faults.heal()
         assert await world.committed() is None

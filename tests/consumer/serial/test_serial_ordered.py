@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.coordination.owned import Owned
 from hermes_actors.model.subscription import Header
 
 OK = SendOutcome(200)
@@ -48,7 +49,7 @@ async def test_a_failed_message_holds_up_its_key_and_no_other(world, autojump_cl
 
 async def test_each_push_says_its_place_in_the_log(world, autojump_clock):
     await publish(world, b"a:0", b"a:1")
-    async with world.consuming(world.live(policy={"ordered": True}), epoch=3):
+    async with world.consuming(world.live(policy={"ordered": True}), owned=Owned(epoch=3)):
         await trio.sleep(1)
     found = [header(push, b"Hermes-Sequence") for push in world.sender.pushes]
     assert found == [b"0 3 0", b"0 3 1"]

@@ -8,6 +8,7 @@ from hand_net import HandNet
 
 from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
 from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.coordination.owned import Owned
 from hermes_actors.log.base import Commit
 from hermes_actors.log.commits import decode
 
@@ -185,7 +186,7 @@ async def test_a_consumer_of_stated_partitions_reads_no_others(make_world, autoj
     await world.create()
     for partition in range(3):
         await world.publish(b"%d" % partition, partition=partition)
-    async with world.consuming(partitions=(0, 2)):
+    async with world.consuming(owned=Owned((0, 2))):
         await trio.sleep(60)
     assert sorted(world.sender.bodies) == [b"0", b"2"]
 

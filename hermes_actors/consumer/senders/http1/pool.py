@@ -6,12 +6,14 @@ waits; one timer sweeps all pools for what has run out of time. Knows the networ
 """
 
 from collections import deque
+from functools import partial
 
 from msgspec import Struct
 
 from hermes_actors.consumer.senders.http1.connection import Net, PooledConnection, Request
 from hermes_actors.consumer.senders.http1.share import OriginShare
 from hermes_actors.consumer.senders.sender import (
+    NOT_BEGUN,
     PROBE_TIMEOUT_S,
     Done,
     Failure,
@@ -20,6 +22,7 @@ from hermes_actors.consumer.senders.sender import (
     Push,
     Route,
     SendOutcome,
+    may_begin,
 )
 
 SWEEP_INTERVAL_S = 0.025
@@ -298,8 +301,8 @@ class _Pool:
 
     def _next(self, connection: PooledConnection) -> None:
         now_s = self.net.now_s()
-        if self.waiting:
-            request = self.waiting.popleft()
+        request = self._pop_waiting()
+        if request is not None:
             self._note_deadline(request, now_s)
             self._start(connection, request, now_s)
         else:
@@ -308,6 +311,15 @@ class _Pool:
             if not self.is_known_idle:
                 self.is_known_idle = True
                 self.share.note_idle(self)
+
+    def _pop_waiting(self) -> Request | None:
+        """The push that has waited longest and may still begin."""
+        while self.waiting:
+            request = self.waiting.popleft()
+            if may_begin(request.push):
+                return request
+            self.net.soon(partial(request.done, NOT_BEGUN))
+        return None
 
     def _connect(self) -> None:
         """Get the connections that the waiting pushes want, as far as the bounds allow."""

@@ -23,6 +23,7 @@ from hermes_actors.consumer.senders.httpx.net import (
 from hermes_actors.consumer.senders.httpx.pools import Pool, Pools
 from hermes_actors.consumer.senders.push_tasks import PushTasks
 from hermes_actors.consumer.senders.sender import (
+    NOT_BEGUN,
     PROBE_TIMEOUT_S,
     Done,
     Failure,
@@ -31,6 +32,7 @@ from hermes_actors.consumer.senders.sender import (
     Push,
     Route,
     SendOutcome,
+    may_begin,
 )
 
 PUSHES_MAX = 1_000
@@ -38,8 +40,13 @@ PUSHES_MAX = 1_000
 # What HTTP/2 forbids in a request, or knows by another name.
 _NOT_IN_HTTP2 = frozenset((b"keep-alive", b"connection"))
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_BEGINS = ".send_request_headers.started"
 _PROXY_ASKS_FOR_CREDENTIALS = 407
 _BROKEN = (httpcore.NetworkError, OSError, trio.BrokenResourceError, trio.ClosedResourceError)
+
+
+class _Refused(Exception):
+    """The push may not begin any more."""
 
 
 class _Progress:
@@ -48,9 +55,15 @@ class _Progress:
     is_begun = False
     answer: SendOutcome | None = None
 
+    def __init__(self, push: Push) -> None:
+        self._push = push
+
     async def __call__(self, event: str, _info: Any) -> None:
-        """A connection is being made for it, or it is being sent."""
+        """A connection is being made for it, or it is being sent. Raises _Refused."""
         self.is_begun = True
+        # The last word before its head is written: it may have waited for a connection.
+        if event.endswith(_BEGINS) and not may_begin(self._push):
+            raise _Refused
 
 
 class HttpxSender:
@@ -113,7 +126,7 @@ class HttpxSender:
             # The proxy would look it up and go there for us.
             return _failure(Failure.FORBIDDEN, refusal)
         outcome: SendOutcome | None = None
-        progress = _Progress()
+        progress = _Progress(push)
         pool = await self.pools.take(push.route)
         try:
             with trio.move_on_after(timeout_s):
@@ -142,6 +155,8 @@ class HttpxSender:
     def _failed(self, push: Push, error: Exception) -> SendOutcome:
         """What an exception of the transport means."""
         text, origin = said(error), push.route.origin
+        if isinstance(error, _Refused):
+            return NOT_BEGUN
         if isinstance(error, ForbiddenAddress):
             return _failure(Failure.FORBIDDEN, text)
         if _is_full(error):

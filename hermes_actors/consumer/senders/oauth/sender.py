@@ -15,6 +15,7 @@ from hermes_actors.consumer.senders.oauth.tokens import SharedToken, Tokens
 from hermes_actors.consumer.senders.oauth.wire import Credentials
 from hermes_actors.consumer.senders.push_tasks import PushTasks
 from hermes_actors.consumer.senders.sender import (
+    NOT_BEGUN,
     Done,
     Failure,
     Origin,
@@ -25,6 +26,7 @@ from hermes_actors.consumer.senders.sender import (
     Sender,
     SendOutcome,
     forget_lane,
+    may_begin,
 )
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import OAuthPolicy
@@ -116,6 +118,7 @@ class OAuthSender:
             push.body,
             push.request_timeout_ms,
             push.socket_timeout_ms,
+            push.may_begin,
         )
         on_outcome = partial(self._on_outcome, push, done, deadline_s, shared, token, first)
         self._inner.send(with_token, on_outcome)
@@ -160,6 +163,8 @@ class OAuthSender:
                 done(found if first is None or is_closed else first)
             elif left_s <= _TIME_LEFT_S_MIN:
                 done(first or self._no_token(push))
+            elif not may_begin(push):
+                done(NOT_BEGUN)
             else:
                 later = replace(push, request_timeout_ms=max(1, int(left_s * 1_000)))
                 self._push(later, done, deadline_s, *found, first)

@@ -1,0 +1,86 @@
+"""What a node owns of a subscription: partitions, in whose name, and what it was told of the rate.
+
+Who is granted something makes it, who consumes looks at it: immediately before whatever others
+could see.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec import Struct, field
+
+from hermes_actors.coordination.commands import RateState
+
+
+class Lease(Protocol):
+    """Whether the node may act on what it owns: `coordination/lease.py` has the real one."""
+
+    def is_open(self) -> bool:
+        """True while it may. Cheap, and to be asked immediately before each act."""
+
+    async def opened(self) -> None:
+        """Wait until it is open; for ever once it is lost."""
+
+
+class Unfenced:
+    """The lease of who is alone: always open."""
+
+    def is_open(self) -> bool:
+        """Always."""
+        return True
+
+    async def opened(self) -> None:
+        """At once."""
+
+
+class RateShare:
+    """Which part of the subscription's maximum rate one owner may use now, 0 to 1.
+
+    It may change at any time. `on_change` is the latest consumer's, and must not wait.
+    """
+
+    __slots__ = ("on_change", "value")
+
+    def __init__(self, value: float = 1.0) -> None:
+        self.value = value
+        self.on_change: Callable[[], None] = _nobody
+
+    def change(self, value: float) -> None:
+        """Another share, in force at once. 0: nothing is sent until it rises."""
+        if value != self.value:
+            self.value = value
+            self.on_change()
+
+
+def _nobody() -> None:
+    """No consumer has been made yet."""
+
+
+class Owned(Struct, frozen=True):
+    """What one consumer consumes, and in whose name. The default is for who is alone.
+
+    `partitions` None: all, also those that are added later. `epoch` is that of the grant; `rate`
+    what the owner before knew of the endpoint, None when nobody knew anything.
+    """
+
+    partitions: tuple[int, ...] | None = None
+    epoch: int = 0
+    lease: Lease = field(default_factory=Unfenced)
+    share: RateShare = field(default_factory=RateShare)
+    rate: RateState | None = None
+
+    @property
+    def is_first(self) -> bool:
+        """True for the one owner that does what only one may do, dead letters' re-drives say."""
+        return self.partitions is None or 0 in self.partitions
+
+
+class Spent(Struct, frozen=True):
+    """What a consumer has done since it was made. `taken` counts the attempts at each message, for
+    which it may use `rate_now` a second: 0 when nothing limits it.
+    """
+
+    delivered: int = 0
+    size_bytes: int = 0
+    taken: int = 0
+    rate_now: float = 0.0
