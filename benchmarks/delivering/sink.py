@@ -2,7 +2,7 @@
 
 `/count` is answered and counted, nothing else; `/note/KEY` is also parsed and noted; `/fail/KEY`
 too, but each hundredth message is answered 503 until the sink is mended. The other origin answers
-`/slow` late.
+`/slow` late. It knows which process sent a push, of those that it was told to know.
 """
 
 import asyncio
@@ -10,12 +10,16 @@ import gc
 import json
 import multiprocessing
 import os
+import threading
 import time
 from array import array
+from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, Self, cast
 
 import uvloop
+
+from delivering.peers import process_of
 
 _GOOD = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 _BAD = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
@@ -25,18 +29,20 @@ _SLOW_HOST = "127.0.0.2"
 
 
 class Arrivals(NamedTuple):
-    """Messages that were taken: their numbers, when they were due at the publisher, and when they
-    came; times of time.perf_counter(), which all processes share.
+    """Messages that were taken: their numbers, when they were due at the publisher, when they came
+    (times of time.perf_counter(), which all processes share), and who sent them, as the sink was
+    told to call that process: -1 for any other.
     """
 
     numbers: "array[int]"
     due_s: "array[float]"
     came_s: "array[float]"
+    senders: "array[int]"
 
     @classmethod
     def none(cls) -> Self:
         """Nothing yet."""
-        return cls(array("q"), array("d"), array("d"))
+        return cls(array("q"), array("d"), array("d"), array("h"))
 
 
 class Counted(NamedTuple):
@@ -55,8 +61,10 @@ class _Board:
         self.count = 0
         self.last_s = 0.0
         self.arrivals: dict[str, Arrivals] = {}
+        self.senders: dict[int, int] = {}
+        """What each process is called, by its id."""
 
-    def answer(self, path: bytes, body: bytes) -> bytes:
+    def answer(self, path: bytes, body: bytes, sender: int) -> bytes:
         """Note what came; what to say to it."""
         now_s = time.perf_counter()
         _, kind, key = path.decode().split("/", 2)
@@ -68,12 +76,13 @@ class _Board:
             noted.numbers.append(number)
             noted.due_s.append(due_s)
             noted.came_s.append(now_s)
+            noted.senders.append(sender)
         return _GOOD
 
 
 def _number_of(body: bytes) -> tuple[int, float]:
     content = json.loads(body)
-    return content.get("n", -1), content.get("at", 0.0)
+    return content.get("n", content.get("number", -1)), content.get("at", 0.0)
 
 
 class _Subscriber(asyncio.Protocol):
@@ -86,6 +95,10 @@ class _Subscriber(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It is open."""
         self._transport = cast("asyncio.Transport", transport)
+        self._sender = -1
+        if known := self._board.senders:
+            process = process_of(transport.get_extra_info("peername")[1], known)
+            self._sender = known.get(process, -1)
 
     def data_received(self, data: bytes) -> None:
         """Answer each whole request."""
@@ -105,7 +118,8 @@ class _Subscriber(asyncio.Protocol):
                 loop.call_later(self._board.slow_s, self._transport.write, _GOOD)
             else:
                 path = data[5 : data.find(b" ", 5)]
-                answers.append(self._board.answer(path, data[end + 4 : whole]))
+                body = data[end + 4 : whole]
+                answers.append(self._board.answer(path, body, self._sender))
             data = data[whole:]
         self._buffer = data
         if answers:
@@ -124,6 +138,9 @@ def _serve(pipe: Connection, slow_s: float) -> None:
         elif question == "take":
             pipe.send(board.arrivals)
             board.arrivals = {}
+        elif isinstance(question, dict):
+            board.senders |= question
+            pipe.send(len(board.senders))
         else:
             board.is_mended = question == "mend"
             pipe.send(board.is_mended)
@@ -150,6 +167,7 @@ class Sink:
 
     def __init__(self, slow_s: float) -> None:
         self._pipe, theirs = multiprocessing.Pipe()
+        self._one_at_a_time = threading.Lock()
         self._process = multiprocessing.get_context("spawn").Process(
             target=_serve, args=(theirs, slow_s), daemon=True
         )
@@ -185,6 +203,11 @@ class Sink:
         """Nothing fails any more."""
         self._asked("mend")
 
-    def _asked(self, question: str) -> Any:
-        self._pipe.send(question)
-        return self._pipe.recv()
+    def know(self, senders: Mapping[int, int]) -> None:
+        """Call the processes of these ids so, on connections that they open from now on."""
+        self._asked(dict(senders))
+
+    def _asked(self, question: str | dict[int, int]) -> Any:
+        with self._one_at_a_time:
+            self._pipe.send(question)
+            return self._pipe.recv()

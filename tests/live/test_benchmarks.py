@@ -137,4 +137,4 @@ def test_each_benchmark_is_run_by_make_bench_and_by_these_tests() -> None:
         line for line in (ROOT / "Makefile").read_text().splitlines() if "for name in" in line
     ]
     listed = set(line.partition(" in ")[2].partition(";")[0].split())
-    assert listed == names == set(SMALL) | set(ON_KAFKA) | {"deliver"}
+    assert listed == names == set(SMALL) | set(ON_KAFKA) | {"deliver", "failover"}

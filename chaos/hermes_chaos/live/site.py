@@ -66,6 +66,12 @@ class NodeProcess:
         """Whether there is a process."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """Its process id; it runs."""
+        assert self._process is not None, "it is begun first"
+        return self._process.pid
+
     def begin(self) -> None:
         """Start it, and do not wait."""
         with (self._folder / f"{self.name}.log").open("a") as log:
@@ -99,6 +105,14 @@ class NodeProcess:
     def stop(self) -> None:
         """SIGTERM, and wait until it has drained."""
         self._end(signal.SIGTERM)
+
+    def pause(self) -> None:
+        """SIGSTOP: it keeps its connections, and does nothing."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        os.kill(self.pid, signal.SIGCONT)
 
     def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None

@@ -1,0 +1,1 @@
+"""What the fail-over benchmark is made of."""

@@ -1,0 +1,47 @@
+"""All consuming nodes are restarted one after another: how often each lane moves."""
+
+import time
+from collections import Counter
+from typing import Any
+
+import trio
+
+from failing_over.trial import Trial, in_thread
+
+_REST_S = 3.0
+_AFTER_S = 15.0
+
+
+async def restart_all(trial: Trial, pause_s: float) -> dict[str, Any]:
+    """The next node is stopped `pause_s` after the one before says that it is ready."""
+    async with trial.open():
+        await trio.sleep(_REST_S)
+        ledger = trial.ledger
+        await trial.collect()
+        at_s = time.perf_counter()
+        stops = []
+        for node in trial.fleet.consumers:
+            began_s = time.perf_counter()
+            await in_thread(node.stop)
+            stops.append(time.perf_counter() - began_s)
+            await in_thread(trial.fleet.begin, node)
+            await in_thread(node.wait_ready)
+            await trio.sleep(pause_s)
+        took_s = time.perf_counter() - at_s
+        # What the leader still moves afterwards counts too.
+        await trio.sleep(_AFTER_S)
+        await trial.collect()
+        end_s = time.perf_counter()
+        moves = ledger.moves(at_s, end_s)
+        waited = ledger.waited_s(list(ledger.lanes), at_s, end_s - 2.0)
+    return {
+        "nodes": len(stops),
+        "pause_s": pause_s,
+        "took_s": round(took_s, 2),
+        "stops_s": [round(each, 3) for each in stops],
+        "lanes": len(moves),
+        "moves": dict(sorted(Counter(moves.values()).items())),
+        "moves_worst": max(moves.values(), default=0),
+        "waited_worst_s": max(waited.values(), default=None),
+        **trial.account(),
+    }

@@ -1,0 +1,102 @@
+"""A fleet under an open load, and the ledger of what comes of it."""
+
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Self
+
+import trio
+
+from failing_over.fleet import Fleet
+from failing_over.ledger import Lane, Ledger
+from hermes_chaos.live.open_loop import OpenLoop
+
+KEYS = 8
+SETTLED_WITHIN_S = 90.0
+_SERVED_WITHIN_S = 60.0
+_LOOK_S = 0.1
+_MISSING_LOOK_S = 0.5
+_QUIET_S = 2.0
+
+in_thread = trio.to_thread.run_sync
+
+
+@dataclass(frozen=True)
+class Load:
+    """`topics` are those of each subscription. `published` may name a topic more than once: then
+    it gets so much more of the rate.
+    """
+
+    topics: Mapping[str, str]
+    published: tuple[str, ...]
+    rate_per_s: float
+
+    @classmethod
+    def even(cls, subscriptions: int, topics: int, rate_per_s: float) -> Self:
+        """Topics of the same rate and, if they share even, as many subscriptions each."""
+        names = tuple(f"failover.t{number}" for number in range(topics))
+        subscribed = {f"s{number}": names[number % topics] for number in range(subscriptions)}
+        return cls(subscribed, names, rate_per_s)
+
+    @property
+    def lane_rate_per_s(self) -> float:
+        """Deliveries of one lane, where topics have the same rate."""
+        return self.rate_per_s / len(self.published) / KEYS
+
+
+class Trial:
+    """`open` it to have a load on the fleet, and every lane served, for the length of the block."""
+
+    def __init__(self, fleet: Fleet, load: Load) -> None:
+        self.fleet = fleet
+        self.load = load
+        self._loop = OpenLoop(
+            [fleet.front.url], load.published, rate_per_s=load.rate_per_s, keys=KEYS
+        )
+        shift_s = trio.current_time() - time.perf_counter()
+        self.ledger = Ledger(load.topics, self._loop.sent, shift_s)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """When it ends, what was accepted is awaited, and then whether anything comes twice."""
+        await in_thread(self.fleet.sink.take)
+        lanes = {Lane(name, f"key-{key}") for name in self.load.topics for key in range(KEYS)}
+        async with self._loop.running():
+            served = await self.until(lambda: lanes <= self.ledger.lanes.keys(), _SERVED_WITHIN_S)
+            unserved = sorted({lane.subscriber for lane in lanes - self.ledger.lanes.keys()})
+            assert served, f"not delivered within {_SERVED_WITHIN_S:.0f} s: {unserved}"
+            yield
+        await self.until(lambda: not self.ledger.missing(), SETTLED_WITHIN_S, _MISSING_LOOK_S)
+        await trio.sleep(_QUIET_S)
+        await self.collect()
+
+    def account(self) -> dict[str, Any]:
+        """What every part says in the end."""
+        sent = self._loop.sent
+        return {
+            "subscriptions": len(self.load.topics),
+            "rate_per_s": self.load.rate_per_s,
+            "published": len(sent),
+            "accepted": sum(each.is_accepted for each in sent),
+            "deliveries": sum(len(came) for came in self.ledger.lanes.values()),
+            "missing": len(self.ledger.missing()),
+            "duplicates": self.ledger.duplicates,
+        }
+
+    async def collect(self) -> None:
+        """Note all that has come until now."""
+        self.ledger.take(await in_thread(self.fleet.sink.take))
+
+    async def until(
+        self, condition: Callable[[], bool], within_s: float, look_s: float = _LOOK_S
+    ) -> bool:
+        """Collect until the condition holds; False when the time is over."""
+        end_s = time.perf_counter() + within_s
+        while True:
+            await self.collect()
+            if condition():
+                return True
+            if time.perf_counter() > end_s:
+                return False
+            await trio.sleep(look_s)

@@ -1,0 +1,145 @@
+"""How long subscriptions wait when the node that delivers them is lost, and what comes twice.
+
+    python benchmarks/failover.py [--parts kill,leader,stop,freeze,broker,rolling]
+        [--subscriptions 30] [--topics 6] [--rate 180] [--consumers 3] [--kills 20]
+        [--leaders 10] [--stops 6] [--still-s 20] [--pause-s 0] [--set NAME=VALUE] [--json FILE]
+
+A Kafka, a node that takes messages, nodes that deliver (`hermes node` each) and the subscribers are
+processes of their own, on loopback, and end with the run. Who delivers what is seen at the
+subscribers, by the connection that a push comes on; the product is not asked.
+"""
+
+import argparse
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from delivering.sink import Sink
+from failing_over import freezing, losing, report, rolling
+from failing_over.coordination import Witness
+from failing_over.fleet import Fleet, open_fleet
+from failing_over.trial import Load, Trial, in_thread
+from hermes_actors.runtime import guest
+
+PARTS = ("kill", "leader", "stop", "freeze", "broker", "rolling")
+
+
+class Bench:
+    """A run: its options, its subscribers, and the results so far."""
+
+    def __init__(self, asked: argparse.Namespace, folder: Path, sink: Sink) -> None:
+        self.asked = asked
+        self.folder = folder
+        self.sink = sink
+        self.load = Load.even(asked.subscriptions, asked.topics, asked.rate)
+        self.results: dict[str, Any] = {
+            "options": {
+                key: str(value) if isinstance(value, Path) else value
+                for key, value in vars(asked).items()
+            },
+            "machine": {
+                "cores": os.cpu_count(),
+                "processor": platform.processor() or platform.machine(),
+                "system": platform.platform(),
+                "python": platform.python_version(),
+                "load_average": os.getloadavg()[0],
+            },
+        }
+
+    async def measure(self) -> None:
+        """Everything that was asked for, on one fleet."""
+        asked = self.asked
+        variables = dict(each.split("=", 1) for each in asked.set)
+        fleet = Fleet(
+            self.folder / "fleet", self.sink, consumers=asked.consumers, variables=variables
+        )
+        async with open_fleet(fleet):
+            await in_thread(fleet.create, self.load.topics)
+            for part in asked.parts:
+                await self._measured(part, partial(self._part, part, fleet))
+
+    async def _measured(self, part: str, measure: Callable[[], Awaitable[dict[str, Any]]]) -> None:
+        self.results[part] = await measure()
+        print("\n".join(report.part(part, self.results[part])), flush=True)
+
+    async def _part(self, part: str, fleet: Fleet) -> dict[str, Any]:
+        asked = self.asked
+        witness = Witness(fleet.kafka.bootstrap_servers)
+        trial = Trial(fleet, self.load)
+
+        async def in_turn(number: int) -> int:
+            return number % len(fleet.consumers)
+
+        async def leading(_number: int) -> int:
+            return fleet.index_of(await witness.leader())
+
+        if part in ("kill", "leader"):
+            choose, rounds = (in_turn, asked.kills) if part == "kill" else (leading, asked.leaders)
+            return await losing.measure(
+                trial, choose, rounds=rounds, is_graceful=False, within_s=asked.within_s
+            )
+        if part == "stop":
+            return await losing.measure(
+                trial, in_turn, rounds=asked.stops, is_graceful=True, within_s=asked.within_s
+            )
+        if part == "freeze":
+            # Not the leader: that is another part's loss.
+            index = (fleet.index_of(await witness.leader()) + 1) % len(fleet.consumers)
+            return await freezing.freeze_node(trial, witness, index, asked.still_s)
+        if part == "broker":
+            return await freezing.freeze_broker(trial, 0, asked.still_s)
+        return await rolling.restart_all(trial, asked.pause_s)
+
+
+def main() -> None:
+    """Measure what the arguments ask for."""
+    asked = arguments()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hermes-bench-")))
+        sink = stack.enter_context(Sink(0.0))
+        bench = Bench(asked, asked.folder or folder, sink)
+        guest.run(bench.measure)
+    if asked.json:
+        asked.json.write_text(json.dumps(bench.results, indent=2) + "\n")
+
+
+def arguments() -> argparse.Namespace:
+    """The options."""
+
+    def parts(text: str) -> list[str]:
+        chosen = text.split(",")
+        if unknown := set(chosen) - set(PARTS):
+            raise argparse.ArgumentTypeError(
+                f"{', '.join(sorted(unknown))}: not one of {', '.join(PARTS)}"
+            )
+        return chosen
+
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--parts", type=parts, default=list(PARTS))
+    add("--subscriptions", type=int, default=30)
+    add("--topics", type=int, default=6, help="of 4 partitions each")
+    add("--rate", type=float, default=180.0, help="messages/s of all topics together")
+    add("--consumers", type=int, default=3, help="nodes that deliver")
+    add("--kills", type=int, default=20, help="of the part kill, of each node in turn")
+    add("--leaders", type=int, default=10, help="kills of the leader")
+    add("--stops", type=int, default=6, help="graceful ones, of each node in turn")
+    add("--within-s", type=float, default=30.0, help="after which a lane counts as lost")
+    add("--still-s", type=float, default=20.0, help="for which a node, or the broker, stands still")
+    add("--pause-s", type=float, default=0.0, help="between a node's return and the next stop")
+    add("--set", action="append", default=[], metavar="NAME=VALUE", help="HERMES_… of every node")
+    add("--folder", type=Path, metavar="DIR", help="keep logs and data here")
+    add("--json", type=Path, metavar="FILE")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
