@@ -1,0 +1,161 @@
+"""What a plan would change, before it is made: who would own what, and how loaded nodes would be.
+It changes nothing.
+"""
+
+from collections.abc import Collection, Mapping
+
+from msgspec import Struct
+
+from hermes_actors.coordination.commands import Assignment, Target
+from hermes_actors.coordination.owning import owners
+from hermes_actors.coordination.state import State
+from hermes_actors.coordination.views import SkewView, Weights, skew_of
+
+
+class Proposal(Struct, frozen=True):
+    """What a planner would have the leader say now, and what it thought the work weighs.
+
+    `unplaced` owners are wanted and no node has room for them. `has_more`: it would go on in its
+    next round.
+    """
+
+    assignments: tuple[Assignment, ...]
+    weights: Weights
+    unplaced: int = 0
+    has_more: bool = False
+
+
+class PartView(Struct, frozen=True, rename="camel"):
+    """A node's part of a subscription."""
+
+    node: str
+    partitions: tuple[int, ...]
+    share: float
+
+
+class ChangeView(Struct, frozen=True, rename="camel"):
+    """A subscription whose owners would change, or only their shares of its rate."""
+
+    subscription: str
+    reason: str
+    weight: float
+    moves: int
+    before: tuple[PartView, ...]
+    after: tuple[PartView, ...]
+
+
+class NodePlanView(Struct, frozen=True, rename="camel"):
+    """A node before and after the plan."""
+
+    node: str
+    boot: str
+    cores: float
+    is_draining: bool
+    tasks_before: int
+    tasks_after: int
+    weight_before: float
+    weight_after: float
+
+
+class PlanView(Struct, frozen=True, rename="camel"):
+    """What would change. `moves`: tasks that would begin on a node that has not got them now."""
+
+    term: int
+    base: int
+    changes: tuple[ChangeView, ...]
+    nodes: tuple[NodePlanView, ...]
+    before: SkewView
+    after: SkewView
+    moves: int
+    unplaced: int
+    has_more: bool
+
+
+def plan_view(state: State, proposal: Proposal, draining: Collection[str] = ()) -> PlanView:
+    """A proposal that was made on this state, as people see it."""
+    wanted = {each.subscription: each.targets for each in proposal.assignments}
+    books = _Books(state, proposal.weights)
+    for name, ownership in state.subscriptions.items():
+        books.count(books.before, name, ownership.targets)
+        books.count(books.after, name, wanted.get(name, ownership.targets))
+    for name, targets in wanted.items():
+        if name not in state.subscriptions:
+            books.count(books.after, name, targets)
+    changes = tuple(
+        _change_view(state, each, proposal.weights)
+        for each in sorted(proposal.assignments, key=lambda each: each.subscription)
+    )
+    return PlanView(
+        term=state.term,
+        base=state.plan_offset,
+        changes=changes,
+        nodes=books.node_views(draining),
+        before=books.skew(books.before, draining),
+        after=books.skew(books.after, draining),
+        moves=sum(each.moves for each in changes),
+        unplaced=proposal.unplaced,
+        has_more=proposal.has_more,
+    )
+
+
+class _Side:
+    """Tasks and weight of each boot, before or after."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, int] = {}
+        self.weight: dict[str, float] = {}
+        self.heaviest = 0.0
+
+
+class _Books:
+    def __init__(self, state: State, weights: Weights) -> None:
+        self._weights = weights
+        self._members = sorted(state.members.values(), key=lambda each: (each.node, each.boot))
+        self.before = _Side()
+        self.after = _Side()
+
+    def count(self, side: _Side, name: str, targets: tuple[Target, ...]) -> None:
+        partitions = sum(len(target.partitions) for target in targets)
+        for target in targets:
+            weight = self._weights.of_task(name, len(target.partitions), partitions)
+            side.tasks[target.boot] = side.tasks.get(target.boot, 0) + 1
+            side.weight[target.boot] = side.weight.get(target.boot, 0.0) + weight
+            side.heaviest = max(side.heaviest, weight)
+
+    def node_views(self, draining: Collection[str]) -> tuple[NodePlanView, ...]:
+        return tuple(
+            NodePlanView(
+                node=each.node,
+                boot=each.boot,
+                cores=each.cores,
+                is_draining=each.node in draining,
+                tasks_before=self.before.tasks.get(each.boot, 0),
+                tasks_after=self.after.tasks.get(each.boot, 0),
+                weight_before=round(self.before.weight.get(each.boot, 0.0), 3),
+                weight_after=round(self.after.weight.get(each.boot, 0.0), 3),
+            )
+            for each in self._members
+        )
+
+    def skew(self, side: _Side, draining: Collection[str]) -> SkewView:
+        counted = [each for each in self._members if each.node not in draining] or self._members
+        nodes = [(each.node, side.weight.get(each.boot, 0.0), each.cores) for each in counted]
+        return skew_of(nodes, side.heaviest)
+
+
+def _change_view(state: State, assignment: Assignment, weights: Weights) -> ChangeView:
+    name = assignment.subscription
+    before = state.targets_of(name)
+    had: Mapping[str, tuple[int, ...]] = owners(before)
+    return ChangeView(
+        subscription=name,
+        reason=assignment.reason,
+        weight=round(weights.subscriptions.get(name, 0.0), 3),
+        moves=sum(had.get(target.boot) != target.partitions for target in assignment.targets),
+        before=tuple(_part_view(state, target) for target in before),
+        after=tuple(_part_view(state, target) for target in assignment.targets),
+    )
+
+
+def _part_view(state: State, target: Target) -> PartView:
+    return PartView(state.node_of(target.boot), target.partitions, round(target.share, 4))
