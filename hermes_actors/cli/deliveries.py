@@ -1,7 +1,6 @@
 """`hermes subscription suspend|activate|lag|retransmit|why`: how subscriptions fare."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -27,6 +26,8 @@ from hermes_actors.cli.render import (
     show_rows,
     write_json,
 )
+from hermes_actors.cli.times import TIME_HELP, time_to_send
+from hermes_actors.model.moments import iso_ms
 
 app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
 
@@ -122,7 +123,9 @@ def retransmit(
     subscription: SubscriptionArgument,
     to: Annotated[
         str | None,
-        typer.Option(metavar="TIME|start|end", help="Where to go on, in all datacentres."),
+        typer.Option(
+            metavar="TIME|start|end", help=f"Where to go on, in all datacentres; TIME: {TIME_HELP}."
+        ),
     ] = None,
     offset: Annotated[
         list[str] | None,
@@ -173,14 +176,7 @@ def retransmission(to: str | None, offsets: list[str] | None) -> dict[str, Any]:
     assert to is not None, "one of the two was given"
     if to in ("start", "end"):
         return {"to": to}
-    try:
-        # A time without an offset is the user's own.
-        moment = datetime.fromisoformat(to).astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        raise UsageWrong(
-            f"--to '{to}': expected start, end, or a time like 2026-01-31T12:00:00Z"
-        ) from error
-    return {"retransmissionDate": moment.isoformat().replace("+00:00", "Z")}
+    return {"retransmissionDate": time_to_send("--to", to, "start, end, ")}
 
 
 def _offsets(texts: list[str]) -> dict[str, dict[str, int]]:
@@ -257,8 +253,7 @@ def _held_by(node: dict[str, Any]) -> Iterator[str]:
 def _time(epoch_s: object) -> str:
     if not isinstance(epoch_s, int | float):
         return "?"
-    moment = datetime.fromtimestamp(epoch_s, UTC)
-    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return iso_ms(round(epoch_s * 1_000), "seconds")
 
 
 def _why_rows(datacenter: dict[str, Any]) -> list[list[str]]:

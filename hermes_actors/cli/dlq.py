@@ -19,6 +19,7 @@ from hermes_actors.cli.options import (
 )
 from hermes_actors.cli.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.render import (
+    counted,
     fields_of,
     parsed_object,
     printable,
@@ -27,6 +28,8 @@ from hermes_actors.cli.render import (
     show_rows,
     write_json,
 )
+from hermes_actors.cli.times import TIME_HELP, optional_time
+from hermes_actors.model.dead_letter import DiscardReason
 
 app = typer.Typer(
     cls=PlainGroup,
@@ -43,7 +46,7 @@ IdsArgument = Annotated[
 AllOption = Annotated[bool, typer.Option("--all", help="All open letters.")]
 ReasonOption = Annotated[
     str | None,
-    typer.Option(metavar="REASON", help="client-error, expired, undecodable, …; or several, a,b."),
+    typer.Option(metavar="REASON", help=f"{', '.join(DiscardReason)}; or several, a,b."),
 ]
 StatusOption = Annotated[
     str | None, typer.Option(metavar="CODE", help="The last answer's status; 0: none came.")
@@ -52,7 +55,7 @@ MessageIdOption = Annotated[
     str | None, typer.Option("--message-id", metavar="ID", help="Letters of this message.")
 ]
 SinceOption = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Given up then or later, 2030-01-31T12:00:00Z.")
+    str | None, typer.Option(metavar="TIME", help=f"Given up then or later: {TIME_HELP}.")
 ]
 UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="Given up before then.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only count them.")]
@@ -63,7 +66,7 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only count them."
     name="list",
     epilog=examples(
         "hermes dlq list shop.orders billing",
-        "hermes dlq list shop.orders billing --reason expired --since 2030-01-31T12:00:00Z",
+        "hermes dlq list shop.orders billing --reason expired --since 1h",
     ),
 )
 def list_letters(
@@ -83,15 +86,9 @@ def list_letters(
     json: JsonOption = False,
 ) -> None:
     """List open dead letters of all datacentres, newest first."""
-    given = {
-        "reason": reason,
-        "status": status,
-        "messageId": message_id,
-        "since": since,
-        "until": until,
-        "before": before,
-    }
-    params = {name: value for name, value in given.items() if value is not None}
+    params = _chosen(reason, status, message_id, since, until)
+    if before is not None:
+        params["before"] = before
     with ManagementClient(management) as client:
         content = client.get(_path(topic, subscription), {**params, "limit": str(limit)})
     if json or output is Output.JSON:
@@ -172,7 +169,7 @@ def redrive(
         write_json(content)
         return
     found = parsed_object(content)
-    count = f"{_least(found)}{found.get('matching')} dead letters of {subscription}"
+    count = f"{_letters(found, 'matching')} of {subscription}"
     if dry_run:
         say(f"would re-drive {count}")
     else:
@@ -191,7 +188,7 @@ def progress(
     output: OutputOption = Output.TABLE,
     json: JsonOption = False,
 ) -> None:
-    """Show how far the last re-drive has come in each datacentre."""
+    """Show how far the last re-drive has come in each datacentre, also of one that is cancelled."""
     with ManagementClient(management) as client:
         content = client.get(f"{_path(topic, subscription)}/redrive")
     if json or output is Output.JSON:
@@ -215,6 +212,11 @@ def progress(
         for each in fields_of(found, "datacenters")
     ]
     show_rows(columns, rows, "no datacentre has anything to re-drive", has_sentences=True)
+    if failed := found.get("failed"):
+        say(
+            f"{counted(failed, 'message')} failed again, see 'hermes dlq list "
+            f"{topic} {subscription} --since {found.get('requestedAt')}'"
+        )
 
 
 @app.command(cls=PlainCommand, epilog=examples("hermes dlq cancel shop.orders billing"))
@@ -227,8 +229,8 @@ def cancel(
     with ManagementClient(management) as client:
         client.delete(f"{_path(topic, subscription)}/redrive")
     say(
-        f"removed the re-drive of subscription {subscription} of {topic}; "
-        "what it has not delivered stays open"
+        f"cancelled the re-drive of subscription {subscription} of {topic}; what it has not "
+        f"delivered stays open, see 'hermes dlq progress {topic} {subscription}'"
     )
 
 
@@ -236,7 +238,7 @@ def cancel(
     cls=PlainCommand,
     epilog=examples(
         "hermes dlq expire shop.orders billing dc1:0:3:1042",
-        "hermes dlq expire shop.orders billing --until 2030-01-31T12:00:00Z --yes",
+        "hermes dlq expire shop.orders billing --until 2d --yes",
     ),
 )
 def expire(
@@ -267,7 +269,7 @@ def expire(
         return
     found = parsed_object(content)
     verb = "would expire" if dry_run else "expired"
-    say(f"{verb} {_least(found)}{found.get('expired')} dead letters of {subscription}")
+    say(f"{verb} {_letters(found, 'expired')} of {subscription}")
     _say_unreachable(found)
 
 
@@ -281,22 +283,33 @@ def _meant(
     until: str | None,
 ) -> dict[str, Any]:
     """The body that says which letters. Raises UsageWrong where the options do not."""
-    given = {
-        "ids": ids or None,
-        "reason": reason,
-        "status": status,
-        "messageId": message_id,
-        "since": since,
-        "until": until,
-    }
-    body: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    body: dict[str, Any] = {"ids": ids} if ids else {}
+    body |= _chosen(reason, status, message_id, since, until)
     if is_all == bool(body):
         raise UsageWrong("say which dead letters: their ids, or options that mean some, or --all")
     return {"all": True} if is_all else body
 
 
-def _least(found: dict[str, Any]) -> str:
-    return "" if found.get("isComplete") else "at least "
+def _chosen(
+    reason: str | None,
+    status: str | None,
+    message_id: str | None,
+    since: str | None,
+    until: str | None,
+) -> dict[str, str]:
+    given = {
+        "reason": reason,
+        "status": status,
+        "messageId": message_id,
+        "since": optional_time("--since", since),
+        "until": optional_time("--until", until),
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _letters(found: dict[str, Any], field: str) -> str:
+    least = "" if found.get("isComplete") else "at least "
+    return f"{least}{counted(found.get(field), 'dead letter')}"
 
 
 def _say_unreachable(found: dict[str, Any]) -> None:

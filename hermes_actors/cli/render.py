@@ -155,6 +155,11 @@ def say(text: str) -> None:
     print(text)
 
 
+def counted(number: object, noun: str) -> str:
+    """The number with its noun, in the plural but for 1."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def printable(text: str) -> str:
     """The text without control characters, so that a message cannot steer the terminal."""
     if text.isprintable():

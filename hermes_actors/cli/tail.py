@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.failures import CommandFailed, UsageWrong
+from hermes_actors.cli.failures import CommandFailed
 from hermes_actors.cli.management import ManagementClient, quoted
 from hermes_actors.cli.options import (
     MANAGEMENT_URL_DEFAULT,
@@ -19,6 +19,7 @@ from hermes_actors.cli.options import (
 )
 from hermes_actors.cli.plain import PlainCommand
 from hermes_actors.cli.render import printable
+from hermes_actors.cli.times import TIME_HELP, time_to_send
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 
@@ -28,7 +29,7 @@ app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
     epilog=examples(
         "hermes tail shop.orders",
         "hermes tail shop.orders --from beginning --no-follow",
-        "hermes tail shop.orders --from 2026-01-31T12:00:00Z --limit 10",
+        "hermes tail shop.orders --from 15m --limit 10",
         "hermes tail shop.orders --output json | jq .body",
     ),
 )
@@ -39,7 +40,7 @@ def tail(
         typer.Option(
             "--from",
             metavar="PLACE",
-            help="beginning, end, or a time like 2026-01-31T12:00:00Z.",
+            help=f"beginning, end, or a time: {TIME_HELP}.",
             show_default="end; without --follow: beginning",
         ),
     ] = None,
@@ -84,14 +85,7 @@ def place(start: str | None, follow: bool) -> str:
         return "end" if follow else "beginning"
     if start in ("beginning", "end"):
         return start
-    try:
-        # A time without an offset is the user's own.
-        moment = datetime.fromisoformat(start).astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        raise UsageWrong(
-            f"--from '{start}': expected beginning, end, or a time like 2026-01-31T12:00:00Z"
-        ) from error
-    return moment.isoformat().replace("+00:00", "Z")
+    return time_to_send("--from", start, "beginning, end, ")
 
 
 def row(line: str) -> str:

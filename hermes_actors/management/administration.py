@@ -74,6 +74,7 @@ class Administration:
         self._replicator = config.metadata.replicator if status is not None else ""
         self._is_replicator = self._replicator in ("", config.node)
         self._log = log
+        self._clock = clock
         changes = Changes(metadata, config.management.change_timeout_ms / 1_000)
         self._owner_sources = config.management.owner_sources
         self.security: SecurityProvider = security or OpenToAll()
@@ -90,9 +91,9 @@ class Administration:
         self.readiness = DatacenterReadiness(metadata, changes, datacenters)
         letters = Letters(metadata, self.subscriptions, (log, *remote_logs))
         self.dead_letters = DeadLetterBox(letters, clock)
-        self.redrives = Redrives(metadata, letters, changes, clock)
         self.mode = AccessMode()
         self.statuses = Statuses(metadata, self.subscriptions, status, clock)
+        self.redrives = Redrives(metadata, letters, changes, self.statuses, clock)
         self.undelivered = UndeliveredMessages(metadata, letters, self.statuses)
         logs = Logs((log, *remote_logs))
         self.standings = Standings(metadata, logs, self.subscriptions, status, clock)
@@ -154,7 +155,14 @@ class Administration:
         live = self.topics.live(topic)
         require_owner(caller, f"read the messages of topic {topic}", *self.topics.owners(live))
         try:
-            return await open_tail(self._log, live.log_topic, start, follow=follow, limit=limit)
+            return await open_tail(
+                self._log,
+                live.log_topic,
+                start,
+                follow=follow,
+                limit=limit,
+                now_ms=self._clock.now_ms(),
+            )
         except UnknownTopic as error:
             raise Unavailable(
                 f"The log of datacentre {self._metadata.dc} does not hold topic {topic} yet; "

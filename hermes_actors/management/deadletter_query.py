@@ -1,12 +1,12 @@
 """Which dead letters a request means: from its query or its body, or an error naming the field."""
 
 import re
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.model.dead_letter import LetterFilter
+from hermes_actors.model.dead_letter import DiscardReason, LetterFilter
+from hermes_actors.model.moments import moment_ms
 
 IDS_MAX = 1_000
 """The most letters that one request may name."""
@@ -16,25 +16,12 @@ _FIELDS = ("ids", "reason", "status", "messageId", "since", "until")
 _BODY_FIELDS = (*_FIELDS, "all", "dryRun", "ratePerSecond")
 
 
-def filter_of_query(
-    *,
-    reason: str | None,
-    status: str | None,
-    message_id: str | None,
-    since: str | None,
-    until: str | None,
-) -> LetterFilter:
+def filter_of_query(query: Mapping[str, str | None], now_ms: int) -> LetterFilter:
     """What query parameters mean; reasons and statuses are lists with commas. Raises Refused."""
-    return LetterFilter(
-        reasons=_words(reason),
-        statuses=tuple(_status(word) for word in _words(status)),
-        message_id=message_id or "",
-        since_ms=_time("since", since),
-        until_ms=_time("until", until),
-    )
+    return _filter(query.get, (), now_ms)
 
 
-def filter_of_body(body: Mapping[str, Any], action: str) -> LetterFilter:
+def filter_of_body(body: Mapping[str, Any], action: str, now_ms: int) -> LetterFilter:
     """What a body means; it must say something, if only `{"all":true}`. Raises Refused."""
     unknown = sorted(set(body) - set(_BODY_FIELDS))
     if unknown:
@@ -48,13 +35,17 @@ def filter_of_body(body: Mapping[str, Any], action: str) -> LetterFilter:
             f"Say which dead letters to {action}: by {', '.join(_FIELDS)}, or all of them with "
             '{"all":true}, not both'
         )
+    return _filter(lambda field: _text(field, body.get(field)), _ids(body.get("ids")), now_ms)
+
+
+def _filter(text: Callable[[str], str | None], ids: tuple[str, ...], now_ms: int) -> LetterFilter:
     return LetterFilter(
-        ids=_ids(body.get("ids")),
-        reasons=_words(_text("reason", body.get("reason"))),
-        statuses=tuple(_status(word) for word in _words(_text("status", body.get("status")))),
-        message_id=_text("messageId", body.get("messageId")) or "",
-        since_ms=_time("since", _text("since", body.get("since"))),
-        until_ms=_time("until", _text("until", body.get("until"))),
+        ids=ids,
+        reasons=_reasons(text("reason")),
+        statuses=tuple(_status(word) for word in _words(text("status"))),
+        message_id=text("messageId") or "",
+        since_ms=_time("since", text("since"), now_ms),
+        until_ms=_time("until", text("until"), now_ms),
     )
 
 
@@ -87,12 +78,6 @@ def check_id(text: str) -> str:
     return text
 
 
-def iso(epoch_ms: int) -> str:
-    """A time for people and programs: UTC with milliseconds."""
-    moment = datetime.fromtimestamp(min(max(epoch_ms, 0), 253_402_300_799_999) / 1_000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def _ids(value: object) -> tuple[str, ...]:
     if value is None:
         return ()
@@ -118,24 +103,25 @@ def _words(text: str | None) -> tuple[str, ...]:
     return tuple(word.strip() for word in (text or "").split(",") if word.strip())
 
 
+def _reasons(text: str | None) -> tuple[str, ...]:
+    words = _words(text)
+    there_are = [each.value for each in DiscardReason]
+    for word in words:
+        if word not in there_are:
+            raise Refused(f"reason: there is no '{word}'; use {', '.join(there_are)}")
+    return words
+
+
 def _status(word: str) -> int:
     if not re.fullmatch(r"[0-9]{1,3}", word):
         raise Refused(f"status: '{word}' is not an HTTP status; 0 means that there was no answer")
     return int(word)
 
 
-def _time(field: str, text: str | None) -> int | None:
+def _time(field: str, text: str | None, now_ms: int) -> int | None:
     if text is None or not text.strip():
         return None
-    if re.fullmatch(r"[0-9]{1,15}", text):
-        return int(text)
     try:
-        moment = datetime.fromisoformat(text)
+        return moment_ms(text, now_ms)
     except ValueError as error:
-        raise Refused(
-            f"{field} '{text}' is not an ISO 8601 time such as 2030-01-31T12:00:00Z, nor "
-            "milliseconds since 1970"
-        ) from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(0, round(moment.timestamp() * 1_000))
+        raise Refused(f"{field} '{text}' is not {error}") from error

@@ -8,7 +8,6 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.answers import AnyRequest, empty_answer, json_answer, object_of
-from hermes_actors.management.deadletter_query import filter_of_query
 from hermes_actors.management.gate import Gate
 from hermes_actors.management.routes import Answer, Name
 
@@ -36,10 +35,14 @@ def dead_letter_routes(gate: Gate, administration: Administration) -> list[HTTPR
         limit: FromQuery[int] = 50,
         before: FromQuery[str | None] = None,
     ) -> Answer:
-        wanted = filter_of_query(
-            reason=reason, status=status, message_id=message_id, since=since, until=until
-        )
-        return json_answer(await gate.act(request, box.page, topic, name, wanted, limit, before))
+        query = {
+            "reason": reason,
+            "status": status,
+            "messageId": message_id,
+            "since": since,
+            "until": until,
+        }
+        return json_answer(await gate.act(request, box.page, topic, name, query, limit, before))
 
     @get(_LETTERS + "/{letter:str}", summary="One dead letter, with its message")
     async def show_letter(

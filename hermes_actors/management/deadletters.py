@@ -12,8 +12,8 @@ from hermes_actors.log.base import Log, LogUnavailable, Stored
 from hermes_actors.management.deadletter_query import (
     check_id,
     filter_of_body,
+    filter_of_query,
     flag_of_body,
-    iso,
 )
 from hermes_actors.management.deadletter_scan import Held, Place, find_place, message_of, search
 from hermes_actors.management.group_owners import owners_of
@@ -29,6 +29,7 @@ from hermes_actors.model.dead_letter import (
     dlq_topic,
     mark_record,
 )
+from hermes_actors.model.moments import iso_ms
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock
 
@@ -101,15 +102,16 @@ class DeadLetterBox:
         caller: Caller,
         topic: str,
         name: str,
-        wanted: LetterFilter,
+        query: Mapping[str, str | None],
         limit: int,
         before: str | None,
     ) -> dict[str, Any]:
-        """One page of the open letters that are wanted, newest first. Raises Refused.
+        """One page of the open letters that the query means, newest first. Raises Refused.
 
         `next` is what to give as `before` for the page after it, None at the end.
         """
         live = self._letters.live(caller, topic, name, "see the dead letters")
+        wanted = filter_of_query(query, self._clock.now_ms())
         if not 1 <= limit <= PAGE_MAX:
             raise Refused(f"limit must be from 1 to {PAGE_MAX}")
         below = _read_cursor(before)
@@ -189,7 +191,7 @@ class DeadLetterBox:
     ) -> dict[str, Any]:
         """Close the open letters that the body means; `dryRun` only counts. Raises Refused."""
         live = self._letters.live(caller, topic, name, "expire the dead letters")
-        wanted = filter_of_body(body, "expire")
+        wanted = filter_of_body(body, "expire", self._clock.now_ms())
         is_dry = flag_of_body(body, "dryRun")
 
         async def close(log: Log) -> tuple[int, bool]:
@@ -252,7 +254,7 @@ def letter_view(held: Held) -> dict[str, Any]:
         "messageId": letter.message_id or None,
         "topicName": topic,
         "subscription": subscription,
-        "discardedAt": iso(letter.at_ms),
+        "discardedAt": iso_ms(letter.at_ms),
         "reason": letter.reason,
         "detail": letter.detail,
         "status": letter.status,
@@ -261,7 +263,7 @@ def letter_view(held: Held) -> dict[str, Any]:
         "partition": letter.partition,
         "offset": letter.offset,
         "cluster": letter.dc,
-        "storedAt": iso(letter.timestamp_ms),
+        "storedAt": iso_ms(letter.timestamp_ms),
         "sizeBytes": letter.missing_bytes or held.value_bytes,
         "isTruncated": bool(letter.missing_bytes),
     }

@@ -9,11 +9,11 @@ from hermes_actors.management.changes import Changes
 from hermes_actors.management.deadletter_query import (
     filter_of_body,
     flag_of_body,
-    iso,
     number_of_body,
 )
 from hermes_actors.management.deadletters import Letters, matching
 from hermes_actors.management.roles import Caller
+from hermes_actors.management.statuses import Statuses
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.commands import Absent, Alive, Change, StampIs, delete, put
 from hermes_actors.metadata.keys import subscription_key
@@ -29,6 +29,7 @@ from hermes_actors.metadata.redrives import (
 )
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.dead_letter import dlq_topic
+from hermes_actors.model.moments import iso_ms
 from hermes_actors.runtime.clock import Clock
 
 RATE_DEFAULT = 50
@@ -42,9 +43,15 @@ class Redrives:
     """Each subscription has at most one re-drive. Methods are trio coroutines, the caller first."""
 
     def __init__(
-        self, metadata: Metadata, letters: Letters, changes: Changes, clock: Clock
+        self,
+        metadata: Metadata,
+        letters: Letters,
+        changes: Changes,
+        statuses: Statuses,
+        clock: Clock,
     ) -> None:
         self._metadata = metadata
+        self._statuses = statuses
         self._letters = letters
         self._changes = changes
         self._clock = clock
@@ -57,7 +64,7 @@ class Redrives:
         Raises Refused: also while an earlier one is not done. Raises Unavailable.
         """
         live = self._letters.live(caller, topic, name, "re-drive the dead letters")
-        wanted = filter_of_body(body, "re-drive")
+        wanted = filter_of_body(body, "re-drive", self._clock.now_ms())
         rate_per_s = number_of_body(body, "ratePerSecond", RATE_DEFAULT, RATE_MAX)
         is_dry = flag_of_body(body, "dryRun")
 
@@ -131,19 +138,38 @@ class Redrives:
         unknown = {str(each["datacenter"]): str(each["reason"]) for each in silent}
         return {
             "number": redrive.number,
-            "requestedAt": iso(redrive.requested_at_ms),
+            "requestedAt": iso_ms(redrive.requested_at_ms),
             "requestedBy": redrive.requested_by,
             "ratePerSecond": redrive.rate_per_s,
-            "isDone": all(dc in known and known[dc].is_done for dc in redrive.ranges),
+            "isDone": all(dc in known and known[dc].is_done for dc in redrive.datacenters),
             "total": sum(each.total for each in known.values()),
             "redriven": sum(each.redriven for each in known.values()),
             "failed": sum(each.failed for each in known.values()),
             "skipped": sum(each.skipped for each in known.values()),
+            **_cancellation(redrive),
             "datacenters": [
-                _progress_view(dc, known.get(dc), unknown.get(dc, "there is no such datacentre"))
-                for dc in sorted(redrive.ranges)
+                _progress_view(
+                    dc,
+                    known.get(dc),
+                    self._reason(live, redrive, dc, unknown),
+                    is_cancelled=redrive.cancelled is not None,
+                )
+                for dc in redrive.datacenters
             ],
         }
+
+    def _reason(
+        self, live: LiveSubscription, redrive: Redrive, dc: str, unknown: Mapping[str, str]
+    ) -> str:
+        """Why it does not go on there, as far as is known; "" when it does."""
+        if dc not in self._letters.logs:
+            return "there is no such datacentre"
+        if dc in unknown:
+            return unknown[dc]
+        if redrive.cancelled is not None:
+            at = iso_ms(redrive.cancelled.at_ms, "seconds")
+            return f"cancelled by {redrive.cancelled.by or 'nobody known'} at {at}"
+        return self._statuses.hold_up(live, dc)
 
     async def cancel(self, caller: Caller, topic: str, name: str) -> None:
         """Stop the re-drive; what is under way still ends. Raises Refused, 404 without one."""
@@ -154,7 +180,23 @@ class Redrives:
             held = self._metadata.catalog.others.get(key)
             if held is None:
                 raise Refused(f"Subscription {live.name} has no re-drive", ErrorCode.OTHER, 404)
-            return delete(key, StampIs(key, held.stamp))
+            redrive = redrive_of(self._metadata.catalog, live.name, live.incarnation)
+            if redrive is None:
+                # Of an earlier life of the subscription, or not to be read.
+                return delete(key, StampIs(key, held.stamp))
+            if redrive.cancelled is not None:
+                raise Refused(
+                    f"Re-drive {redrive.number} of subscription {live.name} was cancelled already",
+                    ErrorCode.OTHER,
+                    404,
+                )
+            cancelled = redrive.cancelled_by(caller.name, self._clock.now_ms())
+            return put(
+                key,
+                redrive_body(cancelled),
+                StampIs(key, held.stamp),
+                Alive(subscription_key(live.name), live.incarnation),
+            )
 
         await self._changes.make(decide)
 
@@ -188,14 +230,18 @@ class Redrives:
             # The letters of one subscription lie in one partition.
             return max(found, key=lambda each: each.total, default=progress_of(None, redrive))
 
-        asked = [dc for dc in sorted(redrive.ranges) if dc in self._letters.logs]
+        asked = [dc for dc in redrive.datacenters if dc in self._letters.logs]
         return await self._letters.in_each(look, asked)
 
 
-def _progress_view(dc: str, progress: RedriveProgress | None, reason: str) -> dict[str, Any]:
+def _progress_view(
+    dc: str, progress: RedriveProgress | None, reason: str, *, is_cancelled: bool
+) -> dict[str, Any]:
     if progress is None:
         return {"datacenter": dc, "state": "UNKNOWN", "reason": reason}
     state = "DONE" if progress.is_done else "RUNNING" if progress.total else "WAITING"
+    if is_cancelled and not progress.is_done:
+        state = "CANCELLED"
     return {
         "datacenter": dc,
         "state": state,
@@ -203,4 +249,14 @@ def _progress_view(dc: str, progress: RedriveProgress | None, reason: str) -> di
         "redriven": progress.redriven,
         "failed": progress.failed,
         "skipped": progress.skipped,
+        **({"reason": reason} if reason and not progress.is_done else {}),
+    }
+
+
+def _cancellation(redrive: Redrive) -> dict[str, Any]:
+    if redrive.cancelled is None:
+        return {}
+    return {
+        "cancelledAt": iso_ms(redrive.cancelled.at_ms),
+        "cancelledBy": redrive.cancelled.by,
     }

@@ -61,12 +61,14 @@ class Retransmissions:
         live = self._subscriptions.live(topic, name)
         owners = self._subscriptions.owners(live)
         require_owner(caller, f"move the offsets of subscription {live.name}", *owners)
-        return await self._move(live, target_of(body), dry_run)
+        return await self._move(live, target_of(body, self._clock.now_ms()), dry_run)
 
     async def move_to_the_end(self, caller: Caller, topic: str, name: str) -> dict[str, Any]:
         """Skip everything; for administrators, by the route of old versions of Hermes."""
         require_admin(caller, f"move subscription {name} of topic {topic} to the end")
-        return await self._move(self._subscriptions.live(topic, name), target_of({"to": "end"}))
+        return await self._move(
+            self._subscriptions.live(topic, name), target_of({"to": "end"}, self._clock.now_ms())
+        )
 
     async def _move(
         self, live: LiveSubscription, target: Target, dry_run: bool = False

@@ -1,10 +1,11 @@
 """How nodes, topics and subscriptions fare, from the nodes' status records; changes nothing."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 from hermes_actors.management.subscriptions import Subscriptions
+from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
+from hermes_actors.model.moments import iso_ms
 from hermes_actors.model.subscription import Subscription, SubscriptionState
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.status.fold import GONE_AFTER_S, NodeView, StatusFold
@@ -156,6 +157,21 @@ class Statuses:
             ],
         }
 
+    def hold_up(self, live: LiveSubscription, dc: str) -> str:
+        """What keeps the subscription from being delivered there; "" when nothing is known."""
+        if live.state is SubscriptionState.SUSPENDED:
+            return f"the subscription is suspended{live.suspension and f': {live.suspension}'}"
+        now_s = self._clock.monotonic_s()
+        found = [
+            place
+            for place in places(self._fold, str(live.name), now_s)
+            if place.view.header.dc == dc
+        ]
+        if not found:
+            return self._reason(dc, [], now_s) if dc in self._fold.readings else ""
+        held = [each for each in found if not each.is_delivering or each.status.held_back]
+        return "; ".join(each.reason for each in held)
+
     def _topic_sum(self, topic: str) -> TopicSum:
         live = self._metadata.catalog.topics.get(topic)
         subscriptions = [] if live is None else self._metadata.catalog.subscriptions_of(live.name)
@@ -170,7 +186,7 @@ class Statuses:
         reading = self._fold.readings.get(dc)
         shown: dict[str, Any] = {"datacenter": dc, "isKnown": bool(reading and not reading.trouble)}
         if reading is not None and reading.trouble:
-            since = _iso(reading.since_ms)
+            since = iso_ms(reading.since_ms, "seconds")
             shown["reason"] = f"status unknown since {since}: {reading.trouble}"
         return shown
 
@@ -321,8 +337,3 @@ def _problems(
 
 def _rate(thousandths: int, is_known: bool) -> str:
     return str(thousandths / 1_000) if is_known else UNAVAILABLE
-
-
-def _iso(epoch_ms: int) -> str:
-    moment = datetime.fromtimestamp(epoch_ms / 1_000, UTC)
-    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")

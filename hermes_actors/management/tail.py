@@ -5,7 +5,6 @@ time: what a slow client has not taken is not read.
 import base64
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -14,6 +13,7 @@ import trio
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.log.base import Log, OffsetOutOfRange, UnknownTopic
 from hermes_actors.model.message import UndecodableRecord, from_record
+from hermes_actors.model.moments import moment_ms
 from hermes_actors.model.record import StoredRecord
 
 BATCH_RECORDS_MAX = 200
@@ -97,9 +97,9 @@ class Tail:
 
 
 async def open_tail(
-    log: Log, log_topic: str, start: str, *, follow: bool, limit: int | None
+    log: Log, log_topic: str, start: str, *, follow: bool, limit: int | None, now_ms: int
 ) -> Tail:
-    """A tail from `start`: `beginning`, `end`, or an ISO 8601 time (without a zone: UTC).
+    """A tail from `start`: `beginning`, `end`, or a moment (without a zone: UTC).
 
     Without `follow` it ends where the log ends now. A trio coroutine. Raises Refused, UnknownTopic
     and LogUnavailable.
@@ -112,7 +112,7 @@ async def open_tail(
     elif start == "end":
         positions = ends
     else:
-        positions = await log.position_at(log_topic, _timestamp_ms(start))
+        positions = await log.position_at(log_topic, _timestamp_ms(start, now_ms))
     return Tail(log, log_topic, positions, None if follow else ends, limit)
 
 
@@ -147,15 +147,11 @@ def _text(name: str, value: bytes | None) -> dict[str, str | None]:
         return {f"{name}Base64": base64.b64encode(value).decode()}
 
 
-def _timestamp_ms(text: str) -> int:
+def _timestamp_ms(text: str, now_ms: int) -> int:
     try:
-        moment = datetime.fromisoformat(text)
+        return moment_ms(text, now_ms)
     except ValueError as error:
         raise Refused(
-            f"from '{text}' is neither 'beginning' nor 'end' nor an ISO 8601 time such as "
-            "2030-01-31T12:00:00Z",
+            f"from '{text}' is neither 'beginning' nor 'end' nor {error}",
             ErrorCode.VALIDATION_ERROR,
         ) from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(0, round(moment.timestamp() * 1_000))

@@ -1,13 +1,13 @@
 """What the body of a retransmission asks for, or an error that says what is wrong with it. Pure."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
 from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.model.moments import FORMS, is_of_some_zone, moment_ms
 
 _WAYS = ("retransmissionDate", "offsets", "to")
 _END_MS = 2**53
@@ -31,8 +31,8 @@ Target = Moment | Offsets
 _Offset = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
-def target_of(body: Mapping[str, Any]) -> Target:
-    """Where a retransmission goes. Raises Refused: 400."""
+def target_of(body: Mapping[str, Any], now_ms: int) -> Target:
+    """Where a retransmission goes that is asked for at `now_ms`. Raises Refused: 400."""
     given = [way for way in _WAYS if body.get(way) is not None]
     if len(given) != 1:
         found = f"it has {' and '.join(given)}" if given else "it has none of them"
@@ -43,27 +43,27 @@ def target_of(body: Mapping[str, Any]) -> Target:
         )
     (way,) = given
     if way == "retransmissionDate":
-        return _at(body[way])
+        return _at(body[way], now_ms)
     return _to(body[way]) if way == "to" else _offsets(body[way])
 
 
-def _at(date: object) -> Moment:
-    example = "an ISO 8601 time with its zone, such as 2030-01-31T12:00:00Z"
+def _at(date: object, now_ms: int) -> Moment:
+    example = "2030-01-31T12:00:00Z"
     if not isinstance(date, str):
-        raise Refused(f"retransmissionDate must be a string: {example}", ErrorCode.FORMAT_ERROR)
+        raise Refused(f"retransmissionDate must be a string: {FORMS}", ErrorCode.FORMAT_ERROR)
     try:
-        moment = datetime.fromisoformat(date)
+        time_ms = moment_ms(date, now_ms)
     except ValueError as error:
         raise Refused(
-            f"retransmissionDate '{date}' is not {example}", ErrorCode.FORMAT_ERROR
+            f"retransmissionDate '{date}' is not {FORMS}", ErrorCode.FORMAT_ERROR
         ) from error
-    if moment.tzinfo is None:
+    if is_of_some_zone(date):
         raise Refused(
             f"retransmissionDate '{date}' says no zone, so it could be any of 24 hours; give "
-            f"{example}",
+            f"one with its zone, such as {example}",
             ErrorCode.FORMAT_ERROR,
         )
-    return Moment(max(0, int(moment.timestamp() * 1_000)))
+    return Moment(time_ms)
 
 
 def _to(where: object) -> Moment:

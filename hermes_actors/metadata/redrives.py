@@ -29,8 +29,20 @@ class LetterRange(Struct, frozen=True):
     end: int
 
 
-class Redrive(Struct, frozen=True, rename="camel"):
-    """One re-drive. `incarnation` is the subscription's life, `number` counts its re-drives."""
+class Cancellation(Struct, frozen=True):
+    """Who has cancelled a re-drive and when, and where it was to be carried out."""
+
+    at_ms: int
+    by: str
+    datacenters: tuple[str, ...]
+
+
+class Redrive(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One re-drive. `incarnation` is the subscription's life, `number` counts its re-drives.
+
+    A cancelled one is kept to tell how far it came. It has no `ranges`, so that nobody carries it
+    out, whichever version they are.
+    """
 
     number: int
     incarnation: int
@@ -39,6 +51,17 @@ class Redrive(Struct, frozen=True, rename="camel"):
     requested_by: str
     ranges: dict[str, LetterRange]
     letters: LetterFilter = LetterFilter()
+    cancelled: Cancellation | None = None
+
+    @property
+    def datacenters(self) -> list[str]:
+        """Where it is to be carried out, or was until it was cancelled; sorted."""
+        return sorted(self.ranges if self.cancelled is None else self.cancelled.datacenters)
+
+    def cancelled_by(self, caller: str, at_ms: int) -> "Redrive":
+        """The same, cancelled."""
+        cancellation = Cancellation(at_ms, caller, tuple(self.datacenters))
+        return msgspec.structs.replace(self, ranges={}, cancelled=cancellation)
 
 
 class RedriveProgress(Struct, frozen=True, omit_defaults=True):

@@ -25,8 +25,9 @@ def moved(**offsets):
         (["--to", "end"], {"to": "end"}),
         (
             ["--to", "2026-01-31T13:00:00+01:00"],
-            {"retransmissionDate": "2026-01-31T12:00:00Z"},
+            {"retransmissionDate": "2026-01-31T13:00:00+01:00"},
         ),
+        (["--to", "1h"], {"retransmissionDate": "1h"}),
         (
             ["--offset", "dc1/0=4200", "--offset", "dc2/3=0", "--offset", "dc1/1=7"],
             {"offsets": {"dc1": {"0": 4200, "1": 7}, "dc2": {"3": 0}}},
@@ -67,7 +68,7 @@ def test_retransmit_as_json_is_the_servers_own(hermes, server):
     [
         ([], "say where to go on"),
         (["--to", "end", "--offset", "dc1/0=1"], "not both"),
-        (["--to", "yesterday"], "--to 'yesterday': expected start, end, or a time"),
+        (["--to", "yesterday"], "--to 'yesterday': expected start, end, a time"),
         (["--offset", "0=1"], "expected DC/PARTITION=N"),
         (["--offset", "dc1/0=-1"], "expected DC/PARTITION=N"),
         (["--offset", "dc1/0=1", "--offset", "dc1/0=2"], "partition 0 of dc1 is given twice"),

@@ -33,13 +33,15 @@ def test_list_shows_a_row_for_each_letter_and_where_to_go_on(hermes, server):
 
 
 def test_list_hands_its_filters_over_and_json_is_the_servers_own(hermes, server):
-    query = "reason=expired%2Cclient-error&status=503&since=2030-01-31&limit=5"
+    until = "2030-01-31T12%3A00%3A00%2B01%3A00"
+    query = f"reason=expired%2Cclient-error&status=503&since=1h&until={until}&limit=5"
     server.on(f"GET {PATH}?{query}", (200, b'{"deadLetters": []}'))
     result = hermes(
         "dlq",
         "list",
         *WHICH,
-        *("--reason", "expired,client-error", "--status", "503", "--since", "2030-01-31"),
+        *("--reason", "expired,client-error", "--status", "503", "--since", "1h"),
+        *("--until", "2030-01-31T12:00:00+01:00"),
         *("--limit", "5", "--json"),
     )
     assert result.stdout == '{"deadLetters": []}\n'
@@ -85,6 +87,33 @@ def test_progress_has_a_row_for_each_datacentre(hermes, server):
     lines = hermes("dlq", "progress", *WHICH).stdout.splitlines()
     assert lines[1].split() == ["dc1", "DONE", "5", "4", "1"]
     assert lines[2].split() == ["dc2", "UNKNOWN", "it", "is", "away"]
+
+
+def test_one_dead_letter_is_not_one_letters(hermes, server):
+    server.on(f"POST {PATH}/redrive", (200, {"matching": 1, "isComplete": True}))
+    result = hermes("dlq", "redrive", *WHICH, "--all", "--dry-run")
+    assert result.stdout == "would re-drive 1 dead letter of billing\n"
+
+
+def test_progress_says_where_what_failed_again_is_listed(hermes, server):
+    found = {
+        "requestedAt": "2030-01-31T12:00:00.000Z",
+        "failed": 1,
+        "datacenters": [
+            {"datacenter": "dc1", "state": "CANCELLED", "failed": 1, "reason": "cancelled by ann"}
+        ],
+    }
+    server.on(f"GET {PATH}/redrive", (200, found))
+    shown = " ".join(hermes("dlq", "progress", *WHICH).stdout.split())
+    assert "CANCELLED 1 cancelled by ann 1 message failed again" in shown
+    assert "hermes dlq list shop.orders billing --since 2030-01-31T12:00:00.000Z" in shown
+
+
+def test_a_time_that_is_none_is_refused_before_anything_is_sent(hermes, server):
+    result = hermes("dlq", "list", *WHICH, "--since", "yesterday")
+    assert result.exit_code == 2
+    assert "--since 'yesterday': expected a time such as" in result.stderr
+    assert server.made() == []
 
 
 def test_cancel_deletes_the_redrive(hermes, server):

@@ -14,6 +14,7 @@ from hermes_actors.metadata.redrives import (
     redrive_of,
 )
 from hermes_actors.model.dead_letter import (
+    DiscardReason,
     Letter,
     Mark,
     MarkKind,
@@ -22,6 +23,7 @@ from hermes_actors.model.dead_letter import (
     mark_record,
     without_value,
 )
+from hermes_actors.model.names import SubscriptionName
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
@@ -417,6 +419,46 @@ async def test_one_redrive_at_a_time_and_a_cancelled_one_makes_room(desk):
     assert (await desk.api.delete(f"{LETTERS}/redrive")).status_code == 200
     assert (await desk.api.delete(f"{LETTERS}/redrive")).status_code == 404
     assert (await desk.api.post(f"{LETTERS}/redrive", {"all": True})).status_code == 202
+
+
+async def test_a_cancelled_redrive_still_tells_how_far_it_came_and_who_ended_it(desk):
+    await desk.write(desk.letter(1))
+    await desk.api.post(f"{LETTERS}/redrive", {"all": True})
+    requested_at_ms = desk.requested_at_ms
+    progress = RedriveProgress(1, requested_at_ms, total=3, redriven=1, failed=1)
+    await desk.api.log.commit(GROUP, TOPIC, {PARTITION: Commit(1, progress_metadata(progress))})
+    await desk.api.delete(f"{LETTERS}/redrive")
+    shown = (await desk.api.get(f"{LETTERS}/redrive")).json()
+    assert (shown["total"], shown["redriven"], shown["failed"]) == (3, 1, 1)
+    assert shown["isDone"] is False
+    assert shown["cancelledAt"].endswith("Z")
+    (there,) = shown["datacenters"]
+    assert (there["datacenter"], there["state"]) == ("dc1", "CANCELLED")
+    assert there["reason"].startswith("cancelled by ")
+    # Nobody carries it out, and the next one has a number of its own.
+    name = SubscriptionName.parse("shop.orders$billing")
+    assert redrive_of(desk.api.metadata.catalog, name, 0).ranges == {}
+    assert (await desk.api.post(f"{LETTERS}/redrive", {"all": True})).json()["number"] == 2
+
+
+async def test_a_redrive_that_waits_says_what_for(desk):
+    await desk.write(desk.letter(1))
+    await desk.api.put("/topics/shop.orders/subscriptions/billing/state", "SUSPENDED")
+    await desk.api.post(f"{LETTERS}/redrive", {"all": True})
+    (there,) = (await desk.api.get(f"{LETTERS}/redrive")).json()["datacenters"]
+    assert (there["state"], there["reason"]) == ("WAITING", "the subscription is suspended")
+
+
+@pytest.mark.parametrize("where", ["list", "expire"])
+async def test_a_reason_that_there_is_none_of_is_refused_with_all_that_there_are(desk, where):
+    if where == "list":
+        answer = await desk.api.get(f"{LETTERS}?reason=expired,typo")
+    else:
+        answer = await desk.api.post(f"{LETTERS}/expire", {"reason": "typo"})
+    assert answer.status_code == 400
+    message = desk.api.message(answer)
+    assert "no 'typo'" in message
+    assert all(reason in message for reason in DiscardReason)
 
 
 async def test_a_redrive_that_is_done_makes_room_and_numbers_go_up(desk):

@@ -1,0 +1,50 @@
+"""The one way to write a point in time, for people and programs: ISO 8601, epoch milliseconds, or
+how long ago.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
+
+FORMS = "a time such as 2030-01-31T12:00:00Z, how long ago (15m, 1h, 2d), or epoch milliseconds"
+"""For errors and help: what can be given."""
+
+_AGO = re.compile(r"([0-9]{1,9})(s|m|h|d|w)")
+# Fewer digits are seconds, or a date, taken for milliseconds.
+_EPOCH_MS = re.compile(r"0|[0-9]{12,15}")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MS = 253_402_300_799_999
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+
+
+def moment_ms(text: str, now_ms: int, *, zone: tzinfo | None = UTC) -> int:
+    """The point in time in epoch milliseconds, 0 for all before 1970.
+
+    `1h` is an hour before `now_ms`. A time without its zone is in `zone`, None for the machine's
+    own. Raises ValueError, whose text is FORMS.
+    """
+    text = text.strip()
+    if (ago := _AGO.fullmatch(text)) is not None:
+        return max(0, now_ms - int(ago[1]) * _UNIT_MS[ago[2]])
+    if _EPOCH_MS.fullmatch(text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            moment = moment.astimezone() if zone is None else moment.replace(tzinfo=zone)
+        return max(0, round(moment.timestamp() * 1_000))
+    except (ValueError, OverflowError, OSError) as error:
+        raise ValueError(FORMS) from error
+
+
+def is_of_some_zone(text: str) -> bool:
+    """True for a date or time that says no zone, so that it could be any of 24 hours."""
+    try:
+        return datetime.fromisoformat(text.strip()).tzinfo is None
+    except ValueError:
+        return False
+
+
+def iso_ms(epoch_ms: int, timespec: str = "milliseconds") -> str:
+    """The same in ISO 8601, UTC, ended by Z; what no calendar has is its nearest day."""
+    moment = _EPOCH + timedelta(milliseconds=min(max(epoch_ms, 0), _LAST_MS))
+    return moment.isoformat(timespec=timespec).replace("+00:00", "Z")
