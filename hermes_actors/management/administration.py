@@ -1,12 +1,14 @@
 """All of management without HTTP: what the REST routes, and nothing else, are made of."""
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from hermes_actors.config import Config
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import Log, UnknownTopic
 from hermes_actors.management.asking import Logs
+from hermes_actors.management.balancing import Balancing, Followed, Planning
 from hermes_actors.management.changes import Changes
 from hermes_actors.management.consuming import ConsumingNodes
 from hermes_actors.management.deadletters import DeadLetterBox, Letters
@@ -51,8 +53,10 @@ class Administration:
     there are no metrics. `notices` are what an operator should know of the node beside its
     metadata. `previews` is what readers of the nodes' previews fill. `datacenters` are all of the
     cluster; `remote_logs` are the others' logs, where dead letters lie too. `ids` is what secrets
-    are made of. Everything is a trio coroutine; those that change or read on a caller's behalf take
-    the caller first. Each raises Refused (mend the request) and Unavailable (try again).
+    are made of. `coordinations` are those that this node follows, by datacentre, and `planning`
+    asks the planners of some of them. Everything is a trio coroutine; those that change or read on
+    a caller's behalf take the caller first. Each raises Refused (mend the request) and Unavailable
+    (try again).
     """
 
     def __init__(
@@ -68,6 +72,8 @@ class Administration:
         datacenters: Sequence[str] = (),
         remote_logs: Sequence[Log] = (),
         ids: IdSource | None = None,
+        coordinations: Mapping[str, Followed] = MappingProxyType({}),
+        planning: Mapping[str, Planning] = MappingProxyType({}),
     ) -> None:
         self._metadata = metadata
         self._notices = notices
@@ -86,7 +92,10 @@ class Administration:
         self.oauth_providers = OAuthProviders(metadata, changes, guard)
         self.previews = MessagePreviews(self.topics, previews)
         self.workload_constraints = WorkloadConstraints(metadata, changes)
-        consuming = ConsumingNodes((metadata.dc, *datacenters), status, clock)
+        self.balancing = Balancing(metadata, coordinations, planning)
+        consuming = ConsumingNodes(
+            (metadata.dc, *datacenters), status, clock, self.balancing.members
+        )
         self.drains = Drains(metadata, changes, clock, consuming.by_datacenter)
         self.readiness = DatacenterReadiness(metadata, changes, datacenters)
         letters = Letters(metadata, self.subscriptions, (log, *remote_logs))

@@ -37,7 +37,11 @@ from hermes_actors.management.routes import (
     subscription_status_routes,
     topic_routes,
 )
-from hermes_actors.management.routes_balancing import constraint_routes, drain_routes
+from hermes_actors.management.routes_balancing import (
+    balancer_routes,
+    constraint_routes,
+    drain_routes,
+)
 from hermes_actors.management.routes_oauth import oauth_routes
 from hermes_actors.management.routes_offsets import offset_routes
 from hermes_actors.management.routes_signing import signing_routes
@@ -89,6 +93,7 @@ def build_app(
         *signing_routes(gate, administration),
         *oauth_routes(gate, administration),
         *constraint_routes(gate, administration),
+        *balancer_routes(gate, administration),
         *drain_routes(gate, administration),
         *dead_letter_routes(gate, administration),
         *other_routes(gate, administration),

@@ -6,6 +6,8 @@ import msgspec
 from litestar import Litestar
 from msgspec import Struct
 
+from hermes_actors.coordination.plan_views import PlanView
+from hermes_actors.coordination.views import MemberView, MoveView, SkewView, SubscriptionView
 from hermes_actors.management.drains import DrainRequest
 from hermes_actors.management.filters import FilterTest
 from hermes_actors.management.workload_constraints import (
@@ -27,6 +29,15 @@ _CONSTRAINTS: dict[str, Any] = {
         field: {"type": "object", "additionalProperties": {"$ref": _REF.format(name="Constraints")}}
         for field in ("topicConstraints", "subscriptionConstraints")
     },
+}
+_BALANCER: dict[str, Any] = {
+    "skew": {"$ref": _REF.format(name="SkewView")},
+    "members": {"type": "array", "items": {"$ref": _REF.format(name="MemberView")}},
+    "subscriptions": {"type": "array", "items": {"$ref": _REF.format(name="SubscriptionView")}},
+}
+_EXPLAINED: dict[str, Any] = {
+    "why": _NAMES,
+    "moves": {"type": "array", "items": {"$ref": _REF.format(name="MoveView")}},
 }
 _MASKED = "Passwords are shown as asterisks; sent back, asterisks mean the password that is there."
 
@@ -84,6 +95,9 @@ def _answer(path: str) -> dict[str, Any] | None:
         "/oauth/providers": _NAMES,
         "/oauth/providers/{provider}": _ref("OAuthProvider"),
         "/workload-constraints": _CONSTRAINTS,
+        "/balancer": _of_datacenters(_BALANCER),
+        "/balancer/plan": {"type": "object", "properties": {"plan": _ref("PlanView")}},
+        "/balancer/explain": _of_datacenters(_EXPLAINED),
     }
     if path.startswith("/roles"):
         return _json(_NAMES)
@@ -134,6 +148,11 @@ def _schemas() -> dict[str, Any]:
             TopicConstraints,
             SubscriptionConstraints,
             DrainRequest,
+            MemberView,
+            SubscriptionView,
+            SkewView,
+            MoveView,
+            PlanView,
             Error,
         ],
         ref_template=_REF,
@@ -145,6 +164,12 @@ def _schemas() -> dict[str, Any]:
         for field in ("createdAt", "modifiedAt"):
             schemas[kind]["properties"][field] = {"type": "number", "readOnly": True}
     return dict(sorted(schemas.items()))
+
+
+def _of_datacenters(properties: dict[str, Any]) -> dict[str, Any]:
+    """An object with one of these for each datacentre."""
+    each = {"type": "object", "properties": {"datacenter": {"type": "string"}, **properties}}
+    return {"type": "object", "properties": {"datacenters": {"type": "array", "items": each}}}
 
 
 def _ref(name: str) -> dict[str, Any]:

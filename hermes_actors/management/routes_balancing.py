@@ -62,6 +62,25 @@ def constraint_routes(gate: Gate, administration: Administration) -> list[HTTPRo
     ]
 
 
+def balancer_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHandler]:
+    """/balancer, but for its drains."""
+    balancing = administration.balancing
+
+    @get("/balancer", summary="Who takes part, who leads, who runs what")
+    async def status(subscription: FromQuery[str] = "", node: FromQuery[str] = "") -> Answer:
+        return json_answer(await gate.read(balancing.status, subscription, node))
+
+    @get("/balancer/plan", summary="What the planner would change now; changes nothing")
+    async def plan(dc: FromQuery[str] = "") -> Answer:
+        return json_answer(await gate.read(balancing.plan, dc))
+
+    @get("/balancer/explain", summary="The last moves, and why a subscription or node has what")
+    async def explain(about: FromQuery[str] = "") -> Answer:
+        return json_answer(await gate.read(balancing.explain, about))
+
+    return [status, plan, explain]
+
+
 def drain_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHandler]:
     """/balancer/drains."""
     drains = administration.drains
