@@ -12,13 +12,16 @@ from hermes_actors.consumer.senders.sender import (
     Push,
     Route,
     SendOutcome,
+    forget_lane,
 )
 from hermes_chaos.sim.history import Attempted, Ended, History
 from hermes_chaos.sim.subscribers import messages_of
 
 
 class WatchedSender:
-    """Satisfies `ProbingSender`; `node` names the life of the node whose pushes these are."""
+    """Satisfies `ProbingSender` and `ForgettingSender`; `node` names the life of the node whose
+    pushes these are.
+    """
 
     def __init__(self, sender: ProbingSender, node: str, history: History) -> None:
         self._sender = sender
@@ -62,3 +65,7 @@ class WatchedSender:
     def probe(self, route: Route, done: Probed) -> None:
         """As `ProbingSender.probe`; no push, so no part of the history."""
         self._sender.probe(route, done)
+
+    def forget(self, lane: str) -> None:
+        """As `ForgettingSender.forget`."""
+        forget_lane(self._sender, lane)

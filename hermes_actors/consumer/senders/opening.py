@@ -37,6 +37,9 @@ _logger = logging.getLogger(__name__)
 WAITING_FOR_TOKENS_MAX = 10_000
 """Pushes of a node that may wait for OAuth tokens at once."""
 
+TOKEN_REQUESTS_MAX = 1_000
+"""Token requests of a node that may be under way at once: one for each set of credentials."""
+
 
 @asynccontextmanager
 async def open_senders(
@@ -84,14 +87,22 @@ async def open_senders(
                 tls=await new_tls("http/1.1"),
             )
         )
-        open_other = partial(open_httpx_sender, response_bytes_max=config.response_bytes_max)
+        faults = metrics.counter("sender_faults")
+
+        def on_fault(_error: Exception) -> None:
+            faults.add()
+
+        open_other = partial(
+            open_httpx_sender, response_bytes_max=config.response_bytes_max, on_fault=on_fault
+        )
         http2 = await stack.enter_async_context(open_other(await new_net()))
         proxied: Sender | None = None
         if proxy is not None:
             proxied = await stack.enter_async_context(open_other(await new_net(), http2=False))
         nursery = await stack.enter_async_context(trio.open_nursery())
-        tokens = Tokens(nursery, partial(ask_for_token, await new_net()), metrics)
-        waiting = PushTasks(nursery, WAITING_FOR_TOKENS_MAX)
+        asking = PushTasks(nursery, TOKEN_REQUESTS_MAX, on_fault)
+        tokens = Tokens(asking, partial(ask_for_token, await new_net()), metrics)
+        waiting = PushTasks(nursery, WAITING_FOR_TOKENS_MAX, on_fault)
         # One that stays broken takes neither the others nor the node down.
         supervisor = await stack.enter_async_context(open_supervisor(system_rng(), _log_crash))
         for scheme, each in providers.items():
@@ -112,6 +123,7 @@ async def open_senders(
             yield choice.sender_of
         finally:
             tokens.close()
+            asking.close()
             waiting.close()
             nursery.cancel_scope.cancel()
 

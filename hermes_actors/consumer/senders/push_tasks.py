@@ -1,5 +1,11 @@
-"""A sender's trio tasks: bounded in number, and each one's end is told exactly once."""
+"""A sender's trio tasks: bounded in number, and each one's end is told exactly once.
 
+This is the edge towards endpoints. What a transport or a plug-in raises that nobody has listed
+fails the one push that met it, and is counted and logged as the fault that it is; it ends nothing
+that pushes for others.
+"""
+
+import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -7,14 +13,27 @@ import trio
 
 T = TypeVar("T")
 
+_logger = logging.getLogger(__name__)
+
 
 class PushTasks:
-    """Tasks in a nursery. `start` may be called from either loop, and never waits."""
+    """Tasks in a nursery. `start` may be called from either loop, and never waits.
 
-    def __init__(self, nursery: trio.Nursery, tasks_max: int) -> None:
+    `on_fault` is told of each exception that a task did not expect; it must not raise.
+    """
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        tasks_max: int,
+        on_fault: Callable[[Exception], object] = lambda _error: None,
+    ) -> None:
         self._nursery = nursery
         self._tasks_max = tasks_max
+        self._on_fault = on_fault
         self._count = 0
+        # Dictionaries for their order.
+        self._scopes: dict[str, dict[trio.CancelScope, None]] = {}
         self.is_closed = False
 
     def start(
@@ -24,33 +43,65 @@ class PushTasks:
         *,
         closed: T,
         overloaded: T,
+        broken: Callable[[Exception], T],
+        lane: str = "",
     ) -> None:
         """Tell `done` what `work` makes, later: `closed` when it was broken off, `overloaded` when
-        too many others are at work.
+        too many others are at work, and what `broken` makes of an exception of it.
         """
         if self.is_closed:
             # A closed nursery takes no tasks.
-            trio.lowlevel.spawn_system_task(_tell, done, closed)
+            trio.lowlevel.spawn_system_task(self._tell, done, closed)
         elif self._count >= self._tasks_max:
-            self._nursery.start_soon(_tell, done, overloaded)
+            self._nursery.start_soon(self._tell, done, overloaded)
         else:
             self._count += 1
-            self._nursery.start_soon(self._run, work, done, closed)
+            scope = trio.CancelScope()
+            self._scopes.setdefault(lane, {})[scope] = None
+            self._nursery.start_soon(self._run, work, done, closed, broken, lane, scope)
+
+    def forget(self, lane: str) -> None:
+        """Break off what is at work for the lane; each ends with its `closed`, later."""
+        for scope in self._scopes.get(lane, {}):
+            scope.cancel()
 
     def close(self) -> None:
         """Later ones end at once; those at work end when the nursery is cancelled."""
         self.is_closed = True
 
     async def _run(
-        self, work: Callable[[], Awaitable[T]], done: Callable[[T], object], closed: T
+        self,
+        work: Callable[[], Awaitable[T]],
+        done: Callable[[T], object],
+        closed: T,
+        broken: Callable[[Exception], T],
+        lane: str,
+        scope: trio.CancelScope,
     ) -> None:
         made = closed
         try:
-            made = await work()
+            with scope:
+                made = await work()
+        # All of them: no endpoint's bytes may end what pushes for all.
+        except Exception as error:  # noqa: BLE001
+            self._note(error)
+            made = broken(error)
         finally:
             self._count -= 1
+            of_lane = self._scopes[lane]
+            del of_lane[scope]
+            if not of_lane:
+                del self._scopes[lane]
+            await self._tell(done, made)
+
+    async def _tell(self, done: Callable[[T], object], made: T) -> None:
+        """It does not wait."""
+        try:
             done(made)
+        # Whoever is told has come to his end by it; the others have not.
+        except Exception as error:  # noqa: BLE001
+            self._note(error)
 
-
-async def _tell(done: Callable[[T], object], made: T) -> None:
-    done(made)
+    def _note(self, error: Exception) -> None:
+        _logger.error("a push met what it did not expect: %r", error, exc_info=error)
+        self._on_fault(error)

@@ -169,16 +169,17 @@ class WaitingSender(Sender, Protocol):
 
 @runtime_checkable
 class ForgettingSender(Sender, Protocol):
-    """A sender that need not send what nobody waits for any more."""
+    """A sender that need not go on with what nobody waits for any more."""
 
     def forget(self, lane: str) -> None:
-        """End the lane's pushes of which nothing has been sent with CLOSED, perhaps at once; the
-        others go on. It never waits and never raises.
+        """End all pushes of the lane with CLOSED, at once or soon: those that wait for a connection
+        or a token, and those that are on their way, which may arrive all the same. It never waits
+        and never raises.
         """
 
 
 def forget_lane(sender: Sender, lane: str) -> None:
-    """Have the lane's unsent pushes ended, where the sender can do that."""
+    """Have the lane's pushes ended, where the sender can do that."""
     if isinstance(sender, ForgettingSender):
         sender.forget(lane)
 

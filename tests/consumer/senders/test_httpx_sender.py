@@ -88,6 +88,22 @@ async def test_pushes_above_the_bound_are_refused_and_closing_ends_the_rest():
         assert await probed(sender, route_to(port)) is Failure.CLOSED
 
 
+async def test_a_forgotten_lanes_pushes_end_and_the_lane_goes_on():
+    sink, outcomes = Sink(), []
+    sink.delay_s = 60.0
+    async with served(sink) as port, open_httpx_sender(net_of()) as sender:
+        for lane in ("a", "a", "b"):
+            route = route_to(port, lane=lane)
+            sender.send(Push(route, LINES, b"{}", 60_000), lambda each: outcomes.append(each))
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        sender.forget("a")
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert [outcome.failure for outcome in outcomes] == [Failure.CLOSED] * 2
+        sink.delay_s = 0.0
+        assert (await pushed(sender, route_to(port, lane="a"))).status == 200
+        assert len(outcomes) == 2
+
+
 async def closed_port():
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listeners[0].socket.getsockname()[1]

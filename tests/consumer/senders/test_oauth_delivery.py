@@ -31,7 +31,7 @@ class Authority:
         self.given_s = []
         self.is_down = False
         self.providers = {"sso": PROVIDER}
-        tokens = Tokens(nursery, self._ask, world.metrics)
+        tokens = Tokens(PushTasks(nursery, 1_000), self._ask, world.metrics)
         tasks = PushTasks(nursery, 1_000)
         inner = world.sender
         inner.script = self._check

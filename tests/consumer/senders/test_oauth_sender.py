@@ -9,10 +9,9 @@ import trio
 import trio.testing
 
 from hermes_actors.consumer.recipients.endpoint import parse_endpoint
-from hermes_actors.consumer.senders.oauth.request import ask_for_token
 from hermes_actors.consumer.senders.oauth.sender import OAuthSender, with_oauth
 from hermes_actors.consumer.senders.oauth.tokens import Tokens
-from hermes_actors.consumer.senders.oauth.wire import Credentials, Denied, Granted
+from hermes_actors.consumer.senders.oauth.wire import Denied, Granted
 from hermes_actors.consumer.senders.push_tasks import PushTasks
 from hermes_actors.consumer.senders.sender import (
     Failure,
@@ -30,8 +29,6 @@ from hermes_actors.telemetry.metrics import Metrics
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import itertools
-
-from http_doubles import STRICT, Sink, net_of, served, tcp
 
 ROUTE = parse_endpoint("http://sink/in", "lane").resolve(b"")
 POLICY = OAuthPolicy(grant_type="clientCredentials", provider_name="sso")
@@ -111,7 +108,9 @@ class World:
         self.nursery = nursery
         self.authority = Authority()
         self.metrics = Metrics("hermes_consumers")
-        self.tokens = Tokens(nursery, self.authority.ask, self.metrics, kept_max=kept_max)
+        self.tokens = Tokens(
+            PushTasks(nursery, 1_000), self.authority.ask, self.metrics, kept_max=kept_max
+        )
         self.tasks = PushTasks(nursery, waiting_max)
         self.providers = {"sso": PROVIDER}
         self.inner = Inner(nursery)
@@ -145,6 +144,43 @@ async def oauth(nursery):
 async def test_what_nobody_waits_for_is_forgotten_by_the_sender_below(oauth, autojump_clock):
     forget_lane(oauth.sender, "lane")
     assert oauth.inner.forgotten == ["lane"]
+
+
+async def test_a_forgotten_push_that_waits_for_a_token_ends(oauth, autojump_clock):
+    oauth.authority.denial = "no"
+    ended = []
+    oauth.start(ended.append, timeout_ms=60_000)
+    await trio.sleep(1)
+    forget_lane(oauth.sender, "other")
+    await trio.testing.wait_all_tasks_blocked()
+    assert ended == []
+    forget_lane(oauth.sender, "lane")
+    await trio.testing.wait_all_tasks_blocked()
+    assert [each.failure for each in ended] == [Failure.CLOSED]
+
+
+async def test_a_sender_below_that_raises_fails_its_push_and_no_other(oauth, autojump_clock):
+    class Broken(Inner):
+        def send(self, push, done):
+            raise ZeroDivisionError
+
+    oauth.authority.delay_s = 0.5
+    outcome = await oauth.push(oauth.of(Broken(oauth.nursery)))
+    assert outcome == SendOutcome(0, "", Failure.CLOSED, "the sender failed: ZeroDivisionError")
+    assert (await oauth.push()).status == 200
+
+
+async def test_a_token_request_that_raises_is_one_that_was_denied(oauth, autojump_clock, caplog):
+    async def broken(_credentials):
+        raise KeyError("secret")
+
+    ask, oauth.tokens._ask = oauth.tokens._ask, broken
+    outcome = await oauth.push()
+    assert outcome.failure is Failure.TOKENLESS
+    assert "the request failed: KeyError" in outcome.detail
+    oauth.tokens._ask = ask
+    await trio.sleep(60)
+    assert (await oauth.push()).status == 200
 
 
 async def test_a_push_waits_for_the_first_token_and_carries_it(oauth, autojump_clock):
@@ -402,68 +438,3 @@ async def test_token_requests_are_counted_by_provider(oauth, autojump_clock):
 
 
 # The request itself, over the network.
-
-
-def answering(status, content):
-    return Sink(answer=lambda _scope, _body: (status, content))
-
-
-def saying(content):
-    async def says(stream):
-        async with stream:
-            await stream.receive_some()
-            await stream.send_all(content)
-
-    return says
-
-
-async def asked_of(port, path="/token?tenant=1", guard=None, **fields):
-    net = net_of() if guard is None else net_of(guard=guard)
-    provider = msgspec.structs.replace(
-        PROVIDER, token_endpoint=f"http://127.0.0.1:{port}{path}", **fields
-    )
-    return await ask_for_token(net, Credentials(provider, POLICY))
-
-
-async def test_a_token_is_asked_for_by_a_form_over_http1():
-    sink = answering(200, b'{"access_token":"abc","expires_in":60}')
-    async with served(sink) as port:
-        assert await asked_of(port) == Granted("abc", 60.0)
-    scope, body = sink.requests[0]
-    assert (scope["method"], scope["path"], scope["query_string"]) == (
-        "POST",
-        "/token",
-        b"tenant=1",
-    )
-    assert scope["http_version"] == "1.1"
-    assert sink.header(b"content-type") == b"application/x-www-form-urlencoded"
-    assert body == b"grant_type=client_credentials&client_id=hermes&client_secret=hush"
-
-
-async def test_what_a_provider_may_do_wrong_is_a_denial():
-    async def hangs_up(stream):
-        await stream.receive_some()
-        await stream.aclose()
-
-    async def answers_nothing(stream):
-        while await stream.receive_some():
-            pass
-
-    async with served(answering(200, b"x" * 70_000)) as port:
-        assert "longer than" in (await asked_of(port)).problem
-    async with served(answering(302, b"")) as port:
-        assert (await asked_of(port)).problem == "HTTP 302"
-        refused = await asked_of(port, guard=STRICT)
-        assert "loopback" in refused.problem
-    async with tcp(hangs_up) as port:
-        assert isinstance(await asked_of(port), Denied)
-    assert isinstance(await asked_of(port), Denied)
-    for nonsense in (b"\x00" * 100, b"HTTP/1.1 x y\r\n\r\n", b"HTTP/1.1 200\r\n\xff: \r\n\r\n"):
-        async with tcp(saying(nonsense)) as port:
-            assert isinstance(await asked_of(port), Denied)
-    long = b"HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\n" + b"x" * 10
-    async with tcp(saying(long)) as port:
-        assert isinstance(await asked_of(port), Denied)
-    async with tcp(answers_nothing) as port:
-        assert "no answer within 0.1 s" in (await asked_of(port, request_timeout=100)).problem
-        assert "silence" in (await asked_of(port, socket_timeout=50)).problem

@@ -66,7 +66,7 @@ def choice_of(nursery, *, no_proxy=None, has_resolver=False, providers=None):
         http2=Named("http2", nursery),
         proxied=None if proxy is None else Named("proxied"),
         proxy=proxy,
-        tokens=Tokens(nursery, None, Metrics("hermes_consumers")),
+        tokens=Tokens(PushTasks(nursery, 1_000), None, Metrics("hermes_consumers")),
         waiting=PushTasks(nursery, 10),
         provider_of={}.get,
         has_resolver=has_resolver,

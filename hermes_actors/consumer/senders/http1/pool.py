@@ -208,16 +208,16 @@ class _Pool:
                 request.done(outcome)
 
     def forget(self) -> None:
-        """End what waits for a connection."""
+        """End all pushes, and the connections of those that are on their way."""
         waiting, self.waiting = self.waiting, deque()
         for request in waiting:
             request.done(SendOutcome(0, "", Failure.CLOSED))
+        for connection in list(self.busy):
+            self._give_up(connection, Failure.CLOSED, "")
 
     def close(self) -> None:
         """End everything."""
         self.forget()
-        for connection in list(self.busy):
-            self._give_up(connection, Failure.CLOSED, "")
         idle, self.idle = self.idle, []
         dialing, self.dialing = self.dialing, {}
         for connection in (*idle, *dialing):
@@ -374,7 +374,7 @@ class Http1Sender:
         pool.probe(done, self._net.now_s())
 
     def forget(self, lane: str) -> None:
-        """End the lane's pushes that wait for a connection with CLOSED; those sent go on."""
+        """End all pushes of the lane with CLOSED, and the connections that they are on."""
         for pool in [pool for key, pool in self._pools.items() if key[0] == lane]:
             pool.forget()
 

@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import h2.exceptions
 import httpcore
 import trio
 from msgspec import Struct
@@ -33,6 +34,25 @@ _SAID_CHARACTERS_MAX = 200
 _QUOTED = re.compile(r":? *(bytearray\(|b['\"]).*", re.DOTALL)
 _HTTP1_ANSWER_BYTES_MAX = 196_608
 """The most that is read between two requests of HTTP/1.1: interim answers and heads included."""
+
+
+TRANSPORT_ERRORS: tuple[type[Exception], ...] = (
+    httpcore.NetworkError,
+    httpcore.TimeoutException,
+    httpcore.ProtocolError,
+    httpcore.ProxyError,
+    httpcore.UnsupportedProtocol,
+    httpcore.ConnectionNotAvailable,
+    # What the transport lets through: of sockets and TLS, of trio's streams, and of the protocols.
+    OSError,
+    trio.BrokenResourceError,
+    trio.ClosedResourceError,
+    trio.BusyResourceError,
+    h2.exceptions.H2Error,
+    # A status or a header that is none.
+    ValueError,
+)
+"""What httpcore raises for a request that fails: anything else is a fault of somebody's."""
 
 
 class ForbiddenAddress(httpcore.ConnectError):

@@ -3,10 +3,12 @@ lanes, so that one's slow answers do not take another's streams.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import httpcore
 import trio
 
+from hermes_actors.consumer.senders.httpx.net import TRANSPORT_ERRORS
 from hermes_actors.consumer.senders.sender import Origin, Route
 
 POOLS_MAX = 1_000
@@ -67,7 +69,7 @@ class Pools:
         if not pool.pushes and pool in self._retired:
             del self._retired[pool]
             with trio.CancelScope(shield=True):
-                await pool.connections.aclose()
+                await _close(pool.connections)
 
     async def close_idle(self) -> None:
         """Close the connections that nothing has used for as long as they are kept."""
@@ -77,13 +79,13 @@ class Pools:
             # Asked again: others go on while one is being closed.
             if is_idle and self._pools.get(key) is pool:
                 del self._pools[key]
-                await pool.connections.aclose()
+                await _close(pool.connections)
 
     async def close(self) -> None:
         """Close all connections, whoever uses them."""
         pools, self._pools = [*self._pools.values(), *self._retired], {}
         for pool in pools:
-            await pool.connections.aclose()
+            await _close(pool.connections)
 
     async def _make_room(self) -> None:
         while len(self._pools) >= POOLS_MAX:
@@ -91,4 +93,10 @@ class Pools:
             if not free:
                 return
             longest = min(free, key=lambda key: self._pools[key].free_since_s)
-            await self._pools.pop(longest).connections.aclose()
+            await _close(self._pools.pop(longest).connections)
+
+
+async def _close(connections: httpcore.AsyncConnectionPool) -> None:
+    """Whatever becomes of them: nobody uses them any more."""
+    with suppress(*TRANSPORT_ERRORS):
+        await connections.aclose()

@@ -4,7 +4,7 @@ http, and whatever goes through a proxy.
 A trio task for each push, bounded; for what the plain sender does not speak.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ import trio
 from hermes_actors.consumer.recipients.headers import parse_lines
 from hermes_actors.consumer.senders.httpx.net import (
     PIECE_BYTES_MIN,
+    TRANSPORT_ERRORS,
     Body,
     ForbiddenAddress,
     HttpxNet,
@@ -42,6 +43,7 @@ _NOT_IN_HTTP2 = frozenset((b"keep-alive", b"connection"))
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _BEGINS = ".send_request_headers.started"
 _PROXY_ASKS_FOR_CREDENTIALS = 407
+_SPOIL = (Failure.MALFORMED, Failure.OVERLOADED)
 _BROKEN = (httpcore.NetworkError, OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
 
@@ -85,14 +87,25 @@ class HttpxSender:
             done,
             closed=SendOutcome(0, "", Failure.CLOSED),
             overloaded=SendOutcome(0, "", Failure.OVERLOADED, "too many pushes wait"),
+            broken=lambda error: _failure(Failure.MALFORMED, said(error)),
+            lane=push.route.lane,
         )
+
+    def forget(self, lane: str) -> None:
+        """End all pushes of the lane with CLOSED, soon."""
+        self._tasks.forget(lane)
 
     def probe(self, route: Route, done: Probed) -> None:
         """Connect, to a proxy where there is one, and close again; `done` is called once, later."""
         closed: Failure | None = Failure.CLOSED
         overloaded: Failure | None = Failure.OVERLOADED
         self._tasks.start(
-            partial(self._connect, route.origin), done, closed=closed, overloaded=overloaded
+            partial(self._connect, route.origin),
+            done,
+            closed=closed,
+            overloaded=overloaded,
+            broken=lambda _error: Failure.CONNECT,
+            lane=route.lane,
         )
 
     async def _connect(self, origin: Origin) -> Failure | None:
@@ -114,7 +127,7 @@ class HttpxSender:
                     await stream.aclose()
             except ForbiddenAddress:
                 failure = Failure.FORBIDDEN
-            except Exception:  # noqa: BLE001 -- see `_attempt`
+            except TRANSPORT_ERRORS:
                 failure = Failure.CONNECT if failure is not None else None
         return failure
 
@@ -126,18 +139,19 @@ class HttpxSender:
             # The proxy would look it up and go there for us.
             return _failure(Failure.FORBIDDEN, refusal)
         outcome: SendOutcome | None = None
+        is_expected = False
         progress = _Progress(push)
         pool = await self.pools.take(push.route)
         try:
             with trio.move_on_after(timeout_s):
                 outcome = await self._exchange(push, pool, progress)
-        # All of them: the transport lets the protocols' own exceptions through, and no endpoint's
-        # bytes may end what pushes for all.
-        except Exception as error:  # noqa: BLE001
+            is_expected = True
+        except (*TRANSPORT_ERRORS, _Refused) as error:
             outcome = self._failed(push, error)
+            is_expected = True
         finally:
             failure = Failure.TIMEOUT if outcome is None else outcome.failure
-            pool.is_spoilt |= failure in (Failure.MALFORMED, Failure.OVERLOADED)
+            pool.is_spoilt |= not is_expected or failure in _SPOIL
             if self._http2 and failure in (Failure.TIMEOUT, Failure.IDLE):
                 pool.abandoned += 1
             await self.pools.give_back(push.route, pool)
@@ -252,12 +266,16 @@ async def open_httpx_sender(
     http2: bool = True,
     pushes_max: int = PUSHES_MAX,
     response_bytes_max: int = 65_536,
+    on_fault: Callable[[Exception], object] = lambda _error: None,
 ) -> AsyncIterator[HttpxSender]:
-    """A sender for the length of the block; pushes under way at its end end with CLOSED."""
+    """A sender for the length of the block; pushes under way at its end end with CLOSED.
+
+    `on_fault` is told of each exception of a push that nobody expects of the transport.
+    """
     opened: list[HttpxSender] = []
     try:
         async with trio.open_nursery() as nursery:
-            tasks = PushTasks(nursery, pushes_max)
+            tasks = PushTasks(nursery, pushes_max, on_fault)
             sender = HttpxSender(tasks, net, http2=http2, response_bytes_max=response_bytes_max)
             opened.append(sender)
             nursery.start_soon(_keep_tidy, sender, net.idle_s)

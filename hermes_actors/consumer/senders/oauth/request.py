@@ -6,7 +6,13 @@ import httpcore
 import trio
 
 from hermes_actors import __version__
-from hermes_actors.consumer.senders.httpx.net import PIECE_BYTES_MIN, Body, HttpxNet, said
+from hermes_actors.consumer.senders.httpx.net import (
+    PIECE_BYTES_MIN,
+    TRANSPORT_ERRORS,
+    Body,
+    HttpxNet,
+    said,
+)
 from hermes_actors.consumer.senders.oauth.wire import Answer, Credentials, Denied, read_answer
 from hermes_actors.consumer.senders.sender import Origin
 
@@ -24,7 +30,7 @@ _HEADERS = [
 async def ask_for_token(net: HttpxNet, credentials: Credentials) -> Answer:
     """Ask the provider for a token, by HTTP/1.1, within its time-outs. Redirects are not followed.
 
-    A trio coroutine that does not raise: what goes wrong is a `Denied` that says what.
+    A trio coroutine: what goes wrong is a `Denied` that says what.
     """
     provider = credentials.provider
     timeout_s = provider.request_timeout / 1_000
@@ -44,9 +50,7 @@ async def ask_for_token(net: HttpxNet, credentials: Credentials) -> Answer:
                 return await _exchange(net, pool, origin, target, credentials.form, silence_s)
     except httpcore.TimeoutException:
         return Denied(f"{origin}: no connection, or silence, for too long")
-    # All of them: the transport lets the protocol's own exceptions through, and no provider's bytes
-    # may end what pushes for all.
-    except Exception as error:  # noqa: BLE001
+    except TRANSPORT_ERRORS as error:
         return Denied(f"{origin}: {said(error)}")
     return Denied(f"{origin}: no answer within {timeout_s:g} s")
 

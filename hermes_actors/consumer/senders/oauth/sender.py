@@ -100,7 +100,8 @@ class OAuthSender:
         self._push(push, done, deadline_s, shared, token, None)
 
     def forget(self, lane: str) -> None:
-        """Have `inner` end what it has not sent; what waits for a token goes on waiting."""
+        """End all pushes of the lane with CLOSED: what waits for a token, and what `inner` has."""
+        self._tasks.forget(lane)
         forget_lane(self._inner, lane)
 
     def _push(
@@ -169,15 +170,28 @@ class OAuthSender:
                 later = replace(push, request_timeout_ms=max(1, int(left_s * 1_000)))
                 self._push(later, done, deadline_s, *found, first)
 
-        closed: _Found = SendOutcome(0, "", Failure.CLOSED)
-        overloaded: _Found = SendOutcome(
+        async def wait() -> SendOutcome | None:
+            # The push begins in here: what a sender below raises is no end of the others.
+            go_on(await self._token_until(push, deadline_s))
+            return None
+
+        def tell(ended: SendOutcome | None) -> None:
+            if ended is not None:
+                go_on(ended)
+
+        closed: SendOutcome | None = SendOutcome(0, "", Failure.CLOSED)
+        overloaded: SendOutcome | None = SendOutcome(
             0, "", Failure.OVERLOADED, "too many pushes wait for tokens"
         )
         self._tasks.start(
-            partial(self._token_until, push, deadline_s),
-            go_on,
+            wait,
+            tell,
             closed=closed,
             overloaded=overloaded,
+            broken=lambda error: SendOutcome(
+                0, "", Failure.CLOSED, f"the sender failed: {type(error).__name__}"
+            ),
+            lane=push.route.lane,
         )
 
     async def _token_until(self, push: Push, deadline_s: float) -> "_Found":

@@ -3,12 +3,14 @@
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from functools import partial
 from weakref import WeakValueDictionary
 
 import trio
 
 from hermes_actors.consumer.senders.oauth.slot import Token, TokenSlot
 from hermes_actors.consumer.senders.oauth.wire import Answer, Credentials, Denied, Granted
+from hermes_actors.consumer.senders.push_tasks import PushTasks
 from hermes_actors.telemetry.metrics import Metrics
 
 TOKENS_KEPT_MAX = 1_000
@@ -37,18 +39,20 @@ class SharedToken:
 
 
 class Tokens:
-    """Tokens by credentials. `ask` makes a request, and ends within the provider's time-out."""
+    """Tokens by credentials. `ask` makes a request, and ends within the provider's time-out; it is
+    one of the `tasks`.
+    """
 
     def __init__(
         self,
-        nursery: trio.Nursery,
+        tasks: PushTasks,
         ask: Ask,
         metrics: Metrics,
         *,
         now_s: Callable[[], float] = trio.current_time,
         kept_max: int = TOKENS_KEPT_MAX,
     ) -> None:
-        self._nursery = nursery
+        self._tasks = tasks
         self._ask = ask
         self._metrics = metrics
         self._kept_max = kept_max
@@ -75,7 +79,14 @@ class Tokens:
         now_s = self.now_s()
         if not self._is_closed and shared.slot.is_wanted(now_s, after):
             shared.slot.begin(now_s)
-            self._nursery.start_soon(self._request, shared)
+            denied: Answer = Denied("")
+            self._tasks.start(
+                partial(self._ask, shared.credentials),
+                partial(self._on_answer, shared, now_s),
+                closed=denied,
+                overloaded=Denied("too many other token requests are under way"),
+                broken=lambda error: Denied(f"the request failed: {type(error).__name__}"),
+            )
 
     async def get(self, shared: SharedToken, after: int = 0) -> Token:
         """A token that is later than `after`, however long that takes. A trio coroutine."""
@@ -94,20 +105,14 @@ class Tokens:
         """Ask for no more."""
         self._is_closed = True
 
-    async def _request(self, shared: SharedToken) -> None:
-        name = shared.credentials.provider.name
-        answer: Answer = Denied("")
-        began_s = self.now_s()
-        try:
-            answer = await self._ask(shared.credentials)
-        finally:
-            now_s = self.now_s()
-            latency = self._metrics.timer("oauth_token_request_latency", provider=name)
-            latency.observe(now_s - began_s)
-            result = "granted" if isinstance(answer, Granted) else "denied"
-            self._metrics.counter("oauth_token_requests", provider=name, result=result).add()
-            self._take_in(shared, answer, now_s)
-            shared.tell()
+    def _on_answer(self, shared: SharedToken, began_s: float, answer: Answer) -> None:
+        name, now_s = shared.credentials.provider.name, self.now_s()
+        latency = self._metrics.timer("oauth_token_request_latency", provider=name)
+        latency.observe(now_s - began_s)
+        result = "granted" if isinstance(answer, Granted) else "denied"
+        self._metrics.counter("oauth_token_requests", provider=name, result=result).add()
+        self._take_in(shared, answer, now_s)
+        shared.tell()
 
     def _take_in(self, shared: SharedToken, answer: Answer, now_s: float) -> None:
         slot, name = shared.slot, shared.credentials.provider.name
