@@ -219,6 +219,12 @@ def test_a_retransmission_begins_an_order_that_holds_too() -> None:
     assert found_by(OrderIsKept(SUBJECT), [*ROWS, *anew, pushed(2)])
 
 
+def test_a_retransmission_that_a_node_hears_of_again_begins_no_order() -> None:
+    anew = [sought(7, 0, ROW), Adopted(NODE, ROW), pushed(0, at_s=6), answer(0, ROW, at_s=7)]
+    again = [sought(7, 0, ROW, at_s=8), Adopted(NODE, ROW), pushed(1, at_s=9)]
+    assert found_by(OrderIsKept(SUBJECT), [*ROWS, *anew, *again]) == []
+
+
 def test_messages_of_other_keys_wait_for_nobody() -> None:
     rows = [stored(0), stored(1, "other"), stored(2, "")]
     assert found_by(OrderIsKept(SUBJECT), [*rows, pushed(0), pushed(1), pushed(2)]) == []
@@ -255,6 +261,14 @@ def test_an_attempt_too_many_is_found() -> None:
 def test_attempts_are_counted_also_when_the_product_does_not() -> None:
     ended = [Ended(pushed(0, S), 500, "", 1.0), Ended(pushed(0, S), 500, "", 2.0)]
     assert found_by(AttemptsAreFew(SUBJECT), [pushed(0, S), *ended, pushed(0, S, retries=1)])
+
+
+def test_of_two_copies_of_a_message_nobody_counts_the_attempts() -> None:
+    events = [pushed(0, S), Ended(pushed(0, S), 500, "", 1.0), pushed(0, S, retries=1)]
+    ended = Ended(pushed(0, S, retries=1), 500, "", 2.0)
+    more = [*events, ended, pushed(0, S, retries=1)]
+    assert found_by(AttemptsAreFew(SUBJECT), [stored(0), *more])
+    assert found_by(AttemptsAreFew(SUBJECT), [stored(0), stored(0), *more]) == []
 
 
 def test_of_a_message_that_is_read_again_and_re_driven_nobody_counts_the_attempts() -> None:

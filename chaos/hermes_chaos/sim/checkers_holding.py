@@ -13,6 +13,7 @@ from hermes_chaos.sim.history import (
     Event,
     Halted,
     Lettered,
+    Stored,
     serial_of,
 )
 
@@ -61,17 +62,25 @@ class AttemptsAreFew(Checker):
         }
         self._made: dict[tuple[str, str, str, str], int] = defaultdict(int)
         self._lettered: set[tuple[str, str, str]] = set()
+        self._copies: dict[tuple[str, str], int] = defaultdict(int)
 
     def watch(self, event: Event) -> None:
         """Take note, and check."""
         match event:
+            case Stored(place, _, message_id):
+                self._copies[place[0], message_id] += 1
             case Attempted(subscription=name) if name in self._limits:
                 self.examined += 1
                 if event.retries == 0:
                     self._made[event.lane] = 0
                 limit = self._limits[name]
-                # After a crash a message may be read again while its letter is re-driven.
-                is_single = (event.dc, name, event.message_id) not in self._lettered
+                # After a crash a message may be read again while its letter is re-driven; and of
+                # two copies in a log nobody can tell which one is attempted.
+                is_single = (
+                    event.dc,
+                    name,
+                    event.message_id,
+                ) not in self._lettered and self._copies[event.dc, event.message_id] <= 1
                 made = self._made[event.lane] if is_single else 0
                 if max(event.retries, made) >= limit:
                     self.violations.append(

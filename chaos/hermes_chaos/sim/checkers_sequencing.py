@@ -57,6 +57,7 @@ class OrderIsKept(Checker):
         self._since_s: dict[tuple[str, str, int], float] = defaultdict(float)
         self._refused: set[tuple[str, str, str]] = set()
         self._sought: dict[tuple[str, str], float] = {}
+        self._seeks: dict[tuple[str, str], int] = defaultdict(int)
 
     def watch(self, event: Event) -> None:
         """Take note, and check."""
@@ -76,8 +77,11 @@ class OrderIsKept(Checker):
             case Expired(place, start):
                 self._expire(place, start)
             case Sought(subscription=name) if name in self._names:
-                self._sought[event.dc, name] = event.at_s
-                self._renew(event)
+                # A node that starts again hears of old ones too; they have begun nothing new.
+                if event.number > self._seeks[event.dc, name]:
+                    self._seeks[event.dc, name] = event.number
+                    self._sought[event.dc, name] = event.at_s
+                    self._renew(event)
             case Adopted(node, name) if name in self._names:
                 self._begin_anew(node.partition("-")[0], name)
             case Attempted(subscription=name) if name in self._names:

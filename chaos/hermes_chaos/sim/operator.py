@@ -125,9 +125,11 @@ class Operator:
         if drawn == 1:
             return f"resume {plan.name}", _set_state(plan, "ACTIVE")
         text = f"changed {self._rng.randrange(1_000)} times"
-        timeout_name = "requestTimeout" if "deliveryType" in plan.more else "socketTimeout"
-        # A longer time-out touches consumers in their work and breaks no checker's expectation.
-        patch = {"description": text, "subscriptionPolicy": {timeout_name: 60_000 + drawn}}
+        # Another time-out touches consumers in their work and breaks no checker's expectation.
+        timeout = {"socketTimeout": 60_000 + drawn}
+        if "deliveryType" in plan.more:
+            timeout = {"requestTimeout": 450 + drawn}
+        patch = {"description": text, "subscriptionPolicy": timeout}
         return f"change {plan.name}", lambda administration: administration.subscriptions.update(
             _CALLER, plan.topic, plan.name, patch
         )
