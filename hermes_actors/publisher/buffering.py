@@ -98,8 +98,16 @@ def _incarnation(route: Route) -> int:
 
 
 def _refusal(publication: Publication, error: SpoolUnavailable) -> Unavailable:
+    name = publication.route.name
+    if not publication.is_sent:
+        # The log was not asked: older messages of its key wait in the spool.
+        return Unavailable(
+            f"Message for topic {name} has to wait for older ones of its key, and this node could "
+            f"not keep it: {error.message}; try again",
+            ErrorCode.OTHER,
+        )
     return Unavailable(
-        f"Message for topic {publication.route.name} was not acknowledged by the log, and this "
+        f"Message for topic {name} was not acknowledged by the log, and this "
         f"node could not keep it: {error.message}; it may have been stored",
         ErrorCode.SENDING_TO_KAFKA_TIMEOUT,
     )

@@ -135,6 +135,24 @@ async def test_what_the_disk_cannot_keep_is_503_and_says_that_it_may_be_stored(
         assert b"SENDING_TO_KAFKA_TIMEOUT" in answer.body
 
 
+async def test_what_waits_for_its_key_and_cannot_be_kept_is_503_and_was_never_sent(
+    open_buffered, autojump_clock
+):
+    disk = MemoryDisk()
+    async with open_buffered(disk) as world:
+        world.log.faults.unavailable_rate = 1.0
+        first = world.admit(key=b"k")
+        await trio.sleep(0.01)
+        assert status(first) == 202
+        disk.is_full = True
+        second = world.admit(key=b"k")
+        await trio.sleep(0.01)
+        assert status(second) == 503
+        answer = answer_to(second)
+        assert b"older ones of its key" in answer.body
+        assert b"OTHER" in answer.body
+
+
 async def test_an_outage_costs_no_answer_but_201_and_202_and_no_message_and_no_order(
     open_buffered, autojump_clock
 ):
