@@ -51,6 +51,9 @@ class _Refused(Exception):
     """The push may not begin any more."""
 
 
+_EXPECTED: tuple[type[Exception], ...] = (*TRANSPORT_ERRORS, _Refused)
+
+
 class _Progress:
     """Hears from the transport how far a request has come; `answer` is there with its head."""
 
@@ -146,7 +149,7 @@ class HttpxSender:
             with trio.move_on_after(timeout_s):
                 outcome = await self._exchange(push, pool, progress)
             is_expected = True
-        except (*TRANSPORT_ERRORS, _Refused) as error:
+        except _EXPECTED as error:
             outcome = self._failed(push, error)
             is_expected = True
         finally:
