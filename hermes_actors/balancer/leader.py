@@ -1,0 +1,249 @@
+"""The actor that leads when no other node does: it says who is to own what, and takes snapshots.
+
+Each consuming node has one. Which of them leads is in the coordination log: a plan or a claim that
+comes too late, from whomever, changes nothing there.
+"""
+
+import random
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+import trio
+from msgspec import Struct
+
+from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.balancer.presence import Presence
+from hermes_actors.coordination.commands import (
+    RECORD_BYTES_MAX,
+    Assignment,
+    Claim,
+    Plan,
+    Said,
+    Snapshot,
+    encode,
+)
+from hermes_actors.coordination.lease import Lease
+from hermes_actors.coordination.state import State
+from hermes_actors.coordination.view import Coordination
+from hermes_actors.log.base import Stored
+from hermes_actors.model.topic import Ack
+from hermes_actors.runtime.clock import Clock
+
+BALANCE_INTERVAL_S = 30.0
+SNAPSHOT_INTERVAL_S = 30.0
+_FIRST_SNAPSHOT_S = 1.0
+_CLAIM_JITTER_S = 0.2
+_DEBOUNCE_S = 0.05
+_RETRY_S = 0.25
+_FOLD_TIMEOUT_S = 2.0
+_APPEND_TIMEOUT_S = 5.0
+_PLAN_BYTES_MAX = RECORD_BYTES_MAX - 10_000
+# Bytes are base64 in JSON: 4 for each 3.
+_PART_BYTES_MAX = RECORD_BYTES_MAX * 7 // 10
+
+
+class Wanted(Struct, frozen=True):
+    """A subscription that is to be owned. `constraint` is how many owners somebody asked for."""
+
+    partitions: int
+    constraint: int | None = None
+    is_suspended: bool = False
+
+
+class Workload(Struct, frozen=True):
+    """What there is to be owned, by the subscriptions' names, and the names of draining nodes."""
+
+    subscriptions: Mapping[str, Wanted]
+    draining: Sequence[str] = ()
+
+
+class WorkloadSource(Protocol):
+    """Where the leader asks what there is to be owned."""
+
+    def __call__(self) -> Workload | None:
+        """All of it, now; None while it is not known: then nothing is planned."""
+
+
+class Planner(Protocol):
+    """Says who is to own what."""
+
+    def plan(
+        self, state: State, workload: Workload
+    ) -> Generator[None, None, tuple[Assignment, ...]]:
+        """The changes to what the state's targets say; none if all is well. It looks at both
+        before it yields first, and yields each few milliseconds.
+        """
+
+
+class WorkloadChanged(Struct, frozen=True):
+    """Something in the workload is another now; plan soon."""
+
+
+class Leader:
+    """Claims to lead when nobody does, and leads while the log says so. Before each word it looks
+    whether the node's lease is open.
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        presence: Presence,
+        planner: Planner,
+        workload: WorkloadSource,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        balance_interval_s: float = BALANCE_INTERVAL_S,
+    ) -> None:
+        self._coordination = coordination
+        self._presence = presence
+        self._planner = planner
+        self._workload = workload
+        self._clock = clock
+        self._rng = rng
+        self._balance_interval_s = balance_interval_s
+        self._is_wanted = trio.Event()
+
+    async def run(self, inbox: Inbox[WorkloadChanged]) -> None:
+        """Take part in leading until asked to stop."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._stand)
+            async for _ in inbox:
+                self._is_wanted.set()
+            nursery.cancel_scope.cancel()
+
+    async def _stand(self) -> None:
+        while True:
+            lease = await self._presence.life()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._stand_in, lease)
+                await lease.lost()
+                nursery.cancel_scope.cancel()
+
+    async def _stand_in(self, lease: Lease) -> None:
+        """In one life of the node."""
+        coordination = self._coordination
+        while True:
+            await lease.opened()
+            if self._leads(lease):
+                await self._lead(lease)
+            elif not coordination.state.leader:
+                await self._claim(lease)
+            else:
+                await coordination.until(lambda state: not state.leader)
+
+    def _leads(self, lease: Lease) -> bool:
+        return self._coordination.state.leader == lease.boot
+
+    async def _claim(self, lease: Lease) -> None:
+        coordination = self._coordination
+        if len(coordination.state.members) > 1:
+            await trio.sleep(self._rng.uniform(0, _CLAIM_JITTER_S))
+        state = coordination.state
+        if state.leader or not lease.is_open():
+            return
+        term = state.term + 1
+        if await self._append(Claim(lease.boot, term)) is None:
+            await trio.sleep(_RETRY_S)
+        with trio.move_on_after(_FOLD_TIMEOUT_S):
+            await coordination.until(lambda state: bool(state.leader) or state.term >= term)
+
+    async def _lead(self, lease: Lease) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._plan_regularly, lease)
+            nursery.start_soon(self._take_snapshots, lease)
+            with self._coordination.watch() as watch:
+                watch.take_nowait()
+                while self._leads(lease):
+                    await watch.wait()
+                    if watch.take_nowait().members:
+                        self._is_wanted.set()
+            nursery.cancel_scope.cancel()
+
+    # Plans.
+
+    async def _plan_regularly(self, lease: Lease) -> None:
+        while True:
+            await lease.opened()
+            self._is_wanted = trio.Event()
+            is_done = await self._plan(lease)
+            with trio.move_on_after(self._balance_interval_s if is_done else _RETRY_S):
+                await self._is_wanted.wait()
+                # What comes together is planned together.
+                await trio.sleep(_DEBOUNCE_S)
+
+    async def _plan(self, lease: Lease) -> bool:
+        """False when it has to be tried again soon."""
+        workload = self._workload()
+        if workload is None:
+            return False
+        state = self._coordination.state
+        base, term = state.plan_offset, state.term
+        steps = self._planner.plan(state, workload)
+        assignments: tuple[Assignment, ...] = ()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                assignments = stop.value
+                break
+            await trio.lowlevel.checkpoint()
+        for part in in_parts(assignments, _PLAN_BYTES_MAX):
+            if state.plan_offset != base or not (self._leads(lease) and lease.is_open()):
+                return False
+            await self._append(Plan(lease.boot, term, base, tuple(part)))
+            # Also if the log did not say that it has it: it may come.
+            await self._wait_for_a_plan_after(base)
+            if state.plan_offset == base:
+                return False
+            base = state.plan_offset
+        return True
+
+    async def _wait_for_a_plan_after(self, base: int) -> None:
+        with trio.move_on_after(_FOLD_TIMEOUT_S):
+            await self._coordination.until(lambda state: state.plan_offset != base)
+
+    # Snapshots.
+
+    async def _take_snapshots(self, lease: Lease) -> None:
+        await trio.sleep(_FIRST_SNAPSHOT_S)
+        while True:
+            await lease.opened()
+            state = self._coordination.state
+            term, as_of, packed = state.term, state.position - 1, state.snapshot()
+            count = -(-len(packed) // _PART_BYTES_MAX)
+            for part in range(count):
+                piece = packed[part * _PART_BYTES_MAX : (part + 1) * _PART_BYTES_MAX]
+                if not lease.is_open():
+                    break
+                await self._append(Snapshot(lease.boot, term, as_of, piece, part, count))
+            await trio.sleep(SNAPSHOT_INTERVAL_S)
+
+    async def _append(self, said: Said) -> int | None:
+        """Its offset; None if it is not known to be stored."""
+        log, topic = self._coordination.log, self._coordination.topic
+        with trio.move_on_after(_APPEND_TIMEOUT_S):
+            record = encode(said, self._clock.now_ms())
+            outcome = (await log.append(topic, 0, [record], Ack.ALL))[0]
+            if isinstance(outcome, Stored):
+                return outcome.offset
+        return None
+
+
+def in_parts(assignments: Sequence[Assignment], bytes_max: int) -> Iterator[Sequence[Assignment]]:
+    """The assignments in their order, in as few pieces as fit into so many bytes each.
+
+    One that is larger by itself is a piece of its own: the log refuses it.
+    """
+    part: list[Assignment] = []
+    size_bytes = 0
+    for assignment in assignments:
+        size = len(msgspec.json.encode(assignment)) + 1
+        if part and size_bytes + size > bytes_max:
+            yield part
+            part, size_bytes = [], 0
+        part.append(assignment)
+        size_bytes += size
+    if part:
+        yield part

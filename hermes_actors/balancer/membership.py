@@ -1,0 +1,176 @@
+"""The actor by which a node takes part: it joins, is heard of each half second, and leaves.
+
+What it says of itself is in the coordination log and nowhere else. When the log has counted it out
+(it was paused, or cut off), it waits until nothing of that life runs any more, and joins anew under
+a new id.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from heapq import nlargest
+
+import trio
+from msgspec import Struct, field
+
+from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.balancer.presence import Presence
+from hermes_actors.coordination.commands import (
+    Heartbeat,
+    Join,
+    Leave,
+    Loads,
+    Said,
+    TaskLoad,
+    encode,
+)
+from hermes_actors.coordination.lease import Lease
+from hermes_actors.coordination.values import LEASE_MS
+from hermes_actors.coordination.view import Coordination
+from hermes_actors.log.base import stored_count
+from hermes_actors.model.topic import Ack
+from hermes_actors.runtime.clock import Clock, IdSource
+
+_logger = logging.getLogger(__name__)
+
+HEARTBEAT_INTERVAL_S = 0.5
+LOADS_INTERVAL_S = 10.0
+_APPEND_TIMEOUT_S = 1.0
+_LEAVE_TIMEOUT_S = 1.0
+_UNSEEN_MAX_S = 10.0
+_TASKS_MAX = 10_000
+"""So many, with long names, are one record."""
+
+
+class NodeLoads(Struct, frozen=True):
+    """What a node measured since it was asked last: see `Loads`."""
+
+    cpu: float = 0.0
+    cpu_available: float = 0.0
+    tasks: Mapping[str, TaskLoad] = field(default_factory=dict)
+
+
+class Membership:
+    """Keeps the node a member, under the ids that `presence` shows. Make a new one for each start.
+
+    Stop it after all who act in the node's name: its last word frees what the node had.
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        presence: Presence,
+        *,
+        node: str,
+        cores: float,
+        version: str,
+        clock: Clock,
+        ids: IdSource,
+        loads: Callable[[], NodeLoads] = NodeLoads,
+    ) -> None:
+        self._coordination = coordination
+        self._presence = presence
+        self._node = node
+        self._cores = cores
+        self._version = version
+        self._clock = clock
+        self._ids = ids
+        self._loads = loads
+
+    async def run(self, inbox: Inbox[object]) -> None:
+        """Take part until asked to stop, then leave."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._live)
+                await inbox.wait()
+                nursery.cancel_scope.cancel()
+            await self._leave()
+        finally:
+            # Nobody renews it any more.
+            if self._presence.lease is not None:
+                self._presence.lease.lose()
+
+    async def _live(self) -> None:
+        """One life after the other."""
+        coordination, presence = self._coordination, self._presence
+        generation = 0
+        while True:
+            await presence.ended()
+            await coordination.wait_current()
+            if generation not in (0, coordination.generation):
+                # The log is another one; others may not have noticed, and act by the old one yet.
+                await trio.sleep(2 * LEASE_MS / 1_000)
+            generation = coordination.generation
+            lease = Lease(self._ids.message_id(), self._clock)
+            coordination.hold(lease)
+            presence.begin(lease)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._be_heard, lease)
+                nursery.start_soon(self._tell_loads, lease)
+                await lease.lost()
+                nursery.cancel_scope.cancel()
+            _logger.warning(
+                "node %s was counted out in %s; what it runs is stopped, and it joins again",
+                self._node,
+                coordination.dc,
+            )
+
+    async def _be_heard(self, lease: Lease) -> None:
+        coordination, boot = self._coordination, lease.boot
+        unseen_since_s: float | None = None
+        at_s, number = trio.current_time(), 0
+        while True:
+            now_s = trio.current_time()
+            if lease.is_open():
+                unseen_since_s = None
+            is_deaf = unseen_since_s is not None and now_s - unseen_since_s > _UNSEEN_MAX_S
+            # Who speaks and cannot hear would keep what he cannot use.
+            if coordination.is_current or not is_deaf:
+                number += 1
+                said: list[Said] = [Heartbeat(boot, number)]
+                if boot not in coordination.state.members:
+                    said.insert(0, Join(boot, self._node, self._cores, self._version))
+                lease.sending(number)
+                is_stored = await self._append(said, Ack.LEADER, _APPEND_TIMEOUT_S)
+                if is_stored and unseen_since_s is None:
+                    unseen_since_s = now_s
+            at_s = max(at_s + HEARTBEAT_INTERVAL_S, trio.current_time())
+            await trio.sleep_until(at_s)
+
+    async def _tell_loads(self, lease: Lease) -> None:
+        while True:
+            await trio.sleep(LOADS_INTERVAL_S)
+            if lease.is_open():
+                loads = self._loads()
+                tasks = {name: _rounded(loads.tasks[name]) for name in _heaviest(loads.tasks)}
+                said = Loads(lease.boot, round(loads.cpu, 4), round(loads.cpu_available, 4), tasks)
+                await self._append([said], Ack.LEADER, LOADS_INTERVAL_S)
+
+    async def _leave(self) -> None:
+        lease = self._presence.lease
+        if lease is not None and not lease.is_lost:
+            lease.lose()
+            await self._append([Leave(lease.boot)], Ack.ALL, _LEAVE_TIMEOUT_S)
+
+    async def _append(self, said: list[Said], ack: Ack, timeout_s: float) -> bool:
+        """Whether the log says it has it; what is lost is said again in time."""
+        coordination, now_ms = self._coordination, self._clock.now_ms()
+        records = [encode(each, now_ms) for each in said]
+        with trio.move_on_after(timeout_s):
+            outcomes = await coordination.log.append(coordination.topic, 0, records, ack)
+            return stored_count(outcomes) == len(records)
+        return False
+
+
+def _heaviest(tasks: Mapping[str, TaskLoad]) -> list[str]:
+    """The names of those that cost something, as many as one record takes, sorted."""
+    names = [name for name, load in tasks.items() if load != TaskLoad()]
+    if len(names) > _TASKS_MAX:
+        names = nlargest(_TASKS_MAX, names, key=lambda name: (tasks[name].cpu, name))
+    return sorted(names)
+
+
+def _rounded(load: TaskLoad) -> TaskLoad:
+    """Enough digits for a plan; each costs space for six hours."""
+    return TaskLoad(
+        round(load.messages, 2), round(load.size_bytes), round(load.cpu, 5), round(load.used, 3)
+    )

@@ -1,0 +1,62 @@
+"""Under which id a node takes part in its datacentre now, and until when it may act."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import trio
+
+from hermes_actors.coordination.lease import Lease
+
+
+class Presence:
+    """The node's present life, for those who act in it. `Membership` begins and ends lives.
+
+    A new life begins only when nobody uses the one before any more.
+    """
+
+    def __init__(self) -> None:
+        self.lease: Lease | None = None
+        """That of the present life; None before the first. It may be closed, or lost."""
+        self._uses: dict[Lease, int] = {}
+        self._changed = trio.Event()
+
+    @property
+    def boot(self) -> str:
+        """The id of the present life; "" before the first."""
+        return "" if self.lease is None else self.lease.boot
+
+    async def life(self) -> Lease:
+        """Wait for a life that is not lost."""
+        await trio.lowlevel.checkpoint()
+        while self.lease is None or self.lease.is_lost:
+            await self._changed.wait()
+        return self.lease
+
+    @contextmanager
+    def using(self, lease: Lease) -> Iterator[Lease]:
+        """Until the block ends the caller acts in this life, or puts it away: no other begins."""
+        self._uses[lease] = self._uses.get(lease, 0) + 1
+        try:
+            yield lease
+        finally:
+            self._uses[lease] -= 1
+            if not self._uses[lease]:
+                del self._uses[lease]
+                self._notify()
+
+    # What follows is for the membership.
+
+    def begin(self, lease: Lease) -> None:
+        """A new life."""
+        self.lease = lease
+        self._notify()
+
+    async def ended(self) -> None:
+        """Wait until nobody uses any life."""
+        await trio.lowlevel.checkpoint()
+        while self._uses:
+            await self._changed.wait()
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()

@@ -1,0 +1,115 @@
+"""Where a reader of the coordination log begins: with the newest snapshot, not hours ago."""
+
+import trio
+from msgspec import Struct
+
+from hermes_actors.coordination.commands import (
+    Claim,
+    Heartbeat,
+    Loads,
+    Plan,
+    Release,
+    Said,
+    Snapshot,
+    Undecodable,
+    decode,
+)
+from hermes_actors.coordination.state import State
+from hermes_actors.log.base import Log
+from hermes_actors.model.record import StoredRecord
+
+BATCH_RECORDS_MAX = 500
+BATCH_BYTES_MAX = 2_097_152
+_FIRST_STEP_MS = 45_000
+"""Above the interval of the snapshots."""
+_KEPT_MAX = 4
+
+
+class Beginning(Struct, frozen=True):
+    """A state to fold on from. `is_whole`: nothing that counts came before it; else the log was
+    cut, and members may live whom it does not know.
+    """
+
+    state: State
+    is_whole: bool
+
+
+class _Snapshots:
+    """Gathers snapshots from their records; keeps the newest few."""
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[str, int], dict[int, Snapshot]] = {}
+
+    def note(self, said: Snapshot) -> None:
+        key = (said.boot, said.as_of)
+        parts = self._parts.pop(key, {})
+        parts[said.part] = said
+        self._parts[key] = parts
+        while len(self._parts) > _KEPT_MAX:
+            del self._parts[next(iter(self._parts))]
+
+    def newest(self, start: int) -> State | None:
+        """The newest that is whole and can be folded on from, with the log beginning at `start`."""
+        for (_, as_of), parts in reversed(self._parts.items()):
+            count = next(iter(parts.values())).parts
+            if as_of + 1 < start or sorted(parts) != list(range(count)):
+                continue
+            try:
+                state = State.restored(b"".join(parts[part].state for part in range(count)))
+            except Undecodable:
+                continue
+            if state.position == as_of + 1:
+                return state
+        return None
+
+
+async def find_beginning(log: Log, topic: str, start: int, end: int) -> Beginning:
+    """The newest snapshot between `start` and `end`, looked for backwards in growing steps; if
+    there is none, the log's start. Raises as the log's reading does.
+    """
+    last_ms, to, step_ms = 0, end, _FIRST_STEP_MS
+    if start < end:
+        async with log.reader(topic, {0: end - 1}) as reader:
+            last_ms = (await reader.next_batch(1, BATCH_BYTES_MAX))[0].timestamp_ms
+    while to > start:
+        at = (await log.position_at(topic, last_ms - step_ms))[0]
+        # Timestamps are the log's own and hardly ever go back; if they do, it is found later.
+        at = min(max(at, start), to - 1)
+        snapshots = await _scan(log, topic, at, to)
+        state = snapshots.newest(start)
+        if state is not None:
+            return Beginning(state, True)
+        to, step_ms = at, step_ms * 4
+    state = State()
+    state.position = start
+    return Beginning(state, start == 0)
+
+
+async def _scan(log: Log, topic: str, at: int, to: int) -> _Snapshots:
+    found = _Snapshots()
+    async with log.reader(topic, {0: at}) as reader:
+        while at < to:
+            for stored in await reader.next_batch(BATCH_RECORDS_MAX, BATCH_BYTES_MAX):
+                at = stored.offset + 1
+                if b'"snapshot"' in stored.value[:16]:
+                    said = said_by(stored)
+                    if isinstance(said, Snapshot) and stored.offset < to:
+                        found.note(said)
+            await trio.lowlevel.checkpoint()
+    return found
+
+
+def said_by(stored: StoredRecord) -> Said | None:
+    """What a record says; None if nothing that this version knows."""
+    try:
+        return decode(stored.value)
+    except Undecodable:
+        return None
+
+
+def is_strange(state: State, said: Said | None) -> bool:
+    """Whether somebody speaks as a member who is none: the state may not know all members."""
+    return (
+        isinstance(said, Heartbeat | Loads | Claim | Plan | Release)
+        and said.boot not in state.members
+    )

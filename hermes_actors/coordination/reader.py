@@ -1,0 +1,207 @@
+"""The actor that reads a datacentre's coordination log and folds it into its `Coordination`."""
+
+import logging
+import random
+from collections.abc import Sequence
+
+import trio
+
+from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.coordination.beginning import (
+    BATCH_BYTES_MAX,
+    BATCH_RECORDS_MAX,
+    find_beginning,
+    is_strange,
+    said_by,
+)
+from hermes_actors.coordination.commands import SETTINGS, Snapshot
+from hermes_actors.coordination.view import Coordination
+from hermes_actors.log.base import LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
+from hermes_actors.metadata.backoff import Backoff
+from hermes_actors.model.record import StoredRecord
+from hermes_actors.runtime.clock import Clock
+
+_logger = logging.getLogger(__name__)
+
+_CHUNK = 50
+"""Records between two yields: some 20 µs each."""
+_STRANGERS_GONE_S = 10.0
+_VERIFY_INTERVAL_S = 5.0
+
+
+class _Stuck(Exception):
+    """The log has records that its reader does not give, or is not the log that was read."""
+
+
+class CoordinationReader:
+    """Follows the log into one Coordination, for ever. Make a new one for each start.
+
+    A log that is away is reported and tried again; the state stays, and leases close by themselves.
+    A log that is shorter, cut above what was read, or another one is read anew, from its newest
+    snapshot: all leases are lost in that moment.
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        quiet_s: float = 1.0,
+        answer_timeout_s: float = 5.0,
+    ) -> None:
+        """When nothing comes for `quiet_s` the log is asked whether it is there."""
+        self._coordination = coordination
+        self._log = coordination.log
+        self._topic = coordination.topic
+        self._clock = clock
+        self._quiet_s = quiet_s
+        self._answer_timeout_s = answer_timeout_s
+        self._backoff = Backoff(rng, wait_max_s=0.5)
+        self._verified_s = clock.monotonic_s()
+        # A reader that was restarted goes on where the one before was.
+        self._must_begin = coordination.generation == 0
+
+    async def run(self, inbox: Inbox[object]) -> None:
+        """Follow the log until asked to stop."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._follow)
+                await inbox.wait()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._coordination.report("nobody reads the coordination log")
+
+    async def _follow(self) -> None:
+        while True:
+            report = self._coordination.report
+            try:
+                await self._tail()
+            except LogUnavailable as error:
+                report(f"the coordination log is unavailable: {error}")
+            except trio.TooSlowError:
+                report("the coordination log does not answer")
+            except UnknownTopic:
+                report(f"the log has no topic {self._topic} yet")
+            except (OffsetOutOfRange, _Stuck) as error:
+                report(f"the coordination log is read again: {error}")
+            await trio.sleep(self._backoff.next_s())
+
+    async def _tail(self) -> None:
+        """Read on from where the state is, or begin; then for ever."""
+        start, end = await self._bounds()
+        if self._must_begin or not await self._goes_on(start, end):
+            await self._begin(start, end)
+        position = self._coordination.state.position
+        async with self._log.reader(self._topic, {0: position}) as reader:
+            is_following = False
+            while True:
+                if self._coordination.state.position >= end and not is_following:
+                    is_following = True
+                    self._coordination.report("")
+                    self._backoff.reset()
+                await self._take(await self._next(reader, self._coordination.state.position))
+                await self._verify_now_and_then()
+
+    async def _bounds(self) -> tuple[int, int]:
+        log, topic = self._log, self._topic
+        with trio.fail_after(self._answer_timeout_s):
+            if await log.describe_topic(topic) is None:
+                try:
+                    # Several nodes may do this at once. A policy of the log's may forbid it.
+                    await log.create_topic(topic, SETTINGS)
+                except ValueError as error:
+                    raise LogUnavailable(f"it refuses topic {topic}: {error}") from error
+            return (await log.start_positions(topic))[0], (await log.end_positions(topic))[0]
+
+    async def _goes_on(self, start: int, end: int) -> bool:
+        """Whether this is still the log that was folded, with nothing missing."""
+        position = self._coordination.state.position
+        is_there = start <= position <= end
+        if is_there and (position == start or await self._holds_the_last()):
+            return True
+        self._must_begin = True
+        _logger.warning(
+            "coordination of %s is read anew, and this node takes part under a new id: its log has "
+            "[%d, %d), %d was read",
+            self._coordination.dc,
+            start,
+            end,
+            position,
+        )
+        return False
+
+    async def _holds_the_last(self) -> bool:
+        last = self._coordination.last
+        if last is None:
+            return True
+        try:
+            with trio.fail_after(self._answer_timeout_s):
+                async with self._log.reader(self._topic, {0: last.offset}) as reader:
+                    found = (await reader.next_batch(1, BATCH_BYTES_MAX))[0]
+        except OffsetOutOfRange:
+            return False
+        return (found.offset, found.timestamp_ms, found.value) == (
+            last.offset,
+            last.timestamp_ms,
+            last.value,
+        )
+
+    async def _begin(self, start: int, end: int) -> None:
+        """Fold all that there is, then show it: nobody sees a state of long ago."""
+        # Half a minute of records, or in the worst case hours of them.
+        with trio.fail_after(60 + self._answer_timeout_s):
+            beginning = await find_beginning(self._log, self._topic, start, end)
+        state, strange_s = beginning.state, -_STRANGERS_GONE_S
+        last: StoredRecord | None = None
+        async with self._log.reader(self._topic, {0: state.position}) as reader:
+            while state.position < end or (
+                not beginning.is_whole and self._clock.monotonic_s() - strange_s < _STRANGERS_GONE_S
+            ):
+                for stored in await self._next(reader, state.position):
+                    said = said_by(stored)
+                    if not beginning.is_whole:
+                        if isinstance(said, Snapshot):
+                            raise _Stuck("a snapshot has come")
+                        if is_strange(state, said):
+                            strange_s = self._clock.monotonic_s()
+                            self._coordination.report(
+                                "the coordination log was cut; waiting for a snapshot, or until "
+                                "its former members are gone"
+                            )
+                    state.apply(stored.offset, stored.timestamp_ms, said)
+                    last = stored
+                await trio.lowlevel.checkpoint()
+        self._must_begin = False
+        self._coordination.begin_anew(state, last)
+
+    async def _next(self, reader: Reader, position: int) -> Sequence[StoredRecord]:
+        """What comes next; nothing if the log is there and has nothing for a while."""
+        with trio.move_on_after(self._quiet_s):
+            return await reader.next_batch(BATCH_RECORDS_MAX, BATCH_BYTES_MAX)
+        with trio.fail_after(self._answer_timeout_s):
+            end = (await self._log.end_positions(self._topic))[0]
+        if end < position:
+            raise _Stuck(f"it ends at {end}, {position} was read already")
+        # A wait that was cancelled may have read ahead.
+        reader.seek(0, position)
+        if end > position:
+            with trio.move_on_after(self._quiet_s):
+                return await reader.next_batch(BATCH_RECORDS_MAX, BATCH_BYTES_MAX)
+            raise _Stuck(f"it ends at {end}, and nothing after {position} comes")
+        return ()
+
+    async def _take(self, batch: Sequence[StoredRecord]) -> None:
+        coordination = self._coordination
+        for at in range(0, len(batch), _CHUNK):
+            for stored in batch[at : at + _CHUNK]:
+                coordination.fold(stored, said_by(stored))
+            await trio.lowlevel.checkpoint()
+
+    async def _verify_now_and_then(self) -> None:
+        """A log that shrank and grew again, all between two readings, is not the one it was."""
+        now_s = self._clock.monotonic_s()
+        if now_s - self._verified_s >= _VERIFY_INTERVAL_S:
+            self._verified_s = now_s
+            if not await self._holds_the_last():
+                raise _Stuck("it no longer holds what was read last")

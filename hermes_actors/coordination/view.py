@@ -1,0 +1,194 @@
+"""One datacentre's coordination as the parts of its node see it: read, and watched."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+import trio
+from msgspec import Struct
+
+from hermes_actors.coordination.commands import Heartbeat, Said, coordination_topic
+from hermes_actors.coordination.lease import Lease
+from hermes_actors.coordination.state import State
+from hermes_actors.coordination.values import Changed
+from hermes_actors.log.base import Log
+from hermes_actors.model.record import StoredRecord
+
+
+class Seen(Struct, frozen=True):
+    """What has changed since a watcher looked last.
+
+    `subscriptions`, sorted: their targets, grants or usable shares may be others. `anew`: the state
+    is another one, because the log was, so nothing that was granted before holds.
+    """
+
+    subscriptions: tuple[str, ...]
+    members: bool
+    leader: bool
+    anew: bool
+
+
+class CoordinationWatch:
+    """Tells one task what changes: first all there is, then the changes, each thing once however
+    often it changed. So it is bounded by the state, and the fold never waits for it.
+
+    Use it as a context manager (`with coordination.watch() as watch`).
+    """
+
+    def __init__(self, state: State, on_close: Callable[["CoordinationWatch"], None]) -> None:
+        self._on_close = on_close
+        self._wakeup = trio.Event()
+        self._is_closed = False
+        self._names: dict[str, None] = dict.fromkeys(state.subscriptions)
+        self._members = self._leader = self._anew = True
+
+    def note(self, changed: Changed) -> None:
+        """For the fold: this has changed."""
+        self._names.update(dict.fromkeys(changed.subscriptions))
+        self._members |= changed.members
+        self._leader |= changed.leader
+        self._wakeup.set()
+
+    def begin_anew(self, state: State) -> None:
+        """For the fold: the state is another one now."""
+        self._names.update(dict.fromkeys(state.subscriptions))
+        self._members = self._leader = self._anew = True
+        self._wakeup.set()
+
+    async def wait(self) -> bool:
+        """Wait until there is something to take (True) or the watch is closed (False)."""
+        await trio.lowlevel.checkpoint()
+        while not (self._names or self._members or self._leader or self._anew):
+            if self._is_closed:
+                return False
+            self._wakeup = trio.Event()
+            await self._wakeup.wait()
+        return not self._is_closed
+
+    def take_nowait(self) -> Seen:
+        """All that has changed, perhaps nothing."""
+        seen = Seen(tuple(sorted(self._names)), self._members, self._leader, self._anew)
+        self._names = {}
+        self._members = self._leader = self._anew = False
+        return seen
+
+    def close(self) -> None:
+        """End the watch."""
+        self._is_closed = True
+        self._wakeup.set()
+        self._on_close(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Coordination:
+    """The folded coordination log of the datacentre whose log this is.
+
+    Made once for each node; its reader may be restarted. `state` is always there to read, but
+    another object once the log turned out to be another one (`generation` counts that). Only while
+    `is_current` does it follow the log; nothing is decided or begun by it otherwise.
+    """
+
+    def __init__(self, log: Log, namespace: str = "") -> None:
+        self.log = log
+        self.topic = coordination_topic(namespace)
+        self.state = State()
+        self.generation = 0
+        self.undecodable = 0
+        """Records that this version cannot read."""
+        self.last: StoredRecord | None = None
+        """The record that was folded last, None if there was none since a snapshot."""
+        self._trouble = "the coordination log has not been read yet"
+        self._changed_health = trio.Event()
+        self._watches: list[CoordinationWatch] = []
+        self._lease: Lease | None = None
+        self._was_member = False
+
+    @property
+    def dc(self) -> str:
+        """The datacentre whose coordination this is."""
+        return self.log.dc
+
+    @property
+    def is_current(self) -> bool:
+        """True while the log is being followed: read to its end, and answering."""
+        return not self._trouble
+
+    @property
+    def trouble(self) -> str:
+        """Why it is not followed; "" while it is."""
+        return self._trouble
+
+    async def wait_current(self) -> None:
+        """Wait until the log is being followed."""
+        await trio.lowlevel.checkpoint()
+        while self._trouble:
+            await self._changed_health.wait()
+
+    async def until(self, condition: Callable[[State], bool]) -> None:
+        """Wait until the state is so. It is asked again when something has changed."""
+        await trio.lowlevel.checkpoint()
+        with self.watch() as watch:
+            while not condition(self.state):
+                await watch.wait()
+                watch.take_nowait()
+
+    def watch(self) -> CoordinationWatch:
+        """All that there is as a change, then what changes. Close it, or use `with`."""
+        watch = CoordinationWatch(self.state, self._watches.remove)
+        self._watches.append(watch)
+        return watch
+
+    def hold(self, lease: Lease | None) -> None:
+        """From now on it is this lease that own heartbeats open; one of a member that is gone, or
+        of another log, is lost in the very moment that shows it.
+        """
+        self._lease = lease
+        self._was_member = False
+
+    # What follows is for the reader.
+
+    def fold(self, stored: StoredRecord, said: Said | None) -> None:
+        """Fold one record, and tell who watches."""
+        state, lease = self.state, self._lease
+        if said is None:
+            self.undecodable += 1
+        changed = state.apply(stored.offset, stored.timestamp_ms, said)
+        self.last = stored
+        if changed:
+            for watch in self._watches:
+                watch.note(changed)
+        if lease is None:
+            return
+        if lease.boot in state.members:
+            self._was_member = True
+            if isinstance(said, Heartbeat) and said.boot == lease.boot:
+                lease.folded(said.number)
+        elif self._was_member:
+            lease.lose()
+
+    def begin_anew(self, state: State, last: StoredRecord | None) -> None:
+        """The log is another one, or read for the first time: this is what it says."""
+        if self._lease is not None:
+            self._lease.lose()
+        self.state = state
+        self.last = last
+        self.generation += 1
+        for watch in self._watches:
+            watch.begin_anew(state)
+
+    def report(self, trouble: str) -> None:
+        """The log is not followed, for this reason, or ("") is."""
+        if trouble != self._trouble:
+            self._trouble = trouble
+            self._changed_health.set()
+            self._changed_health = trio.Event()

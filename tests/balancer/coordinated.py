@@ -1,0 +1,306 @@
+"""Several nodes that meet in one coordination log: their readers, memberships and leaders, without
+consumers. Each node can be killed, stopped in good order, paused, or cut off from the log.
+"""
+
+import random
+from contextlib import asynccontextmanager, contextmanager
+
+import trio
+
+from hermes_actors.actors.mailbox import open_mailbox
+from hermes_actors.balancer.leader import Leader, Wanted, Workload, WorkloadChanged
+from hermes_actors.balancer.membership import Membership, NodeLoads
+from hermes_actors.balancer.presence import Presence
+from hermes_actors.coordination.commands import Assignment, Release, Target, encode
+from hermes_actors.coordination.reader import CoordinationReader
+from hermes_actors.coordination.view import Coordination
+from hermes_actors.log.base import LogUnavailable, UnavailableRecord
+from hermes_actors.log.memory import MemoryLog
+from hermes_actors.model.topic import Ack
+from hermes_actors.runtime.clock import seeded_ids
+
+EPOCH_MS = 1_700_000_000_000
+SUBSCRIPTIONS = tuple(f"shop.orders$s{number}" for number in range(6))
+
+
+class TrioClock:
+    def now_ms(self):
+        return EPOCH_MS + int(trio.current_time() * 1_000)
+
+    def monotonic_s(self):
+        return trio.current_time()
+
+    def boottime_s(self):
+        return trio.current_time()
+
+
+class EvenSpread:
+    """The subscriptions in turn over the nodes, all partitions to one; what can stay stays."""
+
+    def __init__(self):
+        self.plans = 0
+
+    def plan(self, state, workload):
+        self.plans += 1
+        nodes = [
+            member.boot
+            for member in sorted(state.members.values(), key=lambda member: member.node)
+            if member.node not in workload.draining
+        ]
+        before = {name: state.targets_of(name) for name in state.subscriptions}
+        yield
+        if not nodes:
+            return ()
+        counts = dict.fromkeys(nodes, 0)
+        room = -(-len(workload.subscriptions) // len(nodes))
+        homeless, assignments = [], []
+        for name in workload.subscriptions:
+            boot = next((target.boot for target in before.get(name, ())), "")
+            if boot in counts and counts[boot] < room:
+                counts[boot] += 1
+            else:
+                homeless.append(name)
+        for name in homeless:
+            boot = min(nodes, key=lambda each: counts[each])
+            counts[boot] += 1
+            partitions = tuple(range(workload.subscriptions[name].partitions))
+            assignments.append(Assignment(name, (Target(boot, partitions),), "spread"))
+        gone = [name for name in before if name not in workload.subscriptions]
+        return (*assignments, *(Assignment(name, (), "gone") for name in gone))
+
+
+class OwnView:
+    """The log as one node sees it: paused, or out of its reach."""
+
+    def __init__(self, log):
+        self._log = log
+        self.dc = log.dc
+        self.is_cut = False
+        self.is_deaf = False
+        self._running = trio.Event()
+        self._running.set()
+
+    def pause(self):
+        self._running = trio.Event()
+
+    def go_on(self):
+        self._running.set()
+
+    async def _gate(self, *, is_read=True):
+        while not self._running.is_set():
+            # A stopped process does not notice its time-outs either.
+            with trio.CancelScope(shield=True):
+                await self._running.wait()
+        await trio.lowlevel.checkpoint()
+        if self.is_cut or (self.is_deaf and is_read):
+            raise LogUnavailable("out of reach")
+
+    async def append(self, topic, partition, batch, ack):
+        try:
+            await self._gate(is_read=False)
+        except LogUnavailable as error:
+            return [UnavailableRecord(error.message) for _ in batch]
+        return await self._log.append(topic, partition, batch, ack)
+
+    @asynccontextmanager
+    async def reader(self, topic, positions):
+        async with self._log.reader(topic, positions) as reader:
+            yield _OwnReader(self, reader)
+
+    def __getattr__(self, name):
+        asked = getattr(self._log, name)
+
+        async def ask(*arguments):
+            await self._gate()
+            return await asked(*arguments)
+
+        return ask
+
+
+class _OwnReader:
+    def __init__(self, view, reader):
+        self._view = view
+        self._reader = reader
+
+    def seek(self, partition, position):
+        self._reader.seek(partition, position)
+
+    async def next_batch(self, records_max, bytes_max):
+        await self._view._gate()
+        batch = await self._reader.next_batch(records_max, bytes_max)
+        await self._view._gate()
+        return batch
+
+
+class CoordinatedNode:
+    def __init__(self, cluster, name, seed):
+        rng = random.Random(f"{seed}{name}")
+        self.name = name
+        self.cluster = cluster
+        self.log = OwnView(cluster.log)
+        self.coordination = Coordination(self.log)
+        self.presence = Presence()
+        self.planner = EvenSpread()
+        self.scope = trio.CancelScope()
+        self.releases_s = 0.1
+        self.loads = NodeLoads()
+        clock = cluster.clock
+        self.reader = CoordinationReader(self.coordination, clock=clock, rng=rng)
+        self.membership = Membership(
+            self.coordination,
+            self.presence,
+            node=name,
+            cores=2.0,
+            version="1",
+            clock=clock,
+            ids=seeded_ids(rng),
+            loads=lambda: self.loads,
+        )
+        self.leader = Leader(
+            self.coordination,
+            self.presence,
+            self.planner,
+            lambda: cluster.workload,
+            clock=clock,
+            rng=rng,
+        )
+        self.leader_ref, self._leader_inbox = open_mailbox(10)
+        self._membership_ref, self._membership_inbox = open_mailbox(10)
+        self._reader_ref, self._reader_inbox = open_mailbox(10)
+        self._is_over = trio.Event()
+        self._agent_scope = trio.CancelScope()
+
+    @property
+    def state(self):
+        return self.coordination.state
+
+    @property
+    def boot(self):
+        return self.presence.boot
+
+    def may_act_on(self):
+        """What consumers of it may be pushing now."""
+        lease = self.presence.lease
+        if lease is None or not lease.is_open():
+            return set()
+        return {
+            (name, partition)
+            for name, grant in self.state.grants_of(lease.boot).items()
+            for partition in grant.partitions
+        }
+
+    def leads(self):
+        return self.state.leader == self.boot != ""
+
+    async def run(self):
+        with self.scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.reader.run, self._reader_inbox)
+                nursery.start_soon(self.leader.run, self._leader_inbox)
+                nursery.start_soon(self.membership.run, self._membership_inbox)
+                nursery.start_soon(self._release)
+        self._is_over.set()
+
+    async def _release(self):
+        """As an agent does: what is not to be owned any more is released after a while."""
+        with self._agent_scope:
+            while True:
+                lease = await self.presence.life()
+                with self.presence.using(lease):
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(self._release_in, lease)
+                        await lease.lost()
+                        nursery.cancel_scope.cancel()
+
+    async def _release_in(self, lease):
+        with self.coordination.watch() as watch:
+            while await watch.wait():
+                for name in watch.take_nowait().subscriptions:
+                    state = self.state
+                    if state.must_release(lease.boot, name):
+                        epoch = state.grants_of(lease.boot)[name].epoch
+                        await trio.sleep(self.releases_s)
+                        said = Release(lease.boot, name, epoch)
+                        await self.log.append(
+                            self.coordination.topic, 0, [encode(said, 0)], Ack.ALL
+                        )
+
+    def kill(self):
+        self.scope.cancel()
+
+    async def stop(self):
+        self._agent_scope.cancel()
+        self._leader_inbox.close()
+        self._membership_inbox.close()
+        await trio.sleep(0.01)
+        self.scope.cancel()
+        await self._is_over.wait()
+
+    @contextmanager
+    def paused(self):
+        self.log.pause()
+        yield
+        self.log.go_on()
+
+
+class Cluster:
+    def __init__(self, nursery, seed):
+        self.clock = TrioClock()
+        self.log = MemoryLog("dc1", self.clock)
+        self.nodes = []
+        self.seed = seed
+        self.workload = Workload({name: Wanted(4) for name in SUBSCRIPTIONS})
+        self._nursery = nursery
+        self.pushing_since_s = {}
+
+    def start(self, *names):
+        nodes = [CoordinatedNode(self, name, self.seed) for name in names]
+        for node in nodes:
+            self.nodes.append(node)
+            self._nursery.start_soon(node.run)
+        return nodes
+
+    def change_workload(self, workload):
+        self.workload = workload
+        for node in self.nodes:
+            node.leader_ref.tell(WorkloadChanged())
+
+    async def until(self, condition, within_s):
+        """Wait until it holds, and say after how many seconds; fails when it takes longer."""
+        began_s = trio.current_time()
+        while not condition():
+            assert trio.current_time() - began_s <= within_s, "it takes too long"
+            await trio.sleep(0.01)
+            self.check()
+        return trio.current_time() - began_s
+
+    async def sleep(self, for_s):
+        end_s = trio.current_time() + for_s
+        while trio.current_time() < end_s:
+            await trio.sleep(0.02)
+            self.check()
+
+    def check(self):
+        """No partition may be pushed by two nodes at once."""
+        pushers = {}
+        for node in self.nodes:
+            for owned in node.may_act_on():
+                assert owned not in pushers, f"{owned} by {pushers[owned]} and {node.name}"
+                pushers[owned] = node.name
+
+    def pushed_by(self, *nodes):
+        """Whether these nodes, all of them, push all there is."""
+        owned = [node.may_act_on() for node in nodes]
+        wanted = {
+            (name, partition)
+            for name, each in self.workload.subscriptions.items()
+            for partition in range(each.partitions)
+        }
+        return set().union(*owned) == wanted and all(owned)
+
+
+@asynccontextmanager
+async def open_cluster(seed=0):
+    async with trio.open_nursery() as nursery:
+        yield Cluster(nursery, seed)
+        nursery.cancel_scope.cancel()

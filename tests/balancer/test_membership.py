@@ -1,0 +1,195 @@
+"""Nodes take part, are counted out, and come back, by the coordination log alone."""
+
+import pytest
+
+from hermes_actors.balancer.membership import NodeLoads
+from hermes_actors.coordination.commands import COORDINATION_TOPIC, TaskLoad
+from hermes_actors.log.base import TopicSettings
+
+
+async def test_a_node_alone_may_act_at_once(cluster, autojump_clock):
+    (node,) = cluster.start("a")
+    assert await cluster.until(lambda: cluster.pushed_by(node), within_s=0.5) < 0.5
+
+
+async def test_nodes_that_start_together_share_the_work_within_a_second(cluster, autojump_clock):
+    nodes = cluster.start("a", "b", "c")
+    await cluster.until(lambda: cluster.pushed_by(*nodes), within_s=1.0)
+    assert sorted(m.node for m in nodes[0].state.members.values()) == ["a", "b", "c"]
+    assert nodes[0].state == nodes[1].state == nodes[2].state
+
+
+async def test_what_a_killed_node_had_is_pushed_elsewhere_within_four_seconds(
+    cluster, autojump_clock
+):
+    a, b, c = cluster.start("a", "b", "c")
+    await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=2)
+    follower = next(node for node in (a, b, c) if not node.leads())
+    follower.kill()
+    others = [node for node in (a, b, c) if node is not follower]
+    cluster.nodes.remove(follower)
+    took_s = await cluster.until(lambda: cluster.pushed_by(*others), within_s=4.0)
+    assert took_s > 2.0
+
+
+async def test_what_a_killed_leader_had_is_pushed_elsewhere_within_four_seconds(
+    cluster, autojump_clock
+):
+    a, b, c = cluster.start("a", "b", "c")
+    await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=2)
+    leader = next(node for node in (a, b, c) if node.leads())
+    leader.kill()
+    others = [node for node in (a, b, c) if node is not leader]
+    cluster.nodes.remove(leader)
+    await cluster.until(lambda: cluster.pushed_by(*others), within_s=4.0)
+    assert others[0].state.term == 2
+
+
+async def test_what_a_leaving_node_had_is_pushed_elsewhere_at_once(cluster, autojump_clock):
+    a, b, c = cluster.start("a", "b", "c")
+    await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=2)
+    leader = next(node for node in (a, b, c) if node.leads())
+    await leader.stop()
+    others = [node for node in (a, b, c) if node is not leader]
+    assert await cluster.until(lambda: cluster.pushed_by(*others), within_s=0.5) < 0.5
+    assert others[0].state.expired == 0
+
+
+async def test_a_paused_node_is_fenced_counted_out_and_comes_back_under_a_new_id(
+    cluster, autojump_clock
+):
+    a, b, c = cluster.start("a", "b", "c")
+    await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=2)
+    paused = next(node for node in (a, b, c) if not node.leads())
+    lease, boot = paused.presence.lease, paused.boot
+    with paused.paused():
+        others = [node for node in (a, b, c) if node is not paused]
+        await cluster.until(lambda: cluster.pushed_by(*others), within_s=4)
+        assert not lease.is_open()
+        await cluster.sleep(16)
+    assert not lease.is_open()
+    await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=2)
+    assert paused.boot != boot
+    assert lease.is_lost
+    assert len(a.state.members) == 3
+
+
+async def test_a_paused_leader_is_followed_and_its_late_words_change_nothing(
+    cluster, autojump_clock
+):
+    a, b, c = cluster.start("a", "b", "c")
+    await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=2)
+    paused = next(node for node in (a, b, c) if node.leads())
+    with paused.paused():
+        await cluster.sleep(20)
+    await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=2)
+    assert not paused.leads()
+    assert a.state.term == 2
+    assert a.state == b.state == c.state
+
+
+async def test_a_pause_shorter_than_the_lease_moves_nothing(cluster, autojump_clock):
+    a, b, c = cluster.start("a", "b", "c")
+    await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=2)
+    moves, boot = len(a.state.moves), c.boot
+    with c.paused():
+        await cluster.sleep(2.2)
+        assert not c.presence.lease.is_open()
+    await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=0.7)
+    await cluster.sleep(5)
+    assert len(a.state.moves) == moves
+    assert c.boot == boot
+
+
+@pytest.mark.parametrize("outage", ["cut", "silent", "appends only", "reads only"])
+async def test_a_log_that_is_away_closes_all_leases_and_moves_nothing(
+    cluster, outage, autojump_clock
+):
+    a, b, c = cluster.start("a", "b", "c")
+    await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=2)
+    grants = {name: a.state.grants(name) for name in a.state.subscriptions}
+    faults = cluster.log.faults
+    if outage == "cut":
+        faults.cut()
+    elif outage == "silent":
+        faults.silent = faults.reads_silent = True
+    elif outage == "appends only":
+        faults.unavailable_rate = 1.0
+    else:
+        faults.reads_failing = True
+    await cluster.sleep(2.6)
+    assert not any(node.may_act_on() for node in (a, b, c))
+    await cluster.sleep(5 if outage == "reads only" else 17.4)
+    assert not any(node.may_act_on() for node in (a, b, c))
+    faults.heal()
+    await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=2.5)
+    assert {name: a.state.grants(name) for name in a.state.subscriptions} == grants
+    assert a.state.term == 1
+    assert a.state.expired == 0
+
+
+async def test_a_node_that_hears_nothing_stops_speaking_and_its_work_goes_elsewhere(
+    cluster, autojump_clock
+):
+    a, b, c = cluster.start("a", "b", "c")
+    await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=2)
+    deaf = next(node for node in (a, b, c) if not node.leads())
+    others = [node for node in (a, b, c) if node is not deaf]
+    deaf.log.is_deaf = True
+    await cluster.until(lambda: cluster.pushed_by(*others), within_s=20)
+    deaf.log.is_deaf = False
+    await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=5)
+
+
+async def test_a_node_that_is_cut_off_is_counted_out_and_comes_back(cluster, autojump_clock):
+    a, b, c = cluster.start("a", "b", "c")
+    await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=2)
+    c.log.is_cut = True
+    await cluster.until(lambda: cluster.pushed_by(a, b), within_s=5)
+    await cluster.sleep(10)
+    c.log.is_cut = False
+    await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=4)
+
+
+async def test_a_new_life_waits_until_nothing_of_the_old_one_runs(cluster, autojump_clock):
+    a, b = cluster.start("a", "b")
+    await cluster.until(lambda: cluster.pushed_by(a, b), within_s=2)
+    with b.presence.using(b.presence.lease):
+        boot = b.boot
+        with b.paused():
+            await cluster.sleep(5)
+        await cluster.sleep(5)
+        assert b.boot == boot
+        assert b.presence.lease.is_lost
+    await cluster.until(lambda: cluster.pushed_by(a, b), within_s=2)
+
+
+async def test_loads_are_told_each_ten_seconds_rounded_and_without_what_costs_nothing(
+    cluster, autojump_clock
+):
+    (node,) = cluster.start("a")
+    await cluster.until(lambda: cluster.pushed_by(node), within_s=1)
+    node.loads = NodeLoads(
+        0.123456, 1.5, {"shop.orders$s1": TaskLoad(10.123, 99.7, 0.0123456), "idle": TaskLoad()}
+    )
+    await cluster.sleep(10.5)
+    assert node.state.weights["shop.orders$s1"] == TaskLoad(10.12, 100, 0.01235, 0.0)
+    assert node.state.members[node.boot].load.cpu == 0.1235
+
+
+async def test_a_log_that_is_made_anew_ends_all_lives_and_new_ones_begin(cluster, autojump_clock):
+    a, b = cluster.start("a", "b")
+    await cluster.until(lambda: cluster.pushed_by(a, b), within_s=2)
+    lease = a.presence.lease
+    await cluster.log.delete_topic(COORDINATION_TOPIC)
+    await cluster.until(lambda: lease.is_lost, within_s=3)
+    await cluster.until(lambda: cluster.pushed_by(a, b), within_s=12)
+    assert a.coordination.generation == b.coordination.generation == 2
+
+
+async def test_the_topic_keeps_the_logs_own_time(cluster, autojump_clock):
+    (node,) = cluster.start("a")
+    await cluster.until(lambda: cluster.pushed_by(node), within_s=1)
+    settings: TopicSettings = await cluster.log.describe_topic(COORDINATION_TOPIC)
+    assert settings.log_append_time
+    assert settings.partitions == 1
