@@ -11,6 +11,7 @@ from functools import wraps
 from typing import Any
 
 import pytest
+import trio
 from hypothesis import settings
 
 from hermes_actors.runtime import guest
@@ -34,11 +35,27 @@ def run_as_guest(
     return guest.run(main)
 
 
+def _by_its_fixtures_clock(item: pytest.Function) -> Callable[..., Any]:
+    """Runs a test by the autojump clock that only a fixture of it asks for.
+
+    pytest-trio looks at the arguments of the test alone, and would run it by the real clock.
+    """
+
+    def run(main: Callable[[], Awaitable[Any]], *, clock: Any = None, **options: Any) -> Any:
+        return trio.run(main, clock=clock or item.funcargs["autojump_clock"], **options)
+
+    return run
+
+
 # First of all hooks: pytest-trio runs a test by the first of its marks that names a runner.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.get_closest_marker("kafka") is None or not isinstance(item, pytest.Function):
+        if not isinstance(item, pytest.Function):
+            continue
+        if item.get_closest_marker("kafka") is None:
+            if "autojump_clock" in item.fixturenames:
+                item.add_marker(pytest.mark.trio(run=_by_its_fixtures_clock(item)), append=False)
             continue
         test = item.obj
         if hasattr(test, "hypothesis"):

@@ -141,7 +141,7 @@ async def everything(log):
     return state
 
 
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 @given(script=scripts)
 def test_memory_and_embedded_cannot_be_told_apart(make_log_under_test, script):
     with tempfile.TemporaryDirectory() as directory:

@@ -329,7 +329,7 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(ACTIONS)
 def test_each_batch_is_settled_once_and_the_bounds_hold(actions):
     async def main():

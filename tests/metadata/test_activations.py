@@ -163,7 +163,7 @@ class Datacentres(RuleBasedStateMachine):
                     assert parent is None or parent.incarnation <= shown
 
 
-Datacentres.TestCase.settings = settings(stateful_step_count=25, max_examples=150, deadline=None)
+Datacentres.TestCase.settings = settings(stateful_step_count=25, deadline=None)
 TestDatacentres = Datacentres.TestCase
 
 

@@ -59,8 +59,8 @@ async def test_the_users_have_the_passwords_that_the_page_says(tmp_path, monkeyp
         assert f"`{password}`" in PAGE
         account = await authenticator.identify(basic(name, password))
         assert account == Account(name, frozenset(roles), frozenset(groups))
-        with pytest.raises(Unauthenticated):
-            await authenticator.identify(basic(name, "wrong"))
+    with pytest.raises(Unauthenticated):
+        await authenticator.identify(basic("ada", "wrong"))
 
 
 def test_the_token_is_the_account_that_the_page_says(tmp_path):

@@ -11,6 +11,8 @@ from hermes_chaos.sim.world import Shape
 
 SEEDS = range(1, 21)
 AT_EACH_COMMIT = 3
+"""Seeds that are run at each commit, soon over; whole runs are for `make test`."""
+
 SOON_OVER = Shape(messages_per_publisher=5, load_s=1.0, settle_max_s=10.0, strikes=3)
 run = cache(run_seed)
 
@@ -21,14 +23,15 @@ def is_caught(verdict: Verdict) -> bool:
 
 
 @pytest.mark.parametrize(
-    "seed",
+    ("seed", "shape"),
     [
-        pytest.param(seed, marks=() if seed <= AT_EACH_COMMIT else pytest.mark.slow)
-        for seed in SEEDS
+        *((seed, SOON_OVER) for seed in range(1, AT_EACH_COMMIT + 1)),
+        *(pytest.param(seed, Shape(), marks=pytest.mark.slow) for seed in SEEDS),
     ],
+    ids=lambda each: {Shape(): "whole", SOON_OVER: "soon over"}.get(each, each),
 )
-def test_every_promise_holds(seed: int) -> None:
-    verdict = run(seed)
+def test_every_promise_holds(seed: int, shape: Shape) -> None:
+    verdict = run(seed, shape=shape)
     assert verdict.holds, verdict.report()
     assert verdict.faults, "a run without faults proves little"
 
@@ -37,7 +40,7 @@ def test_every_promise_holds(seed: int) -> None:
 def test_every_promise_is_examined_in_some_seed() -> None:
     examined: Counter[str] = Counter()
     for seed in SEEDS:
-        examined.update(run(seed).examined)
+        examined.update(run(seed, shape=Shape()).examined)
         if all(examined.values()):
             return
     raise AssertionError(
@@ -52,6 +55,7 @@ def test_a_seeded_bug_is_caught_within_twenty_seeds(mutant: str) -> None:
     assert any(is_caught(run_seed(seed, mutant=mutant)) for seed in SEEDS)
 
 
+@pytest.mark.slow
 def test_a_lost_wake_up_is_found_by_the_publish_that_it_stalls() -> None:
     violations = run_seed(1, mutant="wake-up-taken").violations
     assert any(
@@ -60,9 +64,14 @@ def test_a_lost_wake_up_is_found_by_the_publish_that_it_stalls() -> None:
     )
 
 
-def test_a_seed_has_one_history() -> None:
-    assert run_seed(1) == run(1)
-    assert run(1).digest != run(2).digest
+@pytest.mark.parametrize(
+    "shape",
+    [SOON_OVER, pytest.param(Shape(), marks=pytest.mark.slow)],
+    ids=["soon over", "whole"],
+)
+def test_a_seed_has_one_history(shape: Shape) -> None:
+    assert run_seed(1, shape=shape) == run(1, shape=shape)
+    assert run(1, shape=shape).digest != run(2, shape=shape).digest
 
 
 def test_a_planted_bug_is_gone_after_the_run() -> None:

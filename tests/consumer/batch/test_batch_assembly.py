@@ -113,7 +113,7 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(deadline=None)
 @given(bounds, st.lists(steps, max_size=40))
 def test_batches_keep_to_their_bounds_and_lose_nothing_in_any_order(first, story):
     line = Line(first)
@@ -235,7 +235,6 @@ def test_what_a_retransmission_moves_leaves_queue_open_and_current_batch(is_infl
     assert line.assembly.buffered_bytes == 6 * (OVERHEAD_BYTES + 1) + 1
 
 
-@settings(max_examples=100)
 @given(
     st.integers(1, 200),
     st.integers(1, 100),
@@ -284,7 +283,6 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=100)
 @given(st.lists(st.tuples(json_values, st.booleans()), max_size=5), st.sampled_from(BatchBody))
 def test_a_body_of_any_json_values_is_one_json_array_of_them(values, form):
     messages = [

@@ -117,7 +117,7 @@ def chance(share, how, seed=1):
     heals_s=st.floats(0.5, 20),
     latency_s=st.sampled_from([0.001, 0.05, 0.6]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 def test_no_second_ever_holds_more_than_the_maximum(maximum, share, how, seed, heals_s, latency_s):
     failing = chance(share, how, seed)
     fails = lambda now_s: failing(now_s) if now_s < heals_s else None  # noqa: E731
@@ -135,7 +135,7 @@ def test_no_second_ever_holds_more_than_the_maximum(maximum, share, how, seed, h
     latency_s=st.sampled_from([0.001, 0.1, 0.5]),
 )
 @example(maximum=65, share=0.7, how="dead", seed=234, outage_s=73.0, latency_s=0.5)
-@settings(max_examples=30, deadline=None)
+@settings(deadline=None)
 def test_the_full_rate_is_back_within_ten_seconds_of_the_endpoints_health(
     maximum, share, how, seed, outage_s, latency_s
 ):

@@ -197,7 +197,7 @@ def test_another_host_is_not_held_up(host):
     assert len(host.dials) == 2
 
 
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(1, 4), st.integers(1, 6))
 def test_whatever_happens_nobody_starves_and_no_bound_is_broken(
     rng: random.Random, host_max, lane_count

@@ -120,7 +120,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 @given(STEPS, st.floats(0.0, 5.0), st.floats(0.0, 20.0))
 def test_no_history_brings_two_requests_at_once_or_a_token_past_its_end(steps, initial_s, most_s):
     made, now_s, number, refused = TokenSlot(initial_s, most_s), 0.0, 0, 0

@@ -182,11 +182,10 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(max_examples=60, deadline=None)
+TestAnyOrder.settings = settings(deadline=None)
 
 
 @given(keys=st.lists(st.sampled_from([b"a", b"b", None]), max_size=40))
-@settings(max_examples=30)
 def test_in_a_window_of_one_the_order_of_reading_is_kept(keys):
     lanes = ordered(*keys, window=1)
     seen = []

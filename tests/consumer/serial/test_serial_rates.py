@@ -96,7 +96,7 @@ async def test_a_dead_endpoint_that_comes_back_has_its_full_rate_within_ten_seco
     heals_s = 200.0
     is_well = lambda: trio.current_time() >= heals_s  # noqa: E731
     world.sender.script = lambda _push: (0.01, OK if is_well() else DEAD)
-    await world.publish(*(b"%d" % n for n in range(30_000)))
+    await world.publish(*(b"%d" % n for n in range(15_000)))
     async with world.consuming(world.live(policy={"rate": 1_000})) as consumer:
         probed_s = give_probes(world, connects=is_well)
         await trio.sleep_until(heals_s)

