@@ -1,0 +1,1 @@
+"""Which node is to own which partitions of which subscription: pure and deterministic."""

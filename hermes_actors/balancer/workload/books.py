@@ -1,0 +1,81 @@
+"""Who has what, and what it costs: the books of a planning round, which are true at any time.
+
+Weights are whole numbers inside (millionths of a weight), so that sums are exact in any order and
+equal clusters give equal plans.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+
+from hermes_actors.balancer.workload.problem import Node
+
+GRAINS = 1_000_000
+"""How many a weight of 1 has."""
+
+
+class Task:
+    """One owner's part of a subscription. `was` is the node that has it by the last plan, -1 if
+    none that could keep it; `at` the one it is on now.
+    """
+
+    __slots__ = ("at", "is_stable", "number", "partitions", "share", "was", "weight", "work")
+
+    def __init__(
+        self, number: int, work: int, partitions: tuple[int, ...], weight: int, share: float | None
+    ) -> None:
+        self.number = number
+        self.work = work
+        self.partitions = partitions
+        self.weight = weight
+        self.share = share
+        self.was = self.at = -1
+        self.is_stable = True
+
+
+class Books:
+    """The nodes that may own something, by number, each with its tasks in the order of weight."""
+
+    def __init__(self, nodes: Sequence[Node], tasks_max: int) -> None:
+        self.nodes = nodes
+        self.tasks_max = tasks_max
+        self.capacity = [max(node.capacity * node.speed, 1e-9) for node in nodes]
+        self.tasks: list[Task] = []
+        self.load = [0] * len(nodes)
+        self.total = 0
+        self.on: list[list[tuple[int, int]]] = [[] for _ in nodes]
+        """For each node its tasks, as (weight, number), the lightest first."""
+        self.works: list[dict[int, int]] = [{} for _ in nodes]
+        """For each node the works that it has a task of, with the task's number."""
+
+    def add(self, work: int, partitions: tuple[int, ...], weight: int, share: float | None) -> Task:
+        """A task more, on no node yet."""
+        task = Task(len(self.tasks), work, partitions, weight, share)
+        self.tasks.append(task)
+        self.total += weight
+        return task
+
+    def put(self, task: Task, node: int) -> None:
+        """Give a task that is on no node to one."""
+        assert task.at < 0
+        assert task.work not in self.works[node], "a subscription's owners are distinct nodes"
+        task.at = node
+        self.load[node] += task.weight
+        self.works[node][task.work] = task.number
+        insort(self.on[node], (task.weight, task.number))
+
+    def take(self, task: Task) -> None:
+        """Take a task from its node."""
+        node, task.at = task.at, -1
+        del self.works[node][task.work]
+        self.load[node] -= task.weight
+        tasks = self.on[node]
+        del tasks[bisect_left(tasks, (task.weight, task.number))]
+
+    def move(self, task: Task, node: int) -> None:
+        """Take it and give it to another."""
+        self.take(task)
+        self.put(task, node)
+
+    def has_room(self, node: int) -> bool:
+        """Whether the node may have one task more."""
+        return len(self.on[node]) < self.tasks_max

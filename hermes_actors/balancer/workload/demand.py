@@ -1,0 +1,56 @@
+"""How many owners each subscription is to have, and why not more, so that all of them have room."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from hermes_actors.balancer.workload.problem import Settings, Work
+
+
+class Demand(Struct, frozen=True):
+    """How many owners, and what decided it, in a word for people."""
+
+    owners: int
+    cause: str
+    missing: int = 0
+
+
+def demands(works: Sequence[Work], nodes: int, settings: Settings) -> list[Demand]:
+    """The demand of each work, with `nodes` that may own something.
+
+    Where the nodes have not room for all, each gets its first owner before any gets a second.
+    """
+    wanted = [_wanted(work, nodes, settings) for work in works]
+    room = nodes * settings.tasks_max
+    if sum(each.owners for each in wanted) <= room:
+        return wanted
+    given = [0] * len(works)
+    for number in range(max(each.owners for each in wanted)):
+        asking = [at for at, each in enumerate(wanted) if each.owners > number]
+        # Those who have so many already keep them: nothing moves to make room for a mere equal.
+        asking.sort(key=lambda at: (len(works[at].owners) <= number, works[at].name))
+        for at in asking[:room]:
+            given[at] += 1
+        room -= min(room, len(asking))
+    return [
+        each if count == each.owners else Demand(count, "nodes are full", each.owners - count)
+        for each, count in zip(wanted, given, strict=True)
+    ]
+
+
+def _wanted(work: Work, nodes: int, settings: Settings) -> Demand:
+    if work.is_suspended:
+        wanted, cause = 1, "suspended"
+    elif work.constraint is not None:
+        wanted, cause = max(1, work.constraint), "constraint"
+    else:
+        wanted, cause = settings.owners_default, "the default"
+    if work.partitions < wanted:
+        wanted, cause = work.partitions, _counted(work.partitions, "partition")
+    if nodes < wanted:
+        wanted, cause = nodes, _counted(nodes, "node")
+    return Demand(wanted, cause)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,162 @@
+"""Evens out what placing cannot: steps of few moves that bring each node near its target.
+
+A local search in the manner of list scheduling with interchanges (Finn and Horowitz 1979). A node
+far above its target hands a task to one below, exchanges one for a lighter one, or for several. A
+step is judged by how much it lowers the sum of load² / target for each task that it moves, and it
+always lowers it, so the search ends.
+"""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from hermes_actors.balancer.workload.books import Books
+from hermes_actors.balancer.workload.exchanges import Bounds, Step, give, several, swap
+
+NEAR = 0.01
+"""A node that gets something is filled to at most so much above its target."""
+LOW = 0.02
+"""A node that gives something keeps all but so much of its target."""
+_STARVED_AT_ONCE = 0.2
+"""A node as far below its target takes tasks that have moved just now, too: it has just joined."""
+_RECEIVERS = 16
+_PARTNERS = 4
+_SMALLEST = 0.001
+"""What a step must shift at the least, in parts of the giving node's target."""
+_WORST_FIRST = 1e-9
+
+
+class Limits(Struct, frozen=True):
+    """How far a node may be above or below its target before anything is done about it."""
+
+    uneven: float
+    starved: float
+
+
+def improve(books: Books, target: list[float], limits: Limits) -> Iterator[Step | None]:
+    """Apply steps until no node is out of its limits or none helps, and yield each.
+
+    Yields None where nothing was applied, so that each round of the iterator is short.
+    """
+    # Nodes for which nothing helps as things are; a step changes things.
+    stuck: set[int] = set()
+    # Whoever starves is filled to its target, not just to where it starves no more.
+    hungry = [
+        load < (1 - limits.starved) * part for load, part in zip(books.load, target, strict=True)
+    ]
+    looks = 20 * len(books.nodes) + 2 * len(books.tasks)
+    while looks > 0:
+        looks -= 1
+        node, is_above = _worst(books, target, limits, hungry, stuck)
+        if node < 0:
+            return
+        step = relieve(books, target, node) if is_above else fill(books, target, node)
+        if step is None:
+            stuck.add(node)
+        else:
+            step.apply(books)
+            stuck.clear()
+        yield step
+
+
+def _worst(
+    books: Books, target: list[float], limits: Limits, hungry: list[bool], stuck: set[int]
+) -> tuple[int, bool]:
+    """The node to look at next, and whether it has too much; -1 if none is out of its limits."""
+    most, fewest = -1, -1
+    above, below = 1 + limits.uneven, 1.0
+    for node, (load, part) in enumerate(zip(books.load, target, strict=True)):
+        ratio = load / part
+        if node in stuck:
+            continue
+        if ratio > above:
+            most, above = node, ratio
+        elif ratio < below and ratio < 1 - (LOW if hungry[node] else limits.starved):
+            fewest, below = node, ratio
+    return (most, True) if most >= 0 else (fewest, False)
+
+
+def relieve(books: Books, target: list[float], node: int) -> Step | None:
+    """The step that helps this node, which has too much, most for each task moved; or none."""
+    load = books.load
+    receivers = sorted(
+        (each for each in range(len(target)) if each != node),
+        key=lambda each: (load[each] / target[each], each),
+    )[:_RECEIVERS]
+    wanted = load[node] - target[node]
+    best: Step | None = None
+    for other in receivers:
+        bounds = _bounds(books, target, node, other)
+        if bounds.most > 0:
+            best = _better(best, give(books, bounds))
+    if best is not None and best.shifted >= 0.5 * wanted:
+        return best
+    for other in receivers[:_PARTNERS]:
+        bounds = _bounds(books, target, node, other)
+        if bounds.most > 0:
+            best = _better(best, swap(books, bounds))
+    if best is None:
+        best = _rougher(books, target, node, receivers)
+    return best
+
+
+def _rougher(books: Books, target: list[float], node: int, receivers: list[int]) -> Step | None:
+    """Where no step leads to two good nodes, one that leads to two better ones."""
+    best: Step | None = None
+    for other in receivers[:_PARTNERS]:
+        bounds = _bounds(books, target, node, other, is_rough=True)
+        if bounds.most > 0:
+            for kind in (give, swap, several):
+                best = _better(best, kind(books, bounds))
+    return best
+
+
+def fill(books: Books, target: list[float], node: int) -> Step | None:
+    """The step that gives this node, which has too little, most; or none."""
+    load = books.load
+    donors = sorted(
+        (each for each in range(len(target)) if each != node),
+        key=lambda each: (-load[each] / target[each], each),
+    )
+    best: Step | None = None
+    for is_rough in (False, True):
+        for donor in donors:
+            bounds = _bounds(books, target, donor, node, is_rough=is_rough)
+            if bounds.most > 0:
+                best = _better(best, give(books, bounds))
+        if best is not None:
+            return best
+    return None
+
+
+def _bounds(
+    books: Books, target: list[float], node: int, other: int, *, is_rough: bool = False
+) -> Bounds:
+    """What may be shifted from a node to another."""
+    load = books.load
+    above, below = load[node] / target[node], load[other] / target[other]
+    curve = 1 / target[node] + 1 / target[other]
+    level = (above - below) / curve
+    # Twice the level would only exchange their parts.
+    most = 1.9 * level
+    if is_rough:
+        # The receiver must end clearly below what the giver had: else nothing is gained.
+        most = min(most, (below + 0.9 * (above - below)) * target[other] - load[other])
+    else:
+        keeps, takes = (1 - LOW) * target[node], (1 + NEAR) * target[other]
+        most = min(most, load[node] - keeps, takes - load[other])
+    return Bounds(
+        node,
+        other,
+        least=_SMALLEST * target[node],
+        most=most,
+        level=level,
+        curve=curve,
+        is_forced=below < 1 - _STARVED_AT_ONCE,
+    )
+
+
+def _better(one: Step | None, other: Step | None) -> Step | None:
+    if one is None or (other is not None and other.worth > one.worth * (1 + _WORST_FIRST)):
+        return other
+    return one

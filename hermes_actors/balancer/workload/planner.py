@@ -1,0 +1,246 @@
+"""One round of planning: who is to own what now, as few changes as balance needs, each with reason.
+
+The same cluster gives the same plan, in whatever order it is told, and a plan made anew after it
+changes nothing.
+"""
+
+from collections.abc import Generator
+
+from msgspec.structs import replace
+
+from hermes_actors.balancer.shares import whole_units
+from hermes_actors.balancer.workload.books import GRAINS, Books, Task
+from hermes_actors.balancer.workload.counting import even_out
+from hermes_actors.balancer.workload.demand import Demand, demands
+from hermes_actors.balancer.workload.exchanges import Step
+from hermes_actors.balancer.workload.improving import NEAR, Limits, improve
+from hermes_actors.balancer.workload.placing import place
+from hermes_actors.balancer.workload.problem import Node, Planned, Problem, Strategy, Work
+from hermes_actors.balancer.workload.reasons import Reasons
+from hermes_actors.balancer.workload.slots import divide
+from hermes_actors.balancer.workload.targets import targets
+from hermes_actors.coordination.commands import Assignment, Target
+
+_WORKS_IN_A_STEP = 32
+
+
+def plan(problem: Problem) -> Planned:
+    """The round's changes, in one go."""
+    steps = plan_in_steps(problem)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            planned: Planned = ended.value
+            return planned
+
+
+def plan_in_steps(problem: Problem) -> Generator[None, None, Planned]:
+    """The same, with a pause at each yield: between two of them are a few milliseconds at most.
+
+    Who shares its thread with others lets them run at each pause. The number of steps depends on
+    the problem alone.
+    """
+    round_ = _Round(problem)
+    yield
+    yield from round_.open()
+    yield from place(round_.books)
+    target = targets(round_.books)
+    yield
+    if problem.settings.strategy is Strategy.COUNT:
+        has_more = yield from round_.count_evenly()
+    else:
+        has_more = yield from round_.weigh_evenly(target)
+    return (yield from round_.close(target, has_more))
+
+
+class _Round:
+    """What a round works on: the books, and for each work its tasks."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.settings = problem.settings
+        self.is_weighted = problem.settings.strategy is Strategy.WEIGHTED
+        open_nodes = [node for node in problem.nodes if not node.is_draining]
+        self.nodes = sorted(open_nodes, key=lambda node: (node.name, node.boot))
+        self.works = sorted(problem.works, key=lambda work: work.name)
+        books_nodes = self.nodes if self.is_weighted else [_alike(node) for node in self.nodes]
+        self.books = Books(books_nodes, self.settings.tasks_max)
+        self.number = {node.boot: at for at, node in enumerate(self.nodes)}
+        self.demands: list[Demand] = []
+        self.first_task: list[int] = []
+        self.reasons = Reasons(problem, self.nodes)
+
+    def open(self) -> Generator[None, None, None]:
+        """The demand of each work, its tasks, and those that stay where they are."""
+        self.demands = demands(self.works, len(self.nodes), self.settings)
+        yield
+        provisional = [0.0] * len(self.nodes)
+        for at, work in enumerate(self.works):
+            for owner in work.owners:
+                node = self.number.get(owner.boot)
+                if node is not None:
+                    provisional[node] += self._weight(work, len(owner.partitions))
+            if at % (4 * _WORKS_IN_A_STEP) == 0:
+                yield
+        for at, (work, demand) in enumerate(zip(self.works, self.demands, strict=True)):
+            self.first_task.append(len(self.books.tasks))
+            if demand.owners:
+                kept = self._kept(work, demand.owners, provisional)
+                self._add_tasks(at, work, demand.owners, kept)
+            if at % _WORKS_IN_A_STEP == 0:
+                yield
+        self._evict()
+
+    def _kept(self, work: Work, count: int, provisional: list[float]) -> frozenset[str]:
+        """The owners that stay; where they are too many, those on the fullest nodes go."""
+        staying = [owner for owner in work.owners if owner.boot in self.number]
+        numbers = {owner.boot: self.number[owner.boot] for owner in staying}
+        while len(staying) > count:
+            fullest = max(
+                staying,
+                key=lambda owner: (
+                    provisional[numbers[owner.boot]] / self.books.capacity[numbers[owner.boot]],
+                    numbers[owner.boot],
+                ),
+            )
+            staying.remove(fullest)
+            provisional[numbers[fullest.boot]] -= self._weight(work, len(fullest.partitions))
+        return frozenset(owner.boot for owner in staying)
+
+    def _add_tasks(self, at: int, work: Work, count: int, kept: frozenset[str]) -> None:
+        now_s, moved_s = self.problem.now_s, work.moved_s
+        is_stable = moved_s is None or now_s - moved_s >= self.settings.stable_s
+        for slot in divide(work.partitions, count, work.owners, kept):
+            weight = self._weight(work, len(slot.partitions))
+            task = self.books.add(at, slot.partitions, weight, slot.share)
+            if slot.boot:
+                task.is_stable = is_stable
+                task.was = self.number[slot.boot]
+                self.books.put(task, task.was)
+
+    def _evict(self) -> None:
+        """Who has more tasks than a node may have loses the lightest."""
+        for node, tasks in enumerate(self.books.on):
+            for _, number in tasks[: max(0, len(tasks) - self.settings.tasks_max)]:
+                task = self.books.tasks[number]
+                self.books.take(task)
+                task.was = -1
+                self.reasons.evicted(task, node, self.settings.tasks_max)
+
+    def _weight(self, work: Work, partitions: int) -> int:
+        """What the task of so many partitions costs, in grains."""
+        if not self.is_weighted:
+            return GRAINS
+        weight = 0.0 if work.is_suspended else work.weight * partitions / max(1, work.partitions)
+        return round(max(weight, self.settings.idle_weight) * GRAINS)
+
+    def budget(self) -> int:
+        """How many tasks the round may move for balance alone."""
+        if self.settings.moves_max is not None:
+            return self.settings.moves_max
+        return max(20, len(self.books.tasks) // 50)
+
+    def count_evenly(self) -> Generator[None, None, bool]:
+        """Equal counts; tells whether the budget ended it."""
+        if not self.nodes:
+            return False
+        for task in even_out(self.books, self.budget()):
+            self.reasons.counted(task, len(self.books.on[task.at]))
+            yield
+        counts = [len(tasks) for tasks in self.books.on]
+        return max(counts) - min(counts) > 1
+
+    def weigh_evenly(self, target: list[float]) -> Generator[None, None, bool]:
+        """Loads near their targets; tells whether the budget ended it.
+
+        The whole way there must be worth it, not each of its steps: with many tasks on each node
+        every single step is small.
+        """
+        books, settings = self.books, self.settings
+        if len(self.nodes) < 2:
+            return False
+        before = _out_of_place(books, target, settings.starved)
+        taken: list[tuple[Step, int]] = []
+        is_new = [not tasks for tasks in books.on]
+        for step in improve(books, target, Limits(settings.uneven, settings.starved)):
+            if step is not None:
+                taken.append((step, books.load[step.bounds.sink] - step.shifted))
+            yield
+        gained = before - _out_of_place(books, target, settings.starved)
+        spent, kept = 0, 0
+        if gained >= settings.gain_min or not any(step.cost for step, _ in taken):
+            for step, _ in taken:
+                spent += step.cost
+                if spent > self.budget():
+                    break
+                kept += 1
+        for step, _ in reversed(taken[kept:]):
+            step.undo(books)
+        yield
+        for step, load in taken[:kept]:
+            sink = step.bounds.sink
+            self.reasons.weighed(step, target[sink], load, is_new[sink])
+        return spent > self.budget()
+
+    def close(self, target: list[float], has_more: bool) -> Generator[None, None, Planned]:
+        """What changes, in words."""
+        assignments: list[Assignment] = []
+        moves = forced = 0
+        firsts = [*self.first_task, len(self.books.tasks)]
+        for at, (work, demand) in enumerate(zip(self.works, self.demands, strict=True)):
+            tasks = self.books.tasks[firsts[at] : firsts[at + 1]]
+            moves += sum(task.at != task.was >= 0 for task in tasks)
+            forced += sum(task.was < 0 for task in tasks)
+            assignment = self._assignment(work, demand, tasks)
+            if assignment is not None:
+                assignments.append(assignment)
+            if at % _WORKS_IN_A_STEP == 0:
+                yield
+        return Planned(
+            tuple(assignments),
+            moves=moves,
+            forced=forced,
+            unplaced=sum(demand.missing for demand in self.demands),
+            worst=max(
+                (load / part for load, part in zip(self.books.load, target, strict=True)),
+                default=0.0,
+            ),
+            has_more=has_more,
+        )
+
+    def _assignment(self, work: Work, demand: Demand, tasks: list[Task]) -> Assignment | None:
+        wanted = {(self.nodes[task.at].boot, task.partitions) for task in tasks}
+        if wanted == {(owner.boot, tuple(sorted(owner.partitions))) for owner in work.owners}:
+            return None
+        # Whose part is new begins with an even share, for which the others make room alike; what
+        # one had that is no more, the others divide as they share the rest.
+        known = sum(task.share for task in tasks if task.share is not None)
+        new = sum(task.share is None for task in tasks)
+        even = 1 / max(1, len(tasks))
+        is_as_before = len(tasks) == len(work.owners) and known <= 1
+        scale = 1.0 if is_as_before or not known else (1 - new * even) / known
+        found = [
+            Target(
+                self.nodes[task.at].boot,
+                task.partitions,
+                whole_units(even if task.share is None else task.share * scale),
+            )
+            for task in tasks
+        ]
+        return Assignment(work.name, tuple(found), self.reasons.of(work, demand, tasks))
+
+
+def _alike(node: Node) -> Node:
+    return replace(node, capacity=1.0, speed=1.0)
+
+
+def _out_of_place(books: Books, target: list[float], starved: float) -> float:
+    """How far nodes are out of place, in parts of their targets: well above them, or starving."""
+    wrong = 0.0
+    for load, part in zip(books.load, target, strict=True):
+        if load > (1 + NEAR) * part:
+            wrong += load / part - (1 + NEAR)
+        elif load < (1 - starved) * part:
+            wrong += 1 - load / part
+    return wrong

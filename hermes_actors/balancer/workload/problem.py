@@ -1,0 +1,101 @@
+"""What the planner is asked and what it answers: frozen values, equal for equal clusters."""
+
+from enum import Enum
+
+from msgspec import Struct
+
+from hermes_actors.coordination.commands import Assignment
+
+
+class Strategy(Enum):
+    """What is to be even: how many tasks each node has, or what its tasks cost."""
+
+    COUNT = "count"
+    WEIGHTED = "weighted"
+
+
+class Node(Struct, frozen=True):
+    """A living node. `capacity` is in cores, or 1.0 for each where all are alike; `speed` is what
+    the CPU controller made of it. A draining node is to own nothing.
+    """
+
+    boot: str
+    name: str
+    capacity: float = 1.0
+    speed: float = 1.0
+    is_draining: bool = False
+
+
+class Owner(Struct, frozen=True):
+    """Who owns these partitions by the last plan, and with which part of the maximum rate."""
+
+    boot: str
+    partitions: tuple[int, ...]
+    share: float = 1.0
+
+
+class Work(Struct, frozen=True):
+    """A subscription as the planner sees it.
+
+    `weight` is what all of it costs, in thousandths of a core; each owner's task has the part of
+    it that it has of the partitions. `constraint` is how many owners an administrator asked for, of
+    the subscription or else of its topic. `moved_s` is the log time of its last move, if known.
+    """
+
+    name: str
+    partitions: int
+    weight: float = 0.0
+    owners: tuple[Owner, ...] = ()
+    constraint: int | None = None
+    moved_s: float | None = None
+    is_suspended: bool = False
+
+
+class Settings(Struct, frozen=True):
+    """How the planner plans; weights are in thousandths of a core."""
+
+    strategy: Strategy = Strategy.WEIGHTED
+    owners_default: int = 2
+    tasks_max: int = 1_000
+    """How many tasks a node may have."""
+    moves_max: int | None = None
+    """Tasks that a round moves for balance alone; None: a fiftieth of all, and at least 20."""
+    stable_s: float = 1_800.0
+    """A subscription that has moved stays as long, unless something forces it."""
+    idle_weight: float = 0.2
+    """What a task costs at the least: it fetches, commits and reports."""
+    uneven: float = 0.02
+    """A node that is above its target by more than this part is relieved."""
+    starved: float = 0.10
+    """A node that is below its target by more than this part is given tasks."""
+    gain_min: float = 0.01
+    """What all the moves of a round together must improve, as a part of one node's target."""
+
+
+class Problem(Struct, frozen=True):
+    """A cluster at a log time. The order of nodes and works does not matter. `gone` has the names
+    of nodes that live no more, by boot id, for people.
+    """
+
+    nodes: tuple[Node, ...]
+    works: tuple[Work, ...]
+    now_s: float = 0.0
+    settings: Settings = Settings()
+    gone: dict[str, str] = {}
+
+
+class Planned(Struct, frozen=True):
+    """A round's outcome. `assignments` names the subscriptions whose owners change, by name.
+
+    `moves` counts tasks that leave a node which could have kept them; `forced` those whose node
+    could not, and the new ones. `unplaced` is how many owners were wanted for which no node had
+    room. `worst` is the greatest load of a node as a part of its target.
+    """
+
+    assignments: tuple[Assignment, ...]
+    moves: int = 0
+    forced: int = 0
+    unplaced: int = 0
+    worst: float = 0.0
+    has_more: bool = False
+    """The budget ended the round; the next one goes on."""

@@ -1,0 +1,43 @@
+"""What each node is to carry: its part of all the weight, in proportion to its capacity.
+
+A task that is heavier than any node's part cannot be divided: the node that has it is to carry it
+alone, and the others divide the rest.
+"""
+
+from heapq import nlargest
+
+from hermes_actors.balancer.workload.books import Books, Task
+
+
+def targets(books: Books) -> list[float]:
+    """The target of each node, in grains; their sum is the weight of all tasks."""
+    count = len(books.nodes)
+    target = [0.0] * count
+    free = list(range(count))
+    weight, capacity = books.total, sum(books.capacity)
+    for task in _giants(books):
+        best = max(books.capacity[node] for node in free)
+        if task.weight * capacity <= weight * best:
+            break
+        # Where it is now, if hardly a better place is left.
+        at = task.at
+        if at not in free or books.capacity[at] < 0.9 * best:
+            at = max(free, key=lambda node: (books.capacity[node], -books.load[node], -node))
+        target[at] = float(task.weight)
+        free.remove(at)
+        weight -= task.weight
+        capacity -= books.capacity[at]
+    for node in free:
+        # Never 0: ratios are taken of it.
+        target[node] = max(weight * books.capacity[node] / capacity, 1.0)
+    return target
+
+
+def _giants(books: Books) -> list[Task]:
+    """The tasks that may be heavier than any node's part, the heaviest first."""
+    # Mostly there are none, and then all are spared a look.
+    count = len(books.nodes)
+    heaviest = max((tasks[-1][0] for tasks in books.on if tasks), default=0)
+    if heaviest * sum(books.capacity) <= books.total * max(books.capacity, default=1.0):
+        return []
+    return nlargest(count - 1, books.tasks, key=lambda task: (task.weight, -task.number))

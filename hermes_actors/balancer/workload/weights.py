@@ -1,0 +1,58 @@
+"""What a subscription costs, as one number: thousandths of a core, measured and smoothed.
+
+The CPU that its consumers took where that is measured; else an estimate from what they sent. Noise
+of single measurements must move nothing, so a weight follows them over minutes; a subscription that
+nobody has measured yet counts as the median one, for 0 would put all new ones on one node.
+"""
+
+import math
+from collections.abc import Mapping
+from statistics import median
+
+from hermes_actors.coordination.commands import TaskLoad
+
+MESSAGE_WEIGHT = 0.03
+"""For each message a second: a delivery takes 30 µs."""
+KIB_WEIGHT = 0.003
+"""For each KiB a second: reading, copying and sending it takes 3 µs."""
+WINDOW_S = 300.0
+"""After so long, a change counts for 63 %."""
+WEIGHT_UNKNOWN = 1.0
+"""Where nothing at all has been measured."""
+
+
+def weight_of(load: TaskLoad) -> float:
+    """The weight of a measured load. CPU is what counts; what was sent is how it is guessed."""
+    if load.cpu > 0:
+        return 1_000 * load.cpu
+    return MESSAGE_WEIGHT * load.messages + KIB_WEIGHT * load.size_bytes / 1_024
+
+
+class Weights:
+    """The weights of all subscriptions over time. Its memory is no more than comfort: a new leader
+    begins with what is measured now.
+    """
+
+    def __init__(self, window_s: float = WINDOW_S) -> None:
+        self._window_s = window_s
+        self._at_s = -math.inf
+        self._known: dict[str, float] = {}
+
+    def update(self, now_s: float, loads: Mapping[str, TaskLoad | None]) -> dict[str, float]:
+        """The weight of each subscription now, by what all owners together cost; None: unknown.
+
+        Subscriptions that are not named are forgotten.
+        """
+        follows = 1 - math.exp(-max(0.0, now_s - self._at_s) / self._window_s)
+        self._at_s = now_s
+        known: dict[str, float] = {}
+        for name in sorted(loads):
+            load, before = loads[name], self._known.get(name)
+            if load is not None:
+                weight = weight_of(load)
+                known[name] = weight if before is None else before + follows * (weight - before)
+            elif before is not None:
+                known[name] = before
+        self._known = known
+        usual = median(known.values()) if known else WEIGHT_UNKNOWN
+        return {name: known.get(name, usual) for name in sorted(loads)}
