@@ -51,11 +51,20 @@ _PORT_OPTIONS = {"frontend.port": "--publish-port", "management.port": "--manage
 
 
 class DevPlan(msgspec.Struct, frozen=True):
-    """One configuration for each datacentre, and where the data goes (None: a temporary folder)."""
+    """One configuration for each datacentre, and where the data goes (None: a temporary folder).
+
+    `more` are nodes that only deliver, beside those.
+    """
 
     nodes: list[Config]
     data: Path | None
     prints_json: bool
+    more: list[Config] = []
+
+    def consumers(self, dc: str) -> list[str]:
+        """The nodes that deliver in a datacentre, by their names."""
+        nodes = [*self.nodes, *self.more]
+        return [each.node for each in nodes if each.dc == dc and "consumers" in each.roles]
 
 
 # As the other commands' `app`; the root command loads it by this name.
@@ -98,6 +107,16 @@ def run_dev(
             metavar="NAME", help="hypercorn, or granian (the extra 'fast': several times faster)."
         ),
     ] = None,
+    consumers: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=9,
+            metavar="N",
+            help="Nodes of each DC that deliver; all but the first do nothing else. SIGUSR1 ends "
+            "the last one of the first DC, as a crash would.",
+        ),
+    ] = 1,
     prints_json: Annotated[
         bool, typer.Option("--json", help="When ready, print one JSON line with all URLs.")
     ] = False,
@@ -111,7 +130,13 @@ def run_dev(
     Subscriptions made at one are known at both; each delivers what was published in it.
     SIGTERM or Ctrl-C drains and stops; a second one stops at once.
     """
-    plan = plan_nodes(dcs, publish_port, management_port, data=data, file=config, server=server)
+    plan = plan_nodes(
+        *(dcs, publish_port, management_port),
+        data=data,
+        file=config,
+        server=server,
+        consumers=consumers,
+    )
     log_to(sys.stderr, is_verbose=verbose)
     run_nodes(_run, msgspec.structs.replace(plan, prints_json=prints_json), options=_PORT_OPTIONS)
 
@@ -124,8 +149,11 @@ def plan_nodes(
     data: Path | None = None,
     file: Path | None = None,
     server: str | None = None,
+    consumers: int = 1,
 ) -> DevPlan:
     """The configuration of each datacentre's node. Raises UsageWrong and ConfigError.
+
+    `consumers`: how many nodes of each datacentre deliver.
 
     Options that are None leave what the file and the environment say; ports count up from the
     first datacentre's, 0 takes free ones.
@@ -162,7 +190,19 @@ def plan_nodes(
                 base, dc=name, node=f"{name}-1", frontend=frontend, management=management
             )
         )
-    return DevPlan(nodes, data, prints_json=False)
+    more = [_delivering(node, number) for node in nodes for number in range(2, consumers + 1)]
+    return DevPlan(nodes, data, prints_json=False, more=more)
+
+
+def _delivering(first: Config, number: int) -> Config:
+    """Another node of the datacentre, which only delivers."""
+    return msgspec.structs.replace(
+        first,
+        node=f"{first.dc}-{number}",
+        roles=["consumers"],
+        status=msgspec.structs.replace(first.status, port=0),
+        metadata=msgspec.structs.replace(first.metadata, replicator=first.node),
+    )
 
 
 def _check_ports(publish_port: int, management_port: int, count: int) -> None:
@@ -196,10 +236,12 @@ async def _run(plan: DevPlan) -> None:
             )
             for node in plan.nodes
         }
+        nodes = _spooling_to(data / "spool", [*plan.nodes, *plan.more])
         await serve_nodes(
-            [(node, _environment(node, logs)) for node in _spooling_to(data / "spool", plan.nodes)],
+            [(node, _environment(node, logs, plan.consumers(node.dc))) for node in nodes],
             lambda addresses: _announce(plan, addresses, data),
             before_exit=lambda: None if plan.data else shutil.rmtree(data, ignore_errors=True),
+            ends_at_usr1=plan.consumers(plan.nodes[0].dc)[-1] if plan.more else "",
         )
 
 
@@ -213,7 +255,9 @@ def _spooling_to(directory: Path, nodes: Sequence[Config]) -> list[Config]:
     ]
 
 
-def _environment(node: Config, logs: dict[str, EmbeddedLog]) -> NodeEnvironment:
+def _environment(
+    node: Config, logs: dict[str, EmbeddedLog], consumers: Sequence[str]
+) -> NodeEnvironment:
     return NodeEnvironment(
         clock=SystemClock(),
         ids=IdSource(),
@@ -221,18 +265,27 @@ def _environment(node: Config, logs: dict[str, EmbeddedLog]) -> NodeEnvironment:
         log=logs[node.dc],
         remote_logs={dc: log for dc, log in logs.items() if dc != node.dc},
         open_senders=partial(open_senders, node.consumers),
-        consumer_nodes=(node.node,),
+        consumer_nodes=consumers,
         metrics=(embedded_log_metrics(logs[node.dc]),),
         open_spool=lambda: open_spool_store(node, IdSource()),
     )
 
 
 def _announce(plan: DevPlan, addresses: list[Addresses], data: Path) -> None:
+    addresses = addresses[: len(plan.nodes)]
     if plan.prints_json:
-        ready = {"ready": True, "dcs": msgspec.to_builtins(addresses), "data": str(data)}
-        print(json.dumps(ready), flush=True)
+        dcs = [
+            {
+                **msgspec.to_builtins(each),
+                "consumers": [{"node": name} for name in plan.consumers(each.dc)],
+            }
+            for each in addresses
+        ]
+        print(json.dumps({"ready": True, "dcs": dcs, "data": str(data)}), flush=True)
         return
     for each in addresses:
         print(f"{each.dc}: publish {each.publish or '-'}, management {each.management or '-'}")
+        if plan.more:
+            print(f"{each.dc}: delivered by {', '.join(plan.consumers(each.dc))}")
     kept = "kept" if plan.data is not None else "temporary: gone when this ends"
     print(f"data: {data} ({kept})", flush=True)

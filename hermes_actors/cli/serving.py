@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
@@ -19,7 +20,7 @@ from hermes_actors.log.kafka.log import KafkaLog
 from hermes_actors.node import NodeEnvironment
 from hermes_actors.publisher.edges.sockets import PortUnusable
 from hermes_actors.runtime import guest
-from hermes_actors.runtime.signals import stop_on_signal
+from hermes_actors.runtime.signals import call_on_signal, stop_on_signal
 from hermes_actors.telemetry.metrics import Metrics
 
 _Plan = TypeVar("_Plan")
@@ -45,8 +46,11 @@ async def serve_nodes(
     announce: Callable[[list[Addresses]], None],
     *,
     before_exit: Callable[[], None] = lambda: None,
+    ends_at_usr1: str = "",
 ) -> None:
     """Serve the nodes until SIGTERM or SIGINT, then drain them; a second signal exits at once.
+
+    The node `ends_at_usr1` ends at SIGUSR1 as in a crash: nothing is drained, nobody is told.
 
     `announce` is told the addresses when all do their work; `before_exit` is called before the
     exit of a second signal.
@@ -67,10 +71,12 @@ async def serve_nodes(
 
         await signals.start(partial(stop_on_signal, begin_drain, before_exit=before_exit))
         async with trio.open_nursery() as serving:
-            addresses = [
-                await serving.start(_serve, config, environment, stop)
-                for config, environment in nodes
-            ]
+            addresses = []
+            for config, environment in nodes:
+                life = trio.CancelScope()
+                addresses.append(await serving.start(_serve, config, environment, stop, life))
+                if config.node == ends_at_usr1:
+                    await signals.start(call_on_signal, signal.SIGUSR1, life.cancel)
             # What start-up made lives as long as the process: the collector need not see it.
             gc.collect()
             gc.freeze()
@@ -115,10 +121,11 @@ async def _serve(
     config: Config,
     environment: NodeEnvironment,
     stop: trio.Event,
+    life: trio.CancelScope,
     *,
     task_status: trio.TaskStatus[Addresses],
 ) -> None:
-    with named_dc(config.dc):
+    with named_dc(config.dc), life:
         await serve_node(config, environment, stop, task_status=task_status)
 
 

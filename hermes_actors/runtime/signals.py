@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT ask for a drain; a second one ends the process at once."""
+"""SIGTERM and SIGINT ask for a drain; a second one ends the process at once. Others just call."""
 
 import os
 import signal
@@ -26,3 +26,16 @@ async def stop_on_signal(
                 os._exit(128 + number)
             drains = True
             begin_drain()
+
+
+async def call_on_signal(
+    number: signal.Signals,
+    action: Callable[[], None],
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Call `action` each time that signal comes, until cancelled."""
+    with trio.open_signal_receiver(number) as signals:
+        task_status.started()
+        async for _ in signals:
+            action()

@@ -80,6 +80,16 @@ def test_without_the_option_the_server_is_the_configurations(monkeypatch) -> Non
     assert plan_nodes("a", server="hypercorn").nodes[0].frontend.server == "hypercorn"
 
 
+def test_more_consumers_only_deliver_and_are_named_after_the_first() -> None:
+    plan = plan_nodes("a,b", consumers=3)
+    assert [(each.node, each.roles) for each in plan.more] == [
+        (name, ["consumers"]) for name in ("a-2", "a-3", "b-2", "b-3")
+    ]
+    assert {each.metadata.replicator for each in plan.more} == {"a-1", "b-1"}
+    assert plan.consumers("b") == ["b-1", "b-2", "b-3"]
+    assert plan_nodes("a,b").more == []
+
+
 def test_a_line_names_the_dc_that_it_was_logged_in_and_none_elsewhere() -> None:
     stream = io.StringIO()
     handler = line_handler(stream)
