@@ -9,6 +9,7 @@ from hermes_actors.cli.failures import UsageWrong
 from hermes_actors.cli.management import ManagementClient, quoted
 from hermes_actors.cli.options import (
     MANAGEMENT_URL_DEFAULT,
+    JsonOption,
     ManagementOption,
     Output,
     OutputOption,
@@ -39,7 +40,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-JsonOption = Annotated[bool, typer.Option("--json", help="The same as --output json.")]
 IdsArgument = Annotated[
     list[str] | None, typer.Argument(metavar="ID", help="Ids of letters, from 'hermes dlq list'.")
 ]

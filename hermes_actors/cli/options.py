@@ -20,6 +20,7 @@ OutputOption = Annotated[
     Output,
     typer.Option("--output", "-o", help="For people (table) or for programs (json)."),
 ]
+JsonOption = Annotated[bool, typer.Option("--json", help="The same as --output json.")]
 ManagementOption = Annotated[
     str,
     typer.Option(

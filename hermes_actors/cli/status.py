@@ -24,7 +24,7 @@ from hermes_actors.cli.render import (
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 
-_COLUMNS = ("DC", "Node", "State", "Age", "Publ./s", "Deliv./s", "Subscr.", "Stopped", "Roles")
+_COLUMNS = ("DC", "Node", "State", "Age", "Publ./s", "Deliv./s", "Subscr.", "Ill", "Roles")
 
 
 @app.command(cls=PlainCommand, epilog=examples("hermes status", "hermes status --output json"))
@@ -51,6 +51,20 @@ def status(
         if node.get("reasons") and node.get("state") != "UNKNOWN":
             reasons = "; ".join(node["reasons"])
             say(printable(f"{node.get('datacenter')} {node.get('node')}: {reasons}"))
+    stopped, failing = sum(map(_stopped, nodes)), sum(map(_failing, nodes))
+    if stopped or failing:
+        say(
+            f"ill: {stopped} subscriptions stopped, {failing} failing, "
+            "see 'hermes subscription list --unhealthy'"
+        )
+
+
+def _stopped(node: dict[str, Any]) -> int:
+    return int(node.get("stoppedSubscriptions", 0))
+
+
+def _failing(node: dict[str, Any]) -> int:
+    return int(node.get("failingSubscriptions", 0))
 
 
 def _row(node: dict[str, Any]) -> list[str]:
@@ -62,6 +76,6 @@ def _row(node: dict[str, Any]) -> list[str]:
         f"{node.get('publishedRate', 0):.1f}",
         f"{node.get('deliveredRate', 0):.1f}",
         str(node.get("subscriptions", "")),
-        str(node.get("stoppedSubscriptions", "")),
+        str(_stopped(node) + _failing(node)),
         ", ".join(node.get("roles", [])),
     ]

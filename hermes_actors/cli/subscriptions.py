@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from hermes_actors.cli import bodies, deliveries, filter_test, signing
+from hermes_actors.cli import bodies, deliveries, filter_test, signing, subscription_list
 from hermes_actors.cli.confirm import confirm_deletion
 from hermes_actors.cli.deliveries import subscription_path
 from hermes_actors.cli.failures import UsageWrong
@@ -29,7 +29,6 @@ from hermes_actors.cli.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.render import (
     printable,
     say,
-    show_names,
     show_object,
 )
 from hermes_actors.cli.topics import OWNER_DEFAULT
@@ -165,19 +164,6 @@ def subscription_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, 
     return body
 
 
-@app.command(cls=PlainCommand, name="list", epilog=examples("hermes subscription list shop.orders"))
-def list_subscriptions(
-    topic: TopicArgument,
-    tracked: Annotated[bool, typer.Option("--tracked", help="Only those with tracking.")] = False,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """List a topic's subscriptions."""
-    params = {"tracked": "true"} if tracked else None
-    with ManagementClient(management) as client:
-        show_names(client.get(subscription_path(topic), params), "Subscription", output)
-
-
 @app.command(cls=PlainCommand, epilog=examples("hermes subscription show shop.orders billing"))
 def show(
     topic: TopicArgument,
@@ -244,6 +230,16 @@ def _warn_of_endpoint(topic: str, name: str, body: dict[str, Any]) -> None:
             file=sys.stderr,
         )
 
+
+app.command(
+    cls=PlainCommand,
+    name="list",
+    epilog=examples(
+        "hermes subscription list",
+        "hermes subscription list --unhealthy",
+        "hermes subscription list shop.orders --sort lag",
+    ),
+)(subscription_list.list_subscriptions)
 
 # What they do: suspend, activate, lag, retransmit, why; how they sign, what filters let pass.
 app.add_typer(deliveries.app)

@@ -92,6 +92,8 @@ class SubscriptionMeasures:
             codes_4xx=by_class[4],
             codes_5xx=by_class[5],
             batches=self.batches.value,
+            filtered=self.filtered.value,
+            dead_letters=self.dead_letters.value,
         )
 
     def gauge(self, name: str, read: "Gauge") -> None:

@@ -17,6 +17,7 @@ from hermes_actors.management.filters import try_filters
 from hermes_actors.management.groups import Groups
 from hermes_actors.management.mode import AccessMode
 from hermes_actors.management.oauth_providers import OAuthProviders
+from hermes_actors.management.overview import Overview
 from hermes_actors.management.previews import MessagePreviews
 from hermes_actors.management.readiness import DatacenterReadiness
 from hermes_actors.management.redrives import Redrives
@@ -102,6 +103,7 @@ class Administration:
         self.dead_letters = DeadLetterBox(letters, clock)
         self.mode = AccessMode()
         self.statuses = Statuses(metadata, self.subscriptions, status, clock)
+        self.overview = Overview(metadata, self.statuses)
         self.redrives = Redrives(metadata, letters, changes, self.statuses, clock)
         self.undelivered = UndeliveredMessages(metadata, letters, self.statuses)
         logs = Logs((log, *remote_logs))

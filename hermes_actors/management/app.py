@@ -44,6 +44,7 @@ from hermes_actors.management.routes_balancing import (
 )
 from hermes_actors.management.routes_oauth import oauth_routes
 from hermes_actors.management.routes_offsets import offset_routes
+from hermes_actors.management.routes_overview import overview_routes
 from hermes_actors.management.routes_signing import signing_routes
 from hermes_actors.management.tail import Tail
 from hermes_actors.runtime.bridge import BridgeClosed, TrioBridge
@@ -89,6 +90,7 @@ def build_app(
         *topic_routes(gate, administration),
         *subscription_routes(gate, administration),
         *subscription_status_routes(gate, administration),
+        *overview_routes(gate, administration),
         *offset_routes(gate, administration),
         *signing_routes(gate, administration),
         *oauth_routes(gate, administration),

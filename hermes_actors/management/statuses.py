@@ -2,11 +2,12 @@
 
 from typing import Any
 
+from hermes_actors.management.problems import problems_of
 from hermes_actors.management.subscriptions import Subscriptions
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.moments import iso_ms
-from hermes_actors.model.subscription import Subscription, SubscriptionState
+from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.status.fold import GONE_AFTER_S, NodeView, StatusFold
 from hermes_actors.status.record import LastUndelivered
@@ -22,9 +23,9 @@ from hermes_actors.status.sums import (
 UNAVAILABLE = "unavailable"
 """What a rate is while no datacentre's status can be read."""
 
-_LAG_MAX_S = 600
-_RATE_MIN = 2_000
-"""In thousandths a second: below this a share of failures says nothing."""
+_WORST_FIRST = ("STOPPED", "FAILING", "UNKNOWN", "DELIVERING", "IDLE")
+_LEVELS = ("FULL", "ADAPTING", "SLOW", "HEARTBEAT")
+_KNOWN = frozenset(_LEVELS)
 
 
 class Statuses:
@@ -49,9 +50,13 @@ class Statuses:
         """All nodes of all datacentres, and whether each datacentre's status is known."""
         now_s = self._clock.monotonic_s()
         return {
-            "datacenters": [self._datacenter(dc) for dc in self._fold.readings],
+            "datacenters": self.datacenters(),
             "nodes": [self._node(view) for view in self._fold.nodes(now_s)],
         }
+
+    def datacenters(self) -> list[dict[str, Any]]:
+        """Of which datacentres the status is known, and why not of the others."""
+        return [self._datacenter(dc) for dc in self._fold.readings]
 
     def may_be_there(self, node: str) -> bool:
         """False when a node of this datacentre has certainly not been heard of lately."""
@@ -128,7 +133,7 @@ class Statuses:
             return {"status": "HEALTHY", "problems": []}
         if not found.is_known or not found.nodes:
             return {"status": "NO_DATA", "problems": []}
-        problems = _problems(found, self._topic_sum(topic), live.subscription)
+        problems = self._problems(live, found)
         return {"status": "UNHEALTHY" if problems else "HEALTHY", "problems": problems}
 
     async def why(self, topic: str, name: str) -> dict[str, Any]:
@@ -156,6 +161,44 @@ class Statuses:
                 for dc in sorted(found)
             ],
         }
+
+    def _problems(self, live: LiveSubscription, found: SubscriptionSum) -> list[dict[str, Any]]:
+        now_s = self._clock.monotonic_s()
+        topic_rate = topic_sum(self._fold, str(live.name.topic), (), now_s).rates.messages
+        return problems_of(
+            found, places(self._fold, str(live.name), now_s), topic_rate, live.subscription
+        )
+
+    def summary(self, live: LiveSubscription) -> dict[str, Any]:
+        """How a subscription fares over all datacentres, in one row."""
+        now_s, name = self._clock.monotonic_s(), str(live.name)
+        found, here = subscription_sum(self._fold, name, now_s), places(self._fold, name, now_s)
+        is_suspended = live.state is SubscriptionState.SUSPENDED
+        problems = [] if is_suspended and not live.suspension else self._problems(live, found)
+        if live.suspension:
+            problems.insert(0, {"code": "UNREACHABLE", "description": live.suspension})
+        worst = min(here, key=lambda each: _WORST_FIRST.index(each.state), default=None)
+        last = max(here, key=lambda each: each.status.last_failure_at_ms, default=None)
+        shown = {
+            "topicName": str(live.name.topic),
+            "name": live.name.name,
+            "state": live.state.value,
+            "condition": live.state.value if is_suspended or worst is None else worst.state,
+            "reason": live.suspension or ("" if worst is None else worst.reason),
+            "severity": live.subscription.monitoring_details.severity,
+            "problems": problems,
+            "rate": found.rates.delivered / 1_000,
+            "lag": found.lag,
+            "discarded": found.counts.discarded,
+            "deadLetters": found.counts.dead_letters,
+        }
+        levels = [each.status.level for each in here if each.status.level]
+        if levels:
+            shown["rateLevel"] = max(levels, key=_LEVELS.index) if set(levels) <= _KNOWN else ""
+        if last is not None and last.status.last_failure:
+            shown["lastFailure"] = last.status.last_failure
+            shown["lastFailureAt"] = last.status.last_failure_at_ms / 1_000
+        return shown
 
     def hold_up(self, live: LiveSubscription, dc: str) -> str:
         """What keeps the subscription from being delivered there; "" when nothing is known."""
@@ -206,6 +249,7 @@ class Statuses:
             "publishedRate": header.published_rate / 1_000,
             "subscriptions": header.subscriptions,
             "stoppedSubscriptions": header.stopped_subscriptions,
+            "failingSubscriptions": header.failing_subscriptions,
             "deliveredRate": header.delivered_rate / 1_000,
             "loopLagMs": header.loop_lag_ms,
             "missedRecords": header.missed,
@@ -282,6 +326,8 @@ def _place(place: Place) -> dict[str, Any]:
         "otherErrors": status.counts.other_errors,
         "codes4xx": status.counts.codes_4xx,
         "codes5xx": status.counts.codes_5xx,
+        "filtered": status.counts.filtered,
+        "deadLetters": status.counts.dead_letters,
     }
     if status.level:
         shown["rateLevel"] = status.level
@@ -293,46 +339,6 @@ def _place(place: Place) -> dict[str, Any]:
         shown["lastFailure"] = status.last_failure
         shown["lastFailureAt"] = status.last_failure_at_ms / 1_000
     return shown
-
-
-def _problems(
-    found: SubscriptionSum, topic: TopicSum, subscription: Subscription
-) -> list[dict[str, Any]]:
-    """Hermes' indicators with its limits; shares are of the attempts, not of the successes."""
-    rates, attempts = found.rates, found.rates.attempts
-    problems = []
-
-    def add(code: str, description: str) -> None:
-        problems.append({"code": code, "description": description})
-
-    topic_rate = max(topic.rates.messages, _RATE_MIN)
-    if found.lag * 1_000 > _LAG_MAX_S * topic_rate:
-        add(
-            "LAGGING",
-            f"{found.lag} messages wait, more than {_LAG_MAX_S} s of the topic's "
-            f"{topic_rate / 1_000:.1f} messages a second",
-        )
-    if attempts < _RATE_MIN:
-        return problems
-    policy = subscription.subscription_policy
-    retries_client_errors = policy.retry_client_errors
-    for code, rate, share_max, what in (
-        ("UNREACHABLE", rates.other_errors, 0.5, "get no answer"),
-        ("TIMING_OUT", rates.timeouts, 0.1, "time out"),
-        ("MALFUNCTIONING", rates.codes_5xx, 0.1, "are answered with 5xx"),
-        (
-            "RECEIVING_MALFORMED_MESSAGES",
-            rates.codes_4xx if retries_client_errors else 0,
-            0.1,
-            "are answered with 4xx",
-        ),
-    ):
-        if rate > share_max * attempts:
-            add(
-                code,
-                f"{rate / 1_000:.1f} of {attempts / 1_000:.1f} attempts a second {what}",
-            )
-    return problems
 
 
 def _rate(thousandths: int, is_known: bool) -> str:

@@ -22,6 +22,7 @@ from hermes_actors.status.record import (
     TopicStatus,
     clip,
 )
+from hermes_actors.status.sums import judged
 
 ENTRIES_MAX = 1_000
 """The most that one record holds; a node with more needs several seconds for a round."""
@@ -115,6 +116,7 @@ class Collector:
         self._published = Rates()
         self._consumed = Rates()
         self._stopped: set[str] = set()
+        self._failing: set[str] = set()
         self._log_topics: set[str] = set()
         # When this round and the one before began; None while there is none.
         self._began_s: float | None = None
@@ -170,6 +172,7 @@ class Collector:
             is_leaving=is_leaving,
             left_out=self._left_out,
             stopped_subscriptions=len(self._stopped),
+            failing_subscriptions=len(self._failing),
             published_rate=self._published.total,
             delivered_rate=self._consumed.total,
         )
@@ -195,6 +198,7 @@ class Collector:
         names = set(self._subscriptions)
         self._consumed.keep_only(names)
         self._stopped &= names
+        self._failing &= names
         self.ends.follow(sorted(self._log_topics))
         self._log_topics = set()
 
@@ -217,15 +221,12 @@ class Collector:
         figures = self._sources.consumed(name)
         if figures is None:
             self._stopped.discard(name)
+            self._failing.discard(name)
             return None
-        if figures.why:
-            self._stopped.add(name)
-        else:
-            self._stopped.discard(name)
         if figures.log_topic:
             self._log_topics.add(figures.log_topic)
         rates = self._consumed.update(name, msgspec.structs.astuple(figures.counts), now_s)
-        return SubscriptionStatus(
+        entry = SubscriptionStatus(
             name,
             clip(figures.why),
             figures.counts,
@@ -242,3 +243,12 @@ class Collector:
             figures.oldest_age_ms,
             _clipped(figures.last_undelivered),
         )
+        self._judge(entry)
+        return entry
+
+    def _judge(self, entry: SubscriptionStatus) -> None:
+        """Count it among those that are stopped, those that fail, or neither."""
+        assert self._page is not None, "begin comes first"
+        state, _ = judged(entry, self._page.header.written_at_ms)
+        for counted, is_one in ((self._stopped, "STOPPED"), (self._failing, "FAILING")):
+            (counted.add if state == is_one else counted.discard)(entry.name)

@@ -70,6 +70,10 @@ class Flow(Struct, frozen=True, array_like=True, gc=False):
     codes_5xx: int = 0
     batches: int = 0
     """Delivered ones, of a subscription that gets batches; their messages are in `delivered`."""
+    filtered: int = 0
+    """Not wanted by the subscription's filters."""
+    dead_letters: int = 0
+    """Kept as dead letters; of one that failed again when it was re-driven, each."""
 
     @property
     def attempts(self) -> int:
@@ -154,6 +158,8 @@ class Header(Struct, frozen=True, kw_only=True):
     """Those of them that something keeps from being delivered."""
     published_rate: int = 0
     delivered_rate: int = 0
+    failing_subscriptions: int = 0
+    """Those of them whose endpoints take nothing."""
 
 
 class StatusRecord(Struct, frozen=True):

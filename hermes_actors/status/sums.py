@@ -113,12 +113,27 @@ def places(fold: StatusFold, name: str, now_s: float) -> list[Place]:
 def _state(view: NodeView, entry: SubscriptionStatus) -> tuple[str, str]:
     if view.is_unknown:
         return "UNKNOWN", f"its status of {view.age_s:.0f} s ago is the last that is known"
+    return judged(entry, view.header.written_at_ms)
+
+
+def judged(entry: SubscriptionStatus, now_ms: int) -> tuple[str, str]:
+    """STOPPED, FAILING, DELIVERING or IDLE, and a sentence on it, as the node wrote at `now_ms`."""
     if entry.why:
         return "STOPPED", entry.why
     if entry.level in _HALF_OPEN:
-        return "FAILING", f"{entry.held_back}{_oldest(entry)}"
-    state, reason = _judged(entry, view.header.written_at_ms)
-    return state, f"{reason}; {entry.held_back}" if entry.held_back else reason
+        return "FAILING", f"{_once(entry.held_back)}{_oldest(entry)}"
+    state, reason = _judged(entry, now_ms)
+    return state, _once(f"{reason}; {entry.held_back}") if entry.held_back else reason
+
+
+def _once(text: str) -> str:
+    """The parts of a sentence, without those that another one tells of already."""
+    kept: list[str] = []
+    for part in text.split("; "):
+        if not any(part in each for each in kept):
+            kept = [each for each in kept if each not in part]
+            kept.append(part)
+    return "; ".join(kept)
 
 
 def _oldest(entry: SubscriptionStatus) -> str:
@@ -144,7 +159,23 @@ def _judged(entry: SubscriptionStatus, now_ms: int) -> tuple[str, str]:
         return ("FAILING", f"{waits}; {failure}") if fails else ("DELIVERING", waits)
     if rates.delivered and entry.lag > 0:
         return "DELIVERING", f"less than {_per_second(2 * _RATE_MIN)} messages a second"
-    return "IDLE", "there is nothing to deliver" if entry.lag == 0 else "nothing is under way"
+    return "IDLE", _idle(entry)
+
+
+def _idle(entry: SubscriptionStatus) -> str:
+    """Nothing to deliver, or nothing that passes the filters: that looks alike from outside."""
+    counts, rates = entry.counts, entry.rates
+    if rates.filtered and not rates.delivered:
+        # A rate looks back over seconds; people ask about minutes.
+        a_minute = max(1, round(60 * rates.filtered / 1_000))
+        return (
+            f"its filters let nothing pass: about {a_minute} messages a minute are filtered out "
+            f"now, {counts.filtered} since the node's start"
+        )
+    nothing = "there is nothing to deliver" if entry.lag == 0 else "nothing is under way"
+    if counts.filtered and not counts.delivered and not counts.discarded:
+        return f"{nothing}; all {counts.filtered} messages since the node's start were filtered out"
+    return nothing
 
 
 def _fails(entry: SubscriptionStatus, now_ms: int) -> bool:

@@ -284,9 +284,7 @@ def test_a_place_is_a_word_or_a_time_that_means_the_same_to_everybody(start, fol
 
 
 def test_any_other_place_is_refused():
-    with pytest.raises(
-        UsageWrong, match=r"expected beginning, end, a time .* how long ago"
-    ):
+    with pytest.raises(UsageWrong, match=r"expected beginning, end, a time .* how long ago"):
         place("yesterday", True)
 
 

@@ -9,6 +9,7 @@ NODE = {
     "deliveredRate": 3.0,
     "subscriptions": 7,
     "stoppedSubscriptions": 1,
+    "failingSubscriptions": 2,
 }
 LOST = {"datacenter": "dc2", "isKnown": False, "reason": "status unknown since noon: it is away"}
 
@@ -25,12 +26,13 @@ def test_status_has_a_row_for_each_node_and_says_which_datacentres_are_unknown(h
     result = hermes("status")
     assert result.exit_code == 0
     lines = [line.split() for line in result.stdout.splitlines()]
-    figures = ["0.5", "s", "12.2", "3.0", "7", "1", "consumers"]
+    figures = ["0.5", "s", "12.2", "3.0", "7", "3", "consumers"]
     assert lines[0][:5] == ["DC", "Node", "State", "Age", "Publ./s"]
     assert lines[1:3] == [["dc1", "n1", "READY", *figures], ["dc1", "n2", "GONE", *figures]]
     assert result.stdout.splitlines()[3:] == [
         "dc2: status unknown since noon: it is away",
         "dc1 n2: not heard of\\x1b for 12 s; old",
+        "ill: 2 subscriptions stopped, 4 failing, see 'hermes subscription list --unhealthy'",
     ]
 
 
@@ -47,7 +49,8 @@ def wide_cluster(server):
             "publishedRate": 12345.6,
             "deliveredRate": 54321.0,
             "subscriptions": 3000,
-            "stoppedSubscriptions": 1000,
+            "stoppedSubscriptions": 400,
+            "failingSubscriptions": 600,
             "ageMs": 10_400,
         }
         for dc in (1, 2)
@@ -62,9 +65,9 @@ def test_status_keeps_each_node_on_one_line_of_80_columns(hermes, server, monkey
     nodes = wide_cluster(server)
     lines = hermes("status").stdout.splitlines()
     assert lines[0].split() == [
-        "DC", "Node", "State", "Age", "Publ./s", "Deliv./s", "Subscr.", "Stopped",
+        "DC", "Node", "State", "Age", "Publ./s", "Deliv./s", "Subscr.", "Ill",
     ]  # fmt: skip
-    assert [line.split() for line in lines[1:]] == [
+    assert [line.split() for line in lines[1:-1]] == [
         [
             node["datacenter"],
             node["node"],
@@ -78,7 +81,8 @@ def test_status_keeps_each_node_on_one_line_of_80_columns(hermes, server, monkey
         ]
         for node in nodes
     ]
-    assert max(map(len, lines)) <= 80
+    assert max(map(len, lines[:-1])) <= 80
+    assert lines[-1].startswith("ill: 2400 subscriptions stopped, 3600 failing")
 
 
 def test_status_shows_roles_where_there_is_room_for_them(hermes, server, monkeypatch):
@@ -86,7 +90,7 @@ def test_status_shows_roles_where_there_is_room_for_them(hermes, server, monkeyp
     wide_cluster(server)
     lines = hermes("status").stdout.splitlines()
     assert lines[0].endswith(" Roles")
-    assert len(lines) == 7
+    assert len(lines) == 8
     assert lines[2].rstrip().endswith(" frontend, consumers, management")
 
 
@@ -94,8 +98,8 @@ def test_status_cuts_no_name_off_where_nothing_fits(hermes, server, monkeypatch)
     monkeypatch.setenv("COLUMNS", "40")
     nodes = wide_cluster(server)
     lines = hermes("status").stdout.splitlines()
-    assert len(lines) == 1 + len(nodes)
-    for line, node in zip(lines[1:], nodes, strict=True):
+    assert len(lines) == 2 + len(nodes)
+    for line, node in zip(lines[1:-1], nodes, strict=True):
         assert node["node"] in line.split()
         assert line.split()[-1] == "1000"
 

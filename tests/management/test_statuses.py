@@ -157,7 +157,7 @@ async def test_an_unknown_topic_has_metrics_of_zero_and_an_unknown_subscription_
 
 
 async def test_a_subscriptions_metrics_are_the_sum_over_nodes_and_datacentres(api, nodes):
-    flow = dict(zip(Flow.__struct_fields__, range(1, 13), strict=True))
+    flow = dict(zip(Flow.__struct_fields__, range(1, 15), strict=True))
     for dc in ("dc1", "dc2"):
         nodes.read(dc)
         nodes.tell(dc, "a", subscriptions=[consumed(flow, counts=flow, lag=21)])
@@ -401,6 +401,34 @@ REFUSED = {"last_failure": "connect: refused", "last_failure_at_ms": NOW_MS}
             {"last_success_at_ms": NOW_MS, "lag": 3},
             "DELIVERING",
             "less than 0.1 messages a second",
+        ),
+        # A filter that drops everything looks idle from outside.
+        (
+            {"filtered": 2},
+            {"counts": {"filtered": 31}},
+            "IDLE",
+            "its filters let nothing pass: about 120 messages a minute are filtered out now, "
+            "31 since the node's start",
+        ),
+        (
+            {},
+            {"counts": {"filtered": 31}},
+            "IDLE",
+            "there is nothing to deliver; all 31 messages since the node's start were filtered out",
+        ),
+        # One trouble is told of once.
+        (
+            {},
+            {
+                "level": "ADAPTING",
+                "waiting_retries": 1,
+                "last_failure": "no-token: provider p does not exist",
+                "last_failure_at_ms": NOW_MS,
+                "held_back": "provider p does not exist; 2 messages a second",
+            },
+            "FAILING",
+            "1 wait for their time, 0 are in flight; no-token: provider p does not exist; "
+            "2 messages a second",
         ),
     ],
 )

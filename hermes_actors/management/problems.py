@@ -1,0 +1,91 @@
+"""What is wrong with how a subscription fares, under Hermes' codes. Pure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hermes_actors.model.subscription import Subscription
+from hermes_actors.status.sums import Place, SubscriptionSum
+
+_LAG_MAX_S = 600
+_RATE_MIN = 2_000
+"""In thousandths a second: below this a share of failures says nothing."""
+
+_CODES = (
+    ("HTTP 5", "MALFUNCTIONING"),
+    ("HTTP 4", "RECEIVING_MALFORMED_MESSAGES"),
+    ("timeout", "TIMING_OUT"),
+    ("idle", "TIMING_OUT"),
+)
+
+
+def problems_of(
+    found: SubscriptionSum,
+    where: Sequence[Place],
+    topic_rate: int,
+    subscription: Subscription,
+) -> list[dict[str, Any]]:
+    """Hermes' indicators with its limits; shares are of the attempts, not of the successes.
+
+    `topic_rate` is what is published, in thousandths of a message a second. Where none of them
+    speaks, a subscription that is stopped or whose endpoint takes nothing has a problem all the
+    same, however few attempts a second are made of it.
+    """
+    problems = list(_by_hermes_limits(found, topic_rate, subscription))
+    return problems or [
+        {"code": _code(place.state, place.status.last_failure), "description": _words(place)}
+        for place in where
+        if place.state in ("STOPPED", "FAILING")
+    ]
+
+
+def _words(place: Place) -> str:
+    return f"{place.view.header.dc} {place.view.header.node}: {place.reason}"
+
+
+def _code(state: str, failure: str) -> str:
+    """The code of Hermes' that says most nearly the same."""
+    if state == "STOPPED":
+        return "LAGGING"
+    for start, code in _CODES:
+        if failure.startswith(start):
+            return code
+    return "UNREACHABLE"
+
+
+def _by_hermes_limits(
+    found: SubscriptionSum, topic_rate: int, subscription: Subscription
+) -> list[dict[str, Any]]:
+    rates, attempts = found.rates, found.rates.attempts
+    problems = []
+
+    def add(code: str, description: str) -> None:
+        problems.append({"code": code, "description": description})
+
+    topic_rate = max(topic_rate, _RATE_MIN)
+    if found.lag * 1_000 > _LAG_MAX_S * topic_rate:
+        add(
+            "LAGGING",
+            f"{found.lag} messages wait, more than {_LAG_MAX_S} s of the topic's "
+            f"{topic_rate / 1_000:.1f} messages a second",
+        )
+    if attempts < _RATE_MIN:
+        return problems
+    policy = subscription.subscription_policy
+    retries_client_errors = policy.retry_client_errors
+    for code, rate, share_max, what in (
+        ("UNREACHABLE", rates.other_errors, 0.5, "get no answer"),
+        ("TIMING_OUT", rates.timeouts, 0.1, "time out"),
+        ("MALFUNCTIONING", rates.codes_5xx, 0.1, "are answered with 5xx"),
+        (
+            "RECEIVING_MALFORMED_MESSAGES",
+            rates.codes_4xx if retries_client_errors else 0,
+            0.1,
+            "are answered with 4xx",
+        ),
+    ):
+        if rate > share_max * attempts:
+            add(
+                code,
+                f"{rate / 1_000:.1f} of {attempts / 1_000:.1f} attempts a second {what}",
+            )
+    return problems

@@ -1,0 +1,58 @@
+"""`hermes subscription list`: the sick one is found without knowing its topic."""
+
+import json
+
+import pytest
+
+ROW = {
+    "topicName": "shop.orders",
+    "name": "billing",
+    "condition": "FAILING",
+    "rateLevel": "SLOW",
+    "rate": 0.25,
+    "lag": 812,
+    "deadLetters": 3,
+    "problems": [{"code": "MALFUNCTIONING", "description": "dc1 n1: the endpoint takes nothing"}],
+    "lastFailure": "HTTP 503",
+    "lastFailureAt": 1_769_860_000.5,
+}
+FOUND = {
+    "subscriptions": [ROW],
+    "datacenters": [{"datacenter": "dc2", "isKnown": False, "reason": "it is away\x1b"}],
+}
+
+
+def test_without_a_topic_all_subscriptions_have_a_row(hermes, server, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    server.on("GET /status/subscriptions", (200, FOUND))
+    lines = hermes("subscription", "list").stdout.splitlines()
+    assert lines[1].split()[:7] == ["shop.orders", "billing", "FAILING", "SLOW", "0.2", "812", "3"]
+    assert lines[1].endswith(
+        "dc1 n1: the endpoint takes nothing; last failure 2026-01-31T11:46:40Z: HTTP 503"
+    )
+    assert lines[2] == "dc2: it is away\\x1b"
+
+
+def test_unhealthy_and_sorted_ones_are_the_servers_choice(hermes, server):
+    query = "topicName=shop.orders&sort=lag&unhealthy=true"
+    server.on(f"GET /status/subscriptions?{query}", (200, {"subscriptions": []}))
+    result = hermes("subscription", "list", "shop.orders", "--unhealthy", "--sort", "lag")
+    assert result.stdout == "no subscription has a problem\n"
+
+
+def test_as_json_it_is_the_servers_own(hermes, server):
+    server.on("GET /status/subscriptions", (200, FOUND))
+    assert json.loads(hermes("subscription", "list", "--json").stdout) == FOUND
+
+
+def test_a_topics_names_are_listed_as_ever(hermes, server):
+    server.on("GET /topics/shop.orders/subscriptions?tracked=true", (200, ["billing"]))
+    result = hermes("subscription", "list", "shop.orders", "--tracked")
+    assert result.stdout.split() == ["Subscription", "billing"]
+
+
+@pytest.mark.parametrize("options", [["--tracked"], ["shop.orders", "--tracked", "--unhealthy"]])
+def test_tracked_ones_are_names_of_one_topic(hermes, server, options):
+    result = hermes("subscription", "list", *options)
+    assert result.exit_code == 2
+    assert server.made() == []
