@@ -29,6 +29,11 @@ _COMMANDS = (
         "Create, list, update, suspend, retransmit, explain, delete subscriptions.",
     ),
     LazyCommand("dlq", f"{_PACKAGE}.dlq:app", "List, show, re-drive, expire dead letters."),
+    LazyCommand(
+        "balancer",
+        f"{_PACKAGE}.balancer:app",
+        "Show who runs what and why; drain nodes, constrain work.",
+    ),
     LazyCommand("status", f"{_PACKAGE}.status:app", "Show all nodes, and how they fare."),
     LazyCommand(
         "oauth-provider",
