@@ -8,7 +8,7 @@ from hypercorn.trio import serve
 
 from hermes_actors.config import EndpointsConfig
 from hermes_actors.consumer.recipients.resolving import Resolver
-from hermes_actors.consumer.senders.httpx.net import HttpxNet
+from hermes_actors.consumer.senders.httpx.net import HttpxNet, Places
 from hermes_actors.consumer.senders.sender import Push
 from hermes_actors.security.address_guard import AddressGuard
 
@@ -140,7 +140,17 @@ def resolver_of(names=None):
     return Resolver(token.run_sync_soon, trio.current_time, **further)
 
 
-def net_of(*, guard=LOCAL, names=None, tls=None, proxy=None, connect_timeout_s=5.0, idle_s=30.0):
+def net_of(
+    *,
+    guard=LOCAL,
+    names=None,
+    tls=None,
+    proxy=None,
+    connect_timeout_s=5.0,
+    idle_s=30.0,
+    per_host_max=1_000,
+    response_bytes_max=65_536,
+):
     return HttpxNet(
         guard=guard,
         resolver=resolver_of(names),
@@ -149,6 +159,8 @@ def net_of(*, guard=LOCAL, names=None, tls=None, proxy=None, connect_timeout_s=5
         connections_max=10,
         idle_s=idle_s,
         proxy=proxy,
+        places=Places(per_host_max),
+        response_bytes_max=response_bytes_max,
     )
 
 

@@ -18,7 +18,7 @@ from hermes_actors.consumer.senders.choice import SenderChoice
 from hermes_actors.consumer.senders.endpoint_tls import endpoint_tls
 from hermes_actors.consumer.senders.http1.pool import PoolLimits
 from hermes_actors.consumer.senders.http1.sender import open_http1_sender
-from hermes_actors.consumer.senders.httpx.net import HttpxNet
+from hermes_actors.consumer.senders.httpx.net import HttpxNet, Places
 from hermes_actors.consumer.senders.httpx.sender import open_httpx_sender
 from hermes_actors.consumer.senders.oauth.request import ask_for_token
 from hermes_actors.consumer.senders.oauth.sender import ProviderOf
@@ -71,6 +71,8 @@ async def open_senders(
             connections_max=config.connections_per_origin_max,
             idle_s=idle_s,
             proxy=proxy,
+            places=Places(config.connections_per_host_max),
+            response_bytes_max=config.response_bytes_max,
         )
 
     async with AsyncExitStack() as stack:
@@ -92,9 +94,7 @@ async def open_senders(
         def on_fault(_error: Exception) -> None:
             faults.add()
 
-        open_other = partial(
-            open_httpx_sender, response_bytes_max=config.response_bytes_max, on_fault=on_fault
-        )
+        open_other = partial(open_httpx_sender, on_fault=on_fault)
         http2 = await stack.enter_async_context(open_other(await new_net()))
         proxied: Sender | None = None
         if proxy is not None:

@@ -102,6 +102,58 @@ async def test_a_head_decides_also_where_its_body_never_ends():
         assert (await pushed(sender, route_to(port), 100)).status == 200
 
 
+FLOODS = {
+    "pings": frame(6, 0, 0, b"12345678"),
+    "settings": frame(4, 0, 0, b""),
+    "settings with windows": frame(4, 0, 0, b"\0\4\0\0\xff\xff"),
+    "frames that nobody knows": frame(200, 0, 0, b""),
+    "windows": frame(8, 0, 0, b"\0\0\0\1"),
+}
+
+
+@pytest.mark.parametrize("each", FLOODS.values(), ids=FLOODS)
+async def test_frames_without_end_end_the_connection_and_not_the_node(each):
+    async def serve_one(stream):
+        async with stream:
+            await stream.receive_some()
+            await stream.send_all(frame(4, 0, 0))
+            with contextlib.suppress(trio.BrokenResourceError):
+                # One in a piece, as fast as they are taken.
+                while True:
+                    await stream.send_all(each)
+                    await trio.lowlevel.checkpoint()
+
+    sink = Sink()
+    async with tcp(serve_one) as port, served(sink) as other, open_httpx_sender(net_of()) as sender:
+        with trio.fail_after(10):
+            outcome = await pushed(sender, route_to(port), 60_000)
+        assert outcome.failure is Failure.MALFORMED
+        assert (await pushed(sender, route_to(other))).status == 200
+    assert "too many frames" in outcome.detail
+
+
+async def test_no_more_of_an_answer_is_let_in_than_is_read():
+    sent = []
+
+    async def serve_one(stream):
+        connection = H2Connection(H2Configuration(client_side=False))
+        connection.initiate_connection()
+        async with stream:
+            await stream.send_all(connection.data_to_send())
+            while data := await stream.receive_some():
+                for event in connection.receive_data(data):
+                    if isinstance(event, StreamEnded):
+                        sent.append(connection.local_flow_control_window(event.stream_id))
+                        connection.send_headers(event.stream_id, [(":status", "200")])
+                        connection.send_data(event.stream_id, b"x" * 1_000, end_stream=True)
+                await stream.send_all(connection.data_to_send())
+
+    async with tcp(serve_one) as port, open_httpx_sender(net_of()) as sender:
+        for _ in range(3):
+            assert (await pushed(sender, route_to(port))).status == 200
+    assert sent == [65_535 + 65_536] * 3
+
+
 def floods(data):
     async def serve_one(stream):
         async with stream:

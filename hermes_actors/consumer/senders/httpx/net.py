@@ -5,15 +5,18 @@ endpoint's.
 
 import re
 import ssl
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 import h2.exceptions
 import httpcore
 import trio
-from msgspec import Struct
+from msgspec import Struct, field
 
 from hermes_actors.consumer.recipients.resolving import Found, Resolver, in_turns
+from hermes_actors.consumer.senders.httpx.frames import FrameBudget
 from hermes_actors.consumer.senders.proxying import Proxy
 from hermes_actors.consumer.senders.sender import Origin
 from hermes_actors.security.address_guard import AddressGuard
@@ -59,10 +62,50 @@ class ForbiddenAddress(httpcore.ConnectError):
     """The guard allows none of the addresses; the message says why."""
 
 
+class CrowdedHost(httpcore.ConnectError):
+    """As many connections lead to this host and port as may."""
+
+
+class Places:
+    """The connections that stand to each host and port, over all lanes: at most `limit`."""
+
+    def __init__(self, limit: int = 1_000) -> None:
+        self.limit = limit
+        # Weakly: one that the transport drops without closing it takes no place for ever.
+        self._taken: dict[tuple[str, int], WeakSet[httpcore.AsyncNetworkStream]] = {}
+        self._dialing: dict[tuple[str, int], int] = {}
+
+    def dial(self, key: tuple[str, int]) -> None:
+        """Take a place for a connection to be made. Raises CrowdedHost."""
+        dialing = self._dialing.get(key, 0)
+        if len(self._taken.get(key, ())) + dialing >= self.limit:
+            raise CrowdedHost(
+                f"all {self.limit} connections to {key[0]}:{key[1]} are taken "
+                "(consumers.connections_per_host_max)"
+            )
+        self._dialing[key] = dialing + 1
+
+    def dialed(self, key: tuple[str, int], stream: httpcore.AsyncNetworkStream | None) -> None:
+        """It was made, or could not be."""
+        self._dialing[key] -= 1
+        if not self._dialing[key]:
+            del self._dialing[key]
+        if stream is not None:
+            self._taken.setdefault(key, WeakSet()).add(stream)
+
+    def give_back(self, key: tuple[str, int], stream: httpcore.AsyncNetworkStream) -> None:
+        """It is closed."""
+        taken = self._taken.get(key)
+        if taken is not None:
+            taken.discard(stream)
+            if not taken:
+                del self._taken[key]
+
+
 class HttpxNet(Struct, frozen=True):
     """What connections are made with. `tls` is this client's alone: the transport sets its ALPN.
 
-    `proxy` None: straight to all endpoints.
+    `proxy` None: straight to all endpoints. `response_bytes_max` is how much is read of an answer.
     """
 
     guard: AddressGuard
@@ -72,6 +115,8 @@ class HttpxNet(Struct, frozen=True):
     connections_max: int
     idle_s: float
     proxy: Proxy | None = None
+    places: Places = field(default_factory=Places)
+    response_bytes_max: int = 65_536
 
     def is_proxied(self, origin: Origin) -> bool:
         """True when the proxy looks the origin up and connects to it, in our place."""
@@ -82,8 +127,18 @@ class HttpxNet(Struct, frozen=True):
         or to what its name means.
         """
         if self.proxy is not None and self.is_proxied(origin):
-            return GuardedBackend(self.proxy.guard, self.resolver, self.proxy.origin.host)
-        return GuardedBackend(self.guard, self.resolver, origin.host, origin.address)
+            guard, host, address = self.proxy.guard, self.proxy.origin.host, ""
+        else:
+            guard, host, address = self.guard, origin.host, origin.address
+        return GuardedBackend(
+            guard,
+            self.resolver,
+            host,
+            address,
+            places=self.places,
+            key=(origin.host, origin.port),
+            stream_window_bytes=self.response_bytes_max,
+        )
 
     def open_pool(self, origin: Origin, *, http2: bool) -> httpcore.AsyncConnectionPool:
         """Connections to one origin, over the proxy if there is one for it.
@@ -132,8 +187,17 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         resolver: Resolver,
         host: str,
         address: str = "",
+        *,
+        places: Places,
+        key: tuple[str, int],
+        stream_window_bytes: int,
     ) -> None:
-        """`address` is connected to without a look-up; it has to be allowed all the same."""
+        """`address` is connected to without a look-up; it has to be allowed all the same. `key` is
+        what the connections' `places` are counted by.
+        """
+        self._places = places
+        self._key = key
+        self._stream_window_bytes = stream_window_bytes
         self._guard = guard
         self._resolver = resolver
         self._host = host
@@ -148,9 +212,20 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Raises ForbiddenAddress, and httpcore's ConnectError and ConnectTimeout."""
+        """Raises ForbiddenAddress, CrowdedHost, and httpcore's ConnectError and ConnectTimeout."""
+        self._places.dial(self._key)
+        bounded: _Bounded | None = None
+        try:
+            stream = await self._connect(port, float("inf") if timeout is None else timeout)
+            on_closed = partial(self._places.give_back, self._key)
+            bounded = _Bounded(stream, self._stream_window_bytes, on_closed)
+        finally:
+            self._places.dialed(self._key, bounded)
+        return bounded
+
+    async def _connect(self, port: int, timeout_s: float) -> httpcore.AsyncNetworkStream:
         stream: httpcore.AsyncNetworkStream | None = None
-        with trio.move_on_after(float("inf") if timeout is None else timeout):
+        with trio.move_on_after(timeout_s):
             addresses = [self._address] if self._address else await self._look_up()
             refusals = [self._guard.refusal(self._host, each) for each in addresses]
             allowed = [each for each, no in zip(addresses, refusals, strict=True) if not no]
@@ -159,7 +234,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
             stream = await self._first_of(in_turns(allowed)[:_ADDRESSES_MAX], port)
         if stream is None:
             raise httpcore.ConnectTimeout(f"no connection to {self._host}")
-        return _Bounded(stream)
+        return stream
 
     async def connect_unix_socket(
         self,
@@ -222,13 +297,25 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
 
 class _Bounded(httpcore.AsyncNetworkStream):
     """A stream that is read in small pieces, for whatever a read brings is parsed without a wait.
-    An answer of HTTP/1.1 has a bound too: interim answers are counted by nobody else.
+    An answer of HTTP/1.1 has a bound too, since interim answers are counted by nobody else, and so
+    have the frames of HTTP/2. `on_closed` is told of its end; of another's that follows it, too.
     """
 
-    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
+    def __init__(
+        self,
+        stream: httpcore.AsyncNetworkStream,
+        stream_window_bytes: int,
+        on_closed: Callable[[httpcore.AsyncNetworkStream], None],
+        counted: httpcore.AsyncNetworkStream | None = None,
+    ) -> None:
+        """`counted` is what stands for it where connections are counted, if not itself."""
         self._stream = stream
+        self._stream_window_bytes = stream_window_bytes
+        self._on_closed = on_closed
+        self._counted = counted
         # Not known before the first request.
         self._is_http1: bool | None = None
+        self._frames: FrameBudget | None = None
         self._read_bytes = 0
 
     async def read(
@@ -236,8 +323,10 @@ class _Bounded(httpcore.AsyncNetworkStream):
         max_bytes: int,
         timeout: float | None = None,  # noqa: ASYNC109 -- the transport's signature
     ) -> bytes:
-        """Raises RemoteProtocolError for an answer without end."""
+        """Raises RemoteProtocolError for an answer without end, and for frames without end."""
         data = await self._stream.read(min(max_bytes, _READ_BYTES_MAX), timeout)
+        if self._frames is not None and not self._frames.on_received(data, trio.current_time()):
+            raise httpcore.RemoteProtocolError("too many frames that answer no request")
         self._read_bytes += len(data)
         if self._is_http1 and self._read_bytes > _HTTP1_ANSWER_BYTES_MAX:
             raise httpcore.RemoteProtocolError("an answer of too many bytes")
@@ -249,13 +338,18 @@ class _Bounded(httpcore.AsyncNetworkStream):
         timeout: float | None = None,  # noqa: ASYNC109 -- the transport's signature
     ) -> None:
         """A piece of a request: the next answer is a new one."""
-        if self._is_http1 is None:
+        if self._is_http1 is None and buffer:
             self._is_http1 = not buffer.startswith(_HTTP2_BEGINS)
+            if not self._is_http1:
+                self._frames = FrameBudget(trio.current_time(), self._stream_window_bytes)
+        if self._frames is not None:
+            buffer = self._frames.to_send(buffer)
         self._read_bytes = 0
         await self._stream.write(buffer, timeout)
 
     async def aclose(self) -> None:
         """Close it."""
+        self._on_closed(self._counted or self)
         await self._stream.aclose()
 
     async def start_tls(
@@ -264,8 +358,14 @@ class _Bounded(httpcore.AsyncNetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 -- the transport's signature
     ) -> httpcore.AsyncNetworkStream:
-        """The same within TLS."""
-        return _Bounded(await self._stream.start_tls(ssl_context, server_hostname, timeout))
+        """The same within TLS. Whatever it raises, the connection is closed."""
+        secured: httpcore.AsyncNetworkStream | None = None
+        try:
+            secured = await self._stream.start_tls(ssl_context, server_hostname, timeout)
+        finally:
+            if secured is None:
+                self._on_closed(self._counted or self)
+        return _Bounded(secured, self._stream_window_bytes, self._on_closed, self._counted or self)
 
     def get_extra_info(self, info: str) -> Any:
         """What the stream says of itself."""

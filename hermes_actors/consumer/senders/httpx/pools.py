@@ -81,6 +81,22 @@ class Pools:
                 del self._pools[key]
                 await _close(pool.connections)
 
+    async def close_idle_of(self, origin: Origin) -> bool:
+        """Close the connections to this host and port that have been idle for longest; False when
+        there are none.
+        """
+        place = (origin.host, origin.port)
+        free = [
+            key
+            for key, pool in self._pools.items()
+            if not pool.pushes and (key[1].host, key[1].port) == place
+        ]
+        if not free:
+            return False
+        longest = min(free, key=lambda key: self._pools[key].free_since_s)
+        await _close(self._pools.pop(longest).connections)
+        return True
+
     async def close(self) -> None:
         """Close all connections, whoever uses them."""
         pools, self._pools = [*self._pools.values(), *self._retired], {}

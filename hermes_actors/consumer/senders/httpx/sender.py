@@ -17,6 +17,7 @@ from hermes_actors.consumer.senders.httpx.net import (
     PIECE_BYTES_MIN,
     TRANSPORT_ERRORS,
     Body,
+    CrowdedHost,
     ForbiddenAddress,
     HttpxNet,
     said,
@@ -43,7 +44,6 @@ _NOT_IN_HTTP2 = frozenset((b"keep-alive", b"connection"))
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _BEGINS = ".send_request_headers.started"
 _PROXY_ASKS_FOR_CREDENTIALS = 407
-_SPOIL = (Failure.MALFORMED, Failure.OVERLOADED)
 _BROKEN = (httpcore.NetworkError, OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
 
@@ -74,13 +74,10 @@ class _Progress:
 class HttpxSender:
     """`Sender`'s promise over httpcore's pools, on trio. Open it with `open_httpx_sender`."""
 
-    def __init__(
-        self, tasks: PushTasks, net: HttpxNet, *, http2: bool, response_bytes_max: int
-    ) -> None:
+    def __init__(self, tasks: PushTasks, net: HttpxNet, *, http2: bool) -> None:
         self._tasks = tasks
         self._net = net
         self._http2 = http2
-        self._response_bytes_max = response_bytes_max
         self.pools = Pools(partial(net.open_pool, http2=http2), net.idle_s)
 
     def send(self, push: Push, done: Done) -> None:
@@ -147,14 +144,20 @@ class HttpxSender:
         pool = await self.pools.take(push.route)
         try:
             with trio.move_on_after(timeout_s):
-                outcome = await self._exchange(push, pool, progress)
+                try:
+                    outcome = await self._exchange(push, pool, progress)
+                except CrowdedHost:
+                    # Another subscription may have connections there that it has no use for.
+                    if not await self.pools.close_idle_of(origin):
+                        raise
+                    outcome = await self._exchange(push, pool, progress)
             is_expected = True
         except _EXPECTED as error:
-            outcome = self._failed(push, error)
+            outcome = self._failed(push, pool, error)
             is_expected = True
         finally:
             failure = Failure.TIMEOUT if outcome is None else outcome.failure
-            pool.is_spoilt |= not is_expected or failure in _SPOIL
+            pool.is_spoilt |= not is_expected or failure is Failure.MALFORMED
             if self._http2 and failure in (Failure.TIMEOUT, Failure.IDLE):
                 pool.abandoned += 1
             await self.pools.give_back(push.route, pool)
@@ -169,14 +172,17 @@ class HttpxSender:
             return _failure(Failure.CONNECT, "the proxy asks for credentials (HTTP 407)")
         return outcome
 
-    def _failed(self, push: Push, error: Exception) -> SendOutcome:
+    def _failed(self, push: Push, pool: Pool, error: Exception) -> SendOutcome:
         """What an exception of the transport means."""
         text, origin = said(error), push.route.origin
         if isinstance(error, _Refused):
             return NOT_BEGUN
         if isinstance(error, ForbiddenAddress):
             return _failure(Failure.FORBIDDEN, text)
+        if isinstance(error, CrowdedHost):
+            return _failure(Failure.OVERLOADED, text)
         if _is_full(error):
+            pool.is_spoilt = True
             return _failure(Failure.OVERLOADED, "all streams of the connection are taken")
         if isinstance(error, httpcore.ConnectTimeout):
             limit_s = self._net.connect_timeout_s
@@ -237,7 +243,7 @@ class HttpxSender:
         with trio.CancelScope() as scope:
             async for piece in response.aiter_stream():
                 seen += max(len(piece), PIECE_BYTES_MIN)
-                if seen > self._response_bytes_max:
+                if seen > self._net.response_bytes_max:
                     scope.cancel()
                 # What has come already is parsed without a wait.
                 await trio.lowlevel.cancel_shielded_checkpoint()
@@ -268,7 +274,6 @@ async def open_httpx_sender(
     *,
     http2: bool = True,
     pushes_max: int = PUSHES_MAX,
-    response_bytes_max: int = 65_536,
     on_fault: Callable[[Exception], object] = lambda _error: None,
 ) -> AsyncIterator[HttpxSender]:
     """A sender for the length of the block; pushes under way at its end end with CLOSED.
@@ -279,7 +284,7 @@ async def open_httpx_sender(
     try:
         async with trio.open_nursery() as nursery:
             tasks = PushTasks(nursery, pushes_max, on_fault)
-            sender = HttpxSender(tasks, net, http2=http2, response_bytes_max=response_bytes_max)
+            sender = HttpxSender(tasks, net, http2=http2)
             opened.append(sender)
             nursery.start_soon(_keep_tidy, sender, net.idle_s)
             try:
