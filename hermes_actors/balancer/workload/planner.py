@@ -6,6 +6,7 @@ changes nothing.
 
 from collections.abc import Generator
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_actors.balancer.shares import whole_units
@@ -22,6 +23,16 @@ from hermes_actors.balancer.workload.targets import targets
 from hermes_actors.coordination.commands import Assignment, Target
 
 _WORKS_IN_A_STEP = 32
+_PASSES_MAX = 5
+
+
+class _Taken(Struct, frozen=True):
+    """A step that was tried, with the receiving node as it was before."""
+
+    step: Step
+    target: float
+    load: int
+    is_new: bool
 
 
 def plan(problem: Problem) -> Planned:
@@ -45,13 +56,11 @@ def plan_in_steps(problem: Problem) -> Generator[None, None, Planned]:
     yield
     yield from round_.open()
     yield from place(round_.books)
-    target = targets(round_.books)
-    yield
     if problem.settings.strategy is Strategy.COUNT:
         has_more = yield from round_.count_evenly()
     else:
-        has_more = yield from round_.weigh_evenly(target)
-    return (yield from round_.close(target, has_more))
+        has_more = yield from round_.weigh_evenly()
+    return (yield from round_.close(has_more))
 
 
 class _Round:
@@ -151,40 +160,54 @@ class _Round:
         counts = [len(tasks) for tasks in self.books.on]
         return max(counts) - min(counts) > 1
 
-    def weigh_evenly(self, target: list[float]) -> Generator[None, None, bool]:
+    def weigh_evenly(self) -> Generator[None, None, bool]:
         """Loads near their targets; tells whether the budget ended it.
 
         The whole way there must be worth it, not each of its steps: with many tasks on each node
         every single step is small.
         """
         books, settings = self.books, self.settings
-        if len(self.nodes) < 2:
-            return False
-        before = _out_of_place(books, target, settings.starved)
-        taken: list[tuple[Step, int]] = []
+        limits = Limits(settings.uneven, settings.starved)
         is_new = [not tasks for tasks in books.on]
-        for step in improve(books, target, Limits(settings.uneven, settings.starved)):
-            if step is not None:
-                taken.append((step, books.load[step.bounds.sink] - step.shifted))
+        target = targets(books)
+        before = _out_of_place(books, target, settings.starved)
+        taken: list[_Taken] = []
+        for _ in range(_PASSES_MAX):
+            count = len(taken)
+            for step in improve(books, target, limits):
+                if step is not None:
+                    sink = step.bounds.sink
+                    load = books.load[sink] - step.shifted
+                    taken.append(_Taken(step, target[sink], load, is_new[sink]))
+                yield
+            if len(taken) == count:
+                break
+            # Where the heaviest tasks are now decides what the others are to carry.
+            target = targets(books)
             yield
         gained = before - _out_of_place(books, target, settings.starved)
-        spent, kept = 0, 0
-        if gained >= settings.gain_min or not any(step.cost for step, _ in taken):
-            for step, _ in taken:
-                spent += step.cost
-                if spent > self.budget():
-                    break
-                kept += 1
-        for step, _ in reversed(taken[kept:]):
-            step.undo(books)
+        is_worth_it = gained >= settings.gain_min or not any(each.step.cost for each in taken)
+        kept, is_cut = self._within_budget(taken) if is_worth_it else (0, False)
+        for each in reversed(taken[kept:]):
+            each.step.undo(books)
         yield
-        for step, load in taken[:kept]:
-            sink = step.bounds.sink
-            self.reasons.weighed(step, target[sink], load, is_new[sink])
-        return spent > self.budget()
+        for each in taken[:kept]:
+            self.reasons.weighed(each.step, each.target, each.load, each.is_new)
+        return is_cut
 
-    def close(self, target: list[float], has_more: bool) -> Generator[None, None, Planned]:
+    def _within_budget(self, taken: list[_Taken]) -> tuple[int, bool]:
+        """How many of the steps there are moves for, and whether that is not all."""
+        left = self.budget()
+        for count, each in enumerate(taken):
+            left -= each.step.cost
+            if left < 0:
+                return count, True
+        return len(taken), False
+
+    def close(self, has_more: bool) -> Generator[None, None, Planned]:
         """What changes, in words."""
+        target = targets(self.books)
+        yield
         assignments: list[Assignment] = []
         moves = forced = 0
         firsts = [*self.first_task, len(self.books.tasks)]

@@ -70,7 +70,7 @@ class Reasons:
         causes += [self._evicted[task.number] for task in tasks if task.number in self._evicted]
         moved = [task.number for task in tasks if task.at != task.was >= 0]
         causes += [self._moved[number] for number in moved if number in self._moved]
-        return "; ".join(causes)
+        return "; ".join(causes) or "its partitions are divided evenly"
 
 
 def _covers(work: Work) -> bool:
