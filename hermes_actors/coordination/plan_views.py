@@ -9,7 +9,8 @@ from msgspec import Struct
 from hermes_actors.coordination.commands import Assignment, Target
 from hermes_actors.coordination.owning import owners
 from hermes_actors.coordination.state import State
-from hermes_actors.coordination.views import SkewView, Weights, skew_of
+from hermes_actors.coordination.tally import Weights
+from hermes_actors.coordination.views import SkewView, skew_of
 
 
 class Proposal(Struct, frozen=True):

@@ -4,28 +4,15 @@ Pure: computed from one `State` at its own clock, log time. What is in seconds o
 is log time too, unless it is called `…At`, which is Unix epoch, in seconds.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
-from hermes_actors.coordination.commands import Target
+from hermes_actors.coordination.commands import Target, TaskLoad
 from hermes_actors.coordination.owning import must_release
 from hermes_actors.coordination.state import State
+from hermes_actors.coordination.tally import NodeTally, Tally, Weights
 from hermes_actors.coordination.values import LEASE_MS, Grant, Member, Move, Ownership
-
-
-class Weights(Struct, frozen=True):
-    """What work weighs in the planner's books: `subscriptions` all owners together, a task its
-    part of the partitions, but `task_min` at the least.
-    """
-
-    subscriptions: Mapping[str, float] = {}
-    task_min: float = 0.0
-
-    def of_task(self, subscription: str, partitions: int, all_partitions: int) -> float:
-        """What a task weighs that has so many of all the partitions that are to be owned."""
-        weight = self.subscriptions.get(subscription, 0.0)
-        return max(self.task_min, weight * partitions / max(1, all_partitions))
 
 
 class LoadView(Struct, frozen=True, rename="camel"):
@@ -128,24 +115,17 @@ class MoveView(Struct, frozen=True, rename="camel"):
     after: tuple[str, ...]
 
 
-def member_views(
-    state: State, weights: Weights, draining: Collection[str] = ()
-) -> list[MemberView]:
+def member_views(state: State, tally: Tally, draining: Collection[str] = ()) -> list[MemberView]:
     """All members, sorted by node."""
-    targets: dict[str, int] = {}
-    for ownership in state.subscriptions.values():
-        for target in ownership.targets:
-            targets[target.boot] = targets.get(target.boot, 0) + 1
     return [
-        _member_view(state, member, targets.get(member.boot, 0), weights, draining)
+        _member_view(state, member, tally.of(member.boot), draining)
         for member in sorted(state.members.values(), key=lambda each: (each.node, each.boot))
     ]
 
 
 def _member_view(
-    state: State, member: Member, targets: int, weights: Weights, draining: Collection[str]
+    state: State, member: Member, tally: NodeTally, draining: Collection[str]
 ) -> MemberView:
-    grants = state.grants_of(member.boot)
     heard_ago_ms = state.clock_ms - member.heard_log_ms
     load = member.load
     return MemberView(
@@ -155,11 +135,11 @@ def _member_view(
         cores=member.cores,
         is_leader=member.boot == state.leader,
         is_draining=member.node in draining,
-        tasks=len(grants),
-        targets=targets,
-        partitions=sum(len(grant.partitions) for grant in grants.values()),
-        weight=round(sum(task_weight(state, name, grants[name], weights) for name in grants), 3),
-        load=_load(grants.values()),
+        tasks=tally.tasks,
+        targets=tally.targets,
+        partitions=tally.partitions,
+        weight=round(tally.weight, 3),
+        load=LoadView(round(tally.messages, 2), round(tally.size_bytes, 1), round(tally.cpu, 4)),
         cpu=None if load is None else round(load.cpu, 3),
         cpu_available=None if load is None else round(load.cpu_available, 3),
         heard_ago_ms=heard_ago_ms,
@@ -172,24 +152,32 @@ def subscription_view(state: State, name: str, weights: Weights) -> Subscription
     """Who runs a subscription, and who waits; nobody for one that the state does not know."""
     ownership = state.subscriptions.get(name, Ownership())
     moved_ms = ownership.moved_log_ms
+    partitions = sum(len(target.partitions) for target in ownership.targets)
     return SubscriptionView(
         subscription=name,
         owners=tuple(
-            _owner_view(state, name, ownership, grant, weights) for grant in ownership.grants
+            _owner_view(state, name, ownership, grant, weights, partitions)
+            for grant in ownership.grants
         ),
         waiting=tuple(
             _waiting_view(state, name, ownership, target) for target in state.waiting(name)
         ),
         weight=round(weights.subscriptions.get(name, 0.0), 3),
-        load=None if ownership.load is None else _load([ownership]),
+        load=None if ownership.load is None else _load_view(ownership.load),
         planned_at_offset=ownership.planned_at,
         moved_ago_s=None if moved_ms is None else (state.clock_ms - moved_ms) / 1_000,
     )
 
 
 def _owner_view(
-    state: State, name: str, ownership: Ownership, grant: Grant, weights: Weights
+    state: State,
+    name: str,
+    ownership: Ownership,
+    grant: Grant,
+    weights: Weights,
+    all_partitions: int,
 ) -> OwnerView:
+    own = len(grant.partitions)
     return OwnerView(
         node=state.node_of(grant.boot),
         boot=grant.boot,
@@ -199,8 +187,8 @@ def _owner_view(
         wanted_share=grant.share,
         owned_for_s=(state.clock_ms - grant.since_log_ms) / 1_000,
         is_to_release=must_release(ownership, grant.boot),
-        weight=round(task_weight(state, name, grant, weights), 3),
-        load=None if grant.load is None else _load([grant]),
+        weight=round(weights.of_task(name, own, max(own, all_partitions)), 3),
+        load=None if grant.load is None else _load_view(grant.load),
     )
 
 
@@ -260,26 +248,6 @@ def skew_of(nodes: Sequence[tuple[str, float, float]], heaviest: float) -> SkewV
     )
 
 
-def heaviest_task(state: State, weights: Weights) -> float:
-    """What the heaviest task of one owner weighs."""
-    return max(
-        (
-            task_weight(state, name, grant, weights)
-            for boot in state.members
-            for name, grant in state.grants_of(boot).items()
-        ),
-        default=0.0,
-    )
-
-
-def task_weight(state: State, subscription: str, grant: Grant, weights: Weights) -> float:
-    """What one owner's part of a subscription weighs."""
-    targets = state.targets_of(subscription)
-    partitions = sum(len(target.partitions) for target in targets)
-    own = len(grant.partitions)
-    return weights.of_task(subscription, own, max(own, partitions))
-
-
 def unassigned_reason(state: State, name: str, draining: Collection[str] = ()) -> str | None:
     """Why nobody owns a subscription that is there; None when somebody does."""
     ownership = state.subscriptions.get(name, Ownership())
@@ -309,13 +277,8 @@ def move_view(move: Move) -> MoveView:
     )
 
 
-def _load(measured: Iterable[Grant | Ownership]) -> LoadView:
-    loads = [each.load for each in measured if each.load is not None]
-    return LoadView(
-        round(sum(each.messages for each in loads), 2),
-        round(sum(each.size_bytes for each in loads), 1),
-        round(sum(each.cpu for each in loads), 4),
-    )
+def _load_view(load: TaskLoad) -> LoadView:
+    return LoadView(round(load.messages, 2), round(load.size_bytes, 1), round(load.cpu, 4))
 
 
 def _partitions(partitions: Collection[int]) -> str:

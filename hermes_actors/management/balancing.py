@@ -7,11 +7,10 @@ import trio
 
 from hermes_actors.coordination.plan_views import PlanView, Proposal, plan_view
 from hermes_actors.coordination.state import State
+from hermes_actors.coordination.tally import Weights, tally_in_steps
 from hermes_actors.coordination.views import (
     MemberView,
     SubscriptionView,
-    Weights,
-    heaviest_task,
     member_views,
     move_view,
     skew_of_members,
@@ -27,6 +26,7 @@ from hermes_actors.management.explaining import (
     reasons_of_subscription,
 )
 from hermes_actors.metadata.registry import Metadata
+from hermes_actors.runtime.turns import in_turns
 
 _VIEWS_IN_A_TURN = 50
 
@@ -129,7 +129,7 @@ class Balancing:
         for dc, followed in self._followed.items():
             state = followed.state
             shown = self._heading(dc, followed)
-            shown["why"] = self._why(dc, state, subject)
+            shown["why"] = await self._why(dc, state, subject)
             shown["moves"] = [
                 move_view(each) for each in reversed(state.moves) if is_about(each, subject)
             ]
@@ -142,13 +142,14 @@ class Balancing:
             await trio.lowlevel.checkpoint()
         return {"about": about, "datacenters": datacenters}
 
-    def _why(self, dc: str, state: State, subject: Subject) -> list[str]:
+    async def _why(self, dc: str, state: State, subject: Subject) -> list[str]:
         catalog, draining = self._metadata.catalog, self._draining(dc)
         if subject.subscription:
             view = subscription_view(state, subject.subscription, self._weights(dc, state))
             return reasons_of_subscription(view, state, catalog, draining)
         if subject.node:
-            members = member_views(state, self._weights(dc, state), draining)
+            tally = await in_turns(tally_in_steps(state, self._weights(dc, state)))
+            members = member_views(state, tally, draining)
             return reasons_of_node(
                 subject.node, members, state, catalog.drains.get((dc, subject.node))
             )
@@ -178,10 +179,10 @@ class Balancing:
         followed = self._followed[dc]
         state, draining = followed.state, self._draining(dc)
         weights = self._weights(dc, state)
-        members = member_views(state, weights, draining)
-        await trio.lowlevel.checkpoint()
+        tally = await in_turns(tally_in_steps(state, weights))
+        members = member_views(state, tally, draining)
         shown = self._heading(dc, followed)
-        shown["skew"] = skew_of_members(members, heaviest_task(state, weights))
+        shown["skew"] = skew_of_members(members, tally.heaviest)
         shown["members"] = [each for each in members if wanted.node in ("", each.node)]
         shown["drained"] = self._drained(dc, members, wanted)
         shown["subscriptions"], shown["unassigned"] = await self._subscriptions(

@@ -16,10 +16,9 @@ from hermes_actors.coordination.commands import (
 )
 from hermes_actors.coordination.plan_views import NodePlanView, Proposal, plan_view
 from hermes_actors.coordination.state import State
+from hermes_actors.coordination.tally import Weights, tally_in_steps
 from hermes_actors.coordination.views import (
     LoadView,
-    Weights,
-    heaviest_task,
     member_views,
     move_view,
     skew_of,
@@ -27,6 +26,7 @@ from hermes_actors.coordination.views import (
     subscription_view,
     unassigned_reason,
 )
+from hermes_actors.runtime.turns import at_once
 
 ORDERS = "shop.orders$billing"
 PAGES = "shop.pages$search"
@@ -57,6 +57,14 @@ class Book:
         self.say(Plan(boot, state.term, state.plan_offset, assignments))
 
 
+def tally(state, weights):
+    return at_once(tally_in_steps(state, weights))
+
+
+def members(state, weights, draining=()):
+    return member_views(state, tally(state, weights), draining)
+
+
 def orders(*targets, reason="new: 2 owners", name=ORDERS):
     return Assignment(name, tuple(Target(*target) for target in targets), reason)
 
@@ -73,7 +81,7 @@ def book():
 def test_members_are_shown_by_node_with_what_they_have(book):
     book.say(Loads("b1", 0.5, 3.5, {ORDERS: TaskLoad(10.0, 2_048.0, 0.25, 0.5)}))
     book.say(Heartbeat("b1", 1), after_ms=400)
-    first, second = member_views(book.state, Weights({ORDERS: 30.0}), ["node-b"])
+    first, second = members(book.state, Weights({ORDERS: 30.0}), ["node-b"])
     assert (first.node, first.boot, first.version, first.cores) == ("node-a", "b1", "1.0", 4.0)
     assert (first.is_leader, first.is_draining, second.is_draining) == (True, False, True)
     assert (first.tasks, first.targets, first.partitions) == (1, 1, 2)
@@ -116,7 +124,7 @@ def test_who_waits_is_shown_with_whom_he_waits_for_and_since_when(book):
     assert (waiting.node, waiting.partitions) == ("node-c", (0, 2))
     assert waiting.waits_for == "node node-a to release partitions 0, 2"
     assert waiting.waiting_for_s == pytest.approx(2.0, abs=0.1)
-    (member,) = [each for each in member_views(book.state, Weights()) if each.node == "node-c"]
+    (member,) = [each for each in members(book.state, Weights()) if each.node == "node-c"]
     assert (member.tasks, member.targets) == (0, 1)
     book.say(Release("b1", ORDERS, 3))
     after = subscription_view(book.state, ORDERS, Weights())
@@ -164,19 +172,19 @@ def test_skew_is_beside_the_mean_and_beside_what_is_possible(nodes, heaviest, ra
 
 def test_drained_nodes_do_not_count_as_badly_loaded_ones(book):
     weights = Weights({ORDERS: 30.0})
-    everybody = skew_of_members(member_views(book.state, weights), 20.0)
+    everybody = skew_of_members(members(book.state, weights), 20.0)
     assert (everybody.nodes, everybody.highest_node) == (2, "node-a")
-    without = skew_of_members(member_views(book.state, weights, ["node-b"]), 20.0)
+    without = skew_of_members(members(book.state, weights, ["node-b"]), 20.0)
     assert (without.nodes, without.max_to_mean) == (1, 1.0)
-    both = skew_of_members(member_views(book.state, weights, ["node-a", "node-b"]), 20.0)
+    both = skew_of_members(members(book.state, weights, ["node-a", "node-b"]), 20.0)
     assert both.nodes == 2
 
 
 def test_the_least_of_a_task_counts_for_idle_work(book):
     weights = Weights({}, task_min=0.5)
-    assert [each.weight for each in member_views(book.state, weights)] == [0.5, 0.5]
-    assert heaviest_task(book.state, weights) == 0.5
-    assert heaviest_task(book.state, Weights({ORDERS: 30.0})) == pytest.approx(20.0)
+    assert [each.weight for each in members(book.state, weights)] == [0.5, 0.5]
+    assert tally(book.state, weights).heaviest == 0.5
+    assert tally(book.state, Weights({ORDERS: 30.0})).heaviest == pytest.approx(20.0)
 
 
 def test_a_move_is_shown_in_seconds_since_the_epoch(book):

@@ -12,7 +12,7 @@ from hermes_actors.coordination.commands import (
 )
 from hermes_actors.coordination.plan_views import Proposal
 from hermes_actors.coordination.state import State
-from hermes_actors.coordination.views import Weights
+from hermes_actors.coordination.tally import Weights
 from hermes_actors.management.administration import Administration
 
 ORDERS = "shop.orders$billing"
