@@ -2,7 +2,7 @@
 It changes nothing.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Generator, Mapping
 
 from msgspec import Struct
 
@@ -11,6 +11,9 @@ from hermes_actors.coordination.owning import owners
 from hermes_actors.coordination.state import State
 from hermes_actors.coordination.tally import Weights
 from hermes_actors.coordination.views import SkewView, skew_of
+
+_IN_A_STEP = 100
+"""Subscriptions: 10 µs each."""
 
 
 class Proposal(Struct, frozen=True):
@@ -72,24 +75,31 @@ class PlanView(Struct, frozen=True, rename="camel"):
     has_more: bool
 
 
-def plan_view(state: State, proposal: Proposal, draining: Collection[str] = ()) -> PlanView:
-    """A proposal that was made on this state, as people see it."""
+def plan_view_in_steps(
+    state: State, proposal: Proposal, draining: Collection[str] = ()
+) -> Generator[None, None, PlanView]:
+    """A proposal that was made on this state, as people see it; with a pause at each yield, a
+    millisecond or so apart.
+    """
     wanted = {each.subscription: each.targets for each in proposal.assignments}
     books = _Books(state, proposal.weights)
-    for name, ownership in state.subscriptions.items():
+    for count, (name, ownership) in enumerate(list(state.subscriptions.items())):
+        if count % _IN_A_STEP == _IN_A_STEP - 1:
+            yield
         books.count(books.before, name, ownership.targets)
         books.count(books.after, name, wanted.get(name, ownership.targets))
     for name, targets in wanted.items():
         if name not in state.subscriptions:
             books.count(books.after, name, targets)
-    changes = tuple(
-        _change_view(state, each, proposal.weights)
-        for each in sorted(proposal.assignments, key=lambda each: each.subscription)
-    )
+    changes = []
+    for each in sorted(proposal.assignments, key=lambda each: each.subscription):
+        changes.append(_change_view(state, each, proposal.weights))
+        if len(changes) % _IN_A_STEP == 0:
+            yield
     return PlanView(
         term=state.term,
         base=state.plan_offset,
-        changes=changes,
+        changes=tuple(changes),
         nodes=books.node_views(draining),
         before=books.skew(books.before, draining),
         after=books.skew(books.after, draining),

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import trio
 
-from hermes_actors.coordination.plan_views import PlanView, Proposal, plan_view
+from hermes_actors.coordination.plan_views import Proposal, plan_view_in_steps
 from hermes_actors.coordination.state import State
 from hermes_actors.coordination.tally import Weights, tally_in_steps
 from hermes_actors.coordination.views import (
@@ -115,9 +115,9 @@ class Balancing:
             raise Unavailable(f"Nothing is planned in {dc} now: no consuming node takes part")
         base = state.plan_offset
         proposal = await planning.propose(state)
+        view = await in_turns(plan_view_in_steps(state, proposal, self._draining(dc)))
         if state is not followed.state or state.plan_offset != base:
             raise Unavailable("The leader has made a plan meanwhile; ask again")
-        view: PlanView = plan_view(state, proposal, self._draining(dc))
         return {"datacenter": dc, "plan": view}
 
     async def explain(self, about: str = "") -> dict[str, Any]:

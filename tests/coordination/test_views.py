@@ -14,7 +14,7 @@ from hermes_actors.coordination.commands import (
     Target,
     TaskLoad,
 )
-from hermes_actors.coordination.plan_views import NodePlanView, Proposal, plan_view
+from hermes_actors.coordination.plan_views import NodePlanView, Proposal, plan_view_in_steps
 from hermes_actors.coordination.state import State
 from hermes_actors.coordination.tally import Weights, tally_in_steps
 from hermes_actors.coordination.views import (
@@ -59,6 +59,10 @@ class Book:
 
 def tally(state, weights):
     return at_once(tally_in_steps(state, weights))
+
+
+def plan_view(state, proposal):
+    return at_once(plan_view_in_steps(state, proposal))
 
 
 def members(state, weights, draining=()):
