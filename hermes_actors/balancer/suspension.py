@@ -20,6 +20,7 @@ from hermes_actors.model.subscription import SubscriptionState
 _logger = logging.getLogger(__name__)
 
 _PAUSE_S = 1.0
+_AT_ONCE_MAX = 8
 
 
 class _Asked(Struct, frozen=True):
@@ -42,16 +43,31 @@ class Suspensions:
         self._is_wanted.set()
 
     async def run(self) -> None:
-        """Write down what is asked for, for ever."""
-        while True:
-            await self._is_wanted.wait()
-            self._is_wanted = trio.Event()
-            for name, asked in list(self._asked.items()):
-                if not await self._suspend(asked):
-                    self._is_wanted.set()
-                    await trio.sleep(_PAUSE_S)
-                elif self._asked.get(name) is asked:
-                    del self._asked[name]
+        """Write down what is asked for, for ever: several at once, so that one that cannot be
+        written now holds up no other.
+        """
+        limiter = trio.CapacityLimiter(_AT_ONCE_MAX)
+        at_work: set[str] = set()
+        async with trio.open_nursery() as nursery:
+            while True:
+                for name in self._asked:
+                    if name not in at_work:
+                        at_work.add(name)
+                        nursery.start_soon(self._write_down, name, at_work, limiter)
+                await self._is_wanted.wait()
+                self._is_wanted = trio.Event()
+
+    async def _write_down(
+        self, name: str, at_work: set[str], limiter: trio.CapacityLimiter
+    ) -> None:
+        while (asked := self._asked.get(name)) is not None:
+            async with limiter:
+                is_over = await self._suspend(asked)
+            if not is_over:
+                await trio.sleep(_PAUSE_S)
+            elif self._asked.get(name) is asked:
+                del self._asked[name]
+        at_work.discard(name)
 
     async def _suspend(self, asked: _Asked) -> bool:
         """True when it is written, or must not be."""

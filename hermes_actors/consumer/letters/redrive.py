@@ -192,7 +192,9 @@ class Redriver:
         # It may go on after a restart, or after trouble, in the same second.
         pace.drain(self._clock.monotonic_s())
         while is_current() and not self._progress.is_done:
-            plan = await self._plan(redrive, replace(span, start=position))
+            plan = await self._plan(redrive, replace(span, start=position), is_current)
+            if plan is None:
+                return
             self._stuck = ""
             so_far = self._progress
             done = so_far.redriven + so_far.failed + so_far.skipped
@@ -205,9 +207,14 @@ class Redriver:
             position = plan.next
         await self._finish(redrive, span, is_current)
 
-    async def _plan(self, redrive: Redrive, span: LetterRange) -> Plan:
+    async def _plan(
+        self, redrive: Redrive, span: LetterRange, is_current: Callable[[], bool]
+    ) -> Plan | None:
+        """None when the re-drive is another one now: the log may be long, and is not read on."""
         planning = Planning(self._name, self._live.incarnation, span, redrive.letters)
-        await self._records.each_from(self._partition, span.start, planning.take)
+        await self._records.each_from(self._partition, span.start, planning.take, is_current)
+        if not is_current():
+            return None
         return planning.plan(frozenset({*self._outstanding, *self._to_mark}))
 
     async def _deliver(

@@ -122,9 +122,14 @@ class RedriveRecords:
         return progress, max(span.start, commit.position)
 
     async def each_from(
-        self, partition: int, start: int, take: Callable[[StoredRecord], None]
+        self,
+        partition: int,
+        start: int,
+        take: Callable[[StoredRecord], None],
+        goes_on: Callable[[], bool],
     ) -> None:
-        """Tell `take` of each record from `start` to the log's end as it is now.
+        """Tell `take` of each record from `start` to the log's end as it is now, while it is to go
+        on.
 
         Raises LogUnavailable, UnknownTopic.
         """
@@ -133,7 +138,7 @@ class RedriveRecords:
         def take_all(batch: Sequence[StoredRecord]) -> bool:
             for record in batch:
                 take(record)
-            return True
+            return goes_on()
 
         try:
             with trio.fail_after(_SCAN_TIMEOUT_S):

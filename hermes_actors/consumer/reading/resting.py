@@ -20,6 +20,7 @@ from hermes_actors.runtime.clock import Clock
 _logger = logging.getLogger(__name__)
 
 _TROUBLE_PAUSE_S = 5.0
+_AT_ONCE_MAX = 16
 _ASSERT_S = sum(ASSERT_PAUSES_S)
 
 
@@ -89,25 +90,42 @@ class Resting:
             nursery.cancel_scope.cancel()
 
     async def _work(self) -> None:
-        while True:
-            now_s = self._clock.monotonic_s()
-            place = min(self._places.values(), key=lambda each: each.due_s, default=None)
-            if place is None or place.due_s > now_s:
-                await self._wakeup.wait(float("inf") if place is None else place.due_s - now_s)
-                continue
-            is_new = place.committed is not place.live
-            try:
-                await self._commit(place)
-            except (LogUnavailable, UnknownTopic) as error:
-                _logger.debug("%s, at rest: not committed: %r", place.live.name, error)
+        at_work: set[str] = set()
+        async with trio.open_nursery() as nursery:
+            while True:
+                now_s = self._clock.monotonic_s()
+                name, due_s = self._next(at_work)
+                if due_s > now_s:
+                    await self._wakeup.wait(due_s - now_s)
+                else:
+                    at_work.add(name)
+                    nursery.start_soon(self._keep_committed, name, at_work)
+
+    def _next(self, at_work: set[str]) -> tuple[str, float]:
+        """Whose turn it is, and when; never, while there are as many at work as may be."""
+        if len(at_work) >= _AT_ONCE_MAX:
+            return "", float("inf")
+        idle = ((name, each.due_s) for name, each in self._places.items() if name not in at_work)
+        return min(idle, key=lambda each: each[1], default=("", float("inf")))
+
+    async def _keep_committed(self, name: str, at_work: set[str]) -> None:
+        """Commit for one, beside others: a log topic that does not answer holds up no other."""
+        place = self._places[name]
+        is_new = place.committed is not place.live
+        try:
+            await self._commit(place)
+        except (LogUnavailable, UnknownTopic) as error:
+            _logger.debug("%s, at rest: not committed: %r", place.live.name, error)
+            wait_s = _TROUBLE_PAUSE_S
+        else:
+            # A late commit of who consumed it until now may land on top of the first one.
+            wait_s = _ASSERT_S if is_new else REFRESH_S
+            if place.committed is not place.live:
+                # The node may not commit now.
                 wait_s = _TROUBLE_PAUSE_S
-            else:
-                # A late commit of who consumed it until now may land on top of the first one.
-                wait_s = _ASSERT_S if is_new else REFRESH_S
-                if place.committed is not place.live:
-                    # The node may not commit now.
-                    wait_s = _TROUBLE_PAUSE_S
-            place.due_s = self._clock.monotonic_s() + wait_s
+        place.due_s = self._clock.monotonic_s() + wait_s
+        at_work.discard(name)
+        self._wakeup.set()
 
     async def _commit(self, place: _Place) -> None:
         live = place.live

@@ -2,6 +2,7 @@
 
 import functools
 import json
+from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
@@ -256,6 +257,41 @@ async def test_a_redrive_that_is_cancelled_stops(scene, autojump_clock):
         assert (await scene.progress()).is_done
     assert len(scene.bodies) == 50
     assert await scene.open() == {}
+
+
+async def test_a_cancel_while_a_long_log_is_planned_is_noticed_at_once(
+    scene, monkeypatch, autojump_clock
+):
+    await scene.with_letters(*[b"%d" % n for n in range(50)])
+    log, batches = scene.world.log, []
+    plain = log.reader
+
+    class Slow:
+        """A batch of one record each second."""
+
+        def __init__(self, reader):
+            self._reader = reader
+
+        async def next_batch(self, *_bounds):
+            batches.append(trio.current_time())
+            await trio.sleep(1)
+            return await self._reader.next_batch(1, 1)
+
+    @asynccontextmanager
+    async def slow(topic, positions):
+        async with plain(topic, positions) as reader:
+            yield Slow(reader) if topic == DLQ else reader
+
+    monkeypatch.setattr(log, "reader", slow)
+    async with scene.world.consuming(keeps_letters=True):
+        await scene.ask()
+        await trio.sleep(4.5)
+        scene.board.ask(None)
+        read = len(batches)
+        await trio.sleep(60)
+    assert 0 < read < 10
+    assert len(batches) <= read + 1
+    assert scene.bodies == []
 
 
 async def test_one_that_is_retried_for_long_holds_up_no_other(scene, autojump_clock):

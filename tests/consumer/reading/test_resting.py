@@ -11,6 +11,7 @@ from hermes_actors.coordination.owned import Owned
 from hermes_actors.log.base import Commit
 from hermes_actors.log.commits import decode
 from hermes_actors.metadata.seek import Seek, SeekBody
+from hermes_actors.model.names import SubscriptionName
 
 GROUP = "shop_orders_push"
 HOUR_S = 3_600
@@ -81,6 +82,26 @@ async def test_the_group_of_a_subscription_that_was_never_consumed_here_is_left_
         await trio.sleep(1)
         commit = await world.committed()
         assert (commit.position, decode(commit).ownership.seek) == (1, 100)
+
+
+async def test_one_whose_log_does_not_answer_holds_up_no_other(world, autojump_clock):
+    await world.publish(b"0", b"1", b"2")
+    start_positions = world.log.start_positions
+
+    async def silent(topic):
+        if topic == "shop.silent":
+            await trio.sleep_forever()
+        return await start_positions(topic)
+
+    world.log.start_positions = silent
+    async with resting_in(world) as resting:
+        for number in range(3):
+            name = SubscriptionName.parse(f"shop.silent$push{number}")
+            live = msgspec.structs.replace(here(world), name=name)
+            resting.keep(live, "shop.silent", Owned())
+        resting.keep(sought(here(world), 100, {0: 1}), world.topic, Owned())
+        await trio.sleep(1)
+        assert (await world.committed()).position == 1
 
 
 async def test_a_seek_of_a_suspended_subscription_is_committed_at_once(world, autojump_clock):

@@ -1,0 +1,86 @@
+"""Subscriptions whose endpoint is gone are suspended, each for itself."""
+
+from types import SimpleNamespace
+
+import trio
+
+from hermes_actors.balancer.suspension import Suspensions
+from hermes_actors.errors import Unavailable
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.metadata.commands import Rejected
+from hermes_actors.model.names import SubscriptionName
+from hermes_actors.model.subscription import SerialPolicy, Subscription
+from hermes_actors.model.topic import Owner
+
+
+def live(name):
+    subscription = Subscription(
+        topic_name="shop.orders",
+        name=name,
+        endpoint="http://sink/in",
+        description="",
+        owner=Owner("test", "me"),
+        subscription_policy=SerialPolicy(),
+    )
+    return LiveSubscription(SubscriptionName.parse(f"shop.orders${name}"), subscription, 0, 7, 1)
+
+
+class Metadata:
+    """Takes changes as `answers` say, by subscription; else at once."""
+
+    def __init__(self, *names):
+        lives = [live(each) for each in names]
+        self.catalog = SimpleNamespace(subscriptions={str(each.name): each for each in lives})
+        self.answers = {}
+        self.written = []
+        self.under_way = self.under_way_high = 0
+
+    async def change(self, change):
+        name = change.key.rpartition("/")[2].rpartition("$")[2]
+        self.under_way += 1
+        self.under_way_high = max(self.under_way_high, self.under_way)
+        answer = await self.answers.get(name, trio.lowlevel.checkpoint)()
+        self.under_way -= 1
+        if answer is None:
+            self.written.append(name)
+        return answer
+
+
+async def test_one_that_cannot_be_written_holds_up_no_other(nursery, autojump_clock):
+    metadata = Metadata("silent", "refused", "away", *"abc")
+
+    async def away():
+        raise Unavailable("the log is away")
+
+    async def refused():
+        return Rejected("somebody was faster")
+
+    metadata.answers = {"silent": trio.sleep_forever, "refused": refused, "away": away}
+    suspensions = Suspensions(metadata)
+    for each in metadata.catalog.subscriptions.values():
+        suspensions.ask(each, "gone")
+    nursery.start_soon(suspensions.run)
+    await trio.testing.wait_all_tasks_blocked()
+    assert sorted(metadata.written) == ["a", "b", "c"]
+    # They are tried again, and asked for once more meanwhile is asked for once.
+    suspensions.ask(metadata.catalog.subscriptions["shop.orders$away"], "gone")
+    del metadata.answers["refused"], metadata.answers["away"]
+    await trio.sleep(1.5)
+    assert sorted(metadata.written) == ["a", "away", "b", "c", "refused"]
+
+
+async def test_changes_under_way_are_bounded_and_none_is_forgotten(nursery, autojump_clock):
+    names = [f"s{number}" for number in range(50)]
+    metadata = Metadata(*names)
+
+    async def slow():
+        await trio.sleep(1)
+
+    metadata.answers = dict.fromkeys(names, slow)
+    suspensions = Suspensions(metadata)
+    nursery.start_soon(suspensions.run)
+    for each in metadata.catalog.subscriptions.values():
+        suspensions.ask(each, "gone")
+    await trio.sleep(10)
+    assert metadata.under_way_high == 8
+    assert sorted(metadata.written) == sorted(names)
