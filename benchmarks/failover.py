@@ -1,6 +1,6 @@
 """How long subscriptions wait when the node that delivers them is lost, and what comes twice.
 
-    python benchmarks/failover.py [--parts kill,leader,stop,freeze,broker,rolling]
+    python benchmarks/failover.py [--parts kill,leader,stop,freeze,broker,rolling,balance]
         [--subscriptions 30] [--topics 6] [--rate 180] [--consumers 3] [--kills 20]
         [--leaders 10] [--stops 6] [--still-s 20] [--pause-s 0] [--set NAME=VALUE] [--json FILE]
 
@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from delivering.sink import Sink
-from failing_over import freezing, losing, report, rolling
+from failing_over import balance, freezing, losing, report, rolling
 from failing_over.coordination import Witness
 from failing_over.fleet import Fleet, open_fleet
 from failing_over.trial import Load, Trial, in_thread
 from hermes_actors.runtime import guest
 
-PARTS = ("kill", "leader", "stop", "freeze", "broker", "rolling")
+PARTS = ("kill", "leader", "stop", "freeze", "broker", "rolling", "balance")
 
 
 class Bench:
@@ -53,16 +53,20 @@ class Bench:
         }
 
     async def measure(self) -> None:
-        """Everything that was asked for, on one fleet."""
+        """Everything that was asked for; all but the last part on one fleet."""
         asked = self.asked
         variables = dict(each.split("=", 1) for each in asked.set)
-        fleet = Fleet(
-            self.folder / "fleet", self.sink, consumers=asked.consumers, variables=variables
-        )
-        async with open_fleet(fleet):
-            await in_thread(fleet.create, self.load.topics)
-            for part in asked.parts:
-                await self._measured(part, partial(self._part, part, fleet))
+        parts = [part for part in asked.parts if part != "balance"]
+        if parts:
+            fleet = Fleet(
+                self.folder / "fleet", self.sink, consumers=asked.consumers, variables=variables
+            )
+            async with open_fleet(fleet):
+                await in_thread(fleet.create, self.load.topics)
+                for part in parts:
+                    await self._measured(part, partial(self._part, part, fleet))
+        if "balance" in asked.parts:
+            await self._measured("balance", partial(self._balance, variables))
 
     async def _measured(self, part: str, measure: Callable[[], Awaitable[dict[str, Any]]]) -> None:
         self.results[part] = await measure()
@@ -95,6 +99,18 @@ class Bench:
         if part == "broker":
             return await freezing.freeze_broker(trial, 0, asked.still_s)
         return await rolling.restart_all(trial, asked.pause_s)
+
+    async def _balance(self, variables: dict[str, str]) -> dict[str, Any]:
+        asked = self.asked
+        return await balance.measure(
+            self.folder / "balance",
+            self.sink,
+            balance.uneven(asked.uneven_subscriptions, asked.uneven_topics, asked.uneven_rate),
+            variables,
+            consumers=asked.consumers,
+            settle_s=asked.settle_s,
+            seconds=asked.seconds,
+        )
 
 
 def main() -> None:
@@ -135,6 +151,11 @@ def arguments() -> argparse.Namespace:
     add("--within-s", type=float, default=30.0, help="after which a lane counts as lost")
     add("--still-s", type=float, default=20.0, help="for which a node, or the broker, stands still")
     add("--pause-s", type=float, default=0.0, help="between a node's return and the next stop")
+    add("--uneven-subscriptions", type=int, default=60, help="of the part balance")
+    add("--uneven-topics", type=int, default=10, help="the n-th has a n-th of the first one's rate")
+    add("--uneven-rate", type=float, default=400.0, help="messages/s of all of them together")
+    add("--settle-s", type=float, default=300.0, help="until the balance is looked at")
+    add("--seconds", type=float, default=30.0, help="for which it is")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="HERMES_… of every node")
     add("--folder", type=Path, metavar="DIR", help="keep logs and data here")
     add("--json", type=Path, metavar="FILE")

@@ -115,6 +115,7 @@ class Fleet:
             {
                 "HERMES_DC": "dc1",
                 "HERMES_ROLES": roles,
+                "HERMES_METADATA_REPLICATOR": "front",
                 "HERMES_MANAGEMENT_TOPIC_PARTITIONS": str(PARTITIONS),
                 "HERMES_LOG_DIRECTORY": str(self.folder / name),
                 "HERMES_SPOOL_DIRECTORY": str(self.folder / "spools"),
