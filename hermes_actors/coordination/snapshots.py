@@ -22,6 +22,7 @@ class Content(Struct, frozen=True, kw_only=True):
     leader: str
     plan_offset: int
     expired: int
+    moved: int = 0
     moves: tuple[Move, ...]
     departed: tuple[Departed, ...]
     members: tuple[Member, ...]

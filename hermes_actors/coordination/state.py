@@ -68,6 +68,8 @@ class State:
         """The offset of the last valid plan."""
         self.moves: deque[Move] = deque(maxlen=MOVES_MAX)
         """The last ones, oldest first."""
+        self.moved = 0
+        """How often a plan has changed who is to own a subscription since the log began."""
         self.departed: deque[Departed] = deque(maxlen=DEPARTED_MAX)
         """Lives that ended, the last one last."""
         self.expired = 0
@@ -278,6 +280,7 @@ class State:
     ) -> None:
         if owning.owners(old.targets) == owning.owners(new.targets):
             return
+        self.moved += 1
         self.moves.append(
             Move(
                 assignment.subscription,
@@ -344,6 +347,7 @@ class State:
         state.leader = content.leader
         state.plan_offset = content.plan_offset
         state.expired = content.expired
+        state.moved = content.moved
         state.moves.extend(content.moves)
         state.departed.extend(content.departed)
         state._members = {member.boot: member for member in content.members}
@@ -365,6 +369,7 @@ class State:
             leader=self.leader,
             plan_offset=self.plan_offset,
             expired=self.expired,
+            moved=self.moved,
             moves=tuple(self.moves),
             departed=tuple(self.departed),
             members=tuple(self._members.values()),

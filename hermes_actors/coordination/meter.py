@@ -1,0 +1,133 @@
+"""What a node measures of its datacentre's coordination, as Prometheus shows it."""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import trio
+
+from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.coordination.lease import Lease
+from hermes_actors.coordination.state import State
+from hermes_actors.coordination.tally import Weights, tally_in_steps
+from hermes_actors.coordination.view import Coordination
+from hermes_actors.coordination.views import SkewView, member_views, skew_of_members
+from hermes_actors.runtime.clock import Clock
+from hermes_actors.runtime.turns import in_turns
+from hermes_actors.telemetry.metrics import Metrics
+
+SUM_INTERVAL_S = 10.0
+LOOK_INTERVAL_S = 0.25
+_NOTHING = SkewView(0, 0.0, 0.0, 0.0, "", 1.0, 1.0)
+
+
+def _no_weights(_state: State) -> Weights:
+    return Weights()
+
+
+class Meter:
+    """Keeps the figures that are too dear to take at each scrape; they are 10 s old at most.
+
+    `subscriptions` are those that are to be owned, `draining` the nodes that are to own nothing,
+    `lease` is that of this node's present life, None for a node that only reads. How long it was
+    closed is looked at four times a second, and counts from when it was first open.
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        *,
+        clock: Clock,
+        subscriptions: Callable[[], Mapping[str, Any]] = dict,
+        draining: Callable[[], Collection[str]] = tuple,
+        weights: Callable[[State], Weights] = _no_weights,
+        lease: Callable[[], Lease | None] = lambda: None,
+    ) -> None:
+        self.skew = _NOTHING
+        self.unassigned = 0
+        """Subscriptions that nobody owns."""
+        self.waiting = 0
+        """Parts of subscriptions whose owner to be waits for another to release them."""
+        self.closed_s = 0.0
+        self._coordination = coordination
+        self._clock = clock
+        self._subscriptions = subscriptions
+        self._draining = draining
+        self._weights = weights
+        self._lease = lease
+        self._looked_s: float | None = None
+
+    async def run(self, inbox: Inbox[object]) -> None:
+        """Measure until asked to stop."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._sum_up)
+            nursery.start_soon(self._look)
+            await inbox.wait()
+            nursery.cancel_scope.cancel()
+
+    async def _sum_up(self) -> None:
+        while True:
+            state, draining = self._coordination.state, self._draining()
+            tally = await in_turns(tally_in_steps(state, self._weights(state)))
+            self.skew = skew_of_members(member_views(state, tally, draining), tally.heaviest)
+            self.waiting = tally.waiting
+            unassigned = 0
+            for count, name in enumerate(list(self._subscriptions())):
+                unassigned += not state.grants(name)
+                if count % 1_000 == 0:
+                    await trio.lowlevel.checkpoint()
+            self.unassigned = unassigned
+            await trio.sleep(SUM_INTERVAL_S)
+
+    async def _look(self) -> None:
+        while True:
+            now_s, lease = self._clock.boottime_s(), self._lease()
+            is_open = lease is not None and lease.is_open()
+            if self._looked_s is not None and not is_open:
+                self.closed_s += now_s - self._looked_s
+            if is_open or self._looked_s is not None:
+                self._looked_s = now_s
+            await trio.sleep(LOOK_INTERVAL_S)
+
+    def metrics(self) -> Metrics:
+        """The figures, read when they are scraped."""
+        coordination = self._coordination
+        metrics = Metrics("hermes_balancer")
+        metrics.gauge("is_current", lambda: float(coordination.is_current))
+        metrics.gauge("position", lambda: coordination.state.position)
+        metrics.total("undecodable_records", lambda: coordination.undecodable)
+        metrics.gauge("term", lambda: coordination.state.term)
+        metrics.gauge("members", lambda: len(coordination.state.members))
+        metrics.gauge("leader_lease_age_seconds", self._leader_age_s)
+        metrics.total("expired_leases", lambda: coordination.state.expired)
+        metrics.total("moves", lambda: coordination.state.moved)
+        metrics.gauge("skew_max_to_mean", lambda: self.skew.max_to_mean)
+        metrics.gauge("skew_max_to_ideal", lambda: self.skew.max_to_ideal)
+        metrics.gauge("unassigned_subscriptions", lambda: self.unassigned)
+        metrics.gauge("waiting_tasks", lambda: self.waiting)
+        metrics.gauge("draining_nodes", lambda: len(self._draining()))
+        return metrics
+
+    def own_metrics(self, metrics: Metrics) -> None:
+        """Add what only a node that takes part has."""
+        metrics.gauge(
+            "is_leader", lambda: float(self._boot == self._coordination.state.leader != "")
+        )
+        metrics.gauge("is_member", lambda: float(self._boot in self._coordination.state.members))
+        metrics.gauge("tasks", lambda: len(self._coordination.state.grants_of(self._boot)))
+        metrics.gauge("lease_left_seconds", self._lease_left_s)
+        metrics.total("fence_closed_seconds", lambda: self.closed_s)
+
+    @property
+    def _boot(self) -> str:
+        lease = self._lease()
+        return "" if lease is None else lease.boot
+
+    def _lease_left_s(self) -> float:
+        lease = self._lease()
+        return 0.0 if lease is None else lease.left_s
+
+    def _leader_age_s(self) -> float:
+        """In log time; NaN, as Prometheus has it, while there is no leader."""
+        state = self._coordination.state
+        leader = state.members.get(state.leader)
+        return float("nan") if leader is None else (state.clock_ms - leader.heard_log_ms) / 1_000
