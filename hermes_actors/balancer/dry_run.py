@@ -1,0 +1,44 @@
+"""What the planner would do now, asked by management; changes nothing."""
+
+from collections.abc import Callable
+
+from hermes_actors.balancer.leader import Planner, WorkloadSource
+from hermes_actors.balancer.workload.problem import Settings
+from hermes_actors.balancer.workload.weights import Weights as MeasuredWeights
+from hermes_actors.coordination.plan_views import Proposal
+from hermes_actors.coordination.state import State
+from hermes_actors.coordination.tally import Weights
+from hermes_actors.errors import Unavailable
+from hermes_actors.runtime.turns import in_turns
+
+
+class DryRun:
+    """Asks a planner of its own, new each time: a leader that began now would plan so. One that
+    leads for long follows what is measured more slowly, so it may see less to do.
+    """
+
+    def __init__(
+        self, workload: WorkloadSource, make_planner: Callable[[], Planner], settings: Settings
+    ) -> None:
+        self._workload = workload
+        self._make_planner = make_planner
+        self._task_min = settings.idle_weight
+
+    def weights(self, state: State) -> Weights:
+        """What all work weighs, as measured; what was not measured yet, as the usual does."""
+        loads = {name: ownership.load for name, ownership in state.subscriptions.items()}
+        found = MeasuredWeights().update(state.clock_s, loads)
+        workload = self._workload()
+        if workload is not None:
+            for name, wanted in workload.subscriptions.items():
+                if wanted.is_suspended:
+                    found[name] = 0.0
+        return Weights(found, self._task_min)
+
+    async def propose(self, state: State) -> Proposal:
+        """What would change; a trio coroutine. Raises Unavailable while nobody could plan."""
+        workload = self._workload()
+        if workload is None:
+            raise Unavailable("The metadata is not read yet, so nothing can be planned; try again")
+        assignments = await in_turns(self._make_planner().plan(state, workload))
+        return Proposal(assignments, self.weights(state))
