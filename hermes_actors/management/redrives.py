@@ -105,7 +105,7 @@ class Redrives:
         numbers: list[int] = []
 
         def decide() -> Change:
-            key = redrive_key(live.name)
+            key = redrive_key(live.name, live.incarnation)
             held = self._metadata.catalog.others.get(key)
             before = redrive_of(self._metadata.catalog, live.name, live.incarnation)
             redrive = Redrive(
@@ -176,7 +176,7 @@ class Redrives:
         live = self._letters.live(caller, topic, name, "cancel the re-drive")
 
         def decide() -> Change:
-            key = redrive_key(live.name)
+            key = redrive_key(live.name, live.incarnation)
             held = self._metadata.catalog.others.get(key)
             if held is None:
                 raise Refused(f"Subscription {live.name} has no re-drive", ErrorCode.OTHER, 404)

@@ -127,7 +127,7 @@ class Retransmissions:
                     ErrorCode.MOVING_SUBSCRIPTION_OFFSETS_VALIDATION_ERROR,
                 )
             return put(
-                seek_key(live.name),
+                seek_key(live.name, live.incarnation),
                 seek_body(seek),
                 Alive(subscription_key(live.name), live.incarnation),
             )

@@ -30,6 +30,7 @@ from hermes_actors.metadata.keys import (
     Key,
     log_topic_of,
     parse_key,
+    seek_key,
     subscription_of,
     topic_of,
 )
@@ -209,6 +210,10 @@ class Catalog:
             if dc in self._activations[name]
         ]
 
+    def seek_keys(self) -> list[str]:
+        """The keys of all retransmissions, sorted, also of lives that are over."""
+        return sorted(self._seeks)
+
     def topics_of(self, group: str) -> list[LiveTopic]:
         """The live topics of a group, sorted by name; looks at all topics."""
         return [self.topics[name] for name in sorted(self.topics) if _group_of(name) == group]
@@ -235,7 +240,7 @@ class Catalog:
                 if name is not None and kind == SUBSCRIPTION:
                     return self._take_in_subscription(name, alive)
                 if name is not None and kind == SEEK:
-                    return self._take_in_seek(name, alive)
+                    return self._take_in_seek(key, name, alive)
                 if name is not None:
                     return self._take_in_activation(name, parsed, alive)
         if parsed.kind == READINESS and len(parsed.names) == 1:
@@ -317,10 +322,12 @@ class Catalog:
                 del self._activations[name]
         return self._settle(str(name))
 
-    def _take_in_seek(self, name: SubscriptionName, alive: Register | None) -> list[CatalogChange]:
+    def _take_in_seek(
+        self, key: str, name: SubscriptionName, alive: Register | None
+    ) -> list[CatalogChange]:
         body = self._decode(alive, decode_seek)
         seek = None if alive is None or body is None else Seek(alive.stamp, body)
-        _replace(self._seeks, str(name), seek)
+        _replace(self._seeks, key, seek)
         return self._settle(str(name))
 
     def _take_in_oauth(self, name: str, alive: Register | None) -> None:
@@ -362,7 +369,7 @@ class Catalog:
         )
 
     def _seek_of(self, known: _Known) -> Seek | None:
-        seek = self._seeks.get(str(known.name))
+        seek = self._seeks.get(seek_key(known.name, known.incarnation))
         # One of an earlier life is over with it.
         if seek is None or (
             seek.body.subscription_incarnation,

@@ -55,9 +55,30 @@ def activation_key(name: SubscriptionName, dc: str) -> str:
     return key(ACTIVATION, name.topic.group, name.topic.name, name.name, dc)
 
 
-def seek_key(name: SubscriptionName) -> str:
-    """The key that says where a subscription is to go on: its last retransmission."""
-    return key(SEEK, name.topic.group, name.topic.name, name.name)
+def seek_key(name: SubscriptionName, incarnation: int = 0) -> str:
+    """The key that says where this life of a subscription is to go on: its last retransmission."""
+    return life_key(SEEK, name, incarnation)
+
+
+def life_key(kind: str, name: SubscriptionName, incarnation: int) -> str:
+    """A key of one life of a subscription; the first life's has no number.
+
+    Each life has a key of its own, so what is left of one that is over may be deleted in any
+    datacentre at any time: no later life's can be meant, however late that is heard of there.
+    """
+    life = (str(incarnation),) if incarnation else ()
+    return key(kind, name.topic.group, name.topic.name, name.name, *life)
+
+
+def life_of(parsed: Key) -> tuple[SubscriptionName, int] | None:
+    """Which life of which subscription such a key names; None for a key of another shape."""
+    names = parsed.names
+    if len(names) not in (3, 4):
+        return None
+    life = names[3] if len(names) == 4 else "0"
+    if not life.isascii() or not life.isdigit():
+        return None
+    return SubscriptionName(TopicName(*names[:2]), names[2]), int(life)
 
 
 def oauth_key(provider: str) -> str:
@@ -95,7 +116,10 @@ def topic_of(parsed: Key) -> TopicName | None:
 
 def subscription_of(parsed: Key) -> SubscriptionName | None:
     """The subscription that its own key, an activation's or a seek's names; None for others."""
-    length = {SUBSCRIPTION: 3, ACTIVATION: 4, SEEK: 3}.get(parsed.kind)
+    if parsed.kind == SEEK:
+        life = life_of(parsed)
+        return None if life is None else life[0]
+    length = {SUBSCRIPTION: 3, ACTIVATION: 4}.get(parsed.kind)
     if length is None or len(parsed.names) != length:
         return None
     return SubscriptionName(TopicName(*parsed.names[:2]), parsed.names[2])

@@ -20,7 +20,7 @@ from hermes_actors.metadata.backoff import Backoff
 from hermes_actors.metadata.catalog import LiveTopic, TopicChanged
 from hermes_actors.metadata.commands import StampIs, delete
 from hermes_actors.metadata.keys import parse_log_topic, subscription_key, topic_key
-from hermes_actors.metadata.redrives import stale_redrives
+from hermes_actors.metadata.lives import left_behind
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Topic
@@ -28,8 +28,8 @@ from hermes_actors.runtime.clock import Clock
 
 _FAILED_IN_A_ROW_MAX = 3
 _REFUSED_SHOWN_MAX = 3
-_ACTIVATIONS_DELETED_MAX = 100
-"""In one sweep; more follow in the next ones."""
+_DELETED_MAX = 100
+"""Of each kind in one sweep; more follow in the next ones."""
 
 _HEADERS_BYTES_MAX = 32_768
 """Room in a record for what is not the message's body: id, trace context, propagated headers."""
@@ -58,8 +58,8 @@ class TopicReconciler:
     topics that the metadata has never known are left alone. A topic that the log does not take
     (Kafka refuses names that differ in `.` and `_` only) is named in `trouble` and holds up no
     other. A sweep over everything, each `sweep_interval_s`, also deletes the subscriptions of
-    topics' lives that are over, and the re-drives and this datacentre's activations of
-    subscriptions' lives that are.
+    topics' lives that are over, and the retransmissions, re-drives and this datacentre's
+    activations of subscriptions' lives that are.
     """
 
     def __init__(
@@ -181,14 +181,10 @@ class TopicReconciler:
         for log_topic in await self._metadata.log.topics():
             if self._may_delete(log_topic):
                 await self._metadata.log.delete_topic(log_topic)
-        for stale in stale_redrives(self._metadata.catalog, self._metadata.register):
-            if self._metadata.is_current:
-                await self._metadata.change(delete(stale.key, StampIs(stale.key, stale.stamp)))
-        for change in stale_activations(
-            self._metadata.catalog,
-            self._metadata.register,
-            self._metadata.dc,
-            _ACTIVATIONS_DELETED_MAX,
+        catalog, register_of = self._metadata.catalog, self._metadata.register
+        for change in (
+            *left_behind(catalog, register_of, _DELETED_MAX),
+            *stale_activations(catalog, register_of, self._metadata.dc, _DELETED_MAX),
         ):
             if self._metadata.is_current:
                 await self._metadata.change(change)

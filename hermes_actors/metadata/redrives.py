@@ -4,16 +4,13 @@ in which datacentres, and how fast. At most one for each subscription; a newer o
 How far it has come is not here: each datacentre's consumer commits that in its own log.
 """
 
-from collections.abc import Callable
-
 import msgspec
 from msgspec import Struct
 
 from hermes_actors.log.base import Commit
 from hermes_actors.metadata.bodies import UndecodableBody
 from hermes_actors.metadata.catalog import Catalog
-from hermes_actors.metadata.keys import SUBSCRIPTION, key, parse_key
-from hermes_actors.metadata.state import Register
+from hermes_actors.metadata.keys import life_key
 from hermes_actors.model.dead_letter import LetterFilter
 from hermes_actors.model.names import SubscriptionName
 
@@ -81,9 +78,9 @@ class RedriveProgress(Struct, frozen=True, omit_defaults=True):
     is_done: bool = False
 
 
-def redrive_key(name: SubscriptionName) -> str:
-    """The key of a subscription's re-drive."""
-    return key(REDRIVE, name.topic.group, name.topic.name, name.name)
+def redrive_key(name: SubscriptionName, incarnation: int = 0) -> str:
+    """The key of the re-drive of this life of a subscription."""
+    return life_key(REDRIVE, name, incarnation)
 
 
 def redrive_body(redrive: Redrive) -> bytes:
@@ -101,7 +98,7 @@ def decode_redrive(body: bytes) -> Redrive:
 
 def redrive_of(catalog: Catalog, name: SubscriptionName, incarnation: int) -> Redrive | None:
     """The re-drive of this life of a subscription, None when there is none that can be read."""
-    register = catalog.others.get(redrive_key(name))
+    register = catalog.others.get(redrive_key(name, incarnation))
     if register is None or register.body is None:
         return None
     try:
@@ -109,28 +106,6 @@ def redrive_of(catalog: Catalog, name: SubscriptionName, incarnation: int) -> Re
     except UndecodableBody:
         return None
     return redrive if redrive.incarnation == incarnation else None
-
-
-def stale_redrives(
-    catalog: Catalog, register_of: Callable[[str], Register | None]
-) -> list[Register]:
-    """The re-drives of subscriptions' lives that are certainly over: nobody carries them out."""
-    stale = []
-    for text in sorted(catalog.others):
-        parsed = parse_key(text)
-        if parsed.kind != REDRIVE or len(parsed.names) != 3:
-            continue
-        register = catalog.others[text]
-        subscription = register_of(key(SUBSCRIPTION, *parsed.names))
-        try:
-            redrive = decode_redrive(register.body or b"")
-        except UndecodableBody:
-            # A later version's, perhaps.
-            continue
-        # A subscription that is not there at all may be on its way from another datacentre.
-        if subscription is not None and subscription.incarnation > redrive.incarnation:
-            stale.append(register)
-    return stale
 
 
 def redrive_group(name: SubscriptionName, namespace: str = "") -> str:

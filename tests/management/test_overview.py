@@ -101,9 +101,8 @@ async def test_what_is_stopped_or_fails_seldom_is_unhealthy_under_hermes_codes(a
         ("?respectMonitoringSeverity=true", ["audit"]),
         ("?respectMonitoringSeverity=false&subscriptionNames=billing", ["billing", "billing"]),
         (
-            "?respectMonitoringSeverity=false&qualifiedTopicNames=shop.orders"
-            + "&subscriptionNames=billing&subscriptionNames=audit",
-            ["audit", "billing"],
+            "?respectMonitoringSeverity=false&qualifiedTopicNames=shop.orders&subscriptionNames=audit",
+            ["audit"],
         ),
         (
             "?respectMonitoringSeverity=false&ownerSourceName=Plaintext&ownerId=logistics",

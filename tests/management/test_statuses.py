@@ -407,8 +407,10 @@ REFUSED = {"last_failure": "connect: refused", "last_failure_at_ms": NOW_MS}
             {"filtered": 2},
             {"counts": {"filtered": 31}},
             "IDLE",
-            "its filters let nothing pass: about 120 messages a minute are filtered out now, "
-            "31 since the node's start",
+            (
+                "its filters let nothing pass: about 120 messages a minute are filtered out now, "
+                "31 since the node's start"
+            ),
         ),
         (
             {},
@@ -427,8 +429,10 @@ REFUSED = {"last_failure": "connect: refused", "last_failure_at_ms": NOW_MS}
                 "held_back": "provider p does not exist; 2 messages a second",
             },
             "FAILING",
-            "1 wait for their time, 0 are in flight; no-token: provider p does not exist; "
-            "2 messages a second",
+            (
+                "1 wait for their time, 0 are in flight; no-token: provider p does not exist; "
+                "2 messages a second"
+            ),
         ),
     ],
 )

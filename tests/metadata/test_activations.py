@@ -170,7 +170,7 @@ TestDatacentres = Datacentres.TestCase
 async def test_sweeps_delete_activations_of_deleted_subscriptions_a_few_at_a_time(
     autojump_clock, open_site, clock, topic, subscription, monkeypatch
 ):
-    monkeypatch.setattr(reconciler_module, "_ACTIVATIONS_DELETED_MAX", 2)
+    monkeypatch.setattr(reconciler_module, "_DELETED_MAX", 2)
     async with open_site() as site:
         site.supervisor.start(
             "reconciler",

@@ -73,7 +73,7 @@ def activation(dc, incarnation=0):
 
 def seek(stamp, positions, incarnation=0, topic_incarnation=0):
     body = SeekBody(incarnation, topic_incarnation, {"dc1": positions}, 5)
-    return register(seek_key(SUBSCRIPTION), seek_body(body), 0, stamp)
+    return register(seek_key(SUBSCRIPTION, incarnation), seek_body(body), 0, stamp)
 
 
 def test_a_subscription_shows_its_last_retransmission_whatever_came_first():

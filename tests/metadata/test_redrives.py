@@ -14,7 +14,7 @@ from hermes_actors.consumer.letters.redrive_board import FollowedRedrives
 from hermes_actors.log.base import Commit
 from hermes_actors.metadata.bodies import UndecodableBody, subscription_body, topic_body
 from hermes_actors.metadata.commands import delete, put
-from hermes_actors.metadata.keys import subscription_key, topic_key
+from hermes_actors.metadata.keys import life_of, parse_key, seek_key, subscription_key, topic_key
 from hermes_actors.metadata.reconciler import TopicReconciler
 from hermes_actors.metadata.redrives import (
     LetterRange,
@@ -27,6 +27,7 @@ from hermes_actors.metadata.redrives import (
     redrive_key,
     redrive_of,
 )
+from hermes_actors.metadata.seek import SeekBody, seek_body
 from hermes_actors.model.dead_letter import LetterFilter
 from hermes_actors.model.names import SubscriptionName
 
@@ -116,14 +117,45 @@ async def test_a_redrive_of_a_life_that_is_over_is_deleted_and_no_other(
         await change(put(KEY, redrive_body(a_redrive())))
         other = redrive_key(SubscriptionName.parse("shop.orders$on-its-way"))
         await change(put(other, redrive_body(a_redrive())))
+        await change(put(seek_key(NAME), seek_body(SeekBody(0, 0, {}, 5))))
         await trio.sleep(120)
-        assert redrive_of(site.metadata.catalog, NAME, 0) == a_redrive()
-        assert redrive_of(site.metadata.catalog, NAME, 1) is None
+        catalog = site.metadata.catalog
+        assert redrive_of(catalog, NAME, 0) == a_redrive()
+        assert redrive_of(catalog, NAME, 1) is None
+        assert catalog.subscriptions[str(NAME)].seek is not None
         await change(delete(subscription_key(NAME)))
-        await change(put(subscription_key(NAME), body))
         await trio.sleep(120)
-        assert KEY not in site.metadata.catalog.others
-        assert other in site.metadata.catalog.others
+        assert KEY not in catalog.others
+        assert catalog.seek_keys() == []
+        assert other in catalog.others
+
+
+async def test_what_a_later_life_left_on_its_way_survives_the_sweep_of_the_one_before(
+    autojump_clock, open_reconciled, topic, subscription
+):
+    async with open_reconciled() as site:
+        change, catalog = site.metadata.change, site.metadata.catalog
+        await change(put(topic_key(NAME.topic), topic_body(topic("shop.orders"))))
+        body = subscription_body(subscription("shop.orders", "push"), 0)
+        await change(put(subscription_key(NAME), body))
+        await change(put(KEY, redrive_body(a_redrive())))
+        await change(put(seek_key(NAME), seek_body(SeekBody(0, 0, {}, 5))))
+        await change(delete(subscription_key(NAME)))
+        # Another datacentre has made the subscription anew; here that is heard of last.
+        life = site.metadata.register(subscription_key(NAME)).incarnation
+        theirs = redrive_key(NAME, life)
+        await change(put(theirs, redrive_body(a_redrive(incarnation=life))))
+        await change(put(seek_key(NAME, life), seek_body(SeekBody(life, 0, {}, 5))))
+        await trio.sleep(120)
+        assert sorted(catalog.others) == [theirs]
+        assert catalog.seek_keys() == [seek_key(NAME, life)]
+
+
+@given(st.integers(0, 2**62), st.sampled_from(["push", "a/b", "$"]))
+def test_each_life_has_a_key_of_its_own_that_names_it(incarnation, name):
+    subscription = SubscriptionName(NAME.topic, name)
+    for key in (seek_key(subscription, incarnation), redrive_key(subscription, incarnation)):
+        assert life_of(parse_key(key)) == (subscription, incarnation)
 
 
 async def test_consumers_are_woken_by_each_change_of_a_redrive(

@@ -53,7 +53,7 @@ class FollowedRedrives:
 
     def version(self, live: LiveSubscription) -> object:
         """Another value whenever `find` may have another answer."""
-        return self._metadata.catalog.others.get(redrive_key(live.name))
+        return self._metadata.catalog.others.get(redrive_key(live.name, live.incarnation))
 
     async def changed(self) -> None:
         """Wait until any subscription's re-drive changes."""

@@ -61,6 +61,19 @@ def test_requests_that_fail_wait_from_the_initial_delay_up_to_the_greatest():
     assert made.problem == ""
 
 
+def test_a_request_that_succeeds_ends_the_back_off_of_those_that_failed():
+    made, now_s = slot(1.0, 60.0), 0.0
+    for _ in range(5):
+        made.begin(now_s)
+        made.fail(now_s, "away")
+        now_s = made.allowed_s
+    # Nobody has a use for it: no endpoint accepts anything.
+    give(made, now_s)
+    made.begin(now_s + 90.0)
+    made.fail(now_s + 90.0, "away again")
+    assert made.allowed_s == now_s + 91.0
+
+
 def test_a_good_token_that_is_refused_at_last_is_replaced_at_once():
     made = slot()
     give(made, 0.0)

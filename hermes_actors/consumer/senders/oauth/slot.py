@@ -3,7 +3,8 @@
 A token is asked for early, while the one before is still good, so that no push waits for it and no
 push carries one that has run out. A 401 says that a token is no good after all. Between two
 requests that brought nothing usable lies a delay, from the provider's initial one, doubled up to
-its greatest; what an endpoint accepts takes it back.
+its greatest. There are two: that after requests which failed ends with one that succeeds, that
+after tokens which an endpoint refused ends with one that it accepts.
 """
 
 from msgspec import Struct
@@ -41,7 +42,7 @@ class TokenSlot:
     def __init__(self, initial_delay_s: float, delay_s_max: float) -> None:
         self._initial_delay_s = max(initial_delay_s, BETWEEN_S_MIN)
         self._delay_s_max = max(delay_s_max, self._initial_delay_s)
-        self._delay_s = self._initial_delay_s
+        self._failed_delay_s = self._refused_delay_s = self._initial_delay_s
         self._token: Token | None = None
         self._got_s = float("-inf")
         self._rejected = 0
@@ -82,12 +83,14 @@ class TokenSlot:
         self._token = Token(number, authorization, expires_s, expires_s - margin_s)
         self._got_s = now_s
         self.allowed_s = now_s + BETWEEN_S_MIN
+        self._failed_delay_s = self._initial_delay_s
 
     def fail(self, now_s: float, problem: str) -> None:
         """It was not given. One that is still good goes on being used."""
         self.is_asking = False
         self.problem = problem
-        self._wait_since(now_s)
+        self.allowed_s = max(self.allowed_s, now_s + self._failed_delay_s)
+        self._failed_delay_s = min(self._failed_delay_s * 2, self._delay_s_max)
 
     def reject(self, number: int) -> None:
         """An endpoint did not take the token of this number: another one is to be asked for.
@@ -96,13 +99,10 @@ class TokenSlot:
         """
         if self._token is not None and self._token.number == number and self._rejected != number:
             self._rejected = number
-            self._wait_since(self._got_s)
+            self.allowed_s = max(self.allowed_s, self._got_s + self._refused_delay_s)
+            self._refused_delay_s = min(self._refused_delay_s * 2, self._delay_s_max)
 
     def accept(self, number: int) -> None:
         """An endpoint took the token of this number."""
         if self._token is not None and self._token.number == number:
-            self._delay_s = self._initial_delay_s
-
-    def _wait_since(self, since_s: float) -> None:
-        self.allowed_s = max(self.allowed_s, since_s + self._delay_s)
-        self._delay_s = min(self._delay_s * 2, self._delay_s_max)
+            self._refused_delay_s = self._initial_delay_s
