@@ -54,6 +54,7 @@ class PushConsumer:
     ) -> None:
         """`buffer` holds what is read and not settled; what `sending_of` makes empties it."""
         self._clock = parts.clock
+        self._rng = parts.rng
         self._config = parts.config
         self._log_topic = log_topic
         self._on_started = on_started
@@ -218,7 +219,7 @@ class PushConsumer:
             nursery.start_soon(self._commit_regularly)
             if self._owned.is_first:
                 nursery.start_soon(self._redriver.run)
-            nursery.start_soon(self._progress.keep_committed, self._touched.set)
+            nursery.start_soon(self._progress.keep_committed, self._touched.set, self._rng)
             nursery.start_soon(self._follow_seeks, nursery)
 
     async def _follow_seeks(self, nursery: trio.Nursery) -> None:
@@ -227,7 +228,7 @@ class PushConsumer:
             await self._sought.wait()
             await self._intake.arrive()
             await self._commit()
-            nursery.start_soon(self._progress.keep_committed, self._touched.set)
+            nursery.start_soon(self._progress.keep_committed, self._touched.set, self._rng)
 
     def _on_read(self) -> None:
         self._touched.set()

@@ -1,6 +1,7 @@
 """Where a consumer starts in each partition, and what it commits: its own progress or nothing."""
 
 import logging
+import random
 from collections.abc import Callable
 
 import trio
@@ -21,9 +22,10 @@ SAFETY_MS = 5_000
 REFRESH_S = 3_600.0
 """Unchanged positions are committed again after this long: Kafka forgets them after 7 days."""
 
-ASSERT_PAUSES_S = (2.0, 3.0, 5.0)
+ASSERT_PAUSES_S = (3.0, 7.0)
 """Between the looks, after a start or a seek, at whether a late commit of somebody else has landed
-on top of ours: a log does not tell whose commit is the newer one.
+on top of ours: a log does not tell whose commit is the newer one. Each is made longer by up to
+half, so that the thousands that a node begins with do not look together.
 """
 
 
@@ -225,13 +227,13 @@ class TopicProgress:
             self._committed_s = now_s
         return True
 
-    async def keep_committed(self, on_overwritten: Callable[[], None]) -> None:
-        """For ten seconds look whether the log still holds what was committed last.
+    async def keep_committed(self, on_overwritten: Callable[[], None], rng: random.Random) -> None:
+        """For some ten seconds look whether the log still holds what was committed last.
 
         `on_overwritten` is called when it does not; the next commit then says it again.
         """
         for pause_s in ASSERT_PAUSES_S:
-            await trio.sleep(pause_s)
+            await trio.sleep(pause_s * (1.0 + rng.random() / 2))
             try:
                 is_overwritten = await self._forget_overwritten()
             except LogUnavailable:

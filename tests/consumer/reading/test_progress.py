@@ -1,3 +1,5 @@
+import random
+
 import pytest
 import trio
 
@@ -83,6 +85,30 @@ class AnswerLost(MemoryLog):
         raise LogUnavailable("the answer was lost")
 
 
+async def test_many_that_begin_together_do_not_look_at_their_commits_together(
+    trio_clock, autojump_clock
+):
+    log = MemoryLog("dc1", trio_clock)
+    await log.create_topic("t", TopicSettings())
+    looks, committed, rng = [], log.committed, random.Random(1)
+
+    async def counted(group, topic):
+        looks.append(int(trio.current_time()))
+        return await committed(group, topic)
+
+    progresses = [progress_of(log) for _ in range(300)]
+    for progress in progresses:
+        await progress.load()
+    log.committed = counted
+    began_s = int(trio.current_time())
+    async with trio.open_nursery() as nursery:
+        for progress in progresses:
+            nursery.start_soon(progress.keep_committed, lambda: None, rng)
+    assert len(looks) == 600
+    assert max(looks.count(second) for second in set(looks)) < 250
+    assert max(looks) <= began_s + 15
+
+
 async def test_a_commit_of_ours_that_went_through_unheard_is_no_strangers(
     trio_clock, autojump_clock, caplog
 ):
@@ -96,10 +122,10 @@ async def test_a_commit_of_ours_that_went_through_unheard_is_no_strangers(
     with pytest.raises(LogUnavailable):
         await progress.commit(0.0)
     overwritten = []
-    await progress.keep_committed(lambda: overwritten.append(1))
+    await progress.keep_committed(lambda: overwritten.append(1), random.Random(1))
     assert overwritten == []
     assert caplog.records == []
     # Somebody else's is.
     await MemoryLog.commit(log, "group", "t", {0: Commit(1, "h1:0:7:0:1:")})
-    await progress.keep_committed(lambda: overwritten.append(1))
+    await progress.keep_committed(lambda: overwritten.append(1), random.Random(1))
     assert overwritten == [1]

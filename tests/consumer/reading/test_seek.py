@@ -127,7 +127,7 @@ async def test_a_late_commit_of_a_former_owner_is_committed_over(world, autojump
     async with world.consuming(live):
         await trio.sleep(seconds)
         await world.log.commit("shop_orders_push", "shop.orders", {0: late})
-        await trio.sleep(6)
+        await trio.sleep(13)
         commit = await world.committed()
         assert (commit.position, decode(commit).ownership.seek) == (0, 100)
 

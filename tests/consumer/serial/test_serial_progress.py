@@ -236,17 +236,27 @@ async def test_a_failure_inside_a_callback_restarts_the_actor_and_loses_nothing(
     world, autojump_clock
 ):
     class Broken(random.Random):
+        is_broken = False
+
         def random(self):
-            raise RuntimeError("no dice")
+            if self.is_broken:
+                raise RuntimeError("no dice")
+            return super().random()
+
+    def script(_push):
+        rng.is_broken = True
+        return BUSY
 
     # The jitter is drawn in the sender's callback, outside of any task.
-    world.parts = msgspec.structs.replace(world.parts, rng=Broken())
-    world.sender.script = lambda _push: BUSY
+    rng = Broken(1)
+    world.parts = msgspec.structs.replace(world.parts, rng=rng)
+    world.sender.script = script
     await world.publish(b"0", b"1")
     async with world.consuming() as consumer:
         await trio.sleep(1)
         assert "no dice" in repr(world.crashes[0].error.exceptions)
         world.sender.script = lambda _push: OK
+        rng.is_broken = False
         await trio.sleep(60)
         assert len(consumer.made) > 1
         assert world.count("delivered") == 2
