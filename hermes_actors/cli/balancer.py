@@ -18,6 +18,7 @@ from hermes_actors.cli.balancer_tables import (
 from hermes_actors.cli.management import ManagementClient
 from hermes_actors.cli.options import (
     MANAGEMENT_URL_DEFAULT,
+    JsonOption,
     ManagementOption,
     Output,
     OutputOption,
@@ -49,7 +50,7 @@ app.add_typer(balancer_constraints.app)
     epilog=examples(
         "hermes balancer status",
         "hermes balancer status --node node-a",
-        "hermes balancer status --subscription 'shop.orders$billing' --output json",
+        "hermes balancer status --subscription 'shop.orders$billing' --json",
     ),
 )
 def status(
@@ -64,12 +65,13 @@ def status(
     ] = "",
     management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
+    json: JsonOption = False,
 ) -> None:
     """Show who takes part, who leads, who runs what, and what waits for what."""
     asked = {"subscription": subscription, "node": node}
     with ManagementClient(management) as client:
         content = client.get("/balancer", {key: each for key, each in asked.items() if each})
-    if output is Output.JSON:
+    if json or output is Output.JSON:
         write_json(content)
         return
     datacenters = fields_of(parsed_object(content), "datacenters")
@@ -97,12 +99,13 @@ def plan(
     ] = "",
     management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
+    json: JsonOption = False,
 ) -> None:
     """Show what the planner would change now, with reasons; nothing is changed."""
     del dry_run
     with ManagementClient(management) as client:
         content = client.get("/balancer/plan", {"dc": dc} if dc else None)
-    if output is Output.JSON:
+    if json or output is Output.JSON:
         write_json(content)
         return
     found = parsed_object(content)
@@ -144,12 +147,13 @@ def explain(
     ] = "",
     management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
+    json: JsonOption = False,
 ) -> None:
     """Show why a subscription runs where it runs, and the last moves with their reasons."""
     asked = f"{about}${name}" if name else about
     with ManagementClient(management) as client:
         content = client.get("/balancer/explain", {"about": asked} if asked else None)
-    if output is Output.JSON:
+    if json or output is Output.JSON:
         write_json(content)
         return
     datacenters = fields_of(parsed_object(content), "datacenters")

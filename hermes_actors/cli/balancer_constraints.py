@@ -9,6 +9,7 @@ from hermes_actors.cli.failures import UsageWrong
 from hermes_actors.cli.management import ManagementClient, Refusal, quoted
 from hermes_actors.cli.options import (
     MANAGEMENT_URL_DEFAULT,
+    JsonOption,
     ManagementOption,
     Output,
     OutputOption,
@@ -23,15 +24,16 @@ app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
 _PATH = "/workload-constraints"
 
 
-@app.command(cls=PlainCommand, epilog=examples("hermes balancer constraints --output json"))
+@app.command(cls=PlainCommand, epilog=examples("hermes balancer constraints --json"))
 def constraints(
     management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
+    json: JsonOption = False,
 ) -> None:
     """List how many nodes are to consume topics and subscriptions, where that was asked for."""
     with ManagementClient(management) as client:
         content = client.get(_PATH)
-    if output is Output.JSON:
+    if json or output is Output.JSON:
         write_json(content)
         return
     found = parsed_object(content)

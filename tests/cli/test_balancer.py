@@ -140,9 +140,7 @@ def test_status_shows_leader_members_owners_and_what_is_wrong(hermes, server, mo
 def test_status_is_narrowed_down_by_the_server_and_json_is_its_answer(hermes, server):
     query = "/balancer?subscription=shop.orders%24billing&node=node-a"
     server.on(f"GET {query}", (200, {"datacenters": [DC1]}))
-    result = hermes(
-        "balancer", "status", "--subscription", ORDERS, "--node", "node-a", "--output", "json"
-    )
+    result = hermes("balancer", "status", "--subscription", ORDERS, "--node", "node-a", "--json")
     assert json.loads(result.stdout) == {"datacenters": [DC1]}
 
 
