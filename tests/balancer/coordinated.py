@@ -213,17 +213,13 @@ class CoordinatedNode:
                         nursery.cancel_scope.cancel()
 
     async def _release_in(self, lease):
-        with self.coordination.watch() as watch:
-            while await watch.wait():
-                for name in watch.take_nowait().subscriptions:
-                    state = self.state
-                    if state.must_release(lease.boot, name):
-                        epoch = state.grants_of(lease.boot)[name].epoch
-                        await trio.sleep(self.releases_s)
-                        said = Release(lease.boot, name, epoch)
-                        await self.log.append(
-                            self.coordination.topic, 0, [encode(said, 0)], Ack.ALL
-                        )
+        while True:
+            await trio.sleep(self.releases_s)
+            state = self.state
+            for name, grant in list(state.grants_of(lease.boot).items()):
+                if state.must_release(lease.boot, name):
+                    record = encode(Release(lease.boot, name, grant.epoch), 0)
+                    await self.log.append(self.coordination.topic, 0, [record], Ack.ALL)
 
     def kill(self):
         self.scope.cancel()
