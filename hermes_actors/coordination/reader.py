@@ -49,14 +49,18 @@ class CoordinationReader:
         rng: random.Random,
         quiet_s: float = 1.0,
         answer_timeout_s: float = 5.0,
+        makes_topic: bool = True,
     ) -> None:
-        """When nothing comes for `quiet_s` the log is asked whether it is there."""
+        """When nothing comes for `quiet_s` the log is asked whether it is there. The topic is made
+        where there is none, unless the log is another datacentre's: then it is waited for.
+        """
         self._coordination = coordination
         self._log = coordination.log
         self._topic = coordination.topic
         self._clock = clock
         self._quiet_s = quiet_s
         self._answer_timeout_s = answer_timeout_s
+        self._makes_topic = makes_topic
         self._backoff = Backoff(rng, wait_max_s=0.5)
         self._verified_s = clock.monotonic_s()
         # A reader that was restarted goes on where the one before was.
@@ -106,7 +110,7 @@ class CoordinationReader:
     async def _bounds(self) -> tuple[int, int]:
         log, topic = self._log, self._topic
         with trio.fail_after(self._answer_timeout_s):
-            if await log.describe_topic(topic) is None:
+            if self._makes_topic and await log.describe_topic(topic) is None:
                 try:
                     # Several nodes may do this at once. A policy of the log's may forbid it.
                     await log.create_topic(topic, SETTINGS)

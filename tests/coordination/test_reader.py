@@ -76,6 +76,24 @@ def site():
     return Site()
 
 
+async def test_into_another_datacentres_log_it_makes_no_topic(site, autojump_clock):
+    coordination = Coordination(site.log)
+    _, inbox = open_mailbox(1)
+    reader = CoordinationReader(
+        coordination, clock=site.clock, rng=random.Random(1), makes_topic=False
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(reader.run, inbox)
+        await trio.sleep(5)
+        assert COORDINATION_TOPIC in coordination.trouble
+        assert await site.log.topics() == []
+        await site.log.create_topic(COORDINATION_TOPIC, SETTINGS)
+        await site.say(Join("a", "node-a"))
+        with trio.fail_after(5):
+            await coordination.until(lambda state: "a" in state.members)
+        inbox.close()
+
+
 async def test_it_makes_the_topic_and_follows_it(site, autojump_clock):
     async with site.reading() as coordination:
         await site.say(Join("a", "node-a"))
