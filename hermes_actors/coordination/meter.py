@@ -47,6 +47,8 @@ class Meter:
         """Subscriptions that nobody owns."""
         self.waiting = 0
         """Parts of subscriptions whose owner to be waits for another to release them."""
+        self.weight = 0.0
+        """That of this node's tasks."""
         self.closed_s = 0.0
         self._coordination = coordination
         self._clock = clock
@@ -70,6 +72,7 @@ class Meter:
             tally = await in_turns(tally_in_steps(state, self._weights(state)))
             self.skew = skew_of_members(member_views(state, tally, draining), tally.heaviest)
             self.waiting = tally.waiting
+            self.weight = tally.of(self._boot).weight
             unassigned = 0
             for count, name in enumerate(list(self._subscriptions())):
                 unassigned += not state.grants(name)
@@ -114,6 +117,8 @@ class Meter:
         )
         metrics.gauge("is_member", lambda: float(self._boot in self._coordination.state.members))
         metrics.gauge("tasks", lambda: len(self._coordination.state.grants_of(self._boot)))
+        metrics.gauge("weight", lambda: self.weight)
+        metrics.gauge("cpu_cores", self._own_cpu)
         metrics.gauge("lease_left_seconds", self._lease_left_s)
         metrics.total("fence_closed_seconds", lambda: self.closed_s)
 
@@ -121,6 +126,11 @@ class Meter:
     def _boot(self) -> str:
         lease = self._lease()
         return "" if lease is None else lease.boot
+
+    def _own_cpu(self) -> float:
+        """What the process takes, smoothed; 0 until that was told."""
+        member = self._coordination.state.members.get(self._boot)
+        return 0.0 if member is None or member.load is None else member.load.cpu
 
     def _lease_left_s(self) -> float:
         lease = self._lease()

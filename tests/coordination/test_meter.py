@@ -12,6 +12,7 @@ from hermes_actors.coordination.commands import (
     Heartbeat,
     Join,
     Leave,
+    Loads,
     Plan,
     Target,
     encode,
@@ -82,7 +83,7 @@ async def test_the_figures_are_the_states(cluster):
     cluster.lease = Lease("b1", cluster.clock)
     cluster.say(Join("b1", "node-a", 2.0), Join("b2", "node-b", 2.0), Claim("b1", 1))
     cluster.say(Plan("b1", 1, -1, (Assignment(ORDERS, (Target("b1", (0, 1)),)),)))
-    cluster.say(Heartbeat("b2", 1))
+    cluster.say(Loads("b1", 0.75, 2.0, {}))
     cluster.draining = ["node-c"]
     await trio.sleep(SUM_INTERVAL_S + 1)
     figures = cluster.figures()
@@ -93,6 +94,8 @@ async def test_the_figures_are_the_states(cluster):
         "is_leader": 1.0,
         "is_member": 1.0,
         "tasks": 1.0,
+        "weight": 8.0,
+        "cpu_cores": 0.75,
         "moves_total": 1.0,
         "expired_leases_total": 0.0,
         "leader_lease_age_seconds": 0.4,
