@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hermes_actors.cli.confirm import confirm_deletion
 from hermes_actors.cli.failures import UsageWrong
 from hermes_actors.cli.management import ManagementClient, quoted
 from hermes_actors.cli.options import (
@@ -14,11 +15,13 @@ from hermes_actors.cli.options import (
     OutputOption,
     SubscriptionArgument,
     TopicArgument,
+    YesOption,
     examples,
 )
 from hermes_actors.cli.outcome import show_changed
 from hermes_actors.cli.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.render import (
+    counted,
     fields_of,
     parsed_object,
     printable,
@@ -99,6 +102,7 @@ def lag(
         if reason := dc.get("reason"):
             say(printable(f"{dc.get('datacenter')}: {reason}"))
     say(f"in all: {_known(found.get('lag'))}")
+    _say_letters(topic, subscription, found)
 
 
 def _figures(partition: dict[str, Any]) -> list[str]:
@@ -132,8 +136,9 @@ def retransmit(
         typer.Option(metavar="DC/PARTITION=N", help="Where to go on in one partition; repeatable."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show where it would go on.")
+        bool, typer.Option("--dry-run", help="Only show where it would go on, and what that means.")
     ] = False,
+    yes: YesOption = False,
     management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -142,26 +147,72 @@ def retransmit(
     The subscription may be suspended. Returns when its consumers have gone there.
     """
     body = retransmission(to, offset)
+    if to == "end" and not dry_run:
+        what = f"all that subscription {subscription} of {topic} has not been delivered yet"
+        confirm_deletion(what, yes, "skip")
     path = f"{subscription_path(topic, subscription)}/retransmission"
     if dry_run:
         path += "?dryRun=true"
     with ManagementClient(management) as client:
         content = client.put(path, body, timeout_s=RETRANSMISSION_TIMEOUT_S)
+        is_shown = dry_run and output is Output.TABLE
+        now = client.get(f"{subscription_path(topic, subscription)}/lag") if is_shown else b"{}"
     if output is Output.JSON:
         write_json(content)
         return
     found = parsed_object(content)
+    positions = _positions(parsed_object(now))
     rows = [
-        [dc, _known(entry.get("partition")), _known(entry.get("offset"))]
+        [
+            dc,
+            _known(entry.get("partition")),
+            _known(entry.get("offset")),
+            *([_moved(entry, positions.get((dc, entry.get("partition"))))] if dry_run else []),
+        ]
         for dc in found
         for entry in fields_of(found, dc)
     ]
-    show_rows(("DC", "Partition", "Offset"), rows, "no partition is known")
+    columns = ("DC", "Partition", "Offset", *(("Means",) if dry_run else ()))
+    show_rows(columns, rows, "no partition is known")
+    for line in _kept_within(body, found):
+        say(printable(line))
     for dc in found:
         if not fields_of(found, dc) and "offsets" not in body:
             say(printable(f"{dc}: its log does not answer; found out there when it does"))
     what = "would go on" if dry_run else "goes on"
     say(f"subscription {printable(subscription)} of {printable(topic)} {what} there")
+
+
+def _positions(lag: dict[str, Any]) -> dict[tuple[str, Any], int]:
+    """Where each partition of each datacentre stands, as far as that is known."""
+    return {
+        (str(dc.get("datacenter")), partition.get("partition")): partition["position"]
+        for dc in fields_of(lag, "datacenters")
+        for partition in fields_of(dc, "partitions")
+        if isinstance(partition.get("position"), int)
+    }
+
+
+def _moved(entry: dict[str, Any], position: int | None) -> str:
+    offset = entry.get("offset")
+    if position is None or not isinstance(offset, int):
+        return "?"
+    if offset == position:
+        return "stays"
+    return f"{position - offset} again" if offset < position else f"{offset - position} skipped"
+
+
+def _kept_within(body: dict[str, Any], found: dict[str, Any]) -> Iterator[str]:
+    """Where the server has gone on elsewhere than was asked for: the log holds no such offset."""
+    for dc, asked in body.get("offsets", {}).items():
+        for entry in fields_of(found, dc):
+            wanted, got = asked.get(str(entry.get("partition"))), entry.get("offset")
+            if wanted is not None and wanted != got:
+                edge = "begins" if isinstance(got, int) and got > wanted else "ends"
+                yield (
+                    f"{dc}/{entry.get('partition')}: not at {wanted}, for what the log holds "
+                    f"{edge} at {got}"
+                )
 
 
 def retransmission(to: str | None, offsets: list[str] | None) -> dict[str, Any]:
@@ -215,6 +266,24 @@ def why(
         for node in fields_of(each, "nodes"):
             if words := "; ".join(_held_by(node)):
                 say(printable(f"{each.get('datacenter')} {node.get('node')}: {words}"))
+    _say_letters(topic, subscription, found)
+
+
+def _say_letters(topic: str, subscription: str, found: dict[str, Any]) -> None:
+    """How many dead letters there are, the newest one's cause, and where to see them."""
+    letters = found.get("deadLetters")
+    if not isinstance(letters, dict) or not letters.get("open"):
+        return
+    least = "" if letters.get("isComplete") else "at least "
+    newest = letters.get("newest") or {}
+    cause = ": ".join(str(newest[each]) for each in ("reason", "detail") if newest.get(each))
+    say(
+        printable(
+            f"{least}{counted(letters['open'], 'dead letter')}, the newest of "
+            f"{newest.get('discardedAt', '?')}: {cause}; "
+            f"see 'hermes dlq list {topic} {subscription}'"
+        )
+    )
 
 
 _WHY_COLUMNS = ("DC", "Node", "State", "Deliv./s", "Lag", "Reason")
@@ -241,13 +310,21 @@ def _held_by(node: dict[str, Any]) -> Iterator[str]:
             if (oldest_ms := node.get("oldestAgeMs", 0))
             else ""
         )
-        yield f"{inflight} in flight, {waiting} wait for a retry{oldest}"
+        lag = max(node.get("lag", -1), inflight + waiting)
+        yield (
+            f"of {counted(lag, 'message')} not settled {inflight} in flight, "
+            f"{waiting} waiting for a retry{oldest}"
+        )
     if failure := node.get("lastFailure"):
-        yield f"last failure {_time(node.get('lastFailureAt'))}: {failure}"
+        # The reason above may tell of it already.
+        what = "" if failure in str(node.get("reason", "")) else f": {failure}"
+        yield f"last failure {_time(node.get('lastFailureAt'))}{what}"
         if "lastSuccessAt" in node:
             yield f"last success {_time(node['lastSuccessAt'])}"
         else:
             yield "no success since the node's start"
+    if hint := node.get("hint"):
+        yield str(hint)
 
 
 def _time(epoch_s: object) -> str:

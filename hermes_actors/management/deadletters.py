@@ -36,6 +36,8 @@ from hermes_actors.runtime.clock import Clock
 T = TypeVar("T")
 
 PAGE_MAX = 500
+OUTLOOK_MAX = 1_000
+OUTLOOK_TIMEOUT_S = 2.0
 EXPIRE_MAX = 100_000
 """The most letters that one request closes in one datacentre; the answer says if there are more."""
 
@@ -61,6 +63,10 @@ class Letters:
         owners = owners_of(catalog, live.name.topic, owning, live.subscription.owner)
         require_owner(caller, f"{action} of subscription {live.name}", *owners)
         return live
+
+    def subscription(self, topic: str, name: str) -> LiveSubscription:
+        """The subscription, for everybody. Raises Refused."""
+        return self._subscriptions.live(topic, name)
 
     async def place(self, log: Log, live: LiveSubscription) -> Place | None:
         """Where a log holds the subscription's letters. Raises LogUnavailable."""
@@ -149,6 +155,37 @@ class DeadLetterBox:
         if silent:
             answer["unreachable"] = silent
         return answer
+
+    async def outlook(self, topic: str, name: str) -> dict[str, Any]:
+        """How many letters are open and why the newest was given up, for who asks what ails a
+        subscription: counted up to OUTLOOK_MAX, and as far as OUTLOOK_TIMEOUT_S goes.
+        """
+        live = self._letters.subscription(topic, name)
+        found: list[Held] = []
+        whole: list[bool] = []
+
+        def take(held: Held) -> bool:
+            found.append(held)
+            return len(found) < OUTLOOK_MAX
+
+        async def look(log: Log) -> None:
+            place = await self._letters.place(log, live)
+            whole.append(place is None or await search(place, LetterFilter(), take))
+
+        silent: list[dict[str, Any]] = []
+        with trio.move_on_after(OUTLOOK_TIMEOUT_S):
+            _, silent = await self._letters.in_each(look)
+        newest = max((held.letter for held in found), key=lambda each: each.at_ms, default=None)
+        is_complete = len(whole) == len(self._letters.logs) and all(whole) and not silent
+        answer: dict[str, Any] = {"open": len(found), "isComplete": is_complete}
+        if newest is not None:
+            answer["newest"] = {
+                "id": newest.id,
+                "discardedAt": iso_ms(newest.at_ms),
+                "reason": newest.reason,
+                "detail": newest.detail,
+            }
+        return {"deadLetters": answer}
 
     async def one(self, caller: Caller, topic: str, name: str, letter_id: str) -> dict[str, Any]:
         """One open letter with its message. Raises Refused (404 when there is none)."""

@@ -1,6 +1,6 @@
 """The routes of groups, topics, subscriptions and owners: read, hand over, answer."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from litestar import Response, delete, get, post, put
 from litestar.handlers import HTTPRouteHandler
@@ -206,7 +206,11 @@ def subscription_status_routes(
 
     @get(_SUBSCRIPTION + "/why", summary="For each node why it does not deliver, or that it does")
     async def why(topic: Name, name: Name) -> Answer:
-        return json_answer(await gate.read(statuses.why, topic, name))
+        async def explained() -> dict[str, Any]:
+            found = await statuses.why(topic, name)
+            return {**found, **await administration.dead_letters.outlook(topic, name)}
+
+        return json_answer(await gate.read(explained))
 
     return [metrics, counters, health, why]
 

@@ -1,6 +1,6 @@
 """The routes of a subscription's offsets: retransmission, lag and consumer groups."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from litestar import Response, get, post, put
 from litestar.handlers import HTTPRouteHandler
@@ -36,7 +36,11 @@ def offset_routes(gate: Gate, administration: Administration) -> list[HTTPRouteH
 
     @get(_SUBSCRIPTION + "/lag", summary="Position, end and lag of each partition everywhere")
     async def lag(topic: _Name, name: _Name) -> _Answer:
-        return json_answer(await gate.read(standings.lag, topic, name))
+        async def with_letters() -> dict[str, Any]:
+            found = await standings.lag(topic, name)
+            return {**found, **await administration.dead_letters.outlook(topic, name)}
+
+        return json_answer(await gate.read(with_letters))
 
     @get(_SUBSCRIPTION + "/consumer-groups", summary="The consumer group in each datacentre")
     async def consumer_groups(topic: _Name, name: _Name) -> _Answer:

@@ -156,7 +156,7 @@ class Statuses:
                     **self._datacenter(dc),
                     "isDelivering": any(place.is_delivering for place in found[dc]),
                     "reason": self._reason(dc, found[dc], now_s),
-                    "nodes": [_place(place) for place in found[dc]],
+                    "nodes": [{**_place(place), **_hint(place, live)} for place in found[dc]],
                 }
                 for dc in sorted(found)
             ],
@@ -305,6 +305,17 @@ def _state(view: NodeView) -> str:
     if view.is_gone:
         return "GONE"
     return "NOT_READY" if view.header.reasons else "READY"
+
+
+def _hint(place: Place, live: LiveSubscription) -> dict[str, str]:
+    """What to try where the failure says it itself to nobody who does not know it."""
+    kind = place.status.last_failure.partition(":")[0]
+    if not live.subscription.http2_enabled or kind not in ("malformed", "reset", "connect"):
+        return {}
+    return {
+        "hint": "http2Enabled is on, and an endpoint that speaks HTTP/1.1 only fails like this: "
+        "turn it off, or have the endpoint speak HTTP/2"
+    }
 
 
 def _place(place: Place) -> dict[str, Any]:

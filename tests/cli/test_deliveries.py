@@ -22,7 +22,7 @@ def moved(**offsets):
     ("options", "body"),
     [
         (["--to", "start"], {"to": "start"}),
-        (["--to", "end"], {"to": "end"}),
+        (["--to", "end", "--yes"], {"to": "end"}),
         (
             ["--to", "2026-01-31T13:00:00+01:00"],
             {"retransmissionDate": "2026-01-31T13:00:00+01:00"},
@@ -49,17 +49,51 @@ def test_retransmit_asks_for_what_the_options_say(hermes, server, options, body)
 
 
 def test_a_dry_run_says_so_to_the_server_and_to_the_user(hermes, server):
-    server.on(f"PUT {PATH}/retransmission?dryRun=true", (200, moved(dc1=[5], dc2=[])))
+    server.on(f"PUT {PATH}/retransmission?dryRun=true", (200, moved(dc1=[1, 4], dc2=[])))
+    server.on(f"GET {PATH}/lag", (200, LAG))
     result = hermes("subscription", "retransmit", *NAMES, "--to", "end", "--dry-run")
+    assert [line.split() for line in result.stdout.splitlines()[:3]] == [
+        ["DC", "Partition", "Offset", "Means"],
+        ["dc1", "0", "1", "2", "again"],
+        ["dc1", "1", "4", "?"],
+    ]
     assert result.stdout.splitlines()[-2:] == [
         "dc2: its log does not answer; found out there when it does",
         "subscription billing of shop.orders would go on there",
     ]
 
 
+def test_skipping_everything_wants_to_be_confirmed(hermes, server):
+    result = hermes("subscription", "retransmit", *NAMES, "--to", "end")
+    assert result.exit_code == 2
+    assert "to skip all that subscription billing of shop.orders has not" in result.stderr
+    assert server.made() == []
+
+
+def test_an_offset_that_the_log_does_not_hold_is_told_of(hermes, server):
+    server.on(f"PUT {PATH}/retransmission", (200, moved(dc1=[100, 3])))
+    offsets = ("--offset", "dc1/0=4200", "--offset", "dc1/1=1")
+    shown = hermes("subscription", "retransmit", *NAMES, *offsets).stdout
+    assert "dc1/0: not at 4200, for what the log holds ends at 100\n" in shown
+    assert "dc1/1: not at 1, for what the log holds begins at 3\n" in shown
+
+
+@pytest.mark.parametrize("command", ["lag", "why"])
+def test_dead_letters_are_told_of_with_the_newest_cause_and_the_way_to_them(
+    hermes, server, command
+):
+    newest = {"discardedAt": "2030-01-31T12:00:00.000Z", "reason": "expired", "detail": "HTTP 503"}
+    letters = {"deadLetters": {"open": 1, "isComplete": False, "newest": newest}}
+    server.on(f"GET {PATH}/{command}", (200, {"datacenters": [], **letters}))
+    assert hermes("subscription", command, *NAMES).stdout.splitlines()[-1] == (
+        "at least 1 dead letter, the newest of 2030-01-31T12:00:00.000Z: expired: HTTP 503; "
+        "see 'hermes dlq list shop.orders billing'"
+    )
+
+
 def test_retransmit_as_json_is_the_servers_own(hermes, server):
     server.on(f"PUT {PATH}/retransmission", (200, b'{"dc1":  []}'))
-    result = hermes("subscription", "retransmit", *NAMES, "--to", "end", "-o", "json")
+    result = hermes("subscription", "retransmit", *NAMES, "--to", "end", "--yes", "-o", "json")
     assert result.stdout == '{"dc1":  []}\n'
 
 
@@ -67,7 +101,7 @@ def test_retransmit_as_json_is_the_servers_own(hermes, server):
     ("options", "said"),
     [
         ([], "say where to go on"),
-        (["--to", "end", "--offset", "dc1/0=1"], "not both"),
+        (["--to", "end", "--yes", "--offset", "dc1/0=1"], "not both"),
         (["--to", "yesterday"], "--to 'yesterday': expected start, end, a time"),
         (["--offset", "0=1"], "expected DC/PARTITION=N"),
         (["--offset", "dc1/0=-1"], "expected DC/PARTITION=N"),
@@ -84,7 +118,7 @@ def test_options_that_say_nothing_clear_are_usage_errors(hermes, server, options
 def test_a_retransmission_that_nobody_took_up_in_time_is_a_failure(hermes, server):
     body = {"message": "not within 30 s", "code": "UNABLE_TO_MOVE_OFFSETS_EXCEPTION"}
     server.on(f"PUT {PATH}/retransmission", (500, body))
-    result = hermes("subscription", "retransmit", *NAMES, "--to", "end")
+    result = hermes("subscription", "retransmit", *NAMES, "--to", "end", "--yes")
     assert result.exit_code == 1
     assert "UNABLE_TO_MOVE_OFFSETS_EXCEPTION): not within 30 s" in result.stderr
 
@@ -147,7 +181,7 @@ def test_why_tells_in_words_what_holds_a_subscription_back(hermes, server):
     )
     assert line.split("; ") == [
         "dc1 n1: the endpoint gets up to 12.5 a second, " + LESS,
-        "3 in flight, 100 wait for a retry, the oldest 93.4 s old",
+        "of 103 messages not settled 3 in flight, 100 waiting for a retry, the oldest 93.4 s old",
         "last failure 2026-01-01T00:00:00Z: timeout: after 1 s",
         "last success 2025-12-31T23:50:00Z",
     ]
@@ -171,6 +205,11 @@ def test_why_says_no_more_than_there_is_to_say(hermes, server):
     assert why(hermes, server) == []
     (line,) = why(hermes, server, lastFailure="reset", lastFailureAt=0)
     assert line.endswith("reset; no success since the node's start")
+    # The row has said it.
+    (line,) = why(hermes, server, lastFailure="reset", lastFailureAt=0, reason="it fails: reset")
+    assert line.endswith("last failure 1970-01-01T00:00:00Z; no success since the node's start")
+    (line,) = why(hermes, server, hint="turn it off")
+    assert line.endswith("turn it off")
 
 
 @pytest.mark.parametrize("verb", ["suspend", "activate", "lag", "retransmit", "why"])

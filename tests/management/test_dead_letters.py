@@ -441,6 +441,17 @@ async def test_a_cancelled_redrive_still_tells_how_far_it_came_and_who_ended_it(
     assert (await desk.api.post(f"{LETTERS}/redrive", {"all": True})).json()["number"] == 2
 
 
+@pytest.mark.parametrize("where", ["why", "lag"])
+async def test_who_asks_what_ails_a_subscription_hears_of_its_dead_letters(desk, where):
+    path = f"/topics/shop.orders/subscriptions/billing/{where}"
+    none = (await desk.api.get(path)).json()["deadLetters"]
+    assert none == {"open": 0, "isComplete": True}
+    await desk.write(desk.letter(1), desk.letter(2, reason="expired", detail="HTTP 503"))
+    found = (await desk.api.get(path)).json()["deadLetters"]
+    assert (found["open"], found["isComplete"]) == (2, True)
+    assert (found["newest"]["reason"], found["newest"]["detail"]) == ("expired", "HTTP 503")
+
+
 async def test_a_redrive_that_waits_says_what_for(desk):
     await desk.write(desk.letter(1))
     await desk.api.put("/topics/shop.orders/subscriptions/billing/state", "SUSPENDED")

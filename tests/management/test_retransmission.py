@@ -8,6 +8,7 @@ import trio
 from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.config import ManagementConfig
 from hermes_actors.consumer.reading.resting import Resting
+from hermes_actors.coordination.owned import Owned
 from hermes_actors.log.base import Commit, TopicSettings
 from hermes_actors.log.commits import Ownership, decode, encode
 from hermes_actors.log.memory import MemoryLog
@@ -83,7 +84,7 @@ class World:
             while await watch.wait():
                 for change in watch.take_nowait():
                     if isinstance(change, SubscriptionChanged) and change.subscription:
-                        resting.keep(change.subscription, TOPIC)
+                        resting.keep(change.subscription, TOPIC, Owned())
 
     async def committed(self, dc):
         commits = await self.logs[dc].committed(GROUP, TOPIC)

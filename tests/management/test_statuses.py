@@ -482,3 +482,14 @@ async def test_why_tells_that_two_nodes_share_out_subscriptions_differently(
     nodes.tell("dc1", "b", subscriptions=[consumed()], is_leaving=True)
     (datacenter,) = (await why(api))["datacenters"]
     assert "both" not in datacenter["reason"]
+
+
+async def test_why_has_a_hint_where_http2_may_be_what_fails(api, nodes):
+    nodes.read("dc1")
+    failed = {"last_failure": "malformed: not HTTP/2", "last_failure_at_ms": NOW_MS}
+    nodes.tell("dc1", "a", subscriptions=[consumed(**failed)])
+    (datacenter,) = (await why(api))["datacenters"]
+    assert "hint" not in datacenter["nodes"][0]
+    await api.put(SUBSCRIPTION, {"http2Enabled": True})
+    (datacenter,) = (await why(api))["datacenters"]
+    assert "http2Enabled" in datacenter["nodes"][0]["hint"]

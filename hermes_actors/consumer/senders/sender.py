@@ -34,6 +34,9 @@ class Failure(StrEnum):
         return self in (Failure.OVERLOADED, Failure.TOKENLESS, Failure.CLOSED)
 
 
+_RETRY_AFTER_CHARACTERS_MAX = 40
+
+
 class SendOutcome(Struct, frozen=True, gc=False):
     """What became of one push: an HTTP status, or a failure (then `status` is 0).
 
@@ -63,6 +66,9 @@ class SendOutcome(Struct, frozen=True, gc=False):
         """One short line for people."""
         if self.failure is None:
             status = f"HTTP {self.status}"
+            if self.retry_after:
+                # Else nobody sees that it is the endpoint which asks for the wait.
+                status += f" (Retry-After: {self.retry_after[:_RETRY_AFTER_CHARACTERS_MAX]})"
             return f"{status}: {self.detail}" if self.detail else status
         return f"{self.failure.value}: {self.detail}" if self.detail else self.failure.value
 
