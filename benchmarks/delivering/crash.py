@@ -3,11 +3,12 @@
 import threading
 import time
 from collections import Counter
+from math import isinf
 from typing import Any
 
 from delivering.load import NumberedLoad
 from delivering.node import TOPIC, DeliveringNode, Place
-from delivering.sink import Sink
+from delivering.sink import Sink, is_failing
 from publishing.load import WARM_UP_S, run
 
 _NAME = "crash"
@@ -35,7 +36,7 @@ def measure(place: Place, sink: Sink, rate_per_s: float, seconds: float) -> dict
         finally:
             killing.join()
     delivered: Counter[int] = Counter()
-    first_s = _noted(sink, delivered)
+    _noted(sink, delivered)
     started_s = time.perf_counter()
     with DeliveringNode(place) as node:
         node.wait_serving(TOPIC)
@@ -43,12 +44,13 @@ def measure(place: Place, sink: Sink, rate_per_s: float, seconds: float) -> dict
         run(after)
         wanted = {*before.numbers, *after.numbers}
         first_s = _noted(sink, delivered)
-        failing = len(wanted - delivered.keys())
+        missing = wanted - delivered.keys()
+        failing = sum(is_failing(number) for number in missing)
         sink.mend()
         end_s = time.perf_counter() + _WITHIN_S
         while wanted - delivered.keys() and time.perf_counter() < end_s:
             time.sleep(0.1)
-            _noted(sink, delivered)
+            first_s = min(first_s, _noted(sink, delivered))
         time.sleep(_QUIET_S)
         _noted(sink, delivered)
     twice = sum(times - 1 for times in delivered.values())
@@ -57,10 +59,11 @@ def measure(place: Place, sink: Sink, rate_per_s: float, seconds: float) -> dict
         "seconds": seconds,
         "acknowledged": len(wanted),
         "failing": failing,
+        "late": len(missing) - failing,
         "lost": len(wanted - delivered.keys()),
         "twice": twice,
         "twice_ms": round(twice / rate_per_s * 1_000),
-        "first_after_start_s": round(first_s - started_s, 2),
+        "first_after_start_s": None if isinf(first_s) else round(first_s - started_s, 2),
     }
 
 

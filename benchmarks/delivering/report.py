@@ -14,11 +14,14 @@ def lines(results: dict[str, Any]) -> Iterator[str]:
     yield from _starts(results["start"])
     yield from _isolation(results["isolation"])
     for row in results["crash"]:
+        first_s = row["first_after_start_s"]
+        first = "none came" if first_s is None else f"the first one came {first_s} s"
         yield (
             f"{row['log']}: killed at {row['rate_per_s']:g}/s after {row['seconds']:g} s with "
             f"{row['failing']} messages failing: of {row['acknowledged']} acknowledged "
             f"{row['lost']} lost, {row['twice']} delivered twice ({row['twice_ms']} ms of "
-            f"traffic), the first one {row['first_after_start_s']} s after the next start"
+            f"traffic); {first} after the next start, and {row['late']} others had not come when "
+            "the load ended"
         )
 
 

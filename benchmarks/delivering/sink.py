@@ -28,6 +28,11 @@ _SLOW_HOST = "127.0.0.2"
 """Another host: what a node allows to one host is not shared with it."""
 
 
+def is_failing(number: int) -> bool:
+    """True for the messages that `/fail` refuses until the sink is mended."""
+    return number % _FAILING_EACH == 0
+
+
 class Arrivals(NamedTuple):
     """Messages that were taken: their numbers, when they were due at the publisher, when they came
     (times of time.perf_counter(), which all processes share), and who sent them, as the sink was
@@ -69,7 +74,7 @@ class _Board:
         now_s = time.perf_counter()
         _, kind, key = path.decode().split("/", 2)
         number, due_s = _number_of(body)
-        if kind == "fail" and not self.is_mended and number % _FAILING_EACH == 0:
+        if kind == "fail" and not self.is_mended and is_failing(number):
             return _BAD
         if number >= 0:
             noted = self.arrivals.setdefault(key, Arrivals.none())
