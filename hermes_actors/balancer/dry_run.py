@@ -1,10 +1,11 @@
 """What the planner would do now, asked by management; changes nothing."""
 
 from collections.abc import Callable
+from statistics import median
 
 from hermes_actors.balancer.leader import Planner, WorkloadSource
 from hermes_actors.balancer.workload.problem import Settings
-from hermes_actors.balancer.workload.weights import Weights as MeasuredWeights
+from hermes_actors.balancer.workload.weights import WEIGHT_UNKNOWN, weight_of
 from hermes_actors.coordination.plan_views import Proposal
 from hermes_actors.coordination.state import State
 from hermes_actors.coordination.tally import Weights
@@ -26,14 +27,14 @@ class DryRun:
 
     def weights(self, state: State) -> Weights:
         """What all work weighs, as measured; what was not measured yet, as the usual does."""
-        loads = {name: ownership.load for name, ownership in state.subscriptions.items()}
-        found = MeasuredWeights().update(state.clock_s, loads)
-        workload = self._workload()
-        if workload is not None:
-            for name, wanted in workload.subscriptions.items():
-                if wanted.is_suspended:
-                    found[name] = 0.0
-        return Weights(found, self._task_min)
+        known = {
+            name: weight_of(ownership.load)
+            for name, ownership in state.subscriptions.items()
+            if ownership.load is not None
+        }
+        usual = median(known.values()) if known else WEIGHT_UNKNOWN
+        weights = {name: known.get(name, usual) for name in state.subscriptions}
+        return Weights(weights, self._task_min)
 
     async def propose(self, state: State) -> Proposal:
         """What would change; a trio coroutine. Raises Unavailable while nobody could plan."""

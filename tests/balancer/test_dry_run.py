@@ -62,13 +62,12 @@ async def test_a_dry_run_tells_what_a_new_planner_would_change(state, workload):
     assert state.snapshot() == before
 
 
-def test_work_weighs_what_was_measured_and_suspended_work_nothing(state, workload):
+def test_work_weighs_what_was_measured_and_new_work_as_the_usual(state, workload):
     weights = DryRun(lambda: workload, Planner, Settings(idle_weight=0.25)).weights(state)
     assert weights.subscriptions[BUSY] == pytest.approx(500.0)
     assert weights.subscriptions[IDLE] == pytest.approx(100.0)
     assert weights.subscriptions[NEW] == pytest.approx(300.0)
-    assert weights.subscriptions[RESTING] == 0.0
-    assert weights.of_task(RESTING, 1, 1) == 0.25
+    assert weights.of_task("shop.other$x", 1, 1) == 0.25
 
 
 async def test_nothing_is_proposed_while_the_metadata_is_unknown(state):
