@@ -286,13 +286,16 @@ class Cluster:
 
     def pushed_by(self, *nodes):
         """Whether these nodes, all of them, push all there is."""
-        owned = [node.may_act_on() for node in nodes]
+        return self.all_is_pushed_by(nodes) and all(node.may_act_on() for node in nodes)
+
+    def all_is_pushed_by(self, nodes):
+        """Whether nothing is left that none of these nodes pushes."""
         wanted = {
             (name, partition)
             for name, each in self.workload.subscriptions.items()
             for partition in range(each.partitions)
         }
-        return set().union(*owned) == wanted and all(owned)
+        return set().union(*(node.may_act_on() for node in nodes)) == wanted
 
 
 @asynccontextmanager
