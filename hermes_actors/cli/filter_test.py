@@ -79,6 +79,8 @@ def filter_test(
     answer = parsed_object(content)
     reason = answer.get("errorMessage")
     say(printable(f"{answer.get('status')}: {reason}" if reason else str(answer.get("status"))))
+    for warning in answer.get("warnings") or []:
+        print(f"hermes: warning: {printable(str(warning))}", file=sys.stderr)
 
 
 def _parsed(text: str) -> list[Any]:

@@ -4,6 +4,7 @@ import ipaddress
 import json
 import os
 import ssl
+import sys
 from collections.abc import Iterator
 from typing import Any, Self
 from urllib.parse import quote, urlsplit
@@ -13,6 +14,7 @@ import httpx
 from hermes_actors.cli.credentials import authorization
 from hermes_actors.cli.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.options import MANAGEMENT_URL_DEFAULT
+from hermes_actors.cli.render import printable
 
 _TIMEOUT_S = 30.0
 _ERROR_TEXT_MAX = 500
@@ -130,6 +132,8 @@ class ManagementClient:
         except UnicodeEncodeError as error:
             raise UsageWrong(f"{error.object!r} cannot be sent: it is not UTF-8") from error
         if answer.is_success:
+            if warning := answer.headers.get("Hermes-Warning"):
+                print(f"hermes: warning: {printable(warning)}", file=sys.stderr)
             return answer.content
         raise self._refusal(method, path, answer.status_code, answer.content)
 

@@ -90,6 +90,21 @@ def create(
     retry_client_errors: Annotated[
         bool, typer.Option("--retry-client-errors", help="Retry 4xx answers too.")
     ] = False,
+    ordered: Annotated[
+        bool, typer.Option("--ordered", help="In order for each Partition-Key; SERIAL only.")
+    ] = False,
+    attempts_max: Annotated[
+        int | None,
+        typer.Option("--attempts-max", min=1, metavar="N", help="Give up after as many attempts."),
+    ] = None,
+    retry_on: Annotated[
+        list[int] | None,
+        typer.Option(metavar="STATUS", help="An answer that is tried again; repeatable."),
+    ] = None,
+    discard_on: Annotated[
+        list[int] | None,
+        typer.Option(metavar="STATUS", help="An answer that gives it up; repeatable."),
+    ] = None,
     delivery_type: Annotated[
         DeliveryType | None, typer.Option(help="One by one or in batches.", show_default="SERIAL")
     ] = None,
@@ -104,12 +119,18 @@ def create(
     """Create a subscription; options win over the file. It gets what is published from then on."""
     file = bodies.from_file(from_file)
     is_batch = (delivery_type or file.get("deliveryType")) == DeliveryType.BATCH
+    if ordered and is_batch:
+        raise UsageWrong("--ordered is for SERIAL subscriptions; a batch keeps the log's order")
     policy = {
         "messageRate" if is_batch else "rate": rate,
         "messageTtl": ttl_s,
         "messageBackoff": backoff_ms,
         "requestTimeout": request_timeout_ms,
         "retryClientErrors": retry_client_errors or None,
+        "ordered": ordered or None,
+        "attemptsMax": attempts_max,
+        "retryOn": retry_on or None,
+        "discardOn": discard_on or None,
     }
     given: dict[str, Any] = {
         "topicName": topic,

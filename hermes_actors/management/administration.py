@@ -36,6 +36,7 @@ from hermes_actors.management.subscriptions import Subscriptions
 from hermes_actors.management.tail import Tail, open_tail
 from hermes_actors.management.topics import Topics
 from hermes_actors.management.undelivered import UndeliveredMessages
+from hermes_actors.management.warnings import subscription_warnings
 from hermes_actors.management.workload_constraints import WorkloadConstraints
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import TrackingMode
@@ -82,6 +83,7 @@ class Administration:
         self._is_replicator = self._replicator in ("", config.node)
         self._log = log
         self._clock = clock
+        self._propagation = config.frontend.propagation
         changes = Changes(metadata, config.management.change_timeout_ms / 1_000)
         self._owner_sources = config.management.owner_sources
         self.security: SecurityProvider = security or OpenToAll()
@@ -182,9 +184,17 @@ class Administration:
 
     async def try_filters(
         self, caller: Caller, topic: str, body: Mapping[str, Any]
-    ) -> dict[str, str]:
+    ) -> dict[str, Any]:
         """Whether a message passes filters; see `filters.try_filters`."""
-        return await try_filters(caller, self.topics.live, topic, body)
+        return await try_filters(caller, self.topics.live, topic, body, self._propagation)
+
+    async def warnings_of(self, topic: str, name: str) -> list[str]:
+        """Why the subscription as it is stored will not do what its owner expects."""
+        live = self._metadata.catalog.subscriptions.get(f"{topic}${name}")
+        providers = self._metadata.catalog.oauth_providers
+        if live is None:
+            return []
+        return list(subscription_warnings(live.subscription, providers, self._propagation))
 
     def require_readable(self) -> None:
         """Raises Unavailable until the catalog shows a whole state; what is missing before then is

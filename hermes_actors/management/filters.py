@@ -7,12 +7,14 @@ from typing import Any
 
 from msgspec import Struct
 
+from hermes_actors.config.admission import PropagationConfig
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.filters.compiled import Candidate, Filters, problems
 from hermes_actors.filters.failures import FilterFailed, FilterInvalid, NotJson
 from hermes_actors.management.decoding import decode_plain
 from hermes_actors.management.roles import Caller
 from hermes_actors.management.rules_subscriptions import require_fitting_filters
+from hermes_actors.management.warnings import filter_warnings
 from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.model.subscription import Filter
 
@@ -26,9 +28,14 @@ class FilterTest(Struct, frozen=True, kw_only=True):
 
 
 async def try_filters(
-    _caller: Caller, live: Callable[[str], LiveTopic], topic: str, body: Mapping[str, Any]
-) -> dict[str, str]:
+    _caller: Caller,
+    live: Callable[[str], LiveTopic],
+    topic: str,
+    body: Mapping[str, Any],
+    propagation: PropagationConfig,
+) -> dict[str, Any]:
     """`status` MATCHED, NOT_MATCHED, or ERROR with `errorMessage`: a filter that takes too long.
+    `warnings`, if there are, of filters that no message can pass as the frontends are configured.
 
     A trio coroutine. Raises Refused for a filter that no subscription to the topic could have.
     """
@@ -51,4 +58,8 @@ async def try_filters(
         return {"status": "NOT_MATCHED"}
     except FilterFailed as error:
         return {"status": "ERROR", "errorMessage": str(error)}
-    return {"status": "NOT_MATCHED" if rejects else "MATCHED"}
+    warnings = list(filter_warnings(asked.filters, propagation))
+    return {
+        "status": "NOT_MATCHED" if rejects else "MATCHED",
+        **({"warnings": warnings} if warnings else {}),
+    }

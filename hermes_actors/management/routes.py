@@ -17,6 +17,7 @@ from hermes_actors.management.answers import (
 )
 from hermes_actors.management.decoding import json_value
 from hermes_actors.management.gate import Gate
+from hermes_actors.management.warnings import HEADER
 
 Answer = Response[bytes]
 Name = FromPath[str]
@@ -133,6 +134,13 @@ def subscription_routes(gate: Gate, administration: Administration) -> list[HTTP
     """/topics/{topic}/subscriptions and /subscriptions."""
     subscriptions = administration.subscriptions
 
+    async def warned(answer: Answer, topic: str, name: str) -> Answer:
+        warnings = await gate.read(administration.warnings_of, topic, name)
+        if warnings:
+            text = "; ".join(warnings).encode("ascii", "backslashreplace").decode()
+            answer.headers[HEADER] = "".join(c for c in text if c.isprintable())
+        return answer
+
     @get(_SUBSCRIPTIONS, summary="Names of a topic's subscriptions")
     async def list_subscriptions(topic: Name, tracked: Flag = False) -> Answer:
         async def names() -> list[str]:
@@ -142,8 +150,9 @@ def subscription_routes(gate: Gate, administration: Administration) -> list[HTTP
 
     @post(_SUBSCRIPTIONS, summary="Create a subscription")
     async def create_subscription(request: AnyRequest, topic: Name) -> Answer:
-        await gate.act(request, subscriptions.create, topic, await object_of(request))
-        return empty_answer(201)
+        body = await object_of(request)
+        await gate.act(request, subscriptions.create, topic, body)
+        return await warned(empty_answer(201), topic, str(body.get("name")))
 
     @get(_SUBSCRIPTION, summary="One subscription, its secrets masked")
     async def get_subscription(topic: Name, name: Name) -> Answer:
@@ -153,7 +162,7 @@ def subscription_routes(gate: Gate, administration: Administration) -> list[HTTP
     async def update_subscription(request: AnyRequest, topic: Name, name: Name) -> Answer:
         patch = await object_of(request)
         await gate.act(request, subscriptions.update, topic, name, patch)
-        return empty_answer(200)
+        return await warned(empty_answer(200), topic, name)
 
     @delete(_SUBSCRIPTION, summary="Remove a subscription", status_code=200)
     async def delete_subscription(request: AnyRequest, topic: Name, name: Name) -> Answer:

@@ -456,3 +456,25 @@ def test_avro_is_refused_at_once(hermes, server, arguments):
     assert result.exit_code == 2
     assert "Avro is not supported by this version" in result.stderr
     assert server.calls == []
+
+
+def test_create_sends_the_policy_beyond_hermes(hermes, server):
+    path = "/topics/shop.orders/subscriptions"
+    server.on(f"POST {path}", (201, b""))
+    server.on(f"GET {path}/billing", (200, {}))
+    options = ("--ordered", "--attempts-max", "3", "--retry-on", "409", "--discard-on", "503")
+    result = hermes(
+        *("subscription", "create", "shop.orders", "billing", "--endpoint", "http://a/", *options)
+    )
+    assert result.exit_code == 0
+    assert server.calls[0].json()["subscriptionPolicy"] == {
+        "ordered": True,
+        "attemptsMax": 3,
+        "retryOn": [409],
+        "discardOn": [503],
+    }
+    result = hermes(
+        *("subscription", "create", "shop.orders", "b", "--endpoint", "http://a/"),
+        *("--ordered", "--delivery-type", "BATCH"),
+    )
+    assert result.exit_code == 2

@@ -1,0 +1,56 @@
+"""What is stored, as Hermes stores it, but will not do what its owner expects. Pure."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+
+from hermes_actors.config.admission import PropagationConfig
+from hermes_actors.model.subscription import (
+    DeliveryMode,
+    DeliveryType,
+    Filter,
+    Subscription,
+)
+
+HEADER = "Hermes-Warning"
+"""The header of an answer that bears them, joined by `; `."""
+
+_PLACE = re.compile(r"\{[^{}\s]+\}")
+
+
+def subscription_warnings(
+    subscription: Subscription, providers: Collection[str], propagation: PropagationConfig
+) -> Iterator[str]:
+    """Of a subscription that is stored now; `providers` of OAuth tokens there are."""
+    if subscription.delivery_type is DeliveryType.BATCH:
+        if subscription.mode is DeliveryMode.BROADCAST:
+            yield "mode BROADCAST does not go with deliveryType BATCH; use SERIAL, or ANYCAST"
+        if _PLACE.search(subscription.endpoint):
+            yield (
+                "the endpoint's {field} would be another for each message of a batch; use SERIAL, "
+                "or an endpoint without fields"
+            )
+    policy = subscription.o_auth_policy
+    if policy is not None and policy.provider_name not in providers:
+        yield (
+            f"there is no OAuth provider {policy.provider_name}, and nothing is delivered until "
+            "there is; create it with 'hermes oauth-provider create'"
+        )
+    yield from filter_warnings(subscription.filters, propagation)
+
+
+def filter_warnings(filters: Iterable[Filter], propagation: PropagationConfig) -> Iterator[str]:
+    """Of header filters whose header no message can bear."""
+    allowed = {name.lower() for name in propagation.allowed}
+    for each in filters:
+        if each.type != "header":
+            continue
+        if not propagation.enabled:
+            yield (
+                f"the filter by header {each.header} lets nothing pass: headers are not stored "
+                "with messages unless frontend.propagation.enabled is on"
+            )
+        elif allowed and str(each.header).lower() not in allowed:
+            yield (
+                f"the filter by header {each.header} lets nothing pass: it is not among "
+                "frontend.propagation.allowed"
+            )
