@@ -21,6 +21,7 @@ _STARVED_AT_ONCE = 0.2
 """A node as far below its target takes tasks that have moved just now, too: it has just joined."""
 _RECEIVERS = 16
 _PARTNERS = 4
+_ALIKE = 0.005
 _SMALLEST = 0.001
 """What a step must shift at the least, in parts of the giving node's target."""
 _WORST_FIRST = 1e-9
@@ -50,7 +51,10 @@ def improve(books: Books, target: list[float], limits: Limits) -> Iterator[Step 
         node, is_above = _worst(books, target, limits, hungry, stuck)
         if node < 0:
             return
-        step = relieve(books, target, node) if is_above else fill(books, target, node)
+        if is_above:
+            step = relieve(books, target, node, limits.uneven)
+        else:
+            step = fill(books, target, node)
         if step is None:
             stuck.add(node)
         else:
@@ -76,20 +80,22 @@ def _worst(
     return (most, True) if most >= 0 else (fewest, False)
 
 
-def relieve(books: Books, target: list[float], node: int) -> Step | None:
-    """The step that helps this node, which has too much, most for each task moved; or none."""
+def relieve(books: Books, target: list[float], node: int, uneven: float) -> Step | None:
+    """The step that helps this node, which has too much, most for each task moved; or none.
+
+    Any other that has about as much too much may come first, if that needs fewer moves.
+    """
     load = books.load
-    receivers = sorted(
-        (each for each in range(len(target)) if each != node),
-        key=lambda each: (load[each] / target[each], each),
-    )[:_RECEIVERS]
-    wanted = load[node] - target[node]
+    receivers = sorted(range(len(target)), key=lambda each: (load[each] / target[each], each))
+    least = max(1 + uneven, load[node] / target[node] - _ALIKE)
+    alike = [each for each in receivers if load[each] > least * target[each]]
     best: Step | None = None
-    for other in receivers:
-        bounds = _bounds(books, target, node, other)
-        if bounds.most > 0:
-            best = _better(best, give(books, bounds))
-    if best is not None and best.shifted >= 0.5 * wanted:
+    for each in reversed(alike):
+        for other in receivers[: _PARTNERS if len(alike) > _PARTNERS else _RECEIVERS]:
+            bounds = _bounds(books, target, each, other)
+            if bounds.most > 0:
+                best = _better(best, give(books, bounds))
+    if best is not None and best.shifted >= 0.5 * (load[node] - target[node]):
         return best
     for other in receivers[:_PARTNERS]:
         bounds = _bounds(books, target, node, other)

@@ -20,7 +20,7 @@ _SETTLED = 0.01
 SPEED_MIN, SPEED_MAX = 0.2, 5.0
 _LOAD_MIN = 0.25
 """A node with less than this part of a mean node's work, for its cores, tells too little."""
-_CPU_MIN = 0.02
+_CPU_MIN = 0.1
 """A node that uses less of its CPU than this part, likewise."""
 
 

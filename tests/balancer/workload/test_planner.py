@@ -31,7 +31,7 @@ from hermes_actors.balancer.workload.problem import (
     Work,
 )
 
-ANY = st.sampled_from(list(Strategy)).flatmap(problems)
+ANY = problems()
 
 
 def wanted(work: Work, problem: Problem) -> int:
