@@ -16,6 +16,10 @@ ROOT = Path(__file__).parents[2]
 SMALL = {
     "actors": ("--rounds 1", "ask, 100 at a time"),
     "append": ("--rounds 1 --directory {folder}", "EmbeddedLog"),
+    "balancer": (
+        ("--nodes 5 --seeds 1 --hours 0.5 --json {folder}/figures.json --svg {folder}/figures.svg"),
+        "One node at half its speed",
+    ),
     "filters": ("--messages 3000", "by library"),
     "fsyncs": ("--messages 50", "granian"),
     "spool": (
@@ -75,7 +79,7 @@ def run(name: str, small: tuple[str, str], folder: Path) -> None:
     assert word in ended.stdout
 
 
-@pytest.mark.parametrize("name", sorted(SMALL.keys() - {"publish"}))
+@pytest.mark.parametrize("name", sorted(SMALL.keys() - {"balancer", "publish"}))
 def test_a_benchmark_prints_its_table(name: str, tmp_path: Path) -> None:
     if name == "fsyncs" and not may_trace():
         pytest.skip("strace is not installed, or may not trace here")
@@ -95,6 +99,18 @@ def test_publish_measures_each_protocol_in_both_loops_and_draws_it(tmp_path: Pat
     picture = ET.parse(tmp_path / "figures.svg").getroot()
     # Three protocols and two empty apps, in three panels.
     assert len(picture.findall(".//{*}polyline")) == 15
+
+
+def test_balancer_compares_the_planner_with_others_and_draws_it(tmp_path: Path) -> None:
+    run("balancer", SMALL["balancer"], tmp_path)
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    over = {row["algorithm"]: row["over_ideal_worst"] for row in figures["even"]}
+    assert 1 <= over["ours, 1 round"] <= 1.02 < over["start: by count"]
+    joined = {row["algorithm"]: row for row in figures["joins"]}
+    assert 0 < joined["ours"]["least"] <= joined["ours"]["moves"]
+    assert all(row["moves_an_hour"] >= 0 for row in figures["days"])
+    picture = ET.parse(tmp_path / "figures.svg").getroot()
+    assert len(picture.findall(".//{*}g")) == len(figures["even"])
 
 
 @pytest.mark.parametrize("log", ["embedded", pytest.param("kafka", marks=pytest.mark.kafka)])

@@ -1,0 +1,90 @@
+"""A node more and a node less: what moves, beside what must."""
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from balancing import bounds, selective, weighted
+from balancing.clusters import (
+    UNBOUND,
+    Cluster,
+    Placement,
+    Shape,
+    fullest,
+    ideal,
+    make,
+    moved,
+    placement_after,
+    problem,
+)
+from balancing.even import ours, ours_anew
+from hermes_actors.balancer.workload.planner import plan
+from hermes_actors.balancer.workload.problem import Settings, Strategy
+
+
+def by_count(cluster: Cluster, placement: Placement) -> Placement:
+    """The product's planner with equal counts."""
+    before = problem(cluster, placement, Settings(Strategy.COUNT, moves_max=UNBOUND))
+    return placement_after(before, plan(before))
+
+
+def joins(shape: Shape, seeds: range, slow: range) -> Iterator[dict[str, Any]]:
+    """A node joins a cluster that is balanced; fewer seeds for what takes seconds."""
+    algorithms = {
+        "ours": (ours_anew, ours),
+        "ours, by count": (lambda c, _p: by_count(c, [[] for _ in c.weights]), by_count),
+        "Hermes selective": (
+            lambda c, _p: selective.rebalance(c, [[] for _ in c.weights]),
+            selective.rebalance,
+        ),
+        "Hermes weighted": (ours_anew, weighted.rebalance),
+    }
+    for name, (begin, algorithm) in algorithms.items():
+        rows: list[tuple[int, int, float, float]] = []
+        for seed in slow if name == "Hermes weighted" else seeds:
+            cluster = make(shape, seed)
+            start = begin(cluster, [])
+            grown = Cluster((*cluster.capacity, 1.0), cluster.weights)
+            after = algorithm(grown, start)
+            if "count" in name or "selective" in name:
+                least = sum(map(len, start)) // len(grown.capacity)
+            else:
+                least = bounds.least_moves_of_a_join(grown, start)
+            got = grown.loads(after)[-1] / (sum(grown.loads(after)) / sum(grown.capacity))
+            rows.append((moved(start, after), least, fullest(grown, after) / ideal(grown), got))
+        yield {
+            "shape": shape.name,
+            "algorithm": name,
+            "moves": sum(row[0] for row in rows) / len(rows),
+            "least": sum(row[1] for row in rows) / len(rows),
+            "times_least_worst": max(row[0] / max(1, row[1]) for row in rows),
+            "over_ideal_worst": max(row[2] for row in rows),
+            "newcomer_least": min(row[3] for row in rows),
+        }
+
+
+def losses(shape: Shape, seeds: range) -> dict[str, Any]:
+    """A node of a balanced cluster is gone."""
+    forced, moves, evenness = [], [], []
+    for seed in seeds:
+        cluster = make(shape, seed)
+        before = problem(cluster, ours_anew(cluster, []))
+        planned = plan(replace(before, nodes=before.nodes[1:]))
+        forced.append(planned.forced)
+        moves.append(planned.moves)
+        evenness.append(planned.worst)
+    return {
+        "shape": shape.name,
+        "forced": sum(forced) / len(forced),
+        "moves": sum(moves) / len(moves),
+        "worst": max(evenness),
+    }
+
+
+def without_collector() -> None:
+    """As the product runs: what exists is frozen, so that no step pays for a collection of all."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
