@@ -150,6 +150,7 @@ def gone(process_id):
 
 
 @pytest.mark.live
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("mode", "last_line"),
     # Of the first 300 rows 99 are EWR's; each DC loses every fiftieth, for each of three sinks.
@@ -181,6 +182,7 @@ def test_the_demo_tells_a_sound_broker_from_a_faulty_one(
 
 
 @pytest.mark.live
+@pytest.mark.alone
 def test_ctrl_c_ends_every_process_and_removes_the_folder(tmp_path):
     # The demonstration's own `main`, with the stand-in for `hermes dev` and a folder of ours.
     code = (

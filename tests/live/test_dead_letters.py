@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 WHICH = ("shop.orders", "sink")
 

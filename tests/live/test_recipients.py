@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 DOCS = Path(__file__).parents[2] / "docs" / "delivery.md"
 
