@@ -29,6 +29,7 @@ from hermes_actors.coordination.view import Coordination
 from hermes_actors.log.base import Stored
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.runtime.turns import in_turns
 
 BALANCE_INTERVAL_S = 30.0
 SNAPSHOT_INTERVAL_S = 30.0
@@ -39,6 +40,8 @@ _RETRY_S = 0.25
 _FOLD_TIMEOUT_S = 2.0
 _APPEND_TIMEOUT_S = 5.0
 _PLAN_BYTES_MAX = RECORD_BYTES_MAX - 10_000
+_PLAN_ASSIGNMENTS_MAX = 250
+"""Each node folds a record in one go: so many take a few milliseconds."""
 # Bytes are base64 in JSON: 4 for each 3.
 _PART_BYTES_MAX = RECORD_BYTES_MAX * 7 // 10
 
@@ -180,16 +183,8 @@ class Leader:
             return False
         state = self._coordination.state
         base, term = state.plan_offset, state.term
-        steps = self._planner.plan(state, workload)
-        assignments: tuple[Assignment, ...] = ()
-        while True:
-            try:
-                next(steps)
-            except StopIteration as stop:
-                assignments = stop.value
-                break
-            await trio.lowlevel.checkpoint()
-        for part in in_parts(assignments, _PLAN_BYTES_MAX):
+        assignments = await in_turns(self._planner.plan(state, workload))
+        for part in in_parts(assignments, _PLAN_ASSIGNMENTS_MAX, _PLAN_BYTES_MAX):
             if state.plan_offset != base or not (self._leads(lease) and lease.is_open()):
                 return False
             await self._append(Plan(lease.boot, term, base, tuple(part)))
@@ -211,7 +206,8 @@ class Leader:
         while True:
             await lease.opened()
             state = self._coordination.state
-            term, as_of, packed = state.term, state.position - 1, state.snapshot()
+            term, as_of = state.term, state.position - 1
+            packed = await in_turns(state.snapshot_in_steps())
             count = -(-len(packed) // _PART_BYTES_MAX)
             for part in range(count):
                 piece = packed[part * _PART_BYTES_MAX : (part + 1) * _PART_BYTES_MAX]
@@ -231,8 +227,10 @@ class Leader:
         return None
 
 
-def in_parts(assignments: Sequence[Assignment], bytes_max: int) -> Iterator[Sequence[Assignment]]:
-    """The assignments in their order, in as few pieces as fit into so many bytes each.
+def in_parts(
+    assignments: Sequence[Assignment], count_max: int, bytes_max: int
+) -> Iterator[Sequence[Assignment]]:
+    """The assignments in their order, in as few pieces of so many and so many bytes at the most.
 
     One that is larger by itself is a piece of its own: the log refuses it.
     """
@@ -240,7 +238,7 @@ def in_parts(assignments: Sequence[Assignment], bytes_max: int) -> Iterator[Sequ
     size_bytes = 0
     for assignment in assignments:
         size = len(msgspec.json.encode(assignment)) + 1
-        if part and size_bytes + size > bytes_max:
+        if part and (size_bytes + size > bytes_max or len(part) >= count_max):
             yield part
             part, size_bytes = [], 0
         part.append(assignment)

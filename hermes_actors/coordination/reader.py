@@ -14,7 +14,7 @@ from hermes_actors.coordination.beginning import (
     is_strange,
     said_by,
 )
-from hermes_actors.coordination.commands import SETTINGS, Snapshot
+from hermes_actors.coordination.commands import SETTINGS, Loads, Plan, Said, Snapshot
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.log.base import LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
 from hermes_actors.metadata.backoff import Backoff
@@ -23,8 +23,8 @@ from hermes_actors.runtime.clock import Clock
 
 _logger = logging.getLogger(__name__)
 
-_CHUNK = 50
-"""Records between two yields: some 20 µs each."""
+_COST_MAX = 250
+"""What is folded between two yields, see `_cost`: 2 to 5 ms."""
 _STRANGERS_GONE_S = 10.0
 _VERIFY_INTERVAL_S = 5.0
 
@@ -196,11 +196,15 @@ class CoordinationReader:
         return ()
 
     async def _take(self, batch: Sequence[StoredRecord]) -> None:
-        coordination = self._coordination
-        for at in range(0, len(batch), _CHUNK):
-            for stored in batch[at : at + _CHUNK]:
-                coordination.fold(stored, said_by(stored))
-            await trio.lowlevel.checkpoint()
+        cost = 0
+        for stored in batch:
+            said = said_by(stored)
+            self._coordination.fold(stored, said)
+            cost += _cost(said)
+            if cost >= _COST_MAX:
+                cost = 0
+                await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint()
 
     async def _verify_now_and_then(self) -> None:
         """A log that shrank and grew again, all between two readings, is not the one it was."""
@@ -209,3 +213,12 @@ class CoordinationReader:
             self._verified_s = now_s
             if not await self._holds_the_last():
                 raise _Stuck("it no longer holds what was read last")
+
+
+def _cost(said: Said | None) -> int:
+    """How much a record takes to fold, in units of some 10 to 20 µs."""
+    if isinstance(said, Plan):
+        return 1 + len(said.assignments)
+    if isinstance(said, Loads):
+        return 1 + len(said.tasks) // 2
+    return 1

@@ -1,15 +1,19 @@
 """The state as bytes: what a joiner begins with, instead of hours of heartbeats."""
 
 import zlib
+from collections.abc import Generator
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes_actors.coordination.commands import Undecodable
 from hermes_actors.coordination.values import Departed, Member, Move, Ownership
 
 _FORMAT = b"hc1\n"
 _UNPACKED_BYTES_MAX = 256 * 1_048_576
+_IN_A_STEP = 250
+"""Ownerships between two yields: 2 to 4 ms."""
 
 
 class Content(Struct, frozen=True, kw_only=True):
@@ -31,22 +35,36 @@ class Content(Struct, frozen=True, kw_only=True):
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Content)
+_some_decoder = msgspec.json.Decoder(dict[str, Ownership])
 
 
-def pack(content: Content) -> bytes:
-    """The content, compressed."""
-    return _FORMAT + zlib.compress(_encoder.encode(content), 1)
+def pack_in_steps(content: Content) -> Generator[None, None, bytes]:
+    """The content, compressed: a line of JSON without the ownerships, then lines with some each."""
+    compressor = zlib.compressobj(1)
+    ownerships = list(content.ownerships.items())
+    head = _encoder.encode(replace(content, ownerships={}))
+    pieces = [_FORMAT, compressor.compress(head)]
+    for at in range(0, len(ownerships), _IN_A_STEP):
+        yield
+        some = _encoder.encode(dict(ownerships[at : at + _IN_A_STEP]))
+        pieces.append(compressor.compress(b"\n" + some))
+    pieces.append(compressor.flush())
+    return b"".join(pieces)
 
 
 def unpack(packed: bytes) -> Content:
-    """The content of `pack`. Raises Undecodable, also for another version's."""
+    """The content of what was packed. Raises Undecodable, also for another version's."""
     if not packed.startswith(_FORMAT):
         raise Undecodable("the snapshot is not of this version's format")
     try:
-        decompress = zlib.decompressobj()
-        unpacked = decompress.decompress(packed[len(_FORMAT) :], _UNPACKED_BYTES_MAX)
-        if not decompress.eof:
+        decompressor = zlib.decompressobj()
+        unpacked = decompressor.decompress(packed[len(_FORMAT) :], _UNPACKED_BYTES_MAX)
+        if not decompressor.eof:
             raise Undecodable("the snapshot is cut short, or too large")
-        return _decoder.decode(unpacked)
+        head, *rest = unpacked.split(b"\n")
+        ownerships: dict[str, Ownership] = {}
+        for some in rest:
+            ownerships.update(_some_decoder.decode(some))
+        return replace(_decoder.decode(head), ownerships=ownerships)
     except (zlib.error, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Undecodable(f"the snapshot is damaged: {error}") from None

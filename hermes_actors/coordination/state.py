@@ -5,7 +5,7 @@ What is not valid changes nothing but log time.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from math import isfinite
 from types import MappingProxyType
 
@@ -26,7 +26,7 @@ from hermes_actors.coordination.commands import (
     Target,
     TaskLoad,
 )
-from hermes_actors.coordination.snapshots import Content, pack, unpack
+from hermes_actors.coordination.snapshots import Content, pack_in_steps, unpack
 from hermes_actors.coordination.values import (
     LEASE_MS,
     NOTHING,
@@ -39,6 +39,7 @@ from hermes_actors.coordination.values import (
     NodeLoad,
     Ownership,
 )
+from hermes_actors.runtime.turns import at_once
 
 MEMBERS_MAX = 1_000
 SUBSCRIPTIONS_MAX = 100_000
@@ -333,7 +334,13 @@ class State:
 
     def snapshot(self) -> bytes:
         """All of it, compressed: `State.restored` makes an equal one."""
-        return pack(self._content())
+        return at_once(self.snapshot_in_steps())
+
+    def snapshot_in_steps(self) -> Generator[None, None, bytes]:
+        """The same with a pause at each yield. It is the state of the call, whatever is folded
+        meanwhile.
+        """
+        return pack_in_steps(self._content())
 
     @classmethod
     def restored(cls, packed: bytes) -> "State":

@@ -187,8 +187,9 @@ def test_pieces_keep_the_order_and_fit():
         Assignment(f"g.t$s{number}", (Target("boot", tuple(range(number % 7))),))
         for number in range(100)
     ]
-    parts = list(in_parts(assignments, 500))
+    parts = list(in_parts(assignments, 50, 500))
     assert [each for part in parts for each in part] == assignments
     assert len(parts) > 5
-    assert list(in_parts([], 500)) == []
-    assert [len(part) for part in in_parts(assignments[:3], 1)] == [1, 1, 1]
+    assert [len(part) for part in in_parts(assignments, 40, 10**6)] == [40, 40, 20]
+    assert list(in_parts([], 50, 500)) == []
+    assert [len(part) for part in in_parts(assignments[:3], 50, 1)] == [1, 1, 1]
