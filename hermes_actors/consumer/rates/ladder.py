@@ -51,6 +51,17 @@ IN_AN_EARLIER_LIFE_S = -_NEVER_S
 """When a message failed that an earlier life of its consumer passed over."""
 
 
+def noted_s(failed_before_s: float | None, now_s: float) -> float:
+    """When a message is said to have failed that fails now.
+
+    One that an earlier life passed over is counted when nothing has succeeded for a whole minute of
+    this one: where nothing new is published, all that is tried is what had failed.
+    """
+    if failed_before_s == IN_AN_EARLIER_LIFE_S:
+        return now_s + _EVIDENCE_AGE_S - _RECOUNT_S
+    return now_s
+
+
 class Level(StrEnum):
     """How much an endpoint is trusted with."""
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from hermes_actors.consumer.parts import ConsumerParts
-from hermes_actors.consumer.rates.ladder import Ladder, Level
+from hermes_actors.consumer.rates.ladder import Ladder, Level, noted_s
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.consumer.recipients.broadcast import teach
 from hermes_actors.consumer.retry import Again, Decision, Discard, RetryPolicy
@@ -153,7 +153,7 @@ class Pacing:
                 failed_before_s=delivery.failed_s,
                 is_answered=is_answered,
             ):
-                delivery.failed_s = now_s
+                delivery.failed_s = noted_s(delivery.failed_s, now_s)
             self._last_route = delivery.route
         elif isinstance(decision, Discard) and decision.reason.is_the_messages:
             ladder.on_success(now_s, delivery.epoch)
@@ -183,7 +183,7 @@ class Pacing:
             failed_before_s=delivery.failed_s,
         )
         if has_failed:
-            delivery.failed_s = now_s
+            delivery.failed_s = noted_s(delivery.failed_s, now_s)
             self._last_route = delivery.route
         self._note_level()
 
