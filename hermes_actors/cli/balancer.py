@@ -158,6 +158,8 @@ def explain(
         return
     datacenters = fields_of(parsed_object(content), "datacenters")
     for dc in datacenters:
+        if asked and dc.get("isKnown") and not (dc.get("why") or dc.get("moves")):
+            continue
         show_heading(dc)
         why = dc.get("why")
         for sentence in why if isinstance(why, list) else ():

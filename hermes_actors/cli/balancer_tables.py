@@ -143,8 +143,8 @@ def drained(drain: Fields) -> str:
         return line + "it does not take part"
     if not tasks:
         return line + "empty"
-    stay = f", {targets} of them to stay" if targets else ""
-    return line + f"{counted(tasks, 'task')} left{stay}"
+    unplanned = f", {targets} of them without a node to go to yet" if targets else ""
+    return line + f"{counted(tasks, 'task')} left{unplanned}"
 
 
 def show_changes(changes: Sequence[Fields]) -> None:

@@ -96,9 +96,13 @@ def _datacenter_of(client: ManagementClient, node: str) -> str:
     if len(names) == 1:
         # The server says which nodes there are.
         return names[0]
+    known = "; ".join(
+        f"{name}: {', '.join(str(known.get('node')) for known in fields_of(each, 'members'))}"
+        for name, each in zip(names, datacenters, strict=True)
+    )
     raise UsageWrong(
-        f"no node {node} takes part in {', '.join(names) or 'a datacentre that is followed'}; "
-        "say where it is by --dc, or see 'hermes balancer status'"
+        f"no node {node} takes part; those that do: {known or 'none that is followed'}; for "
+        "another one say where it is, by --dc"
     )
 
 

@@ -5,10 +5,12 @@ from types import MappingProxyType
 from typing import Any
 
 from hermes_actors.config import Config
+from hermes_actors.coordination.state import State
+from hermes_actors.coordination.tally import Weights
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import Log, UnknownTopic
 from hermes_actors.management.asking import Logs
-from hermes_actors.management.balancing import Balancing, Followed, Planning
+from hermes_actors.management.balancing import Balancing, Followed, Planning, unweighed
 from hermes_actors.management.changes import Changes
 from hermes_actors.management.consuming import ConsumingNodes
 from hermes_actors.management.deadletters import DeadLetterBox, Letters
@@ -56,9 +58,9 @@ class Administration:
     metadata. `previews` is what readers of the nodes' previews fill. `datacenters` are all of the
     cluster; `remote_logs` are the others' logs, where dead letters lie too. `ids` is what secrets
     are made of. `coordinations` are those that this node follows, by datacentre, and `planning`
-    asks the planners of some of them. Everything is a trio coroutine; those that change or read on
-    a caller's behalf take the caller first. Each raises Refused (mend the request) and Unavailable
-    (try again).
+    asks the planners of some of them; `weights` says what all work of one weighs. Everything is a
+    trio coroutine; those that change or read on a caller's behalf take the caller first. Each
+    raises Refused (mend the request) and Unavailable (try again).
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Administration:
         ids: IdSource | None = None,
         coordinations: Mapping[str, Followed] = MappingProxyType({}),
         planning: Mapping[str, Planning] = MappingProxyType({}),
+        weights: Callable[[State], Weights] = unweighed,
     ) -> None:
         self._metadata = metadata
         self._notices = notices
@@ -95,7 +98,7 @@ class Administration:
         self.oauth_providers = OAuthProviders(metadata, changes, guard)
         self.previews = MessagePreviews(self.topics, previews)
         self.workload_constraints = WorkloadConstraints(metadata, changes)
-        self.balancing = Balancing(metadata, coordinations, planning)
+        self.balancing = Balancing(metadata, coordinations, planning, weights)
         consuming = ConsumingNodes(
             (metadata.dc, *datacenters), status, clock, self.balancing.members
         )

@@ -1,6 +1,6 @@
 """Who runs what, why, and what the planner would change now; changes nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import trio
@@ -31,6 +31,11 @@ from hermes_actors.runtime.turns import in_turns
 _VIEWS_IN_A_TURN = 50
 
 
+def unweighed(_state: State) -> Weights:
+    """For who knows no planner: nothing weighs anything."""
+    return Weights()
+
+
 class Followed(Protocol):
     """One datacentre's coordination as it is read here."""
 
@@ -46,9 +51,6 @@ class Followed(Protocol):
 class Planning(Protocol):
     """The planner of one datacentre, asked what it would do."""
 
-    def weights(self, state: State) -> Weights:
-        """What all work weighs in its books."""
-
     async def propose(self, state: State) -> Proposal:
         """What it would change now; a trio coroutine. Raises Unavailable."""
 
@@ -56,8 +58,8 @@ class Planning(Protocol):
 class Balancing:
     """The balancers of the datacentres whose coordination is read here, by name.
 
-    All methods are trio coroutines. Where a datacentre has no `planning` nothing has a weight, and
-    a plan for it is refused.
+    All methods are trio coroutines. A plan is refused for a datacentre without `planning`.
+    `weights` tells what all work of a state weighs in a planner's books.
     """
 
     def __init__(
@@ -65,8 +67,10 @@ class Balancing:
         metadata: Metadata,
         followed: Mapping[str, Followed],
         planning: Mapping[str, Planning],
+        weights: Callable[[State], Weights],
     ) -> None:
         self._metadata = metadata
+        self._weights = weights
         self._followed = dict(sorted(followed.items()))
         self._planning = planning
 
@@ -145,10 +149,10 @@ class Balancing:
     async def _why(self, dc: str, state: State, subject: Subject) -> list[str]:
         catalog, draining = self._metadata.catalog, self._draining(dc)
         if subject.subscription:
-            view = subscription_view(state, subject.subscription, self._weights(dc, state))
+            view = subscription_view(state, subject.subscription, self._weights(state))
             return reasons_of_subscription(view, state, catalog, draining)
         if subject.node:
-            tally = await in_turns(tally_in_steps(state, self._weights(dc, state)))
+            tally = await in_turns(tally_in_steps(state, self._weights(state)))
             members = member_views(state, tally, draining)
             return reasons_of_node(
                 subject.node, members, state, catalog.drains.get((dc, subject.node))
@@ -178,7 +182,7 @@ class Balancing:
     async def _status(self, dc: str, wanted: Subject) -> dict[str, Any]:
         followed = self._followed[dc]
         state, draining = followed.state, self._draining(dc)
-        weights = self._weights(dc, state)
+        weights = self._weights(state)
         tally = await in_turns(tally_in_steps(state, weights))
         members = member_views(state, tally, draining)
         shown = self._heading(dc, followed)
@@ -254,10 +258,6 @@ class Balancing:
             if reason is not None and name in catalog.subscriptions and not wanted.node:
                 unassigned.append({"subscription": name, "reason": reason})
         return shown, unassigned
-
-    def _weights(self, dc: str, state: State) -> Weights:
-        planning = self._planning.get(dc)
-        return Weights() if planning is None else planning.weights(state)
 
     def _draining(self, dc: str) -> list[str]:
         return self._metadata.catalog.draining_in(dc)

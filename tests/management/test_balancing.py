@@ -81,6 +81,7 @@ async def balancer(api, here, there, planning):
         api.clock,
         coordinations={"dc2": there, "dc1": here},
         planning={"dc1": planning},
+        weights=planning.weights,
     )
     api.client = api.rebuilt()
     await api.with_topic()
