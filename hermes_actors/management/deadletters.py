@@ -303,6 +303,7 @@ def letter_view(held: Held) -> dict[str, Any]:
         "storedAt": iso_ms(letter.timestamp_ms),
         "sizeBytes": letter.missing_bytes or held.value_bytes,
         "isTruncated": bool(letter.missing_bytes),
+        **({"missedBy": list(letter.missed)} if letter.missed else {}),
     }
 
 

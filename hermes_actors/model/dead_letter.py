@@ -24,6 +24,9 @@ DETAIL_BYTES_MAX = 300
 MARK_IDS_MAX = 200
 """The most letters that one mark closes."""
 
+MISSED_BYTES_MAX = 8_192
+"""Who missed a message is kept up to this size; of more nothing is, and a re-drive goes to all."""
+
 _ID = "dlq-id"
 _MARK = "dlq-mark"
 
@@ -83,6 +86,10 @@ class Letter(Struct, frozen=True, gc=False):
     at_ms: int
     redrives: int = 0
     missing_bytes: int = 0
+    missed: tuple[str, ...] = ()
+    """Of a message to all recipients, those who have not taken it, without queries; empty where it
+    went to one, or where they are too many to be kept.
+    """
 
     @property
     def id(self) -> str:
@@ -191,6 +198,10 @@ def letter_record(letter: Letter) -> Record:
         ours.append(("dlq-redrives", b"%d" % letter.redrives))
     if letter.missing_bytes:
         ours.append(("dlq-missing-bytes", b"%d" % letter.missing_bytes))
+    if letter.missed:
+        missed = msgspec.json.encode(letter.missed)
+        if len(missed) <= MISSED_BYTES_MAX:
+            ours.append(("dlq-missed", missed))
     return Record(
         key=letter.subscription.encode(),
         value=letter.value,
@@ -260,6 +271,7 @@ def _letter(record: StoredRecord | Record) -> Letter:
         at_ms=int(ours["dlq-at"]),
         redrives=int(ours.get("dlq-redrives", b"0")),
         missing_bytes=int(ours.get("dlq-missing-bytes", b"0")),
+        missed=msgspec.json.decode(ours.get("dlq-missed", b"[]"), type=tuple[str, ...]),
     )
 
 

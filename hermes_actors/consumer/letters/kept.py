@@ -132,6 +132,7 @@ class KeptDeadLetters:
                 status=letter.status,
                 at_ms=letter.at_ms,
                 redrives=letter.redriven.redrives + 1,
+                missed=letter.missed or letter.redriven.missed,
             )
         record = letter.record
         return Letter(
@@ -151,6 +152,7 @@ class KeptDeadLetters:
             attempts=letter.attempts,
             status=letter.status,
             at_ms=letter.at_ms,
+            missed=letter.missed,
         )
 
     async def run(self) -> None:

@@ -26,6 +26,8 @@ class DeadLetter(Struct, frozen=True, gc=False):
     status: int
     at_ms: int
     redriven: Letter | None = None
+    missed: tuple[str, ...] = ()
+    """Of a message to all recipients, those who have not taken it."""
 
 
 class DeadLetters(Protocol):

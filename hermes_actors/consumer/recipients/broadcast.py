@@ -13,6 +13,7 @@ from hermes_actors.consumer.rates.ladder import Ladder
 from hermes_actors.consumer.recipients.resolver_recipients import Recipient
 from hermes_actors.consumer.retry import RetryPolicy, asked_pause_ms, is_refused
 from hermes_actors.consumer.senders.sender import NOT_BEGUN, Done, Failure, SendOutcome
+from hermes_actors.model.dead_letter import Letter
 
 _NAMED_MAX = 10
 _NAME_CHARACTERS_MAX = 200
@@ -23,16 +24,18 @@ _OK_STATUS = 200
 class Served:
     """What one message remembers over its attempts: who took it, and who refused it for good.
 
-    `last_key` is the recipient of the last attempt, where it goes to one of several.
+    `last_key` is the recipient of the last attempt, where it goes to one of several. `missed` names
+    who did not take it by the end of the last attempt at all of them.
     """
 
-    __slots__ = ("last_key", "refused", "took")
+    __slots__ = ("last_key", "missed", "refused", "took")
 
     def __init__(self) -> None:
         self.took: set[str] = set()
         # Named when the message is given up, so with the answer.
         self.refused: dict[str, tuple[str, SendOutcome]] = {}
         self.last_key = ""
+        self.missed: tuple[str, ...] = ()
 
     def has(self, key: str) -> bool:
         """True when nothing is to be sent there any more."""
@@ -116,7 +119,18 @@ class Broadcast:
 
     def _end(self) -> None:
         now_ms = self._now_ms()
+        took = self._served.took
+        self._served.missed = tuple(each.name for each in self._recipients if each.key not in took)
         self._done(summed_up(self._recipients, self._outcomes, self._served, now_ms=now_ms))
+
+
+def who_missed(letter: Letter | None, recipients: list[Recipient]) -> list[Recipient]:
+    """Whom a message goes to that is tried again on demand: those who missed it, as its letter
+    names them, as far as they are still there; else all.
+    """
+    if letter is None or not letter.missed:
+        return recipients
+    return [each for each in recipients if each.name in letter.missed] or recipients
 
 
 def summed_up(

@@ -418,6 +418,7 @@ class Dispatch:
         )
         letter = DeadLetter(
             record=record,
+            missed=() if delivery.served is None else delivery.served.missed,
             message_id=self.last_undelivered.message_id,
             reason=reason,
             detail=detail,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from hermes_actors.consumer.measures import SubscriptionMeasures
 from hermes_actors.consumer.parts import ConsumerParts
-from hermes_actors.consumer.recipients.broadcast import Broadcast, Served
+from hermes_actors.consumer.recipients.broadcast import Broadcast, Served, who_missed
 from hermes_actors.consumer.recipients.endpoint import Unresolved
 from hermes_actors.consumer.recipients.headers import RequestHead, request_head
 from hermes_actors.consumer.recipients.resolver_recipients import Recipient, Recipients
@@ -218,7 +218,7 @@ class Pushing:
             self._push(delivery, recipient, route, signature, timeout_ms, on_outcome)
 
         Broadcast(
-            found,
+            who_missed(delivery.redriven, found),
             served,
             self._retry_policy,
             push=push,

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_actors.consumer.rates.ladder import Ladder, Level
-from hermes_actors.consumer.recipients.broadcast import Broadcast, Served, summed_up, teach
+from hermes_actors.consumer.recipients.broadcast import (
+    Broadcast,
+    Served,
+    summed_up,
+    teach,
+    who_missed,
+)
 from hermes_actors.consumer.recipients.endpoint import parse_endpoint
 from hermes_actors.consumer.recipients.resolver_recipients import Recipient
 from hermes_actors.consumer.retry import (
@@ -20,7 +26,12 @@ from hermes_actors.consumer.retry import (
     decide,
 )
 from hermes_actors.consumer.senders.sender import Failure, SendOutcome
-from hermes_actors.model.dead_letter import DiscardReason
+from hermes_actors.model.dead_letter import (
+    DiscardReason,
+    Letter,
+    letter_record,
+    read_entry,
+)
 
 POLICY = RetryPolicy(
     ttl_ms=60_000,
@@ -260,3 +271,47 @@ def test_the_sum_of_local_failures_is_local() -> None:
     assert total.is_local
     total = summed_up([A, B], {A.key: busy, B.key: TIMEOUT}, Served(), now_ms=0)
     assert total.failure is Failure.TIMEOUT
+
+
+def test_who_has_not_taken_it_by_the_end_is_named_and_tried_again_on_demand() -> None:
+    served = Served()
+    attempt([A, B, C], {"a": OK, "b": SendOutcome(503), "c": SendOutcome(400)}, served)
+    assert served.missed == (B.name, C.name)
+    letter = letter_missed_by(*served.missed)
+    assert who_missed(letter, [A, B, C]) == [B, C]
+    assert who_missed(letter, [A, C]) == [C]
+    # Nobody of them is there any more, or nobody was named.
+    assert who_missed(letter, [A]) == [A]
+    assert who_missed(letter_missed_by(), [A, B]) == [A, B]
+    assert who_missed(None, [A, B]) == [A, B]
+
+
+def test_a_letter_keeps_who_missed_it_unless_they_are_too_many() -> None:
+    kept = letter_missed_by("http://b/in", "http://c/in")
+    assert read_entry(letter_record(kept)) == kept
+    crowd = letter_missed_by(*(f"http://host-{number}/in" for number in range(1_000)))
+    found = read_entry(letter_record(crowd))
+    assert isinstance(found, Letter)
+    assert found.missed == ()
+
+
+def letter_missed_by(*names: str) -> Letter:
+    return Letter(
+        dc="dc1",
+        subscription="a.b$c",
+        incarnation=0,
+        log_topic="a.b",
+        partition=0,
+        offset=1,
+        timestamp_ms=1,
+        key=None,
+        value=b"m",
+        headers=(),
+        message_id="m-1",
+        reason="expired",
+        detail="",
+        attempts=1,
+        status=503,
+        at_ms=2,
+        missed=names,
+    )
