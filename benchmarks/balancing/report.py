@@ -35,7 +35,7 @@ def _table(heads: list[str], rows: list[list[str]]) -> Iterator[str]:
 def _even(rows: list[dict[str, Any]]) -> Iterator[str]:
     heads = ["nodes × subscriptions", "algorithm", "seeds", "max/ideal mean", "worst", "max/mean"]
     yield from _table(
-        [*heads, "tasks moved", "ms"],
+        [*heads, "tasks moved", "CPU ms"],
         [
             [
                 row["shape"],

@@ -44,6 +44,8 @@ class Books:
         self.total = 0
         self.on: list[list[tuple[int, int]]] = [[] for _ in nodes]
         """For each node its tasks, as (weight, number), the lightest first."""
+        self.made_way: list[Task] = []
+        """Those that went from a full node so that another one had room."""
         self.works: list[dict[int, int]] = [{} for _ in nodes]
         """For each node the works that it has a task of, with the task's number."""
 

@@ -24,6 +24,8 @@ _PARTNERS = 4
 _ALIKE = 0.005
 _SMALLEST = 0.001
 """What a step must shift at the least, in parts of the giving node's target."""
+_SMALLEST_ROUGH = 0.00001
+"""Where nothing larger is left to shift: beside a task that fills its node, all are small."""
 _WORST_FIRST = 1e-9
 
 
@@ -154,7 +156,7 @@ def _bounds(
     return Bounds(
         node,
         other,
-        least=_SMALLEST * target[node],
+        least=(_SMALLEST_ROUGH if is_rough else _SMALLEST) * target[node],
         most=most,
         level=level,
         curve=curve,

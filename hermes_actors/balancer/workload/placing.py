@@ -54,4 +54,5 @@ def _room_made(books: Books, task: Task) -> int:
         if books.tasks[number].work not in books.works[other]
     )
     books.move(lightest, other)
+    books.made_way.append(lightest)
     return full

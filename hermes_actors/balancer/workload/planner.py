@@ -56,6 +56,7 @@ def plan_in_steps(problem: Problem) -> Generator[None, None, Planned]:
     yield
     yield from round_.open()
     yield from place(round_.books)
+    round_.force_who_made_way()
     if problem.settings.strategy is Strategy.COUNT:
         has_more = yield from round_.count_evenly()
     else:
@@ -137,6 +138,13 @@ class _Round:
                 task.was = -1
                 self.reasons.evicted(task, node, self.settings.tasks_max)
 
+    def force_who_made_way(self) -> None:
+        """Tasks that had to go so that others had room are no moves for balance."""
+        for task in self.books.made_way:
+            if task.was >= 0:
+                self.reasons.evicted(task, task.was, self.settings.tasks_max)
+                task.was = -1
+
     def _weight(self, work: Work, partitions: int) -> int:
         """What the task of so many partitions costs, in grains."""
         if not self.is_weighted:
@@ -206,13 +214,12 @@ class _Round:
 
     def close(self, has_more: bool) -> Generator[None, None, Planned]:
         """What changes, in words."""
-        target = targets(self.books)
-        yield
         assignments: list[Assignment] = []
         moves = forced = 0
         firsts = [*self.first_task, len(self.books.tasks)]
         for at, (work, demand) in enumerate(zip(self.works, self.demands, strict=True)):
             tasks = self.books.tasks[firsts[at] : firsts[at + 1]]
+            self._keep_sets(work, tasks)
             moves += sum(task.at != task.was >= 0 for task in tasks)
             forced += sum(task.was < 0 for task in tasks)
             assignment = self._assignment(work, demand, tasks)
@@ -220,6 +227,7 @@ class _Round:
                 assignments.append(assignment)
             if at % _WORKS_IN_A_STEP == 0:
                 yield
+        target = targets(self.books)
         return Planned(
             tuple(assignments),
             moves=moves,
@@ -231,6 +239,23 @@ class _Round:
             ),
             has_more=has_more,
         )
+
+    def _keep_sets(self, work: Work, tasks: list[Task]) -> None:
+        """Who lost one task and got another of the same subscription keeps its own: its consumer
+        need not start anew for others' partitions.
+        """
+        if all(task.at == task.was for task in tasks):
+            return
+        had = {owner.boot: tuple(sorted(owner.partitions)) for owner in work.owners}
+        by_set = {task.partitions: task for task in tasks}
+        for task in tasks:
+            own = by_set.get(had.get(self.nodes[task.at].boot, ()))
+            if own is not None and own is not task and own.at != own.was:
+                here, there = task.at, own.at
+                self.books.take(task)
+                self.books.take(own)
+                self.books.put(own, here)
+                self.books.put(task, there)
 
     def _assignment(self, work: Work, demand: Demand, tasks: list[Task]) -> Assignment | None:
         wanted = {(self.nodes[task.at].boot, task.partitions) for task in tasks}

@@ -119,6 +119,17 @@ def test_a_task_heavier_than_any_nodes_part_is_alone_and_the_others_share_the_re
     assert sums == pytest.approx([20.0, 20.0, 20.0, 100.0])
 
 
+def test_who_gets_a_lost_nodes_heavy_task_gives_all_its_small_ones_away() -> None:
+    works = works_of([500.0, *[0.2] * 900], partitions=1)
+    settings = Settings(moves_max=10_000, idle_weight=0.01)
+    problem = Problem(nodes_of(5), works, NOW_S, settings)
+    problem = after(problem, plan(problem))
+    (heavy,) = problem.works[0].owners
+    lost = replace(problem, nodes=tuple(node for node in problem.nodes if node.boot != heavy.boot))
+    sums = sorted(loads(after(lost, plan(lost))).values())
+    assert sums == pytest.approx([60.0, 60.0, 60.0, 500.0], rel=0.02)
+
+
 def test_a_node_that_joins_is_given_its_share_with_few_moves_although_all_has_just_moved() -> None:
     problem = heavy_tailed(1, nodes=10, works=600)
     problem = after(problem, plan(problem))
