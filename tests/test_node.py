@@ -44,7 +44,6 @@ def environment_of(clock, log, remote):
         log=log,
         remote_logs={remote.dc: remote},
         open_senders=None,
-        consumer_nodes=(),
     )
 
 
@@ -166,7 +165,6 @@ async def test_a_start_that_fails_late_says_nothing_but_why(role, caplog, autoju
         environment = dataclasses.replace(
             environment_of(clock, own, other),
             open_senders=no_senders,
-            consumer_nodes=(config.node,),
         )
         with pytest.raises((FailedLate, ExceptionGroup)):
             async with open_node(config, environment):

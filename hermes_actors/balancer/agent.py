@@ -1,13 +1,17 @@
-"""Keeps one consumer running for each subscription that is this node's, and says why not else.
+"""Runs a consumer for each subscription that this node owns by the coordination log, and says why
+not else.
 
-Data flows from left to right: metadata's changes → what should run → consumers started, told of
-their new version, or stopped. The state comes as changes first, so start and update are one path.
-A consumer never gives up: it backs off up to five minutes, and nobody else notices.
+Data flows from left to right: grants and metadata → what should run → consumers started, told of
+their new version or share, or stopped → what they leave, released. The state comes as changes
+first, so start and update are one path. A consumer never gives up: it backs off up to five minutes,
+and nobody else notices. When the node's life in the log is over, all end at once.
 """
 
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 
 import trio
 from msgspec import Struct
@@ -16,27 +20,33 @@ from msgspec.structs import replace
 from hermes_actors.actors.mailbox import Inbox, MailboxClosed, MailboxFull, Ref
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import Crash, Supervisor, open_supervisor
-from hermes_actors.balancer.assignment import owner_of
-from hermes_actors.balancer.parts import Consumer, ConsumerFactory, NoRest, Resting
+from hermes_actors.balancer.activations import Activations
+from hermes_actors.balancer.membership import NodeLoads
+from hermes_actors.balancer.parts import Consumer, ConsumerFactory, NodeCpu, NoRest, Resting
+from hermes_actors.balancer.presence import Presence
+from hermes_actors.balancer.releases import Releases
 from hermes_actors.balancer.suspension import Suspensions
-from hermes_actors.coordination.owned import Owned
-from hermes_actors.errors import HermesError
-from hermes_actors.metadata.bodies import activation_body
+from hermes_actors.balancer.usage import Usage
+from hermes_actors.balancer.whereabouts import whereabouts
+from hermes_actors.coordination.commands import RateState
+from hermes_actors.coordination.lease import Lease
+from hermes_actors.coordination.owned import Owned, RateShare
+from hermes_actors.coordination.view import Coordination
 from hermes_actors.metadata.catalog import (
     LiveSubscription,
     LiveTopic,
     SubscriptionChanged,
     TopicChanged,
 )
-from hermes_actors.metadata.commands import Alive, put
-from hermes_actors.metadata.keys import activation_key, subscription_key
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import DeliveryType, SerialPolicy, SubscriptionState
+from hermes_actors.runtime.clock import Clock
 from hermes_actors.status.collector import SubscriptionFigures
 
 _logger = logging.getLogger(__name__)
 
-_ACTIVATION_PAUSE_S = 1.0
+_COMMIT_GRACE_S = 5.0
+_RELEASE_TIMEOUT_S = 1.0
 
 
 class _Plan(Struct, frozen=True):
@@ -44,11 +54,13 @@ class _Plan(Struct, frozen=True):
 
     live: LiveSubscription
     topic: LiveTopic
+    owned: Owned
 
     def is_same_consumer(self, other: "_Plan") -> bool:
         """True when a running consumer can take the other plan over without a restart."""
         return (
-            self.live.incarnation == other.live.incarnation
+            self.owned is other.owned
+            and self.live.incarnation == other.live.incarnation
             and self.live.topic_incarnation == other.live.topic_incarnation
             and self.topic.log_topic == other.topic.log_topic
             and _shape(self.live) == _shape(other.live)
@@ -70,20 +82,31 @@ class _Running:
         self.ref = ref
 
 
+class _Work:
+    """One run of the agent: who runs its consumers, and who waits for those that stop."""
+
+    def __init__(self, supervisor: Supervisor, nursery: trio.Nursery) -> None:
+        self.supervisor = supervisor
+        self.nursery = nursery
+
+
 class Agent:
     """The actor of a node's consuming side. It reads no messages; its inbox only says when to stop.
 
-    `nodes` are the names of all consuming nodes of this datacentre, this one among them.
+    Stopped, it stops all consumers together, lets them commit, and says what they leave.
     """
 
     def __init__(
         self,
         metadata: Metadata,
         factory: ConsumerFactory,
+        coordination: Coordination,
+        presence: Presence,
+        releases: Releases,
         *,
-        node: str,
-        nodes: Sequence[str],
+        clock: Clock,
         rng: random.Random,
+        cpu: NodeCpu,
         stop_grace_s: float = 15.0,
         on_gone: Callable[[LiveSubscription], None] = lambda _live: None,
         resting: Resting | None = None,
@@ -91,45 +114,58 @@ class Agent:
         """`on_gone` is called when a subscription that ran here exists no more. `resting` is told
         of those that are this node's and are not consumed, suspended ones say.
         """
-        assert node in nodes, "this node is one of the consuming nodes"
         self._metadata = metadata
         self._factory = factory
-        self._node = node
-        self._owned = Owned()
-        self._nodes = tuple(sorted(nodes))
+        self._coordination = coordination
+        self._presence = presence
+        self._releases = releases
+        self._clock = clock
         self._rng = rng
+        self._cpu = cpu
         self._stop_grace_s = stop_grace_s
         self._on_gone = on_gone
         self._at_rest: Resting = resting or NoRest()
+        self._usage = Usage(clock.monotonic_s(), cpu.used_s())
         self._supervisor: Supervisor | None = None
+        # The life that grants are used in; None between two lives.
+        self._lease: Lease | None = None
         self._running: dict[str, _Running] = {}
+        # What this node owns in its present life: a grant is one object as long as it lasts.
+        self._owned: dict[str, Owned] = {}
         # What ran here and now rests (suspended, say): bounded by the subscriptions that exist.
         self._resting: dict[str, LiveSubscription] = {}
         self._consumers: dict[str, Consumer] = {}
+        # Why what is owned here does not run.
         self._refusals: dict[str, str] = {}
-        # Those of other nodes: no figures of them are ours.
-        self._elsewhere: set[str] = set()
         # The last figures of each subscription of ours: they outlive its consumers.
         self._figures: dict[str, SubscriptionFigures] = {}
         self._crashes: dict[str, str] = {}
         self._moving: set[str] = set()
-        # Waiting activations, newest plan of each subscription: bounded by their number.
-        self._to_activate: dict[str, LiveSubscription] = {}
-        self._activation_wanted = trio.Event()
+        self._moved = trio.Event()
+        self._activations = Activations(metadata)
         self._suspensions = Suspensions(metadata)
 
     async def run(self, inbox: Inbox[object]) -> None:
         """Run consumers until asked to stop; then stop them all, together."""
         async with open_supervisor(self._rng, self._on_crash) as supervisor:
-            self._supervisor = supervisor
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._follow, supervisor, nursery)
-                nursery.start_soon(self._activate_regularly)
-                nursery.start_soon(self._suspensions.run)
-                async for _ in inbox:
-                    pass
-                nursery.cancel_scope.cancel()
-            await self._stop_all(supervisor)
+            with ExitStack() as life:
+                self._supervisor = supervisor
+                async with trio.open_nursery() as nursery:
+                    work = _Work(supervisor, nursery)
+                    nursery.start_soon(self._follow_metadata, work)
+                    nursery.start_soon(self._follow_grants, work)
+                    nursery.start_soon(self._live, work)
+                    nursery.start_soon(self._activations.run)
+                    nursery.start_soon(self._suspensions.run)
+                    async for _ in inbox:
+                        pass
+                    lease = self._lease
+                    if lease is not None:
+                        life.enter_context(self._presence.using(lease))
+                    nursery.cancel_scope.cancel()
+                await self._stop_all(supervisor, lease)
+
+    # What may be asked. None of it waits.
 
     def why(self, subscription: str) -> str:
         """Why this subscription is not being delivered by this node; "" when it is."""
@@ -137,7 +173,9 @@ class Agent:
         if refusal is not None:
             return refusal
         if subscription not in self._running:
-            return "no such subscription"
+            if subscription not in self._metadata.catalog.subscriptions:
+                return "no such subscription"
+            return whereabouts(self._coordination, subscription, self._presence.boot)
         crash = self._crashes.get(subscription)
         consumer = self._consumers.get(subscription)
         if crash is not None:
@@ -145,18 +183,17 @@ class Agent:
         return "starting" if consumer is None else consumer.why
 
     def status(self) -> dict[str, str]:
-        """For each known subscription, sorted, why it is not delivered here; "" when it is."""
-        return {name: self.why(name) for name in sorted({*self._running, *self._refusals})}
+        """For each subscription, sorted, why it is not delivered here; "" when it is."""
+        known = {*self._running, *self._refusals, *self._metadata.catalog.subscriptions}
+        return {name: self.why(name) for name in sorted(known)}
 
     def subscriptions(self) -> list[str]:
-        """The full names of the subscriptions that are this node's, delivered or not, sorted."""
-        return sorted({*self._running, *self._refusals} - self._elsewhere)
+        """The full names of the subscriptions that this node owns, delivered or not, sorted."""
+        return sorted({*self._running, *self._refusals})
 
     def figures(self, subscription: str) -> SubscriptionFigures | None:
         """What the node's status record says of one that is its own; None for any other."""
-        if subscription in self._elsewhere or (
-            subscription not in self._running and subscription not in self._refusals
-        ):
+        if subscription not in self._running and subscription not in self._refusals:
             self._figures.pop(subscription, None)
             return None
         consumer = self._consumers.get(subscription)
@@ -194,7 +231,15 @@ class Agent:
         if self._supervisor is not None:
             self._supervisor.crash(subscription)
 
-    async def _follow(self, supervisor: Supervisor, nursery: trio.Nursery) -> None:
+    def loads(self) -> NodeLoads:
+        """What the node and each of its tasks cost since the last time this was asked."""
+        spent = {name: consumer.spent() for name, consumer in self._consumers.items()}
+        cpu = self._cpu
+        return self._usage.loads(spent, self._clock.monotonic_s(), cpu.used_s(), cpu.cores)
+
+    # Following.
+
+    async def _follow_metadata(self, work: _Work) -> None:
         with self._metadata.watch() as watch:
             while await watch.wait():
                 names: dict[str, None] = {}
@@ -205,63 +250,125 @@ class Agent:
                         subscriptions = self._metadata.catalog.subscriptions_of(change.name)
                         names.update((str(live.name), None) for live in subscriptions)
                 for name in names:
-                    self._reconcile(name, supervisor, nursery)
+                    self._reconcile(name, work)
 
-    def _reconcile(self, name: str, supervisor: Supervisor, nursery: trio.Nursery) -> None:
+    async def _follow_grants(self, work: _Work) -> None:
+        with self._coordination.watch() as watch:
+            while await watch.wait():
+                for name in watch.take_nowait().subscriptions:
+                    self._reconcile(name, work)
+
+    async def _live(self, work: _Work) -> None:
+        """Use what is granted in one life of the node after the other."""
+        while True:
+            lease = await self._presence.life()
+            with self._presence.using(lease):
+                self._lease = lease
+                for name in list(self._coordination.state.grants_of(lease.boot)):
+                    self._reconcile(name, work)
+                await lease.lost()
+                self._lease = None
+                await self._abandon_all(work)
+
+    async def _abandon_all(self, work: _Work) -> None:
+        """End all at once: others own it by now. Nothing is committed, nothing is said."""
+        for name in list({**self._running, **self._owned}):
+            self._reconcile(name, work)
+        async with trio.open_nursery() as nursery:
+            for name in list(self._running):
+                nursery.start_soon(partial(work.supervisor.stop, name, grace_s=0.0))
+        while self._running or self._moving:
+            await self._moved.wait()
+
+    def _reconcile(self, name: str, work: _Work) -> None:
         """Make what runs for one subscription what should run."""
-        wanted, running = self._wanted(name), self._running.get(name)
         if name in self._moving:
             # Its stop is under way; what is wanted is looked at again after that.
             return
+        wanted, running = self._wanted(name), self._running.get(name)
         if running is None:
             self._report_gone(name)
             self._rest(name, wanted)
             if wanted is not None:
-                self._start(name, wanted, supervisor)
+                self._start(name, wanted, work.supervisor)
+            else:
+                self._release(name, None)
         elif wanted is None or not running.plan.is_same_consumer(wanted):
             self._moving.add(name)
-            nursery.start_soon(self._stop, name, supervisor, nursery)
+            work.nursery.start_soon(self._stop, name, work)
         elif wanted != running.plan:
-            self._update(name, wanted, running, supervisor, nursery)
+            self._update(name, wanted, running, work)
 
-    def _rest(self, name: str, wanted: _Plan | None) -> None:
-        """Only once its consumer has ended: until then that one commits."""
-        live = self._metadata.catalog.subscriptions.get(name)
-        topic = None if live is None else self._metadata.catalog.topics.get(str(live.name.topic))
-        if live is None or topic is None or wanted is not None or name in self._elsewhere:
-            self._at_rest.release(name)
-        else:
-            self._at_rest.keep(live, topic.log_topic, self._owned)
+    def _own(self, name: str) -> Owned | None:
+        """What is granted to this node now, with the share that it may use."""
+        lease, state = self._lease, self._coordination.state
+        grant = None if lease is None else state.grants_of(lease.boot).get(name)
+        if (
+            lease is None
+            or grant is None
+            or lease.is_lost
+            or self._releases.is_said(lease, name, grant.epoch)
+        ):
+            self._owned.pop(name, None)
+            return None
+        owned, share = self._owned.get(name), state.share_of(name, lease.boot)
+        if owned is None or (owned.epoch, owned.lease) != (grant.epoch, lease):
+            owned = Owned(
+                grant.partitions, grant.epoch, lease, RateShare(share), state.rate_of(name)
+            )
+            self._owned[name] = owned
+        owned.share.change(share)
+        return owned
+
+    def _must_release(self, name: str) -> bool:
+        lease = self._lease
+        return lease is not None and self._coordination.state.must_release(lease.boot, name)
 
     def _wanted(self, name: str) -> _Plan | None:
-        """What should run here; if nothing, the reason is in `_refusals`."""
+        """What should run here; if nothing though it is owned, the reason is in `_refusals`."""
         self._refusals.pop(name, None)
-        self._elsewhere.discard(name)
         catalog = self._metadata.catalog
         live = catalog.subscriptions.get(name)
         topic = None if live is None else catalog.topics.get(str(live.name.topic))
+        owned = self._own(name)
+        if owned is None or self._must_release(name):
+            return None
         if live is None or topic is None:
             return None
-        owner = owner_of(name, self._nodes)
-        if owner != self._node:
-            self._refusals[name] = f"runs on node {owner}"
-            self._elsewhere.add(name)
-        elif live.subscription.state is SubscriptionState.SUSPENDED:
+        if live.subscription.state is SubscriptionState.SUSPENDED:
             reason = live.suspension
             self._refusals[name] = f"suspended: {reason}" if reason else "suspended"
         elif refusal := self._factory.refusal(live, topic):
             self._refusals[name] = refusal
             _logger.warning("%s is not delivered: %s", name, refusal)
         else:
-            return _Plan(live, topic)
+            return _Plan(live, topic, owned)
         return None
+
+    def _rest(self, name: str, wanted: _Plan | None) -> None:
+        """Only once its consumer has ended: until then that one commits."""
+        live = self._metadata.catalog.subscriptions.get(name)
+        topic = None if live is None else self._metadata.catalog.topics.get(str(live.name.topic))
+        owned = self._owned.get(name)
+        if (
+            live is None
+            or topic is None
+            or owned is None
+            or wanted is not None
+            or self._must_release(name)
+        ):
+            self._at_rest.release(name)
+        else:
+            self._at_rest.keep(live, topic.log_topic, owned)
+
+    # Starting, changing and stopping one.
 
     def _start(self, name: str, plan: _Plan, supervisor: Supervisor) -> None:
         def make() -> Consumer:
             # The latest plan, so that a restart never falls back to an old version.
             latest = self._running[name].plan
             consumer = self._factory.make(
-                latest.live, latest.topic, self._owned, lambda: self._on_started(name, latest.live)
+                latest.live, latest.topic, latest.owned, lambda: self._on_started(name, latest.live)
             )
             self._consumers[name] = consumer
             return consumer
@@ -272,14 +379,11 @@ class Agent:
         self._running[name] = _Running(plan, ref)
         self._resting.pop(name, None)
 
-    def _update(
-        self,
-        name: str,
-        wanted: _Plan,
-        running: _Running,
-        supervisor: Supervisor,
-        nursery: trio.Nursery,
-    ) -> None:
+    def _on_started(self, name: str, live: LiveSubscription) -> None:
+        self._crashes.pop(name, None)
+        self._activations.note(live)
+
+    def _update(self, name: str, wanted: _Plan, running: _Running, work: _Work) -> None:
         before, now = running.plan.live, wanted.live
         # The stamp too: two changes that were seen as one may have suspended it and resumed it.
         is_changed = (now.stamp, now.subscription, now.seek) != (
@@ -295,17 +399,32 @@ class Agent:
         except (MailboxFull, MailboxClosed):
             # It backs off and has missed many versions; a new start takes the latest.
             self._moving.add(name)
-            nursery.start_soon(self._stop, name, supervisor, nursery)
+            work.nursery.start_soon(self._stop, name, work)
 
-    async def _stop(self, name: str, supervisor: Supervisor, nursery: trio.Nursery) -> None:
-        running = self._running[name]
+    async def _stop(self, name: str, work: _Work) -> None:
+        running, consumer = self._running[name], self._consumers.get(name)
+        lease = running.plan.owned.lease
+        is_lost = self._lease is not lease
+        if consumer is not None and self._must_release(name):
+            consumer.hand_over()
         try:
-            await supervisor.stop(name, grace_s=self._stop_grace_s)
+            await work.supervisor.stop(name, grace_s=0.0 if is_lost else self._stop_grace_s)
         finally:
             self._moving.discard(name)
         self._forget(name)
         self._resting[name] = running.plan.live
-        self._reconcile(name, supervisor, nursery)
+        if consumer is not None:
+            self._release(name, consumer.known())
+        self._reconcile(name, work)
+        self._notify_moved()
+
+    def _release(self, name: str, known: RateState | None) -> None:
+        """Free the grant, if another is to have its partitions; nothing runs under it any more."""
+        lease, owned = self._lease, self._owned.get(name)
+        if lease is not None and owned is not None and self._must_release(name):
+            self._at_rest.release(name)
+            self._releases.say(lease, name, owned.epoch, known)
+            del self._owned[name]
 
     def _report_gone(self, name: str) -> None:
         """Tell of what ran here and exists no more."""
@@ -316,20 +435,33 @@ class Agent:
         if live is not None:
             self._on_gone(live)
 
-    async def _stop_all(self, supervisor: Supervisor) -> None:
+    # Stopping all.
+
+    async def _stop_all(self, supervisor: Supervisor, lease: Lease | None) -> None:
         async with trio.open_nursery() as nursery:
             for name in sorted(self._running):
-                nursery.start_soon(self._stop_one, name, supervisor)
+                nursery.start_soon(self._stop_one, name, supervisor, lease)
+        with trio.move_on_after(_RELEASE_TIMEOUT_S):
+            await self._releases.flush()
 
-    async def _stop_one(self, name: str, supervisor: Supervisor) -> None:
+    async def _stop_one(self, name: str, supervisor: Supervisor, lease: Lease | None) -> None:
+        running, consumer = self._running[name], self._consumers.get(name)
         await supervisor.stop(name, grace_s=self._stop_grace_s)
         self._forget(name)
+        if lease is not None and consumer is not None and not lease.is_lost:
+            # The next owners begin with what this one knew; without it the node's leaving would
+            # free the grants as well.
+            self._releases.say(lease, name, running.plan.owned.epoch, consumer.known())
 
     def _forget(self, name: str) -> None:
         self._running.pop(name, None)
         self._consumers.pop(name, None)
         self._crashes.pop(name, None)
-        self._to_activate.pop(name, None)
+        self._activations.forget(name)
+
+    def _notify_moved(self) -> None:
+        self._moved.set()
+        self._moved = trio.Event()
 
     def _on_crash(self, crash: Crash) -> None:
         _logger.error("the consumer of %s failed: %r", crash.name, crash.error)
@@ -337,43 +469,3 @@ class Agent:
             delay = "" if crash.delay_s is None else f"; starts again in {crash.delay_s:.1f} s"
             self._crashes[crash.name] = f"its consumer failed: {crash.error!r}{delay}"
             self._consumers.pop(crash.name, None)
-
-    # Activation: what turns PENDING into ACTIVE.
-
-    def _on_started(self, name: str, live: LiveSubscription) -> None:
-        self._crashes.pop(name, None)
-        if self._metadata.dc not in live.active_in:
-            self._to_activate[name] = live
-            self._activation_wanted.set()
-
-    async def _activate_regularly(self) -> None:
-        """Write down that a consumer has started, for each subscription until it is written."""
-        while True:
-            await self._activation_wanted.wait()
-            self._activation_wanted = trio.Event()
-            for name, live in list(self._to_activate.items()):
-                if not await self._activate(live):
-                    self._activation_wanted.set()
-                    await trio.sleep(_ACTIVATION_PAUSE_S)
-                elif self._to_activate.get(name) is live:
-                    del self._to_activate[name]
-
-    async def _activate(self, live: LiveSubscription) -> bool:
-        """True when it is written, or never need be."""
-        dc = self._metadata.dc
-        latest = self._metadata.catalog.subscriptions.get(str(live.name))
-        if latest is None or latest.incarnation != live.incarnation or dc in latest.active_in:
-            return True
-        change = put(
-            activation_key(live.name, dc),
-            activation_body(live.incarnation),
-            # The precondition keeps a late activation from outliving its subscription.
-            Alive(subscription_key(live.name), live.incarnation),
-        )
-        try:
-            await self._metadata.change(change)
-        except HermesError as error:
-            _logger.warning("%s: not shown as ACTIVE yet: %s", live.name, error.message)
-            return False
-        # Accepted, or the subscription is gone: in both cases there is nothing left to say.
-        return True

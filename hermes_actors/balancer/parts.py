@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from hermes_actors.actors.mailbox import Inbox
-from hermes_actors.coordination.owned import Owned
+from hermes_actors.coordination.commands import RateState
+from hermes_actors.coordination.owned import Owned, Spent
 from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
 from hermes_actors.status.collector import SubscriptionFigures
 
@@ -18,6 +19,15 @@ class Consumer(Protocol):
 
     def figures(self) -> SubscriptionFigures:
         """What it has done and is doing, for the node's status."""
+
+    def spent(self) -> Spent:
+        """What it has done, for the node's loads."""
+
+    def known(self) -> RateState | None:
+        """What the next owner begins with."""
+
+    def hand_over(self) -> None:
+        """Its stop, which comes now, lets another node go on."""
 
     async def run(self, inbox: Inbox[LiveSubscription]) -> None:
         """Consume until asked to stop, then drain and commit."""
@@ -39,6 +49,17 @@ class ConsumerFactory(Protocol):
         """A consumer of what is owned, which `refusal` let through; it calls `on_started` when it
         has begun.
         """
+
+
+class NodeCpu(Protocol):
+    """What the node's process uses of the machine."""
+
+    @property
+    def cores(self) -> float:
+        """How many it may use."""
+
+    def used_s(self) -> float:
+        """The CPU time that it has used, in seconds."""
 
 
 class Resting(Protocol):

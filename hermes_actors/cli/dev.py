@@ -28,6 +28,7 @@ from hermes_actors.log.embedded import EmbeddedLog, open_embedded_log
 from hermes_actors.model.names import is_name_part
 from hermes_actors.node import NodeEnvironment
 from hermes_actors.runtime.clock import IdSource, SystemClock, system_rng
+from hermes_actors.runtime.cpu import ProcessCpu
 
 DEV_DEFAULTS: dict[str, dict[str, Any]] = {
     "frontend": {
@@ -238,7 +239,7 @@ async def _run(plan: DevPlan) -> None:
         }
         nodes = _spooling_to(data / "spool", [*plan.nodes, *plan.more])
         await serve_nodes(
-            [(node, _environment(node, logs, plan.consumers(node.dc))) for node in nodes],
+            [(node, _environment(node, logs)) for node in nodes],
             lambda addresses: _announce(plan, addresses, data),
             before_exit=lambda: None if plan.data else shutil.rmtree(data, ignore_errors=True),
             ends_at_usr1=plan.consumers(plan.nodes[0].dc)[-1] if plan.more else "",
@@ -255,9 +256,7 @@ def _spooling_to(directory: Path, nodes: Sequence[Config]) -> list[Config]:
     ]
 
 
-def _environment(
-    node: Config, logs: dict[str, EmbeddedLog], consumers: Sequence[str]
-) -> NodeEnvironment:
+def _environment(node: Config, logs: dict[str, EmbeddedLog]) -> NodeEnvironment:
     return NodeEnvironment(
         clock=SystemClock(),
         ids=IdSource(),
@@ -265,7 +264,7 @@ def _environment(
         log=logs[node.dc],
         remote_logs={dc: log for dc, log in logs.items() if dc != node.dc},
         open_senders=partial(open_senders, node.consumers),
-        consumer_nodes=consumers,
+        cpu=ProcessCpu(node.consumers.balancer.cores),
         metrics=(embedded_log_metrics(logs[node.dc]),),
         open_spool=lambda: open_spool_store(node, IdSource()),
     )

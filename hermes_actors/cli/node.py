@@ -31,6 +31,7 @@ from hermes_actors.log.embedded import open_embedded_log
 from hermes_actors.log.kafka.log import KafkaLog, open_kafka_log
 from hermes_actors.node import NodeEnvironment
 from hermes_actors.runtime.clock import IdSource, SystemClock, system_rng
+from hermes_actors.runtime.cpu import ProcessCpu
 from hermes_actors.telemetry.metrics import Metrics
 
 
@@ -138,7 +139,7 @@ def _environment(
         log=log,
         remote_logs=remote_logs,
         open_senders=partial(open_senders, config.consumers),
-        consumer_nodes=config.consumers.nodes or (config.node,),
+        cpu=ProcessCpu(config.consumers.balancer.cores),
         metrics=(metrics,),
         log_trouble=log_trouble,
         remote_trouble=remote_trouble,

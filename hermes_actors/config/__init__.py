@@ -6,7 +6,7 @@ from hermes_actors.config.admission import (
     PropagationConfig,
     ThroughputConfig,
 )
-from hermes_actors.config.delivery import RecipientsConfig
+from hermes_actors.config.delivery import BalancerConfig, RecipientsConfig
 from hermes_actors.config.endpoints import EndpointsConfig, EndpointTlsConfig, ProxyConfig
 from hermes_actors.config.errors import ConfigError
 from hermes_actors.config.fallback import FallbackConfig
@@ -37,6 +37,7 @@ from hermes_actors.config.tree import (
 )
 
 __all__ = [
+    "BalancerConfig",
     "CertificateConfig",
     "Config",
     "ConfigError",

@@ -15,8 +15,9 @@ from hermes_actors.config.errors import ConfigError
 from hermes_actors.config.tree import Config
 
 # A wait, delay or grace of 0 is none; an interval of 0 never rests, a time-out of 0 answers nobody.
-_MAY_BE_NONE = ("_wait_ms", "_drain_ms", "_delay_ms", "_grace_ms", "_per_address_max")
+_MAY_BE_NONE = ("_wait_ms", "_drain_ms", "_delay_ms", "_grace_ms", "_window_ms", "_per_address_max")
 _NAME = re.compile(r"[a-zA-Z0-9_.-]+")
+_CORES_MAX = 10_000
 
 
 def check(config: Config) -> None:
@@ -75,7 +76,7 @@ def check(config: Config) -> None:
     )
     check_admission(frontend, _require)
     check_endpoints(consumers, _require)
-    _check_names(config)
+    _check_nodes(config)
     _check_kafka(config)
     _check_fallback(config)
     _check_spool(config)
@@ -96,27 +97,19 @@ def _check_numbers(section: Struct, path: str) -> None:
             )
 
 
-def _check_names(config: Config) -> None:
-    """The names of other nodes."""
-    nodes = config.consumers.nodes
-    for field_name, names in (
-        ("consumers.nodes", nodes),
-        ("metadata.replicator", [config.metadata.replicator] if config.metadata.replicator else []),
-    ):
-        for name in names:
-            _require(
-                _NAME.fullmatch(name) is not None,
-                f"{field_name}: '{name}' is not a node's name; use letters, digits, '_', '.', '-'",
-            )
+def _check_nodes(config: Config) -> None:
+    """The names of other nodes, and what this one brings among them."""
+    replicator = config.metadata.replicator
     _require(
-        not nodes or "consumers" not in config.roles or config.node in nodes,
-        f"consumers.nodes: this node, '{config.node}', is not among them; name it by HERMES_NODE "
-        f"as one of {', '.join(nodes)}, add it on every node of datacentre {config.dc}, or take "
-        "the role consumers from it",
+        not replicator or _NAME.fullmatch(replicator) is not None,
+        f"metadata.replicator: '{replicator}' is not a node's name; use letters, digits, '_', "
+        "'.', '-'",
     )
+    cores = config.consumers.balancer.cores
     _require(
-        len(set(nodes)) == len(nodes),
-        "consumers.nodes: a name stands there twice; each node has a name of its own",
+        0 <= cores <= _CORES_MAX,
+        f"consumers.balancer.cores: {cores:g} is not in 0…{_CORES_MAX}; 0 takes what the process "
+        "may use",
     )
 
 

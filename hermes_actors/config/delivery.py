@@ -1,6 +1,22 @@
-"""What delivery does beside pushing: who gets messages, and what becomes of dead letters."""
+"""What delivery does beside pushing: who consumes, who gets messages, what becomes of the rest."""
+
+import typing
 
 from msgspec import Struct
+
+
+class BalancerConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """How a datacentre's subscriptions are divided among its consuming nodes; the same on each.
+
+    `cores` is how much CPU this node has for its share of the work; 0: what its process may use.
+    """
+
+    strategy: typing.Literal["weighted", "count"] = "weighted"
+    consumers_per_subscription: int = 2
+    tasks_per_node_max: int = 1_000
+    interval_ms: int = 30_000
+    stabilization_window_ms: int = 1_800_000
+    cores: float = 0.0
 
 
 class DeadLettersConfig(Struct, frozen=True, forbid_unknown_fields=True):

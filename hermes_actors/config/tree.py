@@ -4,7 +4,7 @@ import typing
 
 from msgspec import Struct, field
 
-from hermes_actors.config.delivery import DeadLettersConfig, RecipientsConfig
+from hermes_actors.config.delivery import BalancerConfig, DeadLettersConfig, RecipientsConfig
 from hermes_actors.config.endpoints import EndpointsConfig, EndpointTlsConfig, ProxyConfig
 from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.config.kafka import KafkaConfig
@@ -15,12 +15,10 @@ from hermes_actors.model.message import Envelope
 
 
 class ConsumersConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The delivering side; the bounds are for each subscription. `nodes` are the names of all
-    consuming nodes of this datacentre, which share its subscriptions; none: this one alone.
-    `senders` are plug-ins for endpoints that are not http, `scheme=module:function`.
+    """The delivering side; the bounds are for each subscription. `senders` are plug-ins for
+    endpoints that are not http, `scheme=module:function`.
     """
 
-    nodes: list[str] = field(default_factory=list)
     inflight_max: int = 100
     commit_interval_ms: int = 1_000
     waiting_retries_max: int = 10_000
@@ -35,6 +33,7 @@ class ConsumersConfig(Struct, frozen=True, forbid_unknown_fields=True):
     response_bytes_max: int = 65_536
     stop_grace_ms: int = 5_000
     handover_grace_ms: int = 500
+    balancer: BalancerConfig = field(default_factory=BalancerConfig)
     gone_suspends: bool = True
     endpoints: EndpointsConfig = field(default_factory=EndpointsConfig)
     tls: EndpointTlsConfig = field(default_factory=EndpointTlsConfig)

@@ -126,14 +126,9 @@ class PushConsumer:
         return self._sending.known()
 
     def spent(self) -> Spent:
-        """What it has done so far; the agent makes loads of the differences."""
-        measures = self._measures
-        return Spent(
-            measures.delivered.value,
-            measures.throughput_bytes.value,
-            self._sending.taken,
-            self._sending.rate_now,
-        )
+        """What it has done so far."""
+        sending = self._sending
+        return Spent(sending.taken, sending.taken_bytes, sending.allowed)
 
     @property
     def why(self) -> str:

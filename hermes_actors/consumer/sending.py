@@ -38,8 +38,8 @@ class Sending(Protocol):
 
     `alarm_s` is when the sending loop wakes by itself, set by it. `error` is what a callback
     raised, for the actor to raise again. `gone` says that the endpoint is gone for good, "" while
-    it is not. `taken` is how many messages have been pushed, each attempt counted: what the rate is
-    used for.
+    it is not. `taken` is how many messages have been pushed, each attempt counted (the rate is used
+    for them), and `taken_bytes` what they held.
     """
 
     live: LiveSubscription
@@ -50,6 +50,7 @@ class Sending(Protocol):
     last_failure_ms: int
     last_success_ms: int
     taken: int
+    taken_bytes: int
 
     @property
     def last_failure(self) -> SendOutcome | None:
@@ -66,6 +67,10 @@ class Sending(Protocol):
     @property
     def rate_now(self) -> float:
         """What may be sent to it, in messages a second; 0 when nothing limits it."""
+
+    @property
+    def allowed(self) -> float:
+        """The owner's share of the rate, in messages a second; below 0 when there is no limit."""
 
     @property
     def held_back(self) -> str:

@@ -76,11 +76,10 @@ class Owned(Struct, frozen=True):
 
 
 class Spent(Struct, frozen=True):
-    """What a consumer has done since it was made. `taken` counts the attempts at each message, for
-    which it may use `rate_now` a second: 0 when nothing limits it.
+    """What a consumer has done since it was made: messages pushed, each attempt counted, and their
+    bytes. `allowed` is its share of the rate, in messages a second; below 0: nothing limits it.
     """
 
-    delivered: int = 0
-    size_bytes: int = 0
     taken: int = 0
-    rate_now: float = 0.0
+    size_bytes: int = 0
+    allowed: float = -1.0

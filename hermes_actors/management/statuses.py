@@ -274,15 +274,7 @@ class Statuses:
         if trouble:
             return str(trouble)
         if found:
-            reasons = "; ".join(f"{each.view.header.node}: {each.reason}" for each in found)
-            there = [each.view.header.node for each in found if each.view.is_there]
-            if len(there) > 1:
-                # Each of them delivers every message.
-                reasons += (
-                    f"; {' and '.join(there)} both run it: consumers.nodes must be the same on "
-                    f"every node of {dc}"
-                )
-            return reasons
+            return "; ".join(f"{each.view.header.node}: {each.reason}" for each in found)
         consuming = [
             view
             for view in self._fold.nodes(now_s)
@@ -291,7 +283,7 @@ class Statuses:
         names = ", ".join(view.header.node for view in consuming)
         return (
             f"none of the consuming nodes of {dc} that are there ({names}) runs it: it is about to "
-            "start, or it is the share of a node in consumers.nodes that is not there"
+            "start, or they wait for its partitions to become free"
             if consuming
             else f"no node of {dc} with the role consumers is there"
         )

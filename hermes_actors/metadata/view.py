@@ -132,6 +132,12 @@ class Metadata:
         while not self.is_readable:
             await self._changed_health.wait()
 
+    async def wait_own(self) -> None:
+        """Wait until the own log has been read to its end."""
+        await trio.lowlevel.checkpoint()
+        while not self.is_own:
+            await self._changed_health.wait()
+
     async def wait_refolded(self, refolds: int) -> None:
         """Wait until the log has been read again more often than so many times."""
         await trio.lowlevel.checkpoint()

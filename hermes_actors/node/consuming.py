@@ -10,6 +10,7 @@ import trio
 from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.balancer.agent import Agent
+from hermes_actors.balancer.membership import NodeLoads
 from hermes_actors.config import RecipientsConfig
 from hermes_actors.consumer.factory import ConsumerFactory
 from hermes_actors.consumer.letters.redrive_board import FollowedRedrives
@@ -24,6 +25,7 @@ from hermes_actors.consumer.recipients.resolver_dns import Names
 from hermes_actors.consumer.recipients.resolving import Resolver
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.oauth import OAuthProvider
+from hermes_actors.node.coordinating import open_part
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
 from hermes_actors.runtime.clock import Clock
@@ -52,7 +54,13 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
         live = node.metadata.catalog.oauth_providers.get(name)
         return None if live is None else live.provider
 
-    async with environment.open_senders(provider_of, metrics) as sender_of:
+    def loads() -> NodeLoads:
+        return NodeLoads() if node.agent is None else node.agent.loads()
+
+    async with (
+        environment.open_senders(provider_of, metrics) as sender_of,
+        open_part(node, environment, loads) as part,
+    ):
         parts = ConsumerParts(
             log=environment.log,
             sender_of=sender_of,
@@ -80,9 +88,12 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
             node.agent = Agent(
                 node.metadata,
                 ConsumerFactory(parts),
-                node=config.node,
-                nodes=environment.consumer_nodes,
+                part.coordination,
+                part.presence,
+                part.releases,
+                clock=environment.clock,
                 rng=environment.split_rng(),
+                cpu=environment.cpu,
                 stop_grace_s=stop_grace_s,
                 on_gone=forget,
                 resting=resting,

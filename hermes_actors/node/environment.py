@@ -3,14 +3,16 @@
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from hermes_actors.balancer.parts import NodeCpu
 from hermes_actors.consumer.senders.oauth.sender import ProviderOf
 from hermes_actors.consumer.senders.sender import Sender
 from hermes_actors.log.base import Log
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.publisher.spooling import OpenSpoolStore
 from hermes_actors.runtime.clock import Clock, IdSource
+from hermes_actors.runtime.cpu import ProcessCpu
 from hermes_actors.telemetry.metrics import Metrics
 
 SenderOf = Callable[[LiveSubscription], Sender]
@@ -18,13 +20,13 @@ SenderOf = Callable[[LiveSubscription], Sender]
 
 @dataclass(frozen=True)
 class NodeEnvironment:
-    """What a node finds around it. `consumer_nodes` are all consuming nodes of its datacentre.
+    """What a node finds around it.
 
     `open_senders` opens what pushes messages, for the life of the node; it is told who finds
     providers of OAuth tokens by their names, and where to count. `metrics` are shown with
     the node's own: those of its log. `log_trouble` says why the own log cannot be used now, ""
     when it can; `remote_trouble` says it of another datacentre's. `open_spool` opens what keeps
-    messages that no log takes; None: they are refused.
+    messages that no log takes; None: they are refused. `cpu` is what it may use of the machine.
     """
 
     clock: Clock
@@ -33,11 +35,11 @@ class NodeEnvironment:
     log: Log
     remote_logs: Mapping[str, Log]
     open_senders: Callable[[ProviderOf, Metrics], AbstractAsyncContextManager[SenderOf]]
-    consumer_nodes: Sequence[str]
     metrics: Sequence[Metrics] = ()
     log_trouble: Callable[[], str] = str
     remote_trouble: Callable[[str], str] = lambda _dc: ""
     open_spool: OpenSpoolStore | None = None
+    cpu: NodeCpu = field(default_factory=ProcessCpu)
 
     def split_rng(self) -> random.Random:
         """A generator of its own for one part, so that one part's draws do not shift another's."""

@@ -16,8 +16,13 @@ sockets. Lifetimes are indentation: what is opened first is closed last.
     ├─ security               reads users and keys again, if somebody is asked who he is
     ├─ readiness check        asks the log for every topic once, if readiness waits for that
     ├─ router                 keeps one producer for each topic
+    ├─ coordination           folds the log by which the consuming nodes find out who owns what
+    ├─ membership             has this node heard of there, each half second
+    ├─ leader                 says who is to own what, if no other node leads
+    ├─ workloads              knows what there is to be owned, for the leader
+    ├─ releases               says what is free again, until the log has it
     ├─ resting                commits for subscriptions that are suspended
-    ├─ agent                  keeps one consumer for each subscription of this node
+    ├─ agent                  keeps one consumer for each subscription that this node owns
     │   └─ <subscription>     tenants: back off up to 5 minutes, never give up
     └─ producers
         └─ producer <topic>   tenants
@@ -31,6 +36,7 @@ from hermes_actors.config import Config
 from hermes_actors.management.administration import Administration
 from hermes_actors.node.accounts import open_authenticating, security_of_management
 from hermes_actors.node.consuming import open_consumers
+from hermes_actors.node.coordinating import open_coordination
 from hermes_actors.node.crashes import log_crash
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.metadata import metadata_metrics, start_metadata
@@ -60,6 +66,8 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
         )
         async with AsyncExitStack() as parts:
             node.authenticator = await open_authenticating(node, environment)
+            if "consumers" in config.roles or "management" in config.roles:
+                await parts.enter_async_context(open_coordination(node, environment))
             if "management" in config.roles:
                 node.administration = Administration(
                     metadata,

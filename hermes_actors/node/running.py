@@ -7,7 +7,9 @@ import trio
 
 from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.balancer.agent import Agent
+from hermes_actors.balancer.presence import Presence
 from hermes_actors.config import Config
+from hermes_actors.coordination.view import Coordination
 from hermes_actors.management.administration import Administration
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.publisher.frontend import Frontend
@@ -28,6 +30,8 @@ class Node:
     frontend: Frontend | None = None
     producers: Supervisor | None = None
     agent: Agent | None = None
+    coordination: Coordination | None = None
+    presence: Presence | None = None
     administration: Administration | None = None
     authenticator: Authenticator | None = None
     metrics: list[Metrics] = field(default_factory=list)

@@ -1,174 +1,10 @@
-import random
-from contextlib import asynccontextmanager
-
 import pytest
 import trio
+from agent_scene import PUSH, World
 
-from hermes_actors.actors.mailbox import open_mailbox
-from hermes_actors.balancer.agent import Agent
-from hermes_actors.balancer.assignment import owner_of
-from hermes_actors.errors import Unavailable
-from hermes_actors.metadata.bodies import subscription_body, topic_body
-from hermes_actors.metadata.catalog import Catalog
-from hermes_actors.metadata.commands import Accepted
-from hermes_actors.metadata.keys import seek_key, subscription_key, topic_key
-from hermes_actors.metadata.seek import SeekBody, seek_body
-from hermes_actors.metadata.state import Register
-from hermes_actors.metadata.watch import Watch
-from hermes_actors.model.names import SubscriptionName, TopicName
-from hermes_actors.model.subscription import SerialPolicy, Subscription, SubscriptionState
-from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
+from hermes_actors.model.subscription import SerialPolicy, SubscriptionState
 from hermes_actors.status.collector import SubscriptionFigures
 from hermes_actors.status.record import Flow
-
-OWNER = Owner("test", "me")
-
-
-class FoldedMetadata:
-    """A catalog that registers are put into by hand: the fold without a log."""
-
-    dc = "dc1"
-
-    def __init__(self):
-        self.catalog = Catalog()
-        self.is_failing = False
-        self.changes = []
-        self._watches = []
-        self._stamp = 0
-
-    def watch(self):
-        watch = Watch(self.catalog, self._watches.remove)
-        self._watches.append(watch)
-        return watch
-
-    def put(self, key, body, incarnation=0):
-        self._stamp += 1
-        for change in self.catalog.apply(Register(key, incarnation, self._stamp, "dc1", body)):
-            for watch in self._watches:
-                watch.note(change)
-
-    async def change(self, change):
-        await trio.lowlevel.checkpoint()
-        self.changes.append(change)
-        if self.is_failing:
-            raise Unavailable("the log is away")
-        self.put(change.key, change.body)
-        return Accepted(0, self._stamp)
-
-
-class RecordingConsumer:
-    why = ""
-
-    def __init__(self, factory, live, on_started):
-        self.factory = factory
-        self.live = live
-        self.on_started = on_started
-
-    def figures(self):
-        return SubscriptionFigures("from the consumer", Flow(delivered=3), 2, 1)
-
-    async def run(self, inbox):
-        name = str(self.live.name)
-        self.factory.events.append(("start", name, self.live.subscription.endpoint))
-        if self.factory.is_broken:
-            raise RuntimeError("broken")
-        self.on_started()
-        async for live in inbox:
-            self.factory.events.append(("update", name, live.subscription.endpoint))
-        await trio.sleep(self.factory.stop_s)
-        self.factory.events.append(("stop", name, self.live.subscription.endpoint))
-
-
-class RecordingFactory:
-    def __init__(self):
-        self.events = []
-        self.is_broken = False
-        self.stop_s = 0.0
-
-    def refusal(self, live, topic):
-        return "not this one" if live.subscription.endpoint.startswith("jms:") else ""
-
-    def make(self, live, topic, owned, on_started):
-        return RecordingConsumer(self, live, on_started)
-
-
-class World:
-    def __init__(self):
-        self.metadata = FoldedMetadata()
-        self.factory = RecordingFactory()
-        self.gone = []
-        self.at_rest = {}
-        self.put_topic()
-
-    def put_topic(self, incarnation=0, body=True):
-        topic = Topic(
-            name="shop.orders",
-            description="",
-            owner=OWNER,
-            content_type=ContentType.JSON,
-            retention_time=RetentionTime(1),
-        )
-        key = topic_key(TopicName("shop", "orders"))
-        self.metadata.put(key, topic_body(topic) if body else None, incarnation)
-
-    def put(
-        self, name="push", *, incarnation=0, topic_incarnation=0, endpoint="http://a", **fields
-    ):
-        subscription = Subscription(
-            topic_name="shop.orders",
-            name=name,
-            endpoint=endpoint,
-            description="",
-            owner=OWNER,
-            **fields,
-        )
-        self.metadata.put(
-            subscription_key(SubscriptionName.parse(f"shop.orders${name}")),
-            subscription_body(subscription, topic_incarnation),
-            incarnation,
-        )
-
-    def seek(self, position):
-        body = seek_body(SeekBody(0, 0, {"dc1": {0: position}}))
-        self.metadata.put(seek_key(SubscriptionName.parse(PUSH)), body)
-
-    def delete(self, name="push", incarnation=1):
-        key = subscription_key(SubscriptionName.parse(f"shop.orders${name}"))
-        self.metadata.put(key, None, incarnation)
-
-    def keep(self, live, log_topic, owned):
-        self.at_rest[str(live.name)] = (log_topic, live.seek, self.kinds)
-
-    def release(self, name):
-        self.at_rest.pop(name, None)
-
-    def reached(self, name):
-        return ("shop.orders", {0: 4}) if name in self.at_rest else ("", {})
-
-    @asynccontextmanager
-    async def running(self, node="n1", nodes=("n1",)):
-        agent = Agent(
-            self.metadata,
-            self.factory,
-            node=node,
-            nodes=nodes,
-            rng=random.Random(1),
-            on_gone=lambda live: self.gone.append(str(live.name)),
-            resting=self,
-        )
-        _ref, inbox = open_mailbox(1)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(agent.run, inbox)
-            await trio.sleep(0.1)
-            yield agent
-            inbox.close()
-
-    @property
-    def kinds(self):
-        return [kind for kind, _, _ in self.factory.events]
-
-
-PUSH = "shop.orders$push"
 
 
 @pytest.fixture
@@ -363,21 +199,6 @@ async def test_what_cannot_be_consumed_is_not_started_and_says_why(world, autoju
         assert agent.status() == {PUSH: "not this one"}
 
 
-async def test_each_subscription_runs_on_exactly_one_node(world, autojump_clock):
-    names = [f"push{n}" for n in range(20)]
-    for name in names:
-        world.put(name)
-    nodes = ("n1", "n2")
-    async with world.running("n1", nodes) as agent:
-        mine = [name for _, name, _ in world.factory.events]
-        for name in names:
-            full = f"shop.orders${name}"
-            owner = owner_of(full, nodes)
-            assert (full in mine) == (owner == "n1")
-            assert agent.why(full) == ("" if owner == "n1" else "runs on node n2")
-    assert 2 < len(mine) < 18
-
-
 async def test_a_consumer_that_fails_is_started_again_for_ever_with_the_latest_version(
     world, autojump_clock
 ):
@@ -422,17 +243,6 @@ async def test_figures_outlive_the_consumer_but_not_the_subscription(world, auto
         assert agent.figures(PUSH) == SubscriptionFigures(
             "suspended", log_topic="shop.orders", reached={0: 4}
         )
-
-
-async def test_figures_of_a_subscription_of_another_node_are_not_given(world, autojump_clock):
-    names = [f"shop.orders$push{n}" for n in range(20)]
-    for n in range(20):
-        world.put(f"push{n}")
-    nodes = ("n1", "n2")
-    async with world.running("n1", nodes) as agent:
-        mine = [name for name in names if owner_of(name, nodes) == "n1"]
-        assert agent.subscriptions() == sorted(mine)
-        assert [name for name in names if agent.figures(name) is not None] == mine
 
 
 async def test_all_consumers_are_stopped_together(world, autojump_clock):

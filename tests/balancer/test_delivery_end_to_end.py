@@ -8,12 +8,21 @@ import trio
 
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.balancer.agent import Agent
+from hermes_actors.balancer.leader import Leader
+from hermes_actors.balancer.membership import Membership
+from hermes_actors.balancer.planning import WorkloadPlanner
+from hermes_actors.balancer.presence import Presence
+from hermes_actors.balancer.releases import Releases
+from hermes_actors.balancer.workload.problem import Settings
+from hermes_actors.balancer.workloads import Workloads
 from hermes_actors.config import ConsumersConfig
 from hermes_actors.consumer.batch.consumer import BatchConsumer
 from hermes_actors.consumer.factory import ConsumerFactory
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.reading.resting import Resting
 from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.coordination.reader import CoordinationReader
+from hermes_actors.coordination.view import Coordination
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.bodies import subscription_body, topic_body
@@ -32,6 +41,7 @@ from hermes_actors.model.subscription import (
 )
 from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, Topic
 from hermes_actors.runtime.clock import seeded_ids
+from hermes_actors.runtime.cpu import StillCpu
 from hermes_actors.telemetry.metrics import Metrics, render
 
 EPOCH_MS = 1_700_000_000_000
@@ -45,6 +55,9 @@ class TrioClock:
 
     def monotonic_s(self):
         return trio.current_time()
+
+    def boottime_s(self):
+        return self.monotonic_s()
 
 
 class Sink:
@@ -88,12 +101,18 @@ class Node:
             config=ConsumersConfig(),
             suspend=lambda live, reason: agent.suspend(live, reason),
         )
+        coordination, presence = Coordination(self.log), Presence()
+        releases = Releases(coordination, self.clock)
+        planner = WorkloadPlanner(Settings(), lambda _name: 100.0)
         agent = Agent(
             self.metadata,
             ConsumerFactory(parts),
-            node="n1",
-            nodes=["n1"],
+            coordination,
+            presence,
+            releases,
+            clock=self.clock,
             rng=random.Random(4),
+            cpu=StillCpu(),
             on_gone=lambda live: self.metrics.forget(
                 group=live.name.topic.group, topic=live.name.topic.name, subscription=live.name.name
             ),
@@ -102,10 +121,43 @@ class Node:
         async with open_supervisor(random.Random(5), self.crashes.append) as supervisor:
             supervisor.start("registry", lambda: Registry(self.metadata))
             await self.metadata.wait_current()
+            supervisor.start(
+                "reader",
+                lambda: CoordinationReader(coordination, clock=self.clock, rng=random.Random(6)),
+            )
+            leader = supervisor.start(
+                "leader",
+                lambda: Leader(
+                    coordination,
+                    presence,
+                    planner,
+                    lambda: workloads(),
+                    clock=self.clock,
+                    rng=random.Random(7),
+                ),
+            )
+            workloads = Workloads(self.metadata, coordination, presence, leader)
+            supervisor.start("workloads", lambda: workloads)
+            supervisor.start("releases", lambda: releases)
+            supervisor.start(
+                "membership",
+                lambda: Membership(
+                    coordination,
+                    presence,
+                    node="n1",
+                    cores=1.0,
+                    version="",
+                    clock=self.clock,
+                    ids=self.ids,
+                    loads=agent.loads,
+                ),
+            )
             supervisor.start("resting", lambda: resting)
             supervisor.start("agent", lambda: agent)
             yield agent
             await supervisor.stop("agent", grace_s=60)
+            for name in ("leader", "workloads", "releases", "membership", "reader"):
+                await supervisor.stop(name)
             await supervisor.stop("resting")
             await supervisor.stop("registry")
         assert self.crashes == []

@@ -245,7 +245,7 @@ def test_a_stop_reaches_a_node_that_has_not_begun_to_listen_for_it(name):
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_a_node_knows_both_clusters_and_the_nodes_it_shares_work_with(name):
+def test_a_node_knows_both_clusters_and_who_copies_metadata(name):
     node = config_of(name)
     for dc, cluster in node.kafka.clusters.items():
         (server,) = cluster.bootstrap_servers
@@ -255,8 +255,6 @@ def test_a_node_knows_both_clusters_and_the_nodes_it_shares_work_with(name):
         assert dc in service
         assert set(SERVICES[service]["networks"]) & set(NODES[name]["networks"])
     assert set(node.kafka.clusters) == {"dc1", "dc2"}
-    consuming = [n for n in NODES if f"consumers-{node.dc}" in n]
-    assert node.consumers.nodes == sorted(consuming)
     assert node.metadata.replicator == f"management-{node.dc}"
     assert node.metadata.replicator in NODES
 
@@ -432,7 +430,6 @@ async def metrics_of_a_busy_node():
             log=log,
             remote_logs={},
             open_senders=senders,
-            consumer_nodes=("node1",),
         )
         async with open_node(config.Config(), environment) as node:
             await node.metadata.wait_readable()

@@ -23,6 +23,7 @@ from hermes_actors.node import Node, NodeEnvironment, SenderOf, open_node
 from hermes_actors.publisher.edges.asgi import AsgiEdge
 from hermes_actors.publisher.edges.cells import TrioCell
 from hermes_actors.runtime.clock import IdSource, seeded_ids
+from hermes_actors.runtime.cpu import StillCpu
 from hermes_chaos.sim.checkers import NothingFailsUnasked
 from hermes_chaos.sim.clock import SimulatedClock
 from hermes_chaos.sim.determinism import rng_of
@@ -52,7 +53,6 @@ class NodeLife:
         *,
         is_first: bool,
         cluster: Config,
-        consumer_nodes: Sequence[str],
         seed: int,
         disk: SimulatedDisk,
         logs: Mapping[str, MemoryLog],
@@ -72,7 +72,6 @@ class NodeLife:
         self.clock = SimulatedClock()
         self._is_first = is_first
         self._cluster = cluster
-        self._consumer_nodes = consumer_nodes
         self._seed = seed
         self._disk = disk
         self._logs = logs
@@ -241,7 +240,7 @@ class NodeLife:
             log=logs.pop(self.dc),
             remote_logs=logs,
             open_senders=lambda *_: _open_senders(net, life, self._history),
-            consumer_nodes=self._consumer_nodes,
+            cpu=StillCpu(),
             open_spool=partial(_open_spool_store, mount, config, ids),
         )
         async with open_node(config, environment) as node:

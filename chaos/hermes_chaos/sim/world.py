@@ -258,7 +258,6 @@ class World:
                         dc,
                         is_first=name == names[0],
                         cluster=self._config,
-                        consumer_nodes=names,
                         seed=seed,
                         disk=self._disks[name],
                         logs=self._logs,

@@ -136,7 +136,7 @@ class BatchDispatch:
         self.last_failure: SendOutcome | None = None
         self.last_failure_ms = 0
         self.last_success_ms = 0
-        self.taken = 0
+        self.taken = self.taken_bytes = 0
         self.adopt(live)
 
     def adopt(self, live: LiveSubscription) -> None:
@@ -173,6 +173,12 @@ class BatchDispatch:
         self._endpoint_text = live.subscription.endpoint
         self.gone = ""
         self._is_halted = self._is_stopping
+
+    @property
+    def allowed(self) -> float:
+        """The owner's share of the limit, in messages a second; below 0 when there is none."""
+        rate = self.policy.message_rate
+        return -1.0 if rate is None else rate * self._owned.share.value
 
     def divide(self) -> None:
         """The owner's share of the rate is another one: in force at once. Without a limit there is
@@ -316,6 +322,7 @@ class BatchDispatch:
     def _attempt(self, batch: Batch, now_s: float) -> None:
         self._rate.take(now_s, len(batch.deliveries))
         self.taken += len(batch.deliveries)
+        self.taken_bytes += len(batch.body)
         if not batch.is_begun:
             batch.is_begun = True
             batch.first_s = now_s

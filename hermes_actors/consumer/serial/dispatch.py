@@ -76,7 +76,7 @@ class Dispatch:
         self.last_undelivered: Undelivered | None = None
         self.last_failure_ms = 0
         self.last_success_ms = 0
-        self.taken = 0
+        self.taken = self.taken_bytes = 0
         self._pacing = Pacing(live, _policy(live).rate, parts, owned)
         self.adopt(live)
 
@@ -142,6 +142,11 @@ class Dispatch:
         """What may be sent to it, in messages a second."""
         return self._pacing.rate_now
 
+    @property
+    def allowed(self) -> float:
+        """The owner's share of the rate, in messages a second."""
+        return self._pacing.limit.rate_per_s
+
     def divide(self) -> None:
         """The owner's share of the rate is another one: in force at once."""
         self._pacing.divide()
@@ -201,6 +206,7 @@ class Dispatch:
                 sent += 1
                 if not ladder.is_full:
                     ladder.take(now_s)
+                self.taken_bytes += len(delivery.record.value)
                 self._attempt(delivery, now_s)
         self._is_filling = False
         if sent:

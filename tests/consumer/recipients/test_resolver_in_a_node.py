@@ -72,7 +72,6 @@ def environment(clock, log, sender, node):
         log=log,
         remote_logs={},
         open_senders=senders,
-        consumer_nodes=(node,),
     )
 
 

@@ -1,0 +1,126 @@
+"""The leader's planner: what the log says and what there is to be owned, as a problem; the answer,
+and shares of the rate that follow what owners use, as assignments.
+"""
+
+from collections.abc import Callable, Generator
+
+from msgspec.structs import replace
+
+from hermes_actors.balancer.leader import Wanted, Workload
+from hermes_actors.balancer.shares import Use, share_out
+from hermes_actors.balancer.workload.planner import plan_in_steps
+from hermes_actors.balancer.workload.problem import Node, Owner, Problem, Settings, Work
+from hermes_actors.balancer.workload.speeds import NodeCost, Speeds
+from hermes_actors.balancer.workload.weights import Weights
+from hermes_actors.coordination.commands import Assignment
+from hermes_actors.coordination.state import State
+from hermes_actors.coordination.values import Ownership
+
+_IN_A_STEP = 64
+_NOBODY = Ownership()
+
+
+class WorkloadPlanner:
+    """Plans by measured weights. `rate_of` tells a subscription's maximum rate, in messages a
+    second; 0 when it has none.
+
+    Its memory smooths what is measured; a new leader's begins with what the log says.
+    """
+
+    def __init__(self, settings: Settings, rate_of: Callable[[str], float]) -> None:
+        self._settings = settings
+        self._rate_of = rate_of
+        self._weights = Weights()
+        self._speeds = Speeds()
+
+    def plan(
+        self, state: State, workload: Workload
+    ) -> Generator[None, None, tuple[Assignment, ...]]:
+        """The changes to what the state's targets say; none if all is well."""
+        # All that is looked at, at once: the log goes on while it is thought about.
+        ownerships = dict(state.subscriptions)
+        members = list(state.members.values())
+        gone = {departed.boot: departed.node for departed in state.departed}
+        now_s = state.clock_s
+        yield
+        loads = {name: ownerships.get(name, _NOBODY).load for name in workload.subscriptions}
+        weights = self._weights.update(now_s, loads)
+        yield
+        carried = _carried(ownerships, weights)
+        speeds = self._speeds.update(
+            now_s,
+            {
+                member.boot: NodeCost(
+                    member.cores,
+                    member.load.cpu,
+                    member.load.cpu_available,
+                    carried.get(member.boot, 0.0),
+                )
+                for member in members
+                if member.load is not None
+            },
+        )
+        yield
+        problem = Problem(
+            nodes=tuple(
+                Node(
+                    member.boot,
+                    member.node,
+                    member.cores,
+                    speeds.get(member.boot, 1.0),
+                    member.node in workload.draining,
+                )
+                for member in members
+            ),
+            works=tuple(
+                _work(name, wanted, weights[name], ownerships.get(name, _NOBODY))
+                for name, wanted in workload.subscriptions.items()
+            ),
+            now_s=now_s,
+            settings=self._settings,
+            gone=gone,
+        )
+        planned = yield from plan_in_steps(problem)
+        assignments = list(planned.assignments)
+        moving = {each.subscription for each in assignments}
+        for at, (name, ownership) in enumerate(sorted(ownerships.items())):
+            if name not in workload.subscriptions:
+                if ownership.targets:
+                    assignments.append(Assignment(name, (), "it exists no more"))
+            elif name not in moving and len(ownership.targets) > 1:
+                assignments += self._share(name, ownership)
+            if at % _IN_A_STEP == 0:
+                yield
+        return tuple(assignments)
+
+    def _share(self, name: str, ownership: Ownership) -> list[Assignment]:
+        """Other shares for owners that stay, where who needs more can have more."""
+        used = {grant.boot: grant.load.used for grant in ownership.grants if grant.load is not None}
+        uses = {each.boot: Use(each.share, used.get(each.boot)) for each in ownership.targets}
+        shares = share_out(self._rate_of(name), uses)
+        targets = tuple(replace(each, share=shares[each.boot]) for each in ownership.targets)
+        return [] if targets == ownership.targets else [Assignment(name, targets, "shares")]
+
+
+def _work(name: str, wanted: Wanted, weight: float, ownership: Ownership) -> Work:
+    moved_ms = ownership.moved_log_ms
+    return Work(
+        name,
+        wanted.partitions,
+        weight,
+        tuple(Owner(each.boot, each.partitions, each.share) for each in ownership.targets),
+        wanted.constraint,
+        None if moved_ms is None else moved_ms / 1_000,
+        wanted.is_suspended,
+    )
+
+
+def _carried(ownerships: dict[str, Ownership], weights: dict[str, float]) -> dict[str, float]:
+    """The weight of what each boot owns."""
+    carried: dict[str, float] = {}
+    for name, ownership in ownerships.items():
+        count = sum(len(grant.partitions) for grant in ownership.grants)
+        for grant in ownership.grants:
+            part = weights.get(name, 0.0) * len(grant.partitions) / max(1, count)
+            carried[grant.boot] = carried.get(grant.boot, 0.0) + part
+    return carried

@@ -1,0 +1,97 @@
+"""Says that grants are free, again and again until the coordination log has it.
+
+An append that seemed to fail may still come: from the first word on nothing runs under that grant
+any more, whatever the leader plans meanwhile. So this outlives the agent that may be restarted.
+"""
+
+import logging
+
+import trio
+from msgspec import Struct
+
+from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.coordination.commands import RateState, Release, encode
+from hermes_actors.coordination.lease import Lease
+from hermes_actors.coordination.view import Coordination
+from hermes_actors.model.topic import Ack
+from hermes_actors.runtime.clock import Clock
+
+_logger = logging.getLogger(__name__)
+
+_RECORDS_MAX = 500
+_APPEND_TIMEOUT_S = 2.0
+_FOLD_TIMEOUT_S = 1.0
+_PAUSE_S = 0.25
+
+
+class _Free(Struct, frozen=True):
+    lease: Lease
+    subscription: str
+    epoch: int
+    rate: RateState | None
+
+
+class Releases:
+    """What is to be said, and the actor that says it. Made once for each node."""
+
+    def __init__(self, coordination: Coordination, clock: Clock) -> None:
+        self._coordination = coordination
+        self._clock = clock
+        # One for each grant of the present life: bounded by the subscriptions that exist.
+        self._free: dict[str, _Free] = {}
+        self._is_wanted = trio.Event()
+
+    def say(self, lease: Lease, subscription: str, epoch: int, rate: RateState | None) -> None:
+        """Nothing runs under this grant any more, nor ever will. Does not wait."""
+        self._free[subscription] = _Free(lease, subscription, epoch, rate)
+        self._is_wanted.set()
+
+    def is_said(self, lease: Lease, subscription: str, epoch: int) -> bool:
+        """True while this grant must not be used any more, though the log may still show it."""
+        free = self._free.get(subscription)
+        return free is not None and (free.lease, free.epoch) == (lease, epoch)
+
+    async def run(self, inbox: Inbox[object]) -> None:
+        """Say it until asked to stop."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._work)
+            await inbox.wait()
+            nursery.cancel_scope.cancel()
+
+    async def flush(self) -> None:
+        """Return when all that has been said is in the log. Cancel it when that takes too long."""
+        while await self._append_some():
+            pass
+
+    async def _work(self) -> None:
+        while True:
+            await self._is_wanted.wait()
+            self._is_wanted = trio.Event()
+            if await self._append_some():
+                # A word that was lost is said again.
+                self._is_wanted.set()
+                await trio.sleep(_PAUSE_S)
+
+    async def _append_some(self) -> bool:
+        """Append what the log does not show yet; False when there is nothing."""
+        coordination = self._coordination
+        for name in [name for name, free in self._free.items() if not self._is_owned(free)]:
+            del self._free[name]
+        some = list(self._free.values())[:_RECORDS_MAX]
+        if not some:
+            return False
+        now_ms = self._clock.now_ms()
+        records = [
+            encode(Release(each.lease.boot, each.subscription, each.epoch, each.rate), now_ms)
+            for each in some
+        ]
+        with trio.move_on_after(_APPEND_TIMEOUT_S):
+            await coordination.log.append(coordination.topic, 0, records, Ack.ALL)
+        with trio.move_on_after(_FOLD_TIMEOUT_S):
+            await coordination.until(lambda _state: not any(map(self._is_owned, some)))
+        return True
+
+    def _is_owned(self, free: _Free) -> bool:
+        """Whether the log still shows the grant, in a life that is not over."""
+        grant = self._coordination.state.grants_of(free.lease.boot).get(free.subscription)
+        return not free.lease.is_lost and grant is not None and grant.epoch == free.epoch

@@ -1,0 +1,63 @@
+"""What a node's tasks have cost since they were asked last. Pure: times are arguments."""
+
+from collections.abc import Mapping
+
+from hermes_actors.balancer.membership import NodeLoads
+from hermes_actors.coordination.commands import TaskLoad
+from hermes_actors.coordination.owned import Spent
+
+_MESSAGE_BYTES = 4_096
+"""So many bytes cost about as much as handling one message does."""
+_MESSAGE_CPU_S_MAX = 0.0005
+"""What a message costs at the most: what an idle node does for itself is no subscription's."""
+
+
+class Usage:
+    """Makes loads of the differences between what tasks have done in all.
+
+    The process' CPU is divided by what each task did, a message and its bytes together.
+    """
+
+    def __init__(self, now_s: float, cpu_s: float) -> None:
+        self._now_s = now_s
+        self._cpu_s = cpu_s
+        self._before: dict[str, Spent] = {}
+
+    def loads(
+        self, spent: Mapping[str, Spent], now_s: float, cpu_s: float, cores: float
+    ) -> NodeLoads:
+        """Since the last call; `cpu_s` is the process' CPU time, `cores` what it may use."""
+        elapsed_s = max(1e-3, now_s - self._now_s)
+        cpu = max(0.0, cpu_s - self._cpu_s) / elapsed_s
+        done = {name: _since(each, self._before.get(name)) for name, each in spent.items()}
+        self._now_s, self._cpu_s, self._before = now_s, cpu_s, dict(spent)
+        work = {name: _work(each) / elapsed_s for name, each in done.items()}
+        each_cpu = min(_MESSAGE_CPU_S_MAX, cpu / max(1e-9, sum(work.values())))
+        tasks = {
+            name: TaskLoad(
+                messages=each.taken / elapsed_s,
+                size_bytes=each.size_bytes / elapsed_s,
+                cpu=work[name] * each_cpu,
+                used=_used(each, elapsed_s),
+            )
+            for name, each in done.items()
+        }
+        return NodeLoads(cpu=cpu, cpu_available=cores, tasks=tasks)
+
+
+def _since(now: Spent, before: Spent | None) -> Spent:
+    """What was done between; a consumer that was made anew has counted from zero again."""
+    if before is None or now.taken < before.taken or now.size_bytes < before.size_bytes:
+        return now
+    return Spent(now.taken - before.taken, now.size_bytes - before.size_bytes, now.allowed)
+
+
+def _work(done: Spent) -> float:
+    return done.taken + done.size_bytes / _MESSAGE_BYTES
+
+
+def _used(done: Spent, elapsed_s: float) -> float:
+    """The part of its rate that the task needed. A share of nothing is not enough for anything."""
+    if done.allowed <= 0:
+        return 1.0 if done.allowed == 0 else 0.0
+    return min(1.0, done.taken / (done.allowed * elapsed_s))

@@ -1,0 +1,154 @@
+"""What there is to be owned in a datacentre, as its metadata and its log say; for the leader.
+
+How many partitions a topic has only the log knows. It is asked by the leader's node alone, one
+topic after the other; what has owners already is known by what they own.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+import trio
+
+from hermes_actors.actors.mailbox import Inbox, MailboxClosed, MailboxFull, Ref
+from hermes_actors.balancer.leader import Wanted, Workload, WorkloadChanged
+from hermes_actors.balancer.presence import Presence
+from hermes_actors.coordination.state import State
+from hermes_actors.coordination.view import Coordination
+from hermes_actors.log.base import LogUnavailable, UnknownTopic
+from hermes_actors.metadata.catalog import GroupChanged
+from hermes_actors.metadata.registry import Metadata
+from hermes_actors.model.subscription import SubscriptionState
+
+_ROUND_S = 60.0
+"""How long it may take until partitions that were added are noticed, with few topics."""
+_PAUSE_MIN_S = 0.05
+_TROUBLE_PAUSE_MIN_S, _TROUBLE_PAUSE_MAX_S = 0.1, 5.0
+_ASKED_AT_ONCE = 16
+
+
+class Workloads:
+    """The `WorkloadSource` of a node's leader, and the actor behind it."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        coordination: Coordination,
+        presence: Presence,
+        leader: Ref[WorkloadChanged],
+    ) -> None:
+        """`leader` is told of each change."""
+        self._metadata = metadata
+        self._coordination = coordination
+        self._presence = presence
+        self._leader = leader
+        # By log topic, of the live topics with subscriptions.
+        self._partitions: dict[str, int] = {}
+        self._is_wanted = trio.Event()
+
+    def __call__(self) -> Workload | None:
+        """All there is; None while the metadata of this datacentre is not known."""
+        return workload_of(self._metadata, self._coordination.state, self._partitions)
+
+    async def run(self, inbox: Inbox[object]) -> None:
+        """Follow until asked to stop."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._follow)
+            nursery.start_soon(self._look_up)
+            await inbox.wait()
+            nursery.cancel_scope.cancel()
+
+    async def _follow(self) -> None:
+        with self._metadata.watch() as watch:
+            while await watch.wait():
+                changes = watch.take_nowait()
+                # Of the others constraints and draining nodes count; to look costs little.
+                if not all(isinstance(change, GroupChanged) for change in changes):
+                    self._is_wanted.set()
+                    self._tell()
+
+    def _tell(self) -> None:
+        # One that is full has been told often enough.
+        with suppress(MailboxFull, MailboxClosed):
+            self._leader.tell(WorkloadChanged())
+
+    async def _look_up(self) -> None:
+        """While this node leads, know the partitions of each topic: of new ones at once, of all
+        others in turn.
+        """
+        pause_s = _TROUBLE_PAUSE_MIN_S
+        while True:
+            await self._coordination.until(lambda _state: self._leads)
+            self._is_wanted = trio.Event()
+            topics = self._topics()
+            for log_topic in [each for each in self._partitions if each not in topics]:
+                del self._partitions[log_topic]
+            new = [each for each in topics if each not in self._partitions]
+            for at in range(0, len(new), _ASKED_AT_ONCE):
+                await self._ask_all(new[at : at + _ASKED_AT_ONCE])
+            if all(each in self._partitions for each in new):
+                pause_s = _TROUBLE_PAUSE_MIN_S
+                wait_s = max(_PAUSE_MIN_S, _ROUND_S / max(1, len(topics)))
+            else:
+                # It is being made, or the log is away.
+                wait_s = pause_s
+                pause_s = min(_TROUBLE_PAUSE_MAX_S, 2 * pause_s)
+            with trio.move_on_after(wait_s) as pause:
+                await self._is_wanted.wait()
+                pause_s = _TROUBLE_PAUSE_MIN_S
+            if pause.cancelled_caught and self._partitions:
+                # The one that was asked longest ago comes first.
+                await self._ask(next(iter(self._partitions)))
+
+    @property
+    def _leads(self) -> bool:
+        return self._coordination.state.leader == self._presence.boot != ""
+
+    def _topics(self) -> dict[str, None]:
+        """The log topics of all live subscriptions, sorted."""
+        catalog = self._metadata.catalog
+        names = {str(live.name.topic) for live in catalog.subscriptions.values()}
+        found = [catalog.topics[name].log_topic for name in names if name in catalog.topics]
+        return dict.fromkeys(sorted(found))
+
+    async def _ask_all(self, topics: list[str]) -> None:
+        async with trio.open_nursery() as nursery:
+            for log_topic in topics:
+                nursery.start_soon(self._ask, log_topic)
+
+    async def _ask(self, log_topic: str) -> None:
+        before = self._partitions.get(log_topic, 0)
+        try:
+            found = len(await self._metadata.log.start_positions(log_topic))
+        except (LogUnavailable, UnknownTopic):
+            found = before
+        if found:
+            self._partitions.pop(log_topic, None)
+            self._partitions[log_topic] = found
+        if found != before:
+            self._tell()
+
+
+def workload_of(metadata: Metadata, state: State, partitions: Mapping[str, int]) -> Workload | None:
+    """All there is; None while the metadata of this datacentre is not known. `partitions` has what
+    was looked up, by log topic; else a subscription has as many as its owners are to have, and one
+    that has neither is left out for now.
+    """
+    catalog = metadata.catalog
+    # A stand-in's need not know all, and what it does not know would be taken from its owners.
+    if not metadata.is_own:
+        return None
+    constraints = catalog.constraints
+    wanted: dict[str, Wanted] = {}
+    for name in sorted(catalog.subscriptions):
+        live = catalog.subscriptions[name]
+        topic = catalog.topics.get(str(live.name.topic))
+        count = 0 if topic is None else partitions.get(topic.log_topic, 0)
+        count = count or sum(len(target.partitions) for target in state.targets_of(name))
+        if count:
+            asked = constraints.get(name) or constraints.get(str(live.name.topic))
+            wanted[name] = Wanted(
+                count,
+                None if asked is None else asked.consumers_number,
+                live.subscription.state is SubscriptionState.SUSPENDED,
+            )
+    return Workload(wanted, catalog.draining_in(metadata.dc))

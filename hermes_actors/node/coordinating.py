@@ -1,0 +1,145 @@
+"""The coordinating part of a node: it follows its datacentre's coordination log, and if it consumes
+it takes part: it is heard of, it leads when no other does, and owns what it is granted.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import trio
+from msgspec import Struct
+
+from hermes_actors import __version__
+from hermes_actors.actors.mailbox import Inbox, Ref
+from hermes_actors.balancer.leader import Leader, Workload, WorkloadChanged
+from hermes_actors.balancer.membership import Membership, NodeLoads
+from hermes_actors.balancer.planning import WorkloadPlanner
+from hermes_actors.balancer.presence import Presence
+from hermes_actors.balancer.releases import Releases
+from hermes_actors.balancer.workload.problem import Settings, Strategy
+from hermes_actors.balancer.workloads import Workloads
+from hermes_actors.config import BalancerConfig
+from hermes_actors.coordination.reader import CoordinationReader
+from hermes_actors.coordination.view import Coordination
+from hermes_actors.metadata.catalog import Catalog
+from hermes_actors.metadata.registry import Metadata
+from hermes_actors.model.subscription import BatchPolicy
+from hermes_actors.node.environment import NodeEnvironment
+from hermes_actors.node.running import Node
+
+
+class Part(Struct, frozen=True):
+    """What a consuming node has of its datacentre's coordination."""
+
+    coordination: Coordination
+    presence: Presence
+    releases: Releases
+
+
+@asynccontextmanager
+async def open_coordination(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
+    """Follow the coordination log for the length of the block."""
+    coordination = node.coordination = Coordination(environment.log)
+    rng = environment.split_rng()
+
+    def make() -> "_Following":
+        reader = CoordinationReader(coordination, clock=environment.clock, rng=rng)
+        return _Following(reader, node.metadata)
+
+    node.control.start("coordination", make)
+    yield
+    await node.control.stop("coordination")
+
+
+@asynccontextmanager
+async def open_part(
+    node: Node, environment: NodeEnvironment, loads: Callable[[], NodeLoads]
+) -> AsyncIterator[Part]:
+    """Take part for the length of the block; at its end the node leaves, and others take over."""
+    config, clock, control = node.config, environment.clock, node.control
+    coordination = node.coordination
+    assert coordination is not None, "it is followed before"
+    presence = node.presence = Presence()
+    releases = Releases(coordination, clock)
+    balancer = config.consumers.balancer
+    planner = WorkloadPlanner(
+        settings_of(balancer), lambda name: rate_of(node.metadata.catalog, name)
+    )
+
+    def workload() -> Workload | None:
+        return workloads()
+
+    leader: Ref[WorkloadChanged] = control.start(
+        "leader",
+        lambda: Leader(
+            coordination,
+            presence,
+            planner,
+            workload,
+            clock=clock,
+            rng=environment.split_rng(),
+            balance_interval_s=balancer.interval_ms / 1_000,
+        ),
+    )
+    # The same ones after a failure: they keep what was looked up, and what has to be said.
+    workloads = Workloads(node.metadata, coordination, presence, leader)
+    control.start("workloads", lambda: workloads)
+    control.start("releases", lambda: releases)
+    control.start(
+        "membership",
+        lambda: Membership(
+            coordination,
+            presence,
+            node=config.node,
+            cores=environment.cpu.cores,
+            version=__version__,
+            clock=clock,
+            ids=environment.ids,
+            loads=loads,
+        ),
+    )
+    yield Part(coordination, presence, releases)
+    for name in ("leader", "workloads", "releases", "membership"):
+        await control.stop(name, grace_s=2.0)
+
+
+class _Following:
+    """The reader, as soon as the log is known to be this datacentre's: it makes a topic there."""
+
+    def __init__(self, reader: CoordinationReader, metadata: Metadata) -> None:
+        self._reader = reader
+        self._metadata = metadata
+
+    async def run(self, inbox: Inbox[object]) -> None:
+        """Follow until asked to stop."""
+        async with trio.open_nursery() as nursery:
+
+            async def wait_own() -> None:
+                await self._metadata.wait_own()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(wait_own)
+            await inbox.wait()
+            nursery.cancel_scope.cancel()
+        if self._metadata.is_own:
+            await self._reader.run(inbox)
+
+
+def settings_of(config: BalancerConfig) -> Settings:
+    """How the planner plans."""
+    return Settings(
+        strategy=Strategy(config.strategy),
+        owners_default=config.consumers_per_subscription,
+        tasks_max=config.tasks_per_node_max,
+        stable_s=config.stabilization_window_ms / 1_000,
+    )
+
+
+def rate_of(catalog: Catalog, name: str) -> float:
+    """A subscription's maximum rate, in messages a second; 0 when it has none."""
+    live = catalog.subscriptions.get(name)
+    if live is None:
+        return 0.0
+    policy = live.subscription.subscription_policy
+    if isinstance(policy, BatchPolicy):
+        return float(policy.message_rate or 0)
+    return float(policy.rate)
