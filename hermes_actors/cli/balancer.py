@@ -24,7 +24,7 @@ from hermes_actors.cli.options import (
     OutputOption,
     examples,
 )
-from hermes_actors.cli.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.plain import PlainCommand, command_group
 from hermes_actors.cli.render import (
     counted,
     fields_of,
@@ -34,13 +34,7 @@ from hermes_actors.cli.render import (
     write_json,
 )
 
-app = typer.Typer(
-    cls=PlainGroup,
-    no_args_is_help=True,
-    help="The balancer: which node runs which subscription, and why.",
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = command_group("The balancer: which node runs which subscription, and why.")
 app.add_typer(draining.app)
 app.add_typer(balancer_constraints.app)
 

@@ -10,15 +10,9 @@ import typer
 
 from hermes_actors import config
 from hermes_actors.cli.options import examples
-from hermes_actors.cli.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.plain import PlainCommand, command_group
 
-app = typer.Typer(
-    cls=PlainGroup,
-    no_args_is_help=True,
-    help="A node's configuration.",
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = command_group("A node's configuration.")
 
 FileArgument = Annotated[
     Path | None,

@@ -18,7 +18,7 @@ from hermes_actors.cli.options import (
     YesOption,
     examples,
 )
-from hermes_actors.cli.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.plain import PlainCommand, command_group
 from hermes_actors.cli.render import (
     counted,
     fields_of,
@@ -32,12 +32,8 @@ from hermes_actors.cli.render import (
 from hermes_actors.cli.times import TIME_HELP, optional_time
 from hermes_actors.model.dead_letter import DiscardReason
 
-app = typer.Typer(
-    cls=PlainGroup,
-    no_args_is_help=True,
-    help="Dead letters: messages that a subscription gave up, kept until they are re-driven.",
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
+app = command_group(
+    "Dead letters: messages that a subscription gave up, kept until they are re-driven."
 )
 
 IdsArgument = Annotated[

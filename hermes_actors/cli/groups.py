@@ -2,8 +2,6 @@
 
 import json
 
-import typer
-
 from hermes_actors.cli.bodies import changes
 from hermes_actors.cli.confirm import confirm_deletion
 from hermes_actors.cli.management import ManagementClient, quoted
@@ -19,16 +17,10 @@ from hermes_actors.cli.options import (
     examples,
 )
 from hermes_actors.cli.outcome import show_changed, show_updated
-from hermes_actors.cli.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.plain import PlainCommand, command_group
 from hermes_actors.cli.render import say, show_names, show_object
 
-app = typer.Typer(
-    cls=PlainGroup,
-    no_args_is_help=True,
-    help="Groups of topics.",
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = command_group("Groups of topics.")
 
 
 @app.command(cls=PlainCommand, epilog=examples("hermes group create shop"))

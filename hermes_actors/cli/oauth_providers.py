@@ -23,7 +23,7 @@ from hermes_actors.cli.options import (
     examples,
 )
 from hermes_actors.cli.outcome import show_changed, show_updated
-from hermes_actors.cli.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.plain import PlainCommand, command_group
 from hermes_actors.cli.render import say, show_names, show_object
 
 _PROVIDERS = "/oauth/providers"
@@ -43,13 +43,7 @@ SecretOption = Annotated[
     ),
 ]
 
-app = typer.Typer(
-    cls=PlainGroup,
-    no_args_is_help=True,
-    help="Providers of OAuth tokens for subscriptions.",
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = command_group("Providers of OAuth tokens for subscriptions.")
 
 
 @app.command(

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from hermes_actors.cli.credentials import credential_options
@@ -44,3 +45,14 @@ class PlainGroup(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters, `--help` among them."""
         return _without_flag_values(super().get_params(ctx))
+
+
+def command_group(help_: str) -> typer.Typer:
+    """A group of commands: `hermes topic`, `hermes dlq`, …"""
+    return typer.Typer(
+        cls=PlainGroup,
+        no_args_is_help=True,
+        help=help_,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )

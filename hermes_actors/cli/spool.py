@@ -10,20 +10,14 @@ import typer
 from hermes_actors import config as configuration
 from hermes_actors.cli.failures import CommandFailed
 from hermes_actors.cli.options import Output, OutputOption, examples
-from hermes_actors.cli.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.plain import PlainCommand, command_group
 from hermes_actors.cli.render import say, show_rows, write_json
 from hermes_actors.config import Config
 from hermes_actors.fallback.spool_opening import spool_folder
 from hermes_actors.fallback.spool_reading import SpoolContent, read_spool
 from hermes_actors.runtime.clock import SystemClock
 
-app = typer.Typer(
-    cls=PlainGroup,
-    no_args_is_help=True,
-    help="What a node keeps on its disk until a log takes it.",
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = command_group("What a node keeps on its disk until a log takes it.")
 
 ConfigOption = Annotated[
     Path | None,

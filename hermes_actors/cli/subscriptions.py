@@ -25,7 +25,7 @@ from hermes_actors.cli.options import (
     examples,
 )
 from hermes_actors.cli.outcome import show_updated
-from hermes_actors.cli.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.plain import PlainCommand, command_group
 from hermes_actors.cli.render import (
     printable,
     say,
@@ -40,13 +40,7 @@ from hermes_actors.model.subscription import (
     Subscription,
 )
 
-app = typer.Typer(
-    cls=PlainGroup,
-    no_args_is_help=True,
-    help="Subscriptions: where a topic's messages are pushed to.",
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = command_group("Subscriptions: where a topic's messages are pushed to.")
 
 
 @app.command(

@@ -21,7 +21,7 @@ from hermes_actors.cli.options import (
     examples,
 )
 from hermes_actors.cli.outcome import show_changed, show_updated
-from hermes_actors.cli.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.plain import PlainCommand, command_group
 from hermes_actors.cli.render import say, show_names, show_object
 from hermes_actors.model.topic import (
     MESSAGE_BYTES_DEFAULT,
@@ -33,13 +33,7 @@ from hermes_actors.model.topic import (
 
 OWNER_DEFAULT = "Plaintext:dev"
 
-app = typer.Typer(
-    cls=PlainGroup,
-    no_args_is_help=True,
-    help="Topics: what is published to.",
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = command_group("Topics: what is published to.")
 
 
 @app.command(

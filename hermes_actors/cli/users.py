@@ -8,20 +8,14 @@ import typer
 
 from hermes_actors.cli.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.options import examples
-from hermes_actors.cli.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.plain import PlainCommand, command_group
 from hermes_actors.cli.render import show_rows
 from hermes_actors.config.security import ManagementAuthenticationConfig
 from hermes_actors.security.account import PUBLISHER
 from hermes_actors.security.passwords import hash_password
 from hermes_actors.security.users import WrongFile, parse_users, user_line
 
-app = typer.Typer(
-    cls=PlainGroup,
-    no_args_is_help=True,
-    help="Users who publish or administer, for security.users_file.",
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = command_group("Users who publish or administer, for security.users_file.")
 
 
 @app.command(

@@ -2,7 +2,6 @@
 time: what a slow client has not taken is not read.
 """
 
-import base64
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +11,7 @@ import trio
 
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.log.base import Log, OffsetOutOfRange, UnknownTopic
+from hermes_actors.management.deadletters import as_text
 from hermes_actors.model.message import UndecodableRecord, from_record
 from hermes_actors.model.moments import moment_ms
 from hermes_actors.model.record import StoredRecord
@@ -130,21 +130,12 @@ def line_of(record: StoredRecord) -> bytes:
     try:
         message = from_record(record, lambda: "")
     except UndecodableRecord as error:
-        line |= {"id": None, **_text("key", record.key), "headers": {}, "error": str(error)}
-        line |= _text("body", record.value)
+        line |= {"id": None, **as_text("key", record.key), "headers": {}, "error": str(error)}
+        line |= as_text("body", record.value)
     else:
-        line |= {"id": message.id or None, **_text("key", message.key)}
-        line |= {"headers": dict(message.propagated), **_text("body", message.body)}
+        line |= {"id": message.id or None, **as_text("key", message.key)}
+        line |= {"headers": dict(message.propagated), **as_text("body", message.body)}
     return msgspec.json.encode(line) + b"\n"
-
-
-def _text(name: str, value: bytes | None) -> dict[str, str | None]:
-    if value is None:
-        return {name: None}
-    try:
-        return {name: value.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}Base64": base64.b64encode(value).decode()}
 
 
 def _timestamp_ms(text: str, now_ms: int) -> int:
