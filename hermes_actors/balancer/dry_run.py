@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from statistics import median
+from typing import Protocol
 
 from hermes_actors.balancer.leader import Planner, WorkloadSource
-from hermes_actors.balancer.workload.problem import Settings
+from hermes_actors.balancer.workload.problem import Planned, Settings
 from hermes_actors.balancer.workload.weights import WEIGHT_UNKNOWN, weight_of
 from hermes_actors.coordination.plan_views import Proposal
 from hermes_actors.coordination.state import State
@@ -13,13 +14,19 @@ from hermes_actors.errors import Unavailable
 from hermes_actors.runtime.turns import in_turns
 
 
+class RoundPlanner(Planner, Protocol):
+    """A planner that tells what its last round came to."""
+
+    latest: Planned
+
+
 class DryRun:
     """Asks a planner of its own, new each time: a leader that began now would plan so. One that
     leads for long follows what is measured more slowly, so it may see less to do.
     """
 
     def __init__(
-        self, workload: WorkloadSource, make_planner: Callable[[], Planner], settings: Settings
+        self, workload: WorkloadSource, make_planner: Callable[[], RoundPlanner], settings: Settings
     ) -> None:
         self._workload = workload
         self._make_planner = make_planner
@@ -41,5 +48,7 @@ class DryRun:
         workload = self._workload()
         if workload is None:
             raise Unavailable("The metadata is not read yet, so nothing can be planned; try again")
-        assignments = await in_turns(self._make_planner().plan(state, workload))
-        return Proposal(assignments, self.weights(state))
+        planner = self._make_planner()
+        assignments = await in_turns(planner.plan(state, workload))
+        latest = planner.latest
+        return Proposal(assignments, self.weights(state), latest.unplaced, latest.has_more)

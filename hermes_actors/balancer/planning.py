@@ -9,7 +9,14 @@ from msgspec.structs import replace
 from hermes_actors.balancer.leader import Wanted, Workload
 from hermes_actors.balancer.shares import Use, share_out
 from hermes_actors.balancer.workload.planner import plan_in_steps
-from hermes_actors.balancer.workload.problem import Node, Owner, Problem, Settings, Work
+from hermes_actors.balancer.workload.problem import (
+    Node,
+    Owner,
+    Planned,
+    Problem,
+    Settings,
+    Work,
+)
 from hermes_actors.balancer.workload.speeds import NodeCost, Speeds
 from hermes_actors.balancer.workload.weights import Weights
 from hermes_actors.coordination.commands import Assignment
@@ -32,6 +39,8 @@ class WorkloadPlanner:
         self._rate_of = rate_of
         self._weights = Weights()
         self._speeds = Speeds()
+        self.latest = Planned(())
+        """What the last round came to, but for shares."""
 
     def plan(
         self, state: State, workload: Workload
@@ -80,7 +89,7 @@ class WorkloadPlanner:
             settings=self._settings,
             gone=gone,
         )
-        planned = yield from plan_in_steps(problem)
+        planned = self.latest = yield from plan_in_steps(problem)
         assignments = list(planned.assignments)
         moving = {each.subscription for each in assignments}
         for at, (name, ownership) in enumerate(sorted(ownerships.items())):

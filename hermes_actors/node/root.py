@@ -17,6 +17,8 @@ sockets. Lifetimes are indentation: what is opened first is closed last.
     ├─ readiness check        asks the log for every topic once, if readiness waits for that
     ├─ router                 keeps one producer for each topic
     ├─ coordination           folds the log by which the consuming nodes find out who owns what
+    ├─ coordination <dc>      folds another datacentre's, for management to look at
+    ├─ balancer meter         sums up who has how much, for the metrics
     ├─ membership             has this node heard of there, each half second
     ├─ leader                 says who is to own what, if no other node leads
     ├─ workloads              knows what there is to be owned, for the leader
@@ -35,6 +37,7 @@ from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import Config
 from hermes_actors.management.administration import Administration
 from hermes_actors.node.accounts import open_authenticating, security_of_management
+from hermes_actors.node.balancing import dry_run, follow_coordinations, open_meter
 from hermes_actors.node.consuming import open_consumers
 from hermes_actors.node.coordinating import open_coordination
 from hermes_actors.node.crashes import log_crash
@@ -68,7 +71,9 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
             node.authenticator = await open_authenticating(node, environment)
             if "consumers" in config.roles or "management" in config.roles:
                 await parts.enter_async_context(open_coordination(node, environment))
+                await parts.enter_async_context(open_meter(node, environment))
             if "management" in config.roles:
+                planning = dry_run(node)
                 node.administration = Administration(
                     metadata,
                     environment.log,
@@ -87,6 +92,9 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                     )
                     if config.frontend.preview.enabled
                     else None,
+                    coordinations=follow_coordinations(node, environment),
+                    planning={config.dc: planning},
+                    weights=planning.weights,
                 )
             await parts.enter_async_context(open_reporter(node, environment))
             if "frontend" in config.roles:

@@ -4,7 +4,7 @@ import pytest
 
 from hermes_actors.balancer.dry_run import DryRun
 from hermes_actors.balancer.leader import Wanted, Workload
-from hermes_actors.balancer.workload.problem import Settings
+from hermes_actors.balancer.workload.problem import Planned, Settings
 from hermes_actors.coordination.commands import (
     Assignment,
     Claim,
@@ -22,6 +22,8 @@ BUSY, IDLE, NEW, RESTING = (f"shop.orders${name}" for name in ("busy", "idle", "
 
 class Planner:
     """Gives everything to one boot, in two steps."""
+
+    latest = Planned((), unplaced=3, has_more=True)
 
     def plan(self, state, workload):
         names = sorted(workload.subscriptions)
@@ -59,6 +61,7 @@ async def test_a_dry_run_tells_what_a_new_planner_would_change(state, workload):
     dry_run = DryRun(lambda: workload, Planner, Settings())
     proposal = await dry_run.propose(state)
     assert [each.subscription for each in proposal.assignments] == [BUSY, NEW, RESTING]
+    assert (proposal.unplaced, proposal.has_more) == (3, True)
     assert state.snapshot() == before
 
 

@@ -1,0 +1,75 @@
+"""What a node shows of the balancers: to management, and to Prometheus."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from hermes_actors.balancer.dry_run import DryRun
+from hermes_actors.balancer.planning import WorkloadPlanner
+from hermes_actors.balancer.workloads import workload_of
+from hermes_actors.coordination.lease import Lease
+from hermes_actors.coordination.meter import Meter
+from hermes_actors.coordination.reader import CoordinationReader
+from hermes_actors.coordination.view import Coordination
+from hermes_actors.log.base import Log
+from hermes_actors.node.coordinating import rate_of, settings_of
+from hermes_actors.node.environment import NodeEnvironment
+from hermes_actors.node.running import Node
+
+
+def follow_coordinations(node: Node, environment: NodeEnvironment) -> Mapping[str, Coordination]:
+    """Follow the other datacentres' coordination too; by datacentre, the own one among them."""
+    assert node.coordination is not None, "management follows its datacentre's coordination"
+    followed = {node.config.dc: node.coordination}
+
+    def follow(log: Log) -> None:
+        coordination = followed[log.dc] = Coordination(log)
+        rng = environment.split_rng()
+        node.control.start(
+            f"coordination {log.dc}",
+            lambda: CoordinationReader(
+                coordination, clock=environment.clock, rng=rng, makes_topic=False
+            ),
+        )
+
+    for log in environment.remote_logs.values():
+        follow(log)
+    return followed
+
+
+def dry_run(node: Node) -> DryRun:
+    """The planner of the node's own datacentre, asked what it would do."""
+    coordination, metadata = node.coordination, node.metadata
+    assert coordination is not None, "nothing is planned without it"
+    settings = settings_of(node.config.consumers.balancer)
+    return DryRun(
+        lambda: workload_of(metadata, coordination.state, {}),
+        lambda: WorkloadPlanner(settings, lambda name: rate_of(metadata.catalog, name)),
+        settings,
+    )
+
+
+@asynccontextmanager
+async def open_meter(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
+    """Measure the datacentre's coordination for the length of the block."""
+    coordination, catalog = node.coordination, node.metadata.catalog
+    assert coordination is not None, "there is nothing to measure without it"
+
+    def lease() -> Lease | None:
+        return None if node.presence is None else node.presence.lease
+
+    meter = Meter(
+        coordination,
+        clock=environment.clock,
+        subscriptions=lambda: catalog.subscriptions,
+        draining=lambda: catalog.draining_in(node.config.dc),
+        weights=dry_run(node).weights,
+        lease=lease,
+    )
+    metrics = meter.metrics()
+    if "consumers" in node.config.roles:
+        meter.own_metrics(metrics)
+    node.metrics.append(metrics)
+    # The same one after a failure: it goes on counting.
+    node.control.start("balancer meter", lambda: meter)
+    yield
+    await node.control.stop("balancer meter")

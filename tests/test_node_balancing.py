@@ -1,0 +1,172 @@
+"""A whole node shows who runs what, drains, and counts it."""
+
+import dataclasses
+import random
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from hermes_actors.config import Config
+from hermes_actors.coordination.commands import COORDINATION_TOPIC
+from hermes_actors.log.memory import MemoryLog
+from hermes_actors.management.roles import Anonymous
+from hermes_actors.node import NodeEnvironment, open_node
+from hermes_actors.runtime.clock import seeded_ids
+from hermes_actors.telemetry.metrics import render
+
+BILLING = "shop.orders$billing"
+OWNER = {"source": "Plaintext", "id": "sales"}
+
+
+class TrioClock:
+    def now_ms(self):
+        return 1_700_000_000_000 + int(1_000 * trio.current_time())
+
+    def monotonic_s(self):
+        return trio.current_time()
+
+    def boottime_s(self):
+        return self.monotonic_s()
+
+
+@asynccontextmanager
+async def no_senders(*_):
+    yield lambda _subscription: None
+
+
+def environment_of(clock, log, *remotes, seed=1):
+    return NodeEnvironment(
+        clock=clock,
+        ids=seeded_ids(random.Random(seed)),
+        rng=random.Random(seed + 1),
+        log=log,
+        remote_logs={remote.dc: remote for remote in remotes},
+        open_senders=no_senders,
+    )
+
+
+async def with_subscription(administration):
+    caller = Anonymous()
+    await administration.groups.create(caller, {"groupName": "shop"})
+    topic = {
+        "name": "shop.orders",
+        "description": "",
+        "owner": OWNER,
+        "contentType": "JSON",
+        "retentionTime": {"duration": 1},
+    }
+    await administration.topics.create(caller, topic)
+    subscription = {
+        "topicName": "shop.orders",
+        "name": "billing",
+        # Nobody delivers to it here, but it is owned.
+        "endpoint": "http://billing.example.com/",
+        "description": "",
+        "owner": OWNER,
+    }
+    await administration.subscriptions.create(caller, "shop.orders", subscription)
+
+
+def figures(node):
+    lines = render(node.metrics).decode().splitlines()
+    prefix = "hermes_balancer_"
+    return {
+        line.split()[0].removeprefix(prefix): float(line.split()[1])
+        for line in lines
+        if line.startswith(prefix)
+    }
+
+
+@pytest.fixture
+async def site(autojump_clock):
+    """One node of dc1 with all of it, and dc2's log."""
+    clock = TrioClock()
+    log, remote = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
+    config = Config(node="a", dc="dc1", roles=["management", "consumers"])
+    async with open_node(config, environment_of(clock, log, remote)) as node:
+        await node.metadata.wait_current()
+        await with_subscription(node.administration)
+        await trio.sleep(15)
+        yield node, clock, log, remote
+
+
+async def test_a_nodes_management_shows_who_runs_what_and_why(site):
+    node, *_ = site
+    balancing = node.administration.balancing
+    here, there = (await balancing.status())["datacenters"]
+    assert (here["datacenter"], here["isKnown"], here["leader"]["node"]) == ("dc1", True, "a")
+    (orders,) = here["subscriptions"]
+    assert orders.subscription == BILLING
+    assert [owner.node for owner in orders.owners] == ["a"]
+    assert here["unassigned"] == []
+    assert (there["datacenter"], there["isKnown"]) == ("dc2", False)
+    assert "no topic" in there["reason"]
+    (why, _) = (await balancing.explain(BILLING))["datacenters"]
+    assert why["why"][0].startswith("node a has ")
+    plan = await balancing.plan()
+    assert (plan["datacenter"], plan["plan"].changes) == ("dc1", ())
+
+
+async def test_the_other_datacentres_coordination_is_shown_and_not_written_to(site):
+    node, clock, log, remote = site
+    assert COORDINATION_TOPIC not in await remote.topics()
+    config = Config(node="b", dc="dc2", roles=["consumers"])
+    async with open_node(config, environment_of(clock, remote, log, seed=5)):
+        await trio.sleep(5)
+        _, there = (await node.administration.balancing.status())["datacenters"]
+        assert there["isKnown"]
+        assert [member.node for member in there["members"]] == ["b"]
+
+
+async def test_a_drained_node_is_emptied_and_filled_again(site):
+    node, clock, log, remote = site
+    administration = node.administration
+    config = Config(node="b", dc="dc1", roles=["consumers"])
+    async with open_node(config, environment_of(clock, log, remote, seed=5)):
+        await trio.sleep(5)
+        await administration.drains.set(Anonymous(), "dc1", "a", {}, False)
+        await trio.sleep(5)
+        here = (await administration.balancing.status())["datacenters"][0]
+        (drained,) = here["drained"]
+        assert (drained["node"], drained["tasks"], drained["targets"]) == ("a", 0, 0)
+        (orders,) = here["subscriptions"]
+        assert [owner.node for owner in orders.owners] == ["b"]
+        await administration.drains.undo(Anonymous(), "dc1", "a")
+        await administration.drains.set(Anonymous(), "dc1", "b", {}, False)
+        await trio.sleep(5)
+        here = (await administration.balancing.status())["datacenters"][0]
+        assert [owner.node for owner in here["subscriptions"][0].owners] == ["a"]
+
+
+async def test_a_node_counts_what_it_coordinates(site):
+    node, *_ = site
+    found = figures(node)
+    assert (found["is_current"], found["is_leader"], found["is_member"]) == (1.0, 1.0, 1.0)
+    assert (found["term"], found["members"], found["tasks"]) == (1.0, 1.0, 1.0)
+    assert (found["unassigned_subscriptions"], found["moves_total"]) == (0.0, 1.0)
+    assert found["skew_max_to_ideal"] == 1.0
+    assert 0 < found["lease_left_seconds"] <= 2.0
+    assert found["fence_closed_seconds_total"] == 0.0
+
+
+async def test_a_management_node_only_reads(autojump_clock):
+    clock = TrioClock()
+    log = MemoryLog("dc1", clock)
+    config = Config(node="m", dc="dc1", roles=["management"])
+    async with open_node(config, environment_of(clock, log)) as node:
+        await trio.sleep(20)
+        (here,) = (await node.administration.balancing.status())["datacenters"]
+        assert (here["isKnown"], here["members"], here["position"]) == (True, [], 0)
+        assert "is_member" not in figures(node)
+        assert figures(node)["members"] == 0.0
+
+
+async def test_a_frontend_follows_no_coordination(autojump_clock):
+    clock = TrioClock()
+    log = MemoryLog("dc1", clock)
+    config = Config(node="f", dc="dc1", roles=["frontend"])
+    environment = dataclasses.replace(environment_of(clock, log), open_senders=None)
+    async with open_node(config, environment) as node:
+        await trio.sleep(1)
+        assert figures(node) == {}
