@@ -127,9 +127,6 @@ class Release(_Said, frozen=True, array_like=True, tag="release"):
     subscription: str
     epoch: int
     rate: RateState | None = None
-    settled: tuple[tuple[int, int, tuple[int, ...]], ...] = ()
-    """For each partition its position and the settled intervals above it, delta-coded; bounded.
-    For people: the fold does not keep it, because a retransmission may make it stale."""
 
 
 class Snapshot(_Said, frozen=True, array_like=True, tag="snapshot"):

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from hermes_actors import __version__
 from hermes_actors.actors.mailbox import Inbox, Ref
+from hermes_actors.actors.restart import TENANT
 from hermes_actors.balancer.leader import Leader, Workload, WorkloadChanged
 from hermes_actors.balancer.membership import Membership, NodeLoads
 from hermes_actors.balancer.planning import WorkloadPlanner
@@ -79,6 +80,8 @@ async def open_part(
             rng=environment.split_rng(),
             balance_interval_s=balancer.interval_ms / 1_000,
         ),
+        # It backs off for ever: a plan that cannot be made must not end one node after the other.
+        restart=TENANT,
     )
     # The same ones after a failure: they keep what was looked up, and what has to be said.
     workloads = Workloads(node.metadata, coordination, presence, leader)
