@@ -73,6 +73,7 @@ class Balancing:
         self._weights = weights
         self._followed = dict(sorted(followed.items()))
         self._planning = planning
+        self._is_planning = False
 
     def members(self) -> dict[str, list[str]]:
         """For each datacentre the nodes that take part, sorted."""
@@ -102,7 +103,8 @@ class Balancing:
     async def plan(self, dc: str = "") -> dict[str, Any]:
         """What the planner of a datacentre, by default of this one, would change now.
 
-        Raises Refused for a datacentre whose plans are not made here, and Unavailable.
+        Raises Refused for a datacentre whose plans are not made here, and Unavailable, also while
+        another one is being made.
         """
         dc = dc or self._metadata.dc
         followed = self._followed.get(dc)
@@ -117,9 +119,16 @@ class Balancing:
         state = followed.state
         if not state.members:
             raise Unavailable(f"Nothing is planned in {dc} now: no consuming node takes part")
+        if self._is_planning:
+            # It takes a second of CPU in a large cluster, which this node has other uses for too.
+            raise Unavailable("Somebody else's plan is being made; ask again")
         base = state.plan_offset
-        proposal = await planning.propose(state)
-        view = await in_turns(plan_view_in_steps(state, proposal, self._draining(dc)))
+        self._is_planning = True
+        try:
+            proposal = await planning.propose(state)
+            view = await in_turns(plan_view_in_steps(state, proposal, self._draining(dc)))
+        finally:
+            self._is_planning = False
         if state is not followed.state or state.plan_offset != base:
             raise Unavailable("The leader has made a plan meanwhile; ask again")
         return {"datacenter": dc, "plan": view}

@@ -1,6 +1,8 @@
 """What management says of the balancers: who runs what, why, and what a plan would change."""
 
 import pytest
+import trio
+import trio.testing
 
 from hermes_actors.coordination.commands import (
     Assignment,
@@ -43,12 +45,15 @@ class Planning:
 
     def __init__(self):
         self.on_propose = lambda: None
+        self.may_end = trio.Event()
+        self.may_end.set()
 
     def weights(self, state):
         return Weights(dict.fromkeys(state.subscriptions, 10.0))
 
     async def propose(self, state):
         self.on_propose()
+        await self.may_end.wait()
         wanted = Assignment(ORDERS, (Target("b2", (0, 1)),), "weight 10 → node node-b")
         return Proposal((wanted,), self.weights(state), unplaced=1)
 
@@ -194,6 +199,23 @@ async def test_a_plan_that_was_overtaken_is_not_shown(balancer, here, planning):
     answer = await balancer.get("/balancer/plan")
     assert answer.status_code == 503
     assert "ask again" in balancer.message(answer)
+
+
+async def test_one_plan_is_made_at_a_time(balancer, planning):
+    planning.may_end = trio.Event()
+    answers = []
+
+    async def ask():
+        answers.append((await balancer.get("/balancer/plan")).status_code)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await trio.testing.wait_all_tasks_blocked()
+        await ask()
+        planning.may_end.set()
+    assert answers == [503, 200]
+    await ask()
+    assert answers[-1] == 200
 
 
 async def test_a_plan_is_refused_where_none_can_be_made(balancer, here):
