@@ -9,6 +9,7 @@ from hermes_actors.coordination.state import State
 from hermes_actors.coordination.values import Departed, Move
 from hermes_actors.coordination.views import (
     MemberView,
+    OwnerView,
     SubscriptionView,
     unassigned_reason,
 )
@@ -55,7 +56,7 @@ def reasons_of_subscription(
     for owner in view.owners:
         partitions = _counted(len(owner.partitions), "partition")
         line = f"node {owner.node} has {partitions} of it for {_span(owner.owned_for_s)}"
-        move = _last_move(state, name, owner.node)
+        move = _move_of(state, name, owner)
         line += f": {move.reason or 'no reason was given'}" if move else _long_ago(state)
         if owner.is_to_release:
             line += "; it is to release them"
@@ -109,10 +110,12 @@ def _beside_the_mean(one: MemberView, members: Sequence[MemberView]) -> str:
     return f", {abs(percent):.0f} % {'above' if percent > 0 else 'below'} the mean"
 
 
-def _last_move(state: State, name: str, node: str) -> Move | None:
-    """The one that brought the subscription to the node, as far as it is remembered."""
+def _move_of(state: State, name: str, owner: OwnerView) -> Move | None:
+    """The one by which the owner got these partitions, as far as it is remembered: the last before
+    they became its own, for later ones have left it as it was.
+    """
     for move in reversed(state.moves):
-        if move.subscription == name and node in move.after and node not in move.before:
+        if move.subscription == name and owner.node in move.after and move.offset <= owner.epoch:
             return move
     return None
 

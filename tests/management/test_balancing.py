@@ -10,6 +10,7 @@ from hermes_actors.coordination.commands import (
     Join,
     Leave,
     Plan,
+    Release,
     Target,
 )
 from hermes_actors.coordination.plan_views import Proposal
@@ -268,6 +269,14 @@ async def test_a_subscription_is_explained_by_the_move_that_brought_it_where_it_
     assert (await explained(balancer, ORDERS))["dc2"]["why"][0].startswith(
         "nobody runs it: no node"
     )
+
+
+async def test_an_owner_is_explained_by_what_gave_it_these_partitions(balancer, here):
+    here.plan(ORDERS, ("b1", (0,)), ("b2", (1,)), reason="now 2 owners: the default")
+    here.say(Release("b1", ORDERS, 3))
+    here.plan(ORDERS, ("b1", (0,)), reason="now 1 owner: constraint")
+    (why, *_) = (await explained(balancer, ORDERS))["dc1"]["why"]
+    assert why == "node node-a has 1 partition of it for 0 s: now 2 owners: the default"
 
 
 async def test_a_subscription_that_is_no_more_and_one_that_waits_are_explained(balancer, here):
