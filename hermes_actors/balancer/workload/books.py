@@ -15,10 +15,21 @@ GRAINS = 1_000_000
 
 class Task:
     """One owner's part of a subscription. `was` is the node that has it by the last plan, -1 if
-    none that could keep it; `at` the one it is on now.
+    none that could keep it; `at` the one it is on now. To take it from `home` is a move; one that
+    has to start anyway, since it is new or its node is gone, has none.
     """
 
-    __slots__ = ("at", "is_stable", "number", "partitions", "share", "was", "weight", "work")
+    __slots__ = (
+        "at",
+        "home",
+        "is_stable",
+        "number",
+        "partitions",
+        "share",
+        "was",
+        "weight",
+        "work",
+    )
 
     def __init__(
         self, number: int, work: int, partitions: tuple[int, ...], weight: int, share: float | None
@@ -28,7 +39,7 @@ class Task:
         self.partitions = partitions
         self.weight = weight
         self.share = share
-        self.was = self.at = -1
+        self.was = self.home = self.at = -1
         self.is_stable = True
 
 

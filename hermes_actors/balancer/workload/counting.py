@@ -24,7 +24,7 @@ def even_out(books: Books, budget: int) -> Iterator[Task]:
             if work not in has
         )
         # Those that have to start anyway cost nothing.
-        task = min(movable, key=lambda each: (each.was == most, each.number))
-        budget -= task.was == most
+        task = min(movable, key=lambda each: (each.home == most, each.number))
+        budget -= task.home == most
         books.move(task, fewest)
         yield task

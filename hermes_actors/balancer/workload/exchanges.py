@@ -66,7 +66,7 @@ class Step(Struct, frozen=True):
     def cost(self) -> int:
         """How many of its tasks could have stayed where they were by the last plan."""
         source, sink = self.bounds.source, self.bounds.sink
-        return (self.gone.was == source) + sum(task.was == sink for task in self.back)
+        return (self.gone.home == source) + sum(task.home == sink for task in self.back)
 
 
 def _may_go(books: Books, task: Task, sink: int, is_forced: bool) -> bool:
@@ -78,7 +78,7 @@ def _step(bounds: Bounds, gone: Task, back: tuple[Task, ...]) -> Step | None:
     if not bounds.least <= shifted <= bounds.most:
         return None
     # A task that has to start anyway, because it is new or its node is gone, costs no move.
-    cost = (gone.was == bounds.source) + sum(task.was == bounds.sink for task in back)
+    cost = (gone.home == bounds.source) + sum(task.home == bounds.sink for task in back)
     worth = bounds.worth(shifted, cost or _FREE)
     return Step(bounds, gone, back, shifted, worth) if worth > 0 else None
 

@@ -23,7 +23,7 @@ from hermes_actors.balancer.workload.targets import targets
 from hermes_actors.coordination.commands import Assignment, Target
 
 _WORKS_IN_A_STEP = 32
-_PASSES_MAX = 5
+_PASSES_MAX = 20
 
 
 class _Taken(Struct, frozen=True):
@@ -126,7 +126,7 @@ class _Round:
             task = self.books.add(at, slot.partitions, weight, slot.share)
             if slot.boot:
                 task.is_stable = is_stable
-                task.was = self.number[slot.boot]
+                task.was = task.home = self.number[slot.boot]
                 self.books.put(task, task.was)
 
     def _evict(self) -> None:
@@ -135,7 +135,7 @@ class _Round:
             for _, number in tasks[: max(0, len(tasks) - self.settings.tasks_max)]:
                 task = self.books.tasks[number]
                 self.books.take(task)
-                task.was = -1
+                task.was = task.home = -1
                 self.reasons.evicted(task, node, self.settings.tasks_max)
 
     def force_who_made_way(self) -> None:
@@ -143,7 +143,7 @@ class _Round:
         for task in self.books.made_way:
             if task.was >= 0:
                 self.reasons.evicted(task, task.was, self.settings.tasks_max)
-                task.was = -1
+                task.was = task.home = -1
 
     def _weight(self, work: Work, partitions: int) -> int:
         """What the task of so many partitions costs, in grains."""
@@ -174,11 +174,27 @@ class _Round:
         The whole way there must be worth it, not each of its steps: with many tasks on each node
         every single step is small.
         """
+        if len(self.nodes) < 2:
+            return False
+        is_new = [not tasks for tasks in self.books.on]
+        taken = yield from self._try(is_new)
+        if taken is None and (yield from self._settle()):
+            # What was placed where it was free to go may do without moving others.
+            taken = yield from self._try(is_new)
+        kept, is_cut = self._within_budget(taken or [])
+        for each in reversed((taken or [])[kept:]):
+            each.step.undo(self.books)
+        yield
+        for each in (taken or [])[:kept]:
+            self.reasons.weighed(each.step, each.target, each.load, each.is_new)
+        return is_cut
+
+    def _try(self, is_new: list[bool]) -> Generator[None, None, list[_Taken] | None]:
+        """The steps to where no step helps any more; None, and undone, if that is not worth it."""
         books, settings = self.books, self.settings
         limits = Limits(settings.uneven, settings.starved)
-        is_new = [not tasks for tasks in books.on]
+        loads = list(books.load)
         target = targets(books)
-        before = _out_of_place(books, target, settings.starved)
         taken: list[_Taken] = []
         for _ in range(_PASSES_MAX):
             count = len(taken)
@@ -193,15 +209,33 @@ class _Round:
             # Where the heaviest tasks are now decides what the others are to carry.
             target = targets(books)
             yield
-        gained = before - _out_of_place(books, target, settings.starved)
-        is_worth_it = gained >= settings.gain_min or not any(each.step.cost for each in taken)
-        kept, is_cut = self._within_budget(taken) if is_worth_it else (0, False)
-        for each in reversed(taken[kept:]):
+        starved = settings.starved
+        gained = _out_of_place(loads, target, starved) - _out_of_place(books.load, target, starved)
+        if gained >= settings.gain_min or not any(each.step.cost for each in taken):
+            return taken
+        for each in reversed(taken):
             each.step.undo(books)
-        yield
-        for each in taken[:kept]:
-            self.reasons.weighed(each.step, each.target, each.load, each.is_new)
-        return is_cut
+        return None
+
+    def _settle(self) -> Generator[None, None, bool]:
+        """What has no home is at home where it was placed, and has moved just now unless it is new;
+        False if there is nothing.
+        """
+        is_any = False
+        firsts = [*self.first_task, len(self.books.tasks)]
+        for at, work in enumerate(self.works):
+            tasks = self.books.tasks[firsts[at] : firsts[at + 1]]
+            is_changed = bool(work.owners) and self._owners(tasks) != _owned(work)
+            for task in tasks:
+                is_any = is_any or task.home < 0
+                task.home = task.at
+                task.is_stable = task.is_stable and not is_changed
+            if at % _WORKS_IN_A_STEP == 0:
+                yield
+        return is_any
+
+    def _owners(self, tasks: list[Task]) -> set[tuple[str, tuple[int, ...]]]:
+        return {(self.nodes[task.at].boot, task.partitions) for task in tasks}
 
     def _within_budget(self, taken: list[_Taken]) -> tuple[int, bool]:
         """How many of the steps there are moves for, and whether that is not all."""
@@ -250,7 +284,9 @@ class _Round:
         by_set = {task.partitions: task for task in tasks}
         for task in tasks:
             own = by_set.get(had.get(self.nodes[task.at].boot, ()))
-            if own is not None and own is not task and own.at != own.was:
+            if own is None or own is task or own.weight != task.weight:
+                continue
+            if own.at != own.was:
                 here, there = task.at, own.at
                 self.books.take(task)
                 self.books.take(own)
@@ -258,8 +294,7 @@ class _Round:
                 self.books.put(task, there)
 
     def _assignment(self, work: Work, demand: Demand, tasks: list[Task]) -> Assignment | None:
-        wanted = {(self.nodes[task.at].boot, task.partitions) for task in tasks}
-        if wanted == {(owner.boot, tuple(sorted(owner.partitions))) for owner in work.owners}:
+        if self._owners(tasks) == _owned(work):
             return None
         # Whose part is new begins with an even share, for which the others make room alike; what
         # one had that is no more, the others divide as they share the rest.
@@ -283,10 +318,14 @@ def _alike(node: Node) -> Node:
     return replace(node, capacity=1.0, speed=1.0)
 
 
-def _out_of_place(books: Books, target: list[float], starved: float) -> float:
+def _owned(work: Work) -> set[tuple[str, tuple[int, ...]]]:
+    return {(owner.boot, tuple(sorted(owner.partitions))) for owner in work.owners}
+
+
+def _out_of_place(loads: list[int], target: list[float], starved: float) -> float:
     """How far nodes are out of place, in parts of their targets: well above them, or starving."""
     wrong = 0.0
-    for load, part in zip(books.load, target, strict=True):
+    for load, part in zip(loads, target, strict=True):
         if load > (1 + NEAR) * part:
             wrong += load / part - (1 + NEAR)
         elif load < (1 - starved) * part:

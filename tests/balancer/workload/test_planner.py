@@ -119,9 +119,19 @@ def test_the_books_are_true(problem: Problem) -> None:
     if not sums or not sum(sums.values()) or not alike or suspended:
         return
     mean = sum(sums.values()) / len(sums)
-    heaviest = max(sums.values())
-    # A task above the mean has a target of its own: then the worst is one of the others.
-    assert planned.worst <= heaviest / mean + 1e-6
+    is_count = problem.settings.strategy is Strategy.COUNT
+    heaviest = max(
+        1.0
+        if is_count
+        else max(
+            problem.settings.idle_weight, work.weight * len(owner.partitions) / work.partitions
+        )
+        for work in then.works
+        for owner in work.owners
+    )
+    # A task above the mean changes what the others are to carry.
+    if heaviest < mean:
+        assert planned.worst == pytest.approx(max(sums.values()) / mean, rel=1e-4)
 
 
 @given(ANY)
@@ -145,7 +155,8 @@ def test_an_owner_that_stays_keeps_its_partitions_unless_the_division_is_another
         is_even = held == list(range(work.partitions)) and sizes[-1] - sizes[0] <= 1
         if is_even and len(new) == len(work.owners):
             for owner in new:
-                assert before.get(owner.boot, owner.partitions) == owner.partitions
+                had = before.get(owner.boot, owner.partitions)
+                assert had == owner.partitions or len(had) != len(owner.partitions)
 
 
 def test_a_plan_in_steps_is_the_same_plan() -> None:
