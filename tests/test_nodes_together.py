@@ -1,0 +1,261 @@
+"""Whole nodes of one datacentre that divide its subscriptions among them."""
+
+import random
+from collections import Counter
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from hermes_actors.config import Config, MetadataConfig
+from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.log.base import Stored
+from hermes_actors.log.memory import MemoryLog
+from hermes_actors.model.message import Message, to_record
+from hermes_actors.model.topic import Ack
+from hermes_actors.node import NodeEnvironment, open_node
+from hermes_actors.runtime.clock import seeded_ids
+from hermes_actors.runtime.cpu import StillCpu
+from hermes_actors.security.account import Credentials
+
+TOPIC = "shop.orders"
+NAMES = ("billing", "mail")
+OWNER = {"source": "Plaintext", "id": "team"}
+
+
+class Clock:
+    def __init__(self):
+        self.slept_s = 0.0
+
+    def now_ms(self):
+        return 1_700_000_000_000 + int(1_000 * trio.current_time())
+
+    def monotonic_s(self):
+        return trio.current_time()
+
+    def boottime_s(self):
+        return trio.current_time() + self.slept_s
+
+
+class Cluster:
+    def __init__(self, nursery):
+        self.nursery = nursery
+        self.log = MemoryLog("dc1", Clock())
+        self.nodes = {}
+        self.stops = {}
+        self.clocks = {}
+        # (node, subscription, body), in order.
+        self.pushes = []
+        self.takes_s = 0.01
+
+    async def start(self, name):
+        ready = trio.Event()
+        self.stops[name] = stop = trio.Event()
+        self.clocks[name] = clock = Clock()
+        ended = trio.Event()
+
+        def send(push, done):
+            self.pushes.append((name, push.route.lane.partition("$")[2], push.body))
+            self.nursery.start_soon(self._answer, done)
+
+        class Sender:
+            pass
+
+        Sender.send = staticmethod(send)
+
+        @asynccontextmanager
+        async def senders(*_):
+            yield lambda _live: Sender
+
+        is_first = not self.nodes
+        config = Config(
+            node=name,
+            roles=["management", "consumers"] if is_first else ["consumers"],
+            metadata=MetadataConfig(replicator="a"),
+        )
+        environment = NodeEnvironment(
+            clock=clock,
+            ids=seeded_ids(random.Random(name)),
+            rng=random.Random(name),
+            log=self.log,
+            remote_logs={},
+            open_senders=senders,
+            cpu=StillCpu(),
+        )
+        scope = trio.CancelScope()
+
+        async def run():
+            with scope:
+                async with open_node(config, environment) as node:
+                    self.nodes[name] = node
+                    ready.set()
+                    await stop.wait()
+            ended.set()
+
+        self.nursery.start_soon(run)
+        await ready.wait()
+        self.nodes[name].kill = scope.cancel
+        self.nodes[name].ended = ended
+        await self.nodes[name].metadata.wait_current()
+
+    async def _answer(self, done):
+        await trio.sleep(self.takes_s)
+        done(SendOutcome(200))
+
+    async def stop(self, name):
+        before_s = trio.current_time()
+        self.stops[name].set()
+        await self.nodes[name].ended.wait()
+        return trio.current_time() - before_s
+
+    async def create(self):
+        administration = self.nodes["a"].administration
+        caller = await administration.security.identify(Credentials())
+        await administration.groups.create(caller, {"groupName": "shop"})
+        topic = {"name": TOPIC, "description": "", "owner": OWNER, "contentType": "JSON"}
+        await administration.topics.create(caller, {**topic, "retentionTime": {"duration": 1}})
+        for name in NAMES:
+            subscription = {
+                "name": name,
+                "topicName": TOPIC,
+                "endpoint": "http://sink/",
+                "description": "",
+                "owner": OWNER,
+            }
+            await administration.subscriptions.create(caller, TOPIC, subscription)
+        while TOPIC not in await self.log.topics():  # noqa: ASYNC110 -- the log tells no event
+            await trio.sleep(0.01)
+
+    async def publish(self, *numbers):
+        now_ms = Clock().now_ms()
+        for number in numbers:
+            message = Message(
+                id=f"m{number}", body=b"%d" % number, published_at_ms=now_ms, dc="dc1"
+            )
+            (outcome,) = await self.log.append(TOPIC, number % 10, [to_record(message)], Ack.LEADER)
+            assert isinstance(outcome, Stored)
+
+    def pushed(self, since=0):
+        """How often each message was pushed to each subscription."""
+        return Counter((name, int(body)) for _, name, body in self.pushes[since:])
+
+    def pushers(self, since=0):
+        return {(node, name) for node, name, _ in self.pushes[since:]}
+
+    def owners(self, name):
+        state = next(iter(self.nodes.values())).coordination.state
+        return {
+            state.node_of(grant.boot): grant.partitions for grant in state.grants(f"{TOPIC}${name}")
+        }
+
+
+@pytest.fixture
+async def cluster(nursery):
+    cluster = Cluster(nursery)
+    await cluster.start("a")
+    await cluster.create()
+    return cluster
+
+
+def once(*numbers):
+    return Counter({(name, number): 1 for name in NAMES for number in numbers})
+
+
+async def test_a_fresh_node_delivers_within_a_second(cluster, autojump_clock):
+    await cluster.publish(0)
+    await trio.sleep(1)
+    assert cluster.pushed() == once(0)
+
+
+async def test_two_nodes_share_each_subscription_and_nothing_is_pushed_twice(
+    cluster, autojump_clock
+):
+    await cluster.start("b")
+    await trio.sleep(5)
+    await cluster.publish(*range(200))
+    await trio.sleep(3)
+    assert cluster.pushed() == once(*range(200))
+    assert cluster.pushers() == {(node, name) for node in "ab" for name in NAMES}
+    for name in NAMES:
+        owners = cluster.owners(name)
+        assert sorted(owners["a"] + owners["b"]) == list(range(10))
+        assert len(owners["a"]) == len(owners["b"]) == 5
+
+
+async def test_a_node_that_joins_under_load_costs_no_message_and_no_copy(cluster, autojump_clock):
+    async def publish():
+        for number in range(1_000):
+            await cluster.publish(number)
+            await trio.sleep(0.01)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(publish)
+        await trio.sleep(3)
+        await cluster.start("b")
+        await trio.sleep(4)
+        assert await cluster.stop("b") < 1
+    await trio.sleep(5)
+    assert cluster.pushed() == once(*range(1_000))
+    assert {node for node, _ in cluster.pushers()} == {"a", "b"}
+
+
+async def test_what_a_killed_node_had_is_delivered_elsewhere_within_five_seconds(
+    cluster, autojump_clock
+):
+    await cluster.start("b")
+    await cluster.start("c")
+    await trio.sleep(5)
+    await cluster.publish(*range(100))
+    await trio.sleep(3)
+    cluster.nodes["b"].kill()
+    since = len(cluster.pushes)
+    await cluster.publish(*range(100, 200))
+    await trio.sleep(5)
+    assert set(cluster.pushed(since)) == set(once(*range(100, 200)))
+    assert {node for node, _ in cluster.pushers(since)} <= {"a", "c"}
+
+
+async def test_a_node_that_has_slept_pushes_nothing_until_it_has_heard_itself_in_the_log(
+    cluster, autojump_clock
+):
+    await cluster.start("b")
+    await trio.sleep(5.1)
+    cluster.takes_s = 0.1
+    await cluster.publish(*range(1_000))
+    await trio.sleep(0.05)
+    since, before_s = len(cluster.pushes), trio.current_time()
+    cluster.clocks["b"].slept_s = 60.0
+    lease = cluster.nodes["b"].presence.lease
+    while not lease.is_open():
+        # Not one, though its consumers have messages at hand, and answers come.
+        assert "b" not in {node for node, _ in cluster.pushers(since)}
+        await trio.sleep(0.01)
+    assert trio.current_time() - before_s > 0.1
+    assert "a" in {node for node, _ in cluster.pushers(since)}
+    await trio.sleep(20)
+    assert cluster.pushed() == once(*range(1_000))
+
+
+async def test_why_says_where_else_it_runs(cluster, autojump_clock):
+    await cluster.start("b")
+    await cluster.start("c")
+    await trio.sleep(5)
+    reasons = {name: cluster.nodes[name].agent.why(f"{TOPIC}$billing") for name in ("a", "b", "c")}
+    owners = sorted(cluster.owners("billing"))
+    assert len(owners) == 2
+    (other,) = set("abc") - set(owners)
+    assert reasons[other] == f"runs on nodes {', '.join(owners)}"
+    assert all(reasons[owner] == "" for owner in owners)
+
+
+async def test_a_node_alone_that_stops_leaves_its_place_to_the_next_at_once(
+    cluster, autojump_clock
+):
+    await cluster.publish(0)
+    await trio.sleep(1)
+    assert await cluster.stop("a") < 1
+    cluster.nodes.clear()
+    await cluster.start("a")
+    await cluster.publish(1)
+    await trio.sleep(1)
+    assert cluster.pushed() == once(0, 1)
