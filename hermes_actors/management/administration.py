@@ -112,7 +112,7 @@ class Administration:
         self.redrives = Redrives(metadata, letters, changes, self.statuses, clock)
         self.undelivered = UndeliveredMessages(metadata, letters, self.statuses)
         logs = Logs((log, *remote_logs))
-        self.standings = Standings(metadata, logs, self.subscriptions, status, clock)
+        self.standings = Standings(metadata, logs, self.subscriptions, status, clock, coordinations)
         self.retransmissions = Retransmissions(metadata, logs, changes, self.subscriptions, clock)
 
     async def roles(

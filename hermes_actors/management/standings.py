@@ -1,5 +1,7 @@
 """How far a subscription is in each datacentre's log, by its commits; changes nothing."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -7,6 +9,7 @@ from msgspec import Struct
 from hermes_actors.log.base import Commit, Log
 from hermes_actors.log.commits import Progress, decode
 from hermes_actors.management.asking import Logs, NoAnswer
+from hermes_actors.management.balancing import Followed
 from hermes_actors.management.subscriptions import Subscriptions
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
@@ -27,7 +30,9 @@ class _Found(Struct, frozen=True):
 
 
 class Standings:
-    """Positions, ends and lags. All methods are trio coroutines. `fold` tells who consumes."""
+    """Positions, ends and lags. All methods are trio coroutines. `fold` tells who consumes, and
+    `coordinations`, by datacentre, which partitions each of them owns.
+    """
 
     def __init__(
         self,
@@ -36,7 +41,9 @@ class Standings:
         subscriptions: Subscriptions,
         fold: StatusFold | None,
         clock: Clock,
+        coordinations: Mapping[str, Followed] = MappingProxyType({}),
     ) -> None:
+        self._coordinations = coordinations
         self._metadata = metadata
         self._logs = logs
         self._subscriptions = subscriptions
@@ -82,12 +89,29 @@ class Standings:
                     "clusterName": dc,
                     "groupId": live.name.consumer_group(),
                     "state": "Unknown" if unknown else "Stable" if here else "Empty",
-                    "members": [_member(place, found, live, log_topic) for place in here],
+                    "members": [
+                        _member(place, found, live, log_topic, self._owned(place, live))
+                        for place in here
+                    ],
                     "empty": not unknown and not here,
                     "stable": not unknown and bool(here),
                 }
             )
         return groups
+
+    def _owned(self, place: Place, live: LiveSubscription) -> tuple[int, ...] | None:
+        """The partitions of the subscription that the node owns; None where that is not known."""
+        header = place.view.header
+        followed = self._coordinations.get(header.dc)
+        if followed is None or followed.trouble:
+            return None
+        state = followed.state
+        return tuple(
+            partition
+            for grant in state.grants(str(live.name))
+            if state.node_of(grant.boot) == header.node
+            for partition in grant.partitions
+        )
 
     def _log_topic(self, live: LiveSubscription) -> str:
         return self._metadata.catalog.topics[str(live.name.topic)].log_topic
@@ -135,12 +159,18 @@ def _partition(partition: int, dc: str, found: _Found, live: LiveSubscription) -
 
 
 def _member(
-    place: Place, found: _Found | NoAnswer, live: LiveSubscription, log_topic: str
+    place: Place,
+    found: _Found | NoAnswer,
+    live: LiveSubscription,
+    log_topic: str,
+    owned: tuple[int, ...] | None,
 ) -> dict[str, Any]:
     node = place.view.header.node
     found = _Found({}, {}, {}) if isinstance(found, NoAnswer) else found
     partitions = []
     for partition, end in sorted(found.ends.items()):
+        if owned is not None and partition not in owned:
+            continue
         commit = found.commits.get(partition)
         progress = _progress(commit, live)
         start = found.starts.get(partition, 0)

@@ -1,0 +1,64 @@
+"""Each node that consumes a subscription is shown with the partitions that it owns, no others."""
+
+import trio
+
+from hermes_actors.coordination.commands import Assignment, Claim, Join, Plan, Target
+from hermes_actors.coordination.state import State
+from hermes_actors.management.administration import Administration
+from hermes_actors.status.fold import StatusFold
+from hermes_actors.status.record import Header, Page, SubscriptionStatus
+from hermes_actors.status.record import decode as decode_status
+
+NAME = "shop.orders$billing"
+
+
+class Followed:
+    trouble = ""
+
+    def __init__(self, *saids):
+        self.state = State()
+        for at, said in enumerate(saids):
+            self.state.apply(at, 1_700_000_000_000 + at, said)
+
+
+def heard_of(fold, node):
+    page = Page(Header(node=node, dc="dc1", boot_id=node, sequence=1, roles=("consumers",)), 9_000)
+    page.add(SubscriptionStatus(NAME, ""))
+    fold.take("dc1", decode_status(page.encode()), 0, trio.current_time())
+
+
+async def test_members_of_a_group_have_the_partitions_that_they_own(api):
+    targets = (Target("b1", (0, 2)), Target("b2", (1,)))
+    followed = Followed(
+        Join("b1", "node-a"),
+        Join("b2", "node-b"),
+        Claim("b1", 1),
+        Plan("b1", 1, -1, (Assignment(NAME, targets),)),
+    )
+    fold = StatusFold()
+    fold.report("dc1", "", 0, trio.current_time())
+    api.administration = Administration(
+        api.metadata,
+        api.log,
+        api.config,
+        api.clock,
+        status=fold,
+        coordinations={"dc1": followed},
+    )
+    api.client = api.rebuilt()
+    await api.with_topic()
+    await api.with_subscription()
+    for node in ("node-a", "node-b"):
+        heard_of(fold, node)
+
+    async def members():
+        (group,) = await api.administration.standings.consumer_groups("shop.orders", "billing")
+        return {
+            each["host"]: [partition["partition"] for partition in each["partitions"]]
+            for each in group["members"]
+        }
+
+    assert await members() == {"node-a": [0, 2], "node-b": [1]}
+    # Where nobody knows, all are shown.
+    followed.trouble = "the log is away"
+    assert await members() == {node: list(range(10)) for node in ("node-a", "node-b")}
