@@ -1,31 +1,29 @@
-"""Which process of this machine is at the other end of a connection over the loopback."""
+"""Which processes of this machine are at the other ends of connections over the loopback."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
-_UNKNOWN = -1
 
-
-def process_of(port: int, processes: Iterable[int]) -> int:
-    """The one of these processes whose socket has that port of 127.0.0.1; -1 if none has."""
-    name = f"socket:[{_inode_of(port)}]"
-    for process in processes:
-        if any(link == name for link in _links(process)):
-            return process
-    return _UNKNOWN
-
-
-def _inode_of(port: int) -> str:
-    local = f"0100007F:{port:04X}"
+def processes_of(ports: Collection[int], processes: Collection[int]) -> dict[int, int]:
+    """For each of these ports of 127.0.0.1 the one of these processes whose socket has it; only
+    those that one has. All in one look, for a look at the system's tables takes milliseconds.
+    """
+    wanted = {f"0100007F:{port:04X}": port for port in ports}
+    sockets: dict[str, int] = {}
     with Path("/proc/net/tcp").open() as table:
         for line in table:
-            fields = line.split()
-            if fields[1] == local:
-                return fields[9]
-    return ""
+            fields = line.split(None, 10)
+            if fields[1] in wanted:
+                sockets[f"socket:[{fields[9]}]"] = wanted[fields[1]]
+    return {
+        sockets[link]: process
+        for process in processes
+        for link in _links(process)
+        if link in sockets
+    }
 
 
-def _links(process: int) -> Iterable[str]:
+def _links(process: int) -> Iterator[str]:
     try:
         files = list(Path(f"/proc/{process}/fd").iterdir())
     except OSError:

@@ -19,11 +19,12 @@ from typing import Any, NamedTuple, Self, cast
 
 import uvloop
 
-from delivering.peers import process_of
+from delivering.peers import processes_of
 
 _GOOD = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 _BAD = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
 _FAILING_EACH = 100
+_NAMED_EACH_S = 0.05
 _SLOW_HOST = "127.0.0.2"
 """Another host: what a node allows to one host is not shared with it."""
 
@@ -47,7 +48,7 @@ class Arrivals(NamedTuple):
     @classmethod
     def none(cls) -> Self:
         """Nothing yet."""
-        return cls(array("q"), array("d"), array("d"), array("h"))
+        return cls(array("q"), array("d"), array("d"), array("q"))
 
 
 class Counted(NamedTuple):
@@ -68,8 +69,41 @@ class _Board:
         self.arrivals: dict[str, Arrivals] = {}
         self.senders: dict[int, int] = {}
         """What each process is called, by its id."""
+        self._connections = 0
+        self._unnamed: dict[int, int] = {}
+        self._names: dict[int, int] = {}
 
-    def answer(self, path: bytes, body: bytes, sender: int) -> bytes:
+    def opened(self, port: int) -> int:
+        """A connection from that port: its number, under which its arrivals are noted."""
+        self._connections += 1
+        if self.senders:
+            self._unnamed[self._connections] = port
+        return self._connections
+
+    def name_senders(self) -> None:
+        """Find out who has opened what was opened since the last time. In any thread: it takes
+        milliseconds, which whoever pushes should not wait for.
+        """
+        unnamed = dict(self._unnamed)
+        if not unnamed:
+            return
+        found = processes_of(set(unnamed.values()), set(self.senders))
+        for connection, port in unnamed.items():
+            self._names[connection] = self.senders.get(found.get(port, -1), -1)
+            self._unnamed.pop(connection, None)
+
+    def taken(self) -> dict[str, Arrivals]:
+        """What was noted since the last time, with the senders' names."""
+        self.name_senders()
+        arrivals, self.arrivals = self.arrivals, {}
+        return {
+            key: noted._replace(
+                senders=array("h", (self._names.get(each, -1) for each in noted.senders))
+            )
+            for key, noted in arrivals.items()
+        }
+
+    def answer(self, path: bytes, body: bytes, connection: int) -> bytes:
         """Note what came; what to say to it."""
         now_s = time.perf_counter()
         _, kind, key = path.decode().split("/", 2)
@@ -81,7 +115,7 @@ class _Board:
             noted.numbers.append(number)
             noted.due_s.append(due_s)
             noted.came_s.append(now_s)
-            noted.senders.append(sender)
+            noted.senders.append(connection)
         return _GOOD
 
 
@@ -100,10 +134,9 @@ class _Subscriber(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It is open."""
         self._transport = cast("asyncio.Transport", transport)
-        self._sender = -1
-        if known := self._board.senders:
-            process = process_of(transport.get_extra_info("peername")[1], known)
-            self._sender = known.get(process, -1)
+        peer = transport.get_extra_info("peername")
+        # Who has closed it again by now has no address.
+        self._number = self._board.opened(peer[1] if peer is not None else 0)
 
     def data_received(self, data: bytes) -> None:
         """Answer each whole request."""
@@ -124,7 +157,7 @@ class _Subscriber(asyncio.Protocol):
             else:
                 path = data[5 : data.find(b" ", 5)]
                 body = data[end + 4 : whole]
-                answers.append(self._board.answer(path, body, self._sender))
+                answers.append(self._board.answer(path, body, self._number))
             data = data[whole:]
         self._buffer = data
         if answers:
@@ -141,8 +174,7 @@ def _serve(pipe: Connection, slow_s: float) -> None:
             pipe.send(Counted(board.count, board.last_s))
             board.count = 0
         elif question == "take":
-            pipe.send(board.arrivals)
-            board.arrivals = {}
+            pipe.send(board.taken())
         elif isinstance(question, dict):
             board.senders |= question
             pipe.send(len(board.senders))
@@ -162,9 +194,16 @@ def _serve(pipe: Connection, slow_s: float) -> None:
         pipe.send([server.sockets[0].getsockname()[1] for server in servers])
         await asyncio.Event().wait()
 
+    threading.Thread(target=_name_regularly, args=(board,), daemon=True).start()
     # A pause of this process would be one of every latency.
     gc.disable()
     uvloop.run(main())
+
+
+def _name_regularly(board: _Board) -> None:
+    while True:
+        time.sleep(_NAMED_EACH_S)
+        board.name_senders()
 
 
 class Sink:

@@ -4,7 +4,7 @@ import os
 import socket
 from array import array
 
-from delivering.peers import process_of
+from delivering.peers import processes_of
 from delivering.sink import Arrivals
 from failing_over.ledger import Lane, Ledger
 from hermes_chaos.live.open_loop import Sent
@@ -92,5 +92,5 @@ def test_the_process_behind_a_connection_is_found_by_its_port() -> None:
         listening.listen()
         with socket.create_connection(listening.getsockname()) as opened:
             port = opened.getsockname()[1]
-            assert process_of(port, [1, os.getpid()]) == os.getpid()
-        assert process_of(port, [os.getpid()]) == -1
+            assert processes_of([port, 1], [os.getpid(), 1 << 30]) == {port: os.getpid()}
+        assert processes_of([port], [os.getpid()]) == {}
