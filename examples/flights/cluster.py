@@ -13,6 +13,8 @@ from typing import Any
 ENDS_WITHIN_S = 90.0
 TOPOLOGY_READY_WITHIN_S = 240.0
 POLL_S = 0.05
+CONSUMERS = 3
+"""Nodes of each datacentre that deliver, where all are in one process."""
 
 
 class DidNotStart(Exception):
@@ -100,8 +102,8 @@ def start_sinks(directory: Path) -> Child:
 
 
 def start_cluster(dev: tuple[str, ...], directory: Path, server: str | None) -> Child:
-    """Two datacentres on free ports, in one process."""
-    command = [*dev, "--json"]
+    """Two datacentres of some nodes on free ports, in one process."""
+    command = [*dev, "--json", "--consumers", str(CONSUMERS)]
     command += ["--publish-port", "0", "--management-port", "0", "--data", str(directory / "data")]
     if server is not None:
         command += ["--server", server]

@@ -26,6 +26,11 @@ from examples.flights.cluster import (  # noqa: E402
     start_topology,
 )
 from examples.flights.deliveries import DeliveryFile  # noqa: E402
+from examples.flights.losing import (  # noqa: E402
+    lose_while_publishing,
+    show_loss,
+    victim_of,
+)
 from examples.flights.publishing import (  # noqa: E402
     Datacentre,
     datacentres_of,
@@ -34,10 +39,12 @@ from examples.flights.publishing import (  # noqa: E402
 )
 from examples.flights.tables import show  # noqa: E402
 from examples.flights.verify import rows  # noqa: E402
-from hermes_actors.cli.publisher import Unreachable  # noqa: E402
+from hermes_actors.cli.publisher import Outcome, Unreachable  # noqa: E402
 from hermes_actors.runtime.clock import SystemClock  # noqa: E402
 
 FLIGHTS = HERE / "flights-2013-01.ndjson.gz"
+LOST_PART = 6
+"""One row of so many is published while a node is lost."""
 GROUP, TOPIC = "flights", "flights.departures"
 RATE = 10_000
 SHOWN_WITHIN_S = 30.0
@@ -130,14 +137,21 @@ def demonstrate(
     create_everything(dcs, sinks.ready["sinks"])
 
     flights = list(rows(FLIGHTS, options.limit))
+    victim = victim_of(cluster.ready, cluster.process.pid)
+    # The last of them are published while a node is lost.
+    calm = len(flights) - (len(flights) // LOST_PART if victim is not None else 0)
     try:
-        outcomes, seconds = trio.run(publish_all, flights, dcs, TOPIC, console)
+        outcomes, seconds = trio.run(publish_all, flights[:calm], dcs, TOPIC, console)
+        wait_until_settled(files, ids_of(outcomes), cluster)
+        stored = {dc.name: count_stored(dc.management) for dc in dcs}
+        show(console, outcomes, seconds, stored, files)
+        if victim is not None:
+            loss = lose_while_publishing(flights[calm:], dcs, TOPIC, console, victim)
+            outcomes += loss.outcomes
+            wait_until_settled(files, ids_of(outcomes), cluster)
+            show_loss(console, dcs[0].name, loss, files)
     except Unreachable as error:
         raise DemoFailed(f"cannot publish: {error}\n{cluster.last_words()}") from error
-    accepted = [each for each in outcomes if each.is_accepted]
-    wait_until_settled(files, {each.message_id for each in accepted}, cluster)
-    stored = {dc.name: count_stored(dc.management) for dc in dcs}
-    show(console, outcomes, seconds, stored, files)
     refused = [each for each in outcomes if not each.is_accepted]
     if refused:
         console.print(f"not accepted: {len(refused)}, the first: {refused[0]}")
@@ -149,6 +163,11 @@ def demonstrate(
     cluster.end()
     sinks.end()
     return verify(options.limit, files)
+
+
+def ids_of(outcomes: list[Outcome]) -> set[str]:
+    """Of the messages that were accepted."""
+    return {each.message_id for each in outcomes if each.is_accepted}
 
 
 def create_everything(dcs: list[Datacentre], sinks: list[dict[str, str]]) -> None:

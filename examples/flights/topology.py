@@ -21,7 +21,7 @@ PUBLISH_PORT, MANAGEMENT_PORT = 8080, 8090
 
 
 def datacentres(topology: Topology) -> list[dict[str, object]]:
-    """Name, management and frontends of each datacentre, by the names of its services."""
+    """Name, management, frontends, consuming nodes of each datacentre, by its services' names."""
     found: list[dict[str, object]] = []
     for name, service in topology.services.items():
         role, _, dc = name.partition("-")
@@ -32,9 +32,19 @@ def datacentres(topology: Topology) -> list[dict[str, object]]:
             for other, each in topology.services.items()
             if other.startswith(f"frontend-{dc}-")
         ]
-        management = service.url(MANAGEMENT_PORT)
+        consumers = [
+            {"node": other, "pid": each.pid}
+            for other, each in topology.services.items()
+            if other.startswith(f"consumers-{dc}-")
+        ]
         found.append(
-            {"dc": dc, "publish": frontends[0], "frontends": frontends, "management": management}
+            {
+                "dc": dc,
+                "publish": frontends[0],
+                "frontends": frontends,
+                "management": service.url(MANAGEMENT_PORT),
+                "consumers": consumers,
+            }
         )
     return found
 
