@@ -40,7 +40,11 @@ class _Snapshots:
     def __init__(self) -> None:
         self._parts: dict[tuple[str, int], dict[int, Snapshot]] = {}
 
-    def note(self, said: Snapshot) -> None:
+    def note(self, said: Snapshot, offset: int) -> None:
+        if said.as_of >= offset:
+            # Of a log that was here before, by a leader who had not noticed: it would hide this one
+            # from all who begin, for ever, for nobody could take the next one.
+            return
         key = (said.boot, said.as_of)
         parts = self._parts.pop(key, {})
         parts[said.part] = said
@@ -94,7 +98,7 @@ async def _scan(log: Log, topic: str, at: int, to: int) -> _Snapshots:
                 if b'"snapshot"' in stored.value[:16]:
                     said = said_by(stored)
                     if isinstance(said, Snapshot) and stored.offset < to:
-                        found.note(said)
+                        found.note(said, stored.offset)
             await trio.lowlevel.checkpoint()
     return found
 

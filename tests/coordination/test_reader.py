@@ -162,6 +162,21 @@ async def test_a_snapshot_that_cannot_be_used_is_passed_over(site, autojump_cloc
             assert second.state == first.state
 
 
+async def test_a_snapshot_of_the_log_that_was_here_before_is_passed_over(site, autojump_clock):
+    await site.log.create_topic(COORDINATION_TOPIC, SETTINGS)
+    before = State()
+    for offset in range(100):
+        before.apply(offset, offset, Join("z", "node-z"))
+    # Its leader has not noticed yet that the log is a new one.
+    await site.snapshot(before, boot="z")
+    await site.say(Join("a", "node-a"))
+    async with site.reading() as coordination:
+        assert list(coordination.state.members) == ["a"]
+        await trio.sleep(10)
+        assert coordination.is_current
+        assert coordination.generation == 1
+
+
 async def test_what_cannot_be_decoded_changes_nothing_and_is_counted(site, autojump_clock):
     async with site.reading() as coordination:
         await site.say(Join("a", "node-a"))
