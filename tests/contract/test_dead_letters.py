@@ -111,7 +111,7 @@ async def test_letters_are_kept_found_closed_and_gone_on_with(under_test):
 
         span = LetterRange(place.start, place.end)
         planning = Planning(str(NAME), 7, span, LetterFilter())
-        await records.each_from(partition, span.start, planning.take)
+        await records.each_from(partition, span.start, planning.take, lambda: True)
         plan = planning.plan()
         assert plan.offsets == sorted(held.offset for held in left)
         redrive = Redrive(1, 7, 50, 1, "me", {"dc1": span})
