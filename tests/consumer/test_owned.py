@@ -1,12 +1,19 @@
 """What a consumer does in whose name, with which share of the rate, and what it leaves behind."""
 
+import bisect
+
 import msgspec
 import pytest
 import trio
 from hand_net import OK as HTTP_OK
 from hand_net import HandNet, push
+from hypothesis import given
+from hypothesis import strategies as st
 
+from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.consumer.batch.consumer import BatchConsumer
+from hermes_actors.consumer.rates.limit import RateLimit
+from hermes_actors.consumer.reading.resting import Resting
 from hermes_actors.consumer.recipients.broadcast import Broadcast, Served
 from hermes_actors.consumer.recipients.resolver_recipients import Recipient
 from hermes_actors.consumer.retry import RetryPolicy
@@ -424,3 +431,55 @@ def test_what_waits_for_a_connection_is_not_sent_once_it_may_not_begin():
     # The connection is free for what may.
     sender.send(push(b"9"), outcomes.append)
     assert wire.written[-1][-1:] == b"9"
+
+
+async def test_nobody_commits_for_what_rests_while_the_lease_is_closed(
+    world, lease, autojump_clock
+):
+    await world.publish(b"0", b"1")
+    live = msgspec.structs.replace(world.live(), active_in=("dc1",))
+    resting = Resting(world.log, world.clock)
+    _ref, inbox = open_mailbox(1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(resting.run, inbox)
+        lease.close()
+        resting.keep(live, world.topic, Owned((0,), 3, lease))
+        await trio.sleep(30)
+        assert await world.committed() is None
+        lease.open()
+        await trio.sleep(6)
+        assert decode(await world.committed()).ownership == Ownership(0, 7, 3)
+        inbox.close()
+
+
+@given(
+    rate=st.integers(1, 2_000),
+    shares=st.lists(st.floats(0, 1), min_size=1, max_size=20),
+    gap_s=st.floats(0.001, 0.3),
+)
+def test_a_rate_that_changes_at_any_time_is_never_exceeded_in_a_second(rate, shares, gap_s):
+    limit, now_s, times_s = RateLimit(rate), 1_000.0, []
+    for share in shares:
+        limit.change(rate * share)
+        for _ in range(5):
+            now_s += gap_s
+            count = limit.available(now_s)
+            assert (count == 0) or limit.rate_per_s > 0
+            limit.take(now_s, count)
+            times_s += [now_s] * count
+    for at, start_s in enumerate(times_s):
+        within = bisect.bisect_left(times_s, start_s + 1 - 1e-6) - at
+        # A change keeps the time until the next one, so that its burst may come on top.
+        assert within <= rate + max(1, rate // 50)
+
+
+async def test_a_share_of_next_to_nothing_holds_back_no_greater_one_after_it(world, autojump_clock):
+    share = RateShare(0.001)
+    await world.publish(*[b"%d" % n for n in range(50)])
+    async with world.consuming(world.live(policy={"rate": 10}), owned=Owned(share=share)):
+        # One in 100 s.
+        assert await pushes_in(world, 150) == 1
+        share.change(1e-17)
+        assert await pushes_in(world, 1_000) == 0
+        share.change(1.0)
+        assert 19 <= await pushes_in(world, 2) <= 20

@@ -6,6 +6,8 @@ only, would either let up to twice the rate through or never have room for a lar
 
 from collections import deque
 
+from hermes_actors.consumer.rates.limit import LEAST_PER_S
+
 _WINDOW_S = 1.0
 # Rounding must not make a waiter spin on a clock that does not move.
 _WAIT_MIN_S = 1e-6
@@ -44,7 +46,7 @@ class BatchRate:
             return
         allowed = self.rate * share
         # A share that is a little too small by its rounding must not cost a message a second.
-        self.limit = max(1, int(allowed + 1e-6)) if allowed > 0 else 0
+        self.limit = max(1, int(allowed + 1e-6)) if allowed >= LEAST_PER_S else 0
         self._window_s = _WINDOW_S if allowed >= 1 or not self.limit else 1 / allowed
 
     def drain(self, now_s: float) -> None:

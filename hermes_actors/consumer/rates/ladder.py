@@ -148,6 +148,9 @@ class Ladder:
             self.rate = self.maximum
         elif self.level is Level.ADAPTING:
             self._set_rate(max(self._floor, self.rate * factor), now_s)
+            self._limit.relax(now_s)
+        else:
+            self._next_s = min(self._next_s, now_s + self._pause_s)
 
     def take_over(self, known: RateState, now_s: float) -> None:
         """Begin with what an owner before knew of the endpoint; a half-open level may push at once.

@@ -8,6 +8,9 @@ to 2 % of throughput above 100/s. The form is GCRA (ITU-T I.371): one number of 
 # Rounding must not make a waiter spin on a clock that does not move.
 _WAIT_MIN_S = 1e-6
 
+LEAST_PER_S = 1e-3
+"""A lower limit counts as 0."""
+
 
 class RateLimit:
     """Takes are counted against `rate_per_s`; times are monotonic seconds, never going back."""
@@ -23,11 +26,17 @@ class RateLimit:
     def change(self, rate_per_s: float) -> None:
         """A new limit, from now on. 0: nothing may be taken; a fraction: one in so many seconds."""
         assert rate_per_s >= 0, "nothing is taken back"
-        self.rate_per_s = rate_per_s
-        if not rate_per_s:
+        # A share that rounding has left of nothing is nothing.
+        self.rate_per_s = rate_per_s if rate_per_s >= LEAST_PER_S else 0.0
+        if not self.rate_per_s:
             return
         self._burst = max(1, int(rate_per_s) // 50)
         self._interval_s = 1.0 / (rate_per_s - self._burst + 1)
+
+    def relax(self, now_s: float) -> None:
+        """After a change: what was taken at a far lower limit does not hold back the new one."""
+        if self.rate_per_s:
+            self._tat_s = min(self._tat_s, now_s + self._interval_s * self._burst)
 
     def drain(self, now_s: float) -> None:
         """Begin as if all had been taken just now: what an earlier life took is not known."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.rates.ladder import Ladder, Level, noted_s
-from hermes_actors.consumer.rates.limit import RateLimit
+from hermes_actors.consumer.rates.limit import LEAST_PER_S, RateLimit
 from hermes_actors.consumer.recipients.broadcast import teach
 from hermes_actors.consumer.retry import Again, Decision, Discard, RetryPolicy
 from hermes_actors.consumer.senders.sender import Failure, ProbingSender, Route, Sender, SendOutcome
@@ -60,7 +60,8 @@ class Pacing:
     @property
     def _ladder_share(self) -> float:
         # While the share is nothing, nothing is sent: the ladder stays as it is.
-        return self._owned.share.value or 1.0
+        share = self._owned.share.value
+        return share if self._rate_per_s * share >= LEAST_PER_S else 1.0
 
     def divide(self) -> None:
         """The share of the rate is another one: in force at once."""
@@ -69,6 +70,7 @@ class Pacing:
         self.limit.change(self._rate_per_s * self._owned.share.value)
         if was_nothing:
             self.limit.drain(now_s)
+        self.limit.relax(now_s)
         share = self._ladder_share
         self.ladder.divide(self._rate_per_s * share, share, now_s)
 
