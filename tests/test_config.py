@@ -201,7 +201,7 @@ def test_a_variable_finds_the_cluster_of_the_file_whatever_characters_its_name_h
         ("[fallback]\nrescue_before_limit_ms = 500", "rescue_before_limit_ms", "lower the one"),
         ("[fallback]\nhedge_quantile_percent = 100", "hedge_quantile_percent", "most is 99"),
         ("[fallback]\nhedge_budget_percent = 101", "hedge_budget_percent", "most is 100"),
-        ("[consumers.balancer]\ncores = -1.0", "consumers.balancer.cores", "0 takes what"),
+        ("[consumers.balancer]\ncores = -1.0", "consumers.balancer.cores", "0 takes one core"),
         ('[metadata]\nreplicator = "a b"', "metadata.replicator", "not a node's name"),
     ],
 )

@@ -108,8 +108,8 @@ def _check_nodes(config: Config) -> None:
     cores = config.consumers.balancer.cores
     _require(
         0 <= cores <= _CORES_MAX,
-        f"consumers.balancer.cores: {cores:g} is not in 0…{_CORES_MAX}; 0 takes what the process "
-        "may use",
+        f"consumers.balancer.cores: {cores:g} is not in 0…{_CORES_MAX}; 0 takes one core, or "
+        "what a container is limited to",
     )
 
 
