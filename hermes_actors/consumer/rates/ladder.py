@@ -1,17 +1,18 @@
 """How fast an endpoint may be pushed to now, learned from each answer. Pure: times are arguments.
 
 Four levels: full rate ↔ adapting ↔ one a second ↔ one a minute. While adapting, the rate follows
-additive increase and multiplicative decrease (Chiu and Jain 1989, as in TCP), judged in rounds;
-after an outage it begins low and doubles (slow start). The two lowest levels are half-open: a
-single push is under way at a time, and the first that succeeds opens. An endpoint that answers
-with errors is sick and stays at one a second; one that does not answer at all is dead, gets one a
-minute, and is probed with a mere connection in between. No answers are no evidence: an idle
-subscription keeps its level.
+additive increase and multiplicative decrease (Chiu and Jain 1989, as in TCP), judged in rounds, and
+falls only as long as that makes fewer fail; after an outage it begins low and doubles (slow start).
+The two lowest levels are half-open: a single push is under way at a time, and the first that
+succeeds opens. An endpoint that answers with errors is sick and stays at one a second; one that
+does not answer at all is dead, gets one a minute, and is probed with a mere connection in between.
+No answers are no evidence: an idle subscription keeps its level.
 """
 
 from enum import StrEnum
 from typing import NamedTuple
 
+from hermes_actors.consumer.rates.blame import Blame, Verdict
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.consumer.senders.sender import PROBE_TIMEOUT_S
 from hermes_actors.coordination.commands import RateState
@@ -22,21 +23,21 @@ ROUND_S = 0.5
 # With fewer outcomes, some of them failures, a round goes on for longer.
 _OUTCOMES_MIN = 20
 _OUTCOMES_PER_S_MIN = 10
+_ROUND_COMPARING_S = 1.0
 _ROUND_MAX_S = 2.0
 # But while nearly all fail at full rate it goes on; this old it counts no more.
 _EVIDENCE_AGE_S = 60.0
-# Shares of failing messages: up to the first the rate rises, above the second it falls.
+# Few outcomes lower nothing. Without failures, or with one in so many, they raise the rate.
 _RISE_TOLERANCE = 0.01
-_FALL_TOLERANCE = 0.05
-# Failures beyond the share that may be chance. A 1 % of failures passes it in no round to speak of.
-_CHANCE = 6
 # So many more failures than successes are no chance: a share of 30 % gets there once in an hour.
 _MAJORITY_MIN = 10
+# Where much fails for other reasons than the load: a share of 40 % gets there once in a day.
+_MAJORITY_OPEN_MIN = 30
 # A message that goes on failing while nothing succeeds is counted again after so long.
 _RECOUNT_S = 3.0
 _CALM_S = 10.0
 _DECREASE = 0.8
-_STEPS = 12
+_STEPS = 10
 _FLOOR_SHARE = 64
 # After an outage: fewer would only make the first rounds wait for answers to judge by.
 _START_PER_S = 4.0
@@ -86,6 +87,7 @@ class Ladder:
     """
 
     __slots__ = (
+        "_blame",
         "_connect_s",
         "_failures",
         "_has_connected",
@@ -94,7 +96,9 @@ class Ladder:
         "_is_slow_start",
         "_limit",
         "_next_s",
+        "_pressed",
         "_round_s",
+        "_sent",
         "_successes",
         "_unanswered",
         "epoch",
@@ -117,7 +121,8 @@ class Ladder:
         self.is_full = True
         self.is_watching = False
         self.since_s = self._round_s = now_s
-        self._failures = self._successes = self._unanswered = 0
+        self._failures = self._pressed = self._successes = self._sent = self._unanswered = 0
+        self._blame = Blame()
         self._limit = RateLimit(self.rate)
         self.reset(now_s)
 
@@ -128,6 +133,7 @@ class Ladder:
         self._connect_s = self._next_s = now_s
         self._unanswered = 0
         self.epoch += 1
+        self._blame.clear()
         self._move(Level.FULL, self.maximum, now_s)
 
     def change(self, maximum: float, now_s: float) -> None:
@@ -196,6 +202,7 @@ class Ladder:
         """One is pushed, which must be available."""
         if not self.level.is_half_open:
             self._limit.take(now_s)
+            self._sent += 1
             return
         assert self.available(now_s), "a half-open level has one push under way"
         self._is_pushing = True
@@ -214,6 +221,7 @@ class Ladder:
         """Back to full rate once nothing has failed for long, however little was pushed."""
         is_calm = now_s - self._round_s >= (_EVIDENCE_AGE_S if self._failures else _CALM_S)
         if self.level is Level.ADAPTING and is_calm:
+            self._blame.clear()
             self._move(Level.FULL, self.maximum, now_s)
 
     # Probing a dead endpoint with a mere connection.
@@ -250,6 +258,7 @@ class Ladder:
             return
         self._expire(now_s)
         self._successes += 1
+        self._sent += self.is_full
         self._judge(now_s)
 
     def on_neutral(self, now_s: float, epoch: int, *, is_answered: bool) -> None:
@@ -260,19 +269,27 @@ class Ladder:
                 self._fall(Level.SLOW, now_s)
 
     def on_failure(
-        self, now_s: float, epoch: int, *, failed_before_s: float | None, is_answered: bool
+        self,
+        now_s: float,
+        epoch: int,
+        *,
+        failed_before_s: float | None,
+        is_answered: bool,
+        is_pressed: bool = False,
     ) -> bool:
         """A push failed, as did the same message at `failed_before_s` (None: never before). True
         if this is the time to hand over for its next failure.
 
         Messages are counted, not attempts: one that fails again after others succeeded is itself
-        what is wrong, and one that is tried ten times a second is not ten.
+        what is wrong, and one that is tried ten times a second is not ten. `is_pressed`: the answer
+        itself says that it is too much.
         """
         if epoch != self.epoch:
             return True
         if self.level.is_half_open:
             self._stay_half_open(now_s, is_answered=is_answered)
             return True
+        self._sent += self.is_full
         if failed_before_s is not None:
             # After a restart all that failed before comes first, one after the other: that is no
             # news of the endpoint, or each restart would slow down what is healthy behind it.
@@ -283,8 +300,10 @@ class Ladder:
         if not self.is_watching:
             self.is_watching = True
             self._round_s = now_s
+            self._sent = 1
         self._expire(now_s)
         self._failures += 1
+        self._pressed += is_pressed
         self._judge(now_s)
         return True
 
@@ -319,20 +338,38 @@ class Ladder:
         age_s = now_s - self._round_s
         # Gathered slowly, evidence is too old to lower a rate that is not used anyway.
         is_enough = outcomes >= max(_OUTCOMES_MIN, _OUTCOMES_PER_S_MIN * age_s)
-        if failures >= self._successes + _MAJORITY_MIN:
+        majority_min = _MAJORITY_OPEN_MIN if self._blame.is_open else _MAJORITY_MIN
+        if failures >= self._successes + majority_min:
+            self._blame.on_outage(now_s)
             self._fall(Level.SLOW, now_s)
         elif age_s >= self._round_length_s(is_enough=is_enough):
-            if is_enough and failures > _FALL_TOLERANCE * outcomes + _CHANCE:
-                self._decrease(now_s)
-            elif failures <= _RISE_TOLERANCE * outcomes + is_enough:
+            if is_enough:
+                self._follow(age_s, now_s)
+            elif failures <= _RISE_TOLERANCE * outcomes:
+                self._blame.abandon()
                 self._increase(now_s)
-            elif is_enough:
-                self._is_slow_start = False
             self._begin_round(now_s)
 
+    def _follow(self, age_s: float, now_s: float) -> None:
+        failures, outcomes = self._failures, self._failures + self._successes
+        sent_per_s = self._sent / age_s
+        is_lowest = self.rate <= self._floor
+        verdict = self._blame.judge(
+            failures, outcomes, sent_per_s, now_s, is_lowest=is_lowest, pressed=self._pressed
+        )
+        if verdict is Verdict.FALL:
+            self._decrease(sent_per_s, now_s)
+        elif verdict is Verdict.RISE:
+            self._increase(now_s)
+        else:
+            self._is_slow_start = False
+
     def _round_length_s(self, *, is_enough: bool) -> float:
-        if is_enough or not self._failures:
+        if is_enough:
             return ROUND_S
+        if not self._failures:
+            # After a cut the first answer of a slow endpoint, alone, must not take the cut back.
+            return _ROUND_COMPARING_S if self._blame.is_comparing else ROUND_S
         # A dead endpoint with little to push is found out too, if it takes longer.
         is_suspect = self.is_full and self._failures > self._successes
         return _EVIDENCE_AGE_S if is_suspect else _ROUND_MAX_S
@@ -340,18 +377,19 @@ class Ladder:
     def _expire(self, now_s: float) -> None:
         """What was gathered long ago is forgotten."""
         if now_s - self._round_s >= _EVIDENCE_AGE_S:
-            self._failures = self._successes = 0
+            self._failures = self._pressed = self._successes = self._sent = 0
             self._round_s = now_s - ROUND_S
 
     def _begin_round(self, now_s: float) -> None:
         self._round_s = now_s
-        self._failures = self._successes = 0
+        self._failures = self._pressed = self._successes = self._sent = 0
         # At full rate successes alone could change nothing: nobody need count them.
         self.is_watching = not self.is_full
 
-    def _decrease(self, now_s: float) -> None:
+    def _decrease(self, sent_per_s: float, now_s: float) -> None:
         self._is_slow_start = False
-        rate = max(self._floor, self.rate * _DECREASE)
+        # To allow less than before, but more than is sent, would change nothing (RFC 7661).
+        rate = max(self._floor, min(self.rate, sent_per_s) * _DECREASE)
         if self.level is Level.FULL:
             self._move(Level.ADAPTING, rate, now_s)
         else:
@@ -360,7 +398,8 @@ class Ladder:
 
     def _increase(self, now_s: float) -> None:
         if self.level is Level.ADAPTING:
-            step = self.rate if self._is_slow_start else self.maximum / _STEPS
+            # A tenth of a maximum that is far off is many times what a small endpoint can take.
+            step = self.rate if self._is_slow_start else min(self.rate, self.maximum / _STEPS)
             self._set_rate(min(self.maximum, self.rate + step), now_s)
 
     def _set_rate(self, rate: float, now_s: float) -> None:

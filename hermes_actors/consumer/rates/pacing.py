@@ -154,6 +154,7 @@ class Pacing:
                 delivery.epoch,
                 failed_before_s=delivery.failed_s,
                 is_answered=is_answered,
+                is_pressed=outcome.is_pressed,
             ):
                 delivery.failed_s = noted_s(delivery.failed_s, now_s)
             self._last_route = delivery.route

@@ -208,8 +208,14 @@ def teach(
     for _ in well:
         ladder.on_success(now_s, epoch)
     counts = [
-        ladder.on_failure(now_s, epoch, failed_before_s=failed_before_s, is_answered=is_answered)
-        for _ in failed
+        ladder.on_failure(
+            now_s,
+            epoch,
+            failed_before_s=failed_before_s,
+            is_answered=is_answered,
+            is_pressed=each.is_pressed,
+        )
+        for each in failed
     ]
     return any(counts)
 

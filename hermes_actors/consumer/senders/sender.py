@@ -62,12 +62,17 @@ class SendOutcome(Struct, frozen=True, gc=False):
         """True when the attempt failed here: no error of the endpoint's."""
         return self.failure is not None and self.failure.is_local
 
+    @property
+    def is_pressed(self) -> bool:
+        """True for an answer which says that the endpoint is sent too much: 429 and 503."""
+        return self.status in (429, 503)
+
     def reason(self) -> str:
         """One short line for people."""
         if self.failure is None:
             status = f"HTTP {self.status}"
-            if self.retry_after:
-                # Else nobody sees that it is the endpoint which asks for the wait.
+            if self.retry_after.strip("0"):
+                # Else nobody sees that it is the endpoint which asks for the wait. 0 asks for none.
                 status += f" (Retry-After: {self.retry_after[:_RETRY_AFTER_CHARACTERS_MAX]})"
             return f"{status}: {self.detail}" if self.detail else status
         return f"{self.failure.value}: {self.detail}" if self.detail else self.failure.value

@@ -199,10 +199,11 @@ def test_one_percent_of_failing_messages_slows_nothing(seed, maximum):
     assert run.rates == [(0.0, float(maximum))]
 
 
-def test_thirty_percent_of_failing_messages_slow_it_without_stopping_it():
+def test_thirty_percent_of_failing_messages_slow_it_only_while_that_may_help():
     run = Endpoint(1_000, fails=chance(0.3, "sick")).run(60)
-    assert [level for _, level in run.levels] == [Level.FULL, Level.ADAPTING]
-    assert run.ladder.rate == pytest.approx(1_000 / 64)
+    assert {level for _, level in run.levels} == {Level.FULL, Level.ADAPTING}
+    assert min(rate for _, rate in run.rates) > 300
+    assert run.sent_between(30, 60) > 0.9 * 30 * 980
 
 
 def test_the_rate_doubles_each_round_after_an_outage():

@@ -36,7 +36,7 @@ async def test_attempts_are_limited_in_number(world, autojump_clock):
     await world.publish(b"0")
     async with world.consuming(world.live(policy={"attempts_max": 3})) as consumer:
         await trio.sleep(5)
-        assert consumer.status().last_undelivered.reason == "attempts: HTTP 503 (Retry-After: 0)"
+        assert consumer.status().last_undelivered.reason == "attempts: HTTP 503"
     assert len(world.sender.pushes) == 3
     assert (await world.committed()).position == 1
 

@@ -1,0 +1,181 @@
+"""Whether failures come from the load: a rate is lowered for as long as that lowers their share.
+
+An endpoint that is sent too much fails less when it is sent less. One that refuses every tenth
+message for the message's own sake does not, and to slow it down only makes lag. Which of the two it
+is an experiment tells: after a few cuts, when about half as much is sent, the share of failures is
+compared with that before. If it is much the same, this share is excused, the rate rises again, and
+only what fails beyond it counts from then on. What is compared is what was sent, never what was
+allowed. Pure; the state is a few numbers.
+"""
+
+from enum import Enum, auto
+from math import sqrt
+
+# Shares of failing messages: up to the first the rate rises, above the second it falls.
+_RISE_TOLERANCE = 0.01
+_FALL_TOLERANCE = 0.05
+# Failures beyond the share that may be chance. A 1 % of failures passes it in no round to speak of.
+_CHANCE = 6
+# Around an excused share there is chance too: in standard deviations.
+_DEVIATIONS = 2.0
+# Who fails more often than this is not well, whatever the cause.
+_EXCUSED_MAX = 0.5
+# Three cuts by a fifth. With half of it failing, a mere limit would let nearly all pass by then.
+_HALVED = 0.55
+# A share that is down to so much of what it was has followed the rate.
+_HELPED = 2 / 3
+# What a comparison rests on: so many failures, were the share as before, in so many rounds.
+_FAILURES_MIN = 20
+_ROUNDS_MIN = 2
+# A small share is held for so long before the rate is tried again.
+_ROUNDS_HELD = 4
+# An excuse after which most fails was wrong, and for a while there is no other.
+_TRIAL_S = 5.0
+_DISTRUST_S = 60.0
+_EXCUSED_MIN = 0.005
+
+
+class Verdict(Enum):
+    """What follows from a round for the rate."""
+
+    FALL = auto()
+    HOLD = auto()
+    RISE = auto()
+
+
+class Blame:
+    """What an endpoint's failures are put down to, judged round by round.
+
+    `excused` is the share of failures that does not come from what it is sent.
+    """
+
+    __slots__ = (
+        "_before_per_s",
+        "_before_share",
+        "_distrusted_s",
+        "_excused_s",
+        "_failures",
+        "_outcomes",
+        "_rounds",
+        "excused",
+    )
+
+    def __init__(self) -> None:
+        self._distrusted_s = self._excused_s = float("-inf")
+        self.clear()
+
+    @property
+    def is_comparing(self) -> bool:
+        """True while the rate was cut and an experiment is to tell whether that helps."""
+        return self._before_share > 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """True while part of the failures is excused, or may be."""
+        return self.excused > 0.0 or self.is_comparing
+
+    def clear(self) -> None:
+        """Excuse nothing: nothing fails, or another endpoint begins."""
+        self.excused = 0.0
+        self.abandon()
+
+    def abandon(self) -> None:
+        """The rate changes for another reason: what is sent now has nothing to do with before."""
+        self._before_share = self._before_per_s = 0.0
+        self._begin_pool()
+
+    def on_outage(self, now_s: float) -> None:
+        """Nearly all fails. If that follows an excuse, it was the load after all."""
+        self.abandon()
+        if now_s - self._excused_s <= _TRIAL_S:
+            self.excused = 0.0
+            self._distrusted_s = now_s + _DISTRUST_S
+
+    def judge(
+        self,
+        failures: int,
+        outcomes: int,
+        sent_per_s: float,
+        now_s: float,
+        *,
+        is_lowest: bool,
+        pressed: int = 0,
+    ) -> Verdict:
+        """What follows from a round with enough outcomes, in which `sent_per_s` were sent.
+
+        `is_lowest`: the rate falls no further. Of the failures `pressed` said themselves that it is
+        too much, for which no experiment is needed.
+        """
+        if pressed > _FALL_TOLERANCE * outcomes + _CHANCE:
+            self.abandon()
+            return Verdict.FALL
+        spread = _DEVIATIONS * sqrt(outcomes * self.excused * (1.0 - self.excused))
+        surplus = failures - self.excused * outcomes
+        if surplus <= _RISE_TOLERANCE * outcomes + 1 + spread / 2:
+            self.abandon()
+            if surplus < -spread:
+                self._fade(failures / outcomes)
+            return Verdict.RISE
+        if surplus <= _FALL_TOLERANCE * outcomes + _CHANCE + spread:
+            return self._hold(failures, outcomes, sent_per_s, now_s)
+        return self._suspect(failures, outcomes, sent_per_s, now_s, is_lowest=is_lowest)
+
+    def _fade(self, share: float) -> None:
+        """Less fails than is excused: halfway there, for it may be chance."""
+        self.excused = (self.excused + share) / 2
+        if self.excused < _EXCUSED_MIN:
+            self.excused = 0.0
+
+    def _hold(self, failures: int, outcomes: int, sent_per_s: float, now_s: float) -> Verdict:
+        """A share that is tolerated at full rate must not keep the rate down for ever."""
+        self._pool(failures, outcomes)
+        if self._rounds < _ROUNDS_HELD:
+            return Verdict.HOLD
+        if not self.excused:
+            return self._excuse(now_s)
+        # A little more than is excused may grow little by little, and be the load all the same.
+        self._compare_with(self._failures / self._outcomes, sent_per_s)
+        return Verdict.FALL
+
+    def _suspect(
+        self, failures: int, outcomes: int, sent_per_s: float, now_s: float, *, is_lowest: bool
+    ) -> Verdict:
+        share = failures / outcomes
+        if share >= _EXCUSED_MAX:
+            self.on_outage(now_s)
+            return Verdict.FALL
+        if not self._before_share:
+            self._compare_with(share, sent_per_s)
+            return Verdict.FALL
+        if sent_per_s > _HALVED * self._before_per_s and not is_lowest:
+            self._begin_pool()
+            return Verdict.FALL
+        self._pool(failures, outcomes)
+        is_enough = self._outcomes * self._before_share >= _FAILURES_MIN
+        if not is_enough or self._rounds < _ROUNDS_MIN:
+            return Verdict.HOLD
+        pooled = self._failures / self._outcomes
+        if pooled <= _HELPED * self._before_share:
+            self._compare_with(pooled, sent_per_s)
+            return Verdict.FALL
+        return self._excuse(now_s)
+
+    def _compare_with(self, share: float, sent_per_s: float) -> None:
+        self._before_share, self._before_per_s = share, sent_per_s
+        self._begin_pool()
+
+    def _excuse(self, now_s: float) -> Verdict:
+        """The share of the rounds that were held is none of the load's."""
+        share = self._failures / self._outcomes
+        self.abandon()
+        if now_s >= self._distrusted_s and share < _EXCUSED_MAX:
+            self.excused, self._excused_s = share, now_s
+        return Verdict.HOLD
+
+    def _pool(self, failures: int, outcomes: int) -> None:
+        self._failures += failures
+        self._outcomes += outcomes
+        self._rounds += 1
+
+    def _begin_pool(self) -> None:
+        self._failures = self._outcomes = self._rounds = 0
