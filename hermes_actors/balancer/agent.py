@@ -9,7 +9,7 @@ and nobody else notices. When the node's life in the log is over, all end at onc
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
 
@@ -47,6 +47,8 @@ _logger = logging.getLogger(__name__)
 
 _COMMIT_GRACE_S = 5.0
 _RELEASE_TIMEOUT_S = 1.0
+_IN_A_TURN = 25
+"""So many consumers are made or stopped in one go: a few milliseconds."""
 
 
 class _Plan(Struct, frozen=True):
@@ -249,14 +251,12 @@ class Agent:
                     elif isinstance(change, TopicChanged):
                         subscriptions = self._metadata.catalog.subscriptions_of(change.name)
                         names.update((str(live.name), None) for live in subscriptions)
-                for name in names:
-                    self._reconcile(name, work)
+                await self._reconcile_all(names, work)
 
     async def _follow_grants(self, work: _Work) -> None:
         with self._coordination.watch() as watch:
             while await watch.wait():
-                for name in watch.take_nowait().subscriptions:
-                    self._reconcile(name, work)
+                await self._reconcile_all(watch.take_nowait().subscriptions, work)
 
     async def _live(self, work: _Work) -> None:
         """Use what is granted in one life of the node after the other."""
@@ -264,8 +264,8 @@ class Agent:
             lease = await self._presence.life()
             with self._presence.using(lease):
                 self._lease = lease
-                for name in list(self._coordination.state.grants_of(lease.boot)):
-                    self._reconcile(name, work)
+                grants = list(self._coordination.state.grants_of(lease.boot))
+                await self._reconcile_all(grants, work)
                 await lease.lost()
                 self._lease = None
                 await self._abandon_all(work)
@@ -279,6 +279,13 @@ class Agent:
                 nursery.start_soon(partial(work.supervisor.stop, name, grace_s=0.0))
         while self._running or self._moving:
             await self._moved.wait()
+
+    async def _reconcile_all(self, names: Iterable[str], work: _Work) -> None:
+        """Reconcile these, in turns with others; what changes meanwhile is seen at its turn."""
+        for count, name in enumerate(names, 1):
+            self._reconcile(name, work)
+            if count % _IN_A_TURN == 0:
+                await trio.lowlevel.checkpoint()
 
     def _reconcile(self, name: str, work: _Work) -> None:
         """Make what runs for one subscription what should run."""

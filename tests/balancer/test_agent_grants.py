@@ -268,3 +268,28 @@ async def test_loads_are_what_was_done_since_they_were_asked_for(world, autojump
         assert loads.tasks["shop.orders$idle"] == TaskLoad()
         await trio.sleep(10)
         assert agent.loads().tasks["shop.orders$busy"] == TaskLoad()
+
+
+async def test_many_grants_at_once_let_others_have_their_turns(world, autojump_clock):
+    names = [f"push{number}" for number in range(300)]
+    for name in names:
+        world.put(name)
+    async with world.running() as agent, trio.open_nursery() as nursery:
+        steps = []
+
+        async def look():
+            before = 0
+            while True:
+                now = len(agent.subscriptions())
+                steps.append(now - before)
+                before = now
+                await trio.lowlevel.checkpoint()
+
+        nursery.start_soon(look)
+        for name in names:
+            world.plan(f"shop.orders${name}", ("b1", (0,)))
+        for _ in range(100):
+            await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+    assert sum(steps) == 300
+    assert max(steps) <= 50
