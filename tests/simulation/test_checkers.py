@@ -6,6 +6,14 @@ from dataclasses import replace
 import pytest
 
 from hermes_actors.config import Config, FrontendConfig
+from hermes_actors.coordination.commands import (
+    Assignment,
+    Claim,
+    Join,
+    Plan,
+    Said,
+    Target,
+)
 from hermes_actors.log.base import Commit
 from hermes_actors.log.commits import Ownership, encode
 from hermes_actors.model.topic import Ack
@@ -17,6 +25,7 @@ from hermes_chaos.sim.history import (
     Attempted,
     Calmed,
     Committed,
+    Coordinated,
     Delivery,
     Dropped,
     Ended,
@@ -24,10 +33,11 @@ from hermes_chaos.sim.history import (
     Handed,
     Healed,
     Published,
+    Rested,
     Stored,
     Troubled,
 )
-from hermes_chaos.sim.nemesis import Fault
+from hermes_chaos.sim.strikes import Fault
 
 PLACE = ("dc1", "g.t", 0)
 WAITING_MAX = 2
@@ -88,7 +98,17 @@ KILLED = Troubled("n1", Fault.NODE_KILL.value, 3.0, lasts_s=0.0)
 # What each run has of everything else, so that no checker has nothing to examine.
 AFTERWARDS, REPEATED = published(90, topic="g.f"), published(91, topic="g.f")
 REPEATED.idempotency_key = "once"
+ALL_OWNED = tuple(
+    Assignment(audience.name, (Target("boot", tuple(range(10))),)) for audience in SUBJECT.audiences
+)
+SAID: tuple[Said, ...] = (
+    Join("boot", "n1"),
+    Claim("boot", 1),
+    Plan("boot", 1, -1, ALL_OWNED),
+)
 REST: tuple[Event, ...] = (
+    *(Coordinated("dc1", offset, 0, said, 80.0) for offset, said in enumerate(SAID)),
+    Rested(80.0),
     Healed(80.0),
     Handed("dc1-n1#1", "dc1", "g.f", ("id90",), ("local",), 90.0),
     stored(90, 0, ("dc1", "g.f", 0)),

@@ -29,7 +29,7 @@ from hermes_chaos.sim.history import (
     disk_of,
     readiness_of,
 )
-from hermes_chaos.sim.nemesis import Fault
+from hermes_chaos.sim.strikes import Fault
 
 LIFE = "dc1-n1#1"
 SUBJECT = Subject(

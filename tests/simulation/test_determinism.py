@@ -25,10 +25,11 @@ async def _order_of_tasks() -> list[tuple[int, int]]:
     return order
 
 
-def test_trio_still_has_the_two_private_names() -> None:
+def test_trio_still_has_its_private_names() -> None:
     advice = (
         "trio changed its scheduler: see its test_scheduler_determinism.py, mend determinism.py"
     )
+    assert "runq" in trio_run.Runner.__slots__, advice
     assert isinstance(trio_run._ALLOW_DETERMINISTIC_SCHEDULING, bool), advice
     assert callable(trio_run._r.seed), advice
 
@@ -68,6 +69,56 @@ def test_roles_draw_from_generators_of_their_own() -> None:
     assert len(set(draws.values())) == 9
     # A literal, so that a change of the split (which changes every seed's history) is noticed.
     assert determinism.rng_of(1, "nemesis").getrandbits(32) == 3137909064
+
+
+async def _steps_of_a_stopped_process() -> list[tuple[str, float]]:
+    steps: list[tuple[str, float]] = []
+    has_come = trio.Event()
+
+    async def count(name: str) -> None:
+        while True:
+            await trio.sleep(1)
+            steps.append((name, trio.current_time()))
+
+    async def wait() -> None:
+        with trio.move_on_after(2.5):
+            await has_come.wait()
+            steps.append(("it has come", trio.current_time()))
+
+    async with trio.open_nursery() as nursery:
+        stopped = determinism.inside("stopped")
+        stopped.run(nursery.start_soon, count, "stopped")
+        stopped.run(nursery.start_soon, wait)
+        nursery.start_soon(count, "other")
+        await trio.sleep(1.5)
+        determinism.stop("stopped")
+        has_come.set()
+        await trio.sleep(3)
+        determinism.go_on("stopped")
+        await trio.sleep(1.25)
+        nursery.cancel_scope.cancel()
+    return sorted(steps, key=lambda step: step[1])
+
+
+def test_a_stopped_process_takes_no_step_while_time_goes_on_and_then_meets_all_at_once() -> None:
+    steps = determinism.run(_steps_of_a_stopped_process, seed=1)
+    assert [at_s for name, at_s in steps if name == "other"] == [1, 2, 3, 4, 5]
+    assert [at_s for name, at_s in steps if name == "stopped"] == [1, 4.5, 5.5]
+    assert ("it has come", 4.5) in steps
+
+
+async def _end_while_a_process_is_stopped() -> float:
+    async with trio.open_nursery() as nursery:
+        determinism.inside("stopped").run(nursery.start_soon, trio.sleep_forever)
+        await trio.sleep(1)
+        determinism.stop("stopped")
+        nursery.cancel_scope.cancel()
+        determinism.go_on("stopped")
+    return trio.current_time()
+
+
+def test_a_process_that_was_ended_while_it_was_stopped_ends_when_it_goes_on() -> None:
+    assert determinism.run(_end_while_a_process_is_stopped, seed=1) == 1
 
 
 _PROGRAM = """

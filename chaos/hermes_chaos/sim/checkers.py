@@ -22,6 +22,12 @@ from hermes_chaos.sim.checkers_holding import (
     SuspensionHalts,
 )
 from hermes_chaos.sim.checkers_ordering import SpoolKeepsOrder
+from hermes_chaos.sim.checkers_owning import (
+    BalancerSettles,
+    Ledgers,
+    OneOwner,
+    OwnersAreFound,
+)
 from hermes_chaos.sim.checkers_publishing import AcknowledgedAreStored, RefusedAreNowhere
 from hermes_chaos.sim.checkers_pushing import InflightIsKept, RateIsKept, RetriesWait
 from hermes_chaos.sim.checkers_recovering import LostLogsAreSpared, OwnDatacentreServesAgain
@@ -84,6 +90,7 @@ class Checks:
         self.commits = CommitsPassOnlySettled(subject)
         self.payloads = PayloadsAreIntact(subject)
         self.retries = RetriesWait(subject)
+        self.ledgers = Ledgers()
         self.settling = Settling()
         self.failures = NothingFailsUnasked()
         self.all: tuple[Checker, ...] = (
@@ -109,6 +116,9 @@ class Checks:
             SuspensionHalts(subject),
             BatchesAreBounded(subject),
             DeadEndpointsRest(subject),
+            OneOwner(subject, self.ledgers),
+            OwnersAreFound(subject, self.ledgers, config.management.topic_partitions),
+            BalancerSettles(self.ledgers),
             LettersHaveCauses(subject),
             LettersCloseByDelivery(subject),
             self.settling,
@@ -117,6 +127,7 @@ class Checks:
 
     def watch(self, event: Event) -> None:
         """Show the event to every checker."""
+        self.ledgers.watch(event)
         for checker in self.all:
             checker.watch(event)
 

@@ -10,10 +10,12 @@ DAY_MS = 86_400_000
 class SimulatedClock:
     """Satisfies `Clock`. `skew_ms` is how far this node's wall clock is off; set it at any time."""
 
-    __slots__ = ("skew_ms",)
+    __slots__ = ("_booted_s", "skew_ms")
 
-    def __init__(self, skew_ms: int = 0) -> None:
+    def __init__(self, skew_ms: int = 0, booted_s: float = 0.0) -> None:
+        """`booted_s` is how long the machine has been up when the simulation begins."""
         self.skew_ms = skew_ms
+        self._booted_s = booted_s
 
     def now_ms(self) -> int:
         """Wall-clock time, Unix epoch, milliseconds, with the skew."""
@@ -24,5 +26,7 @@ class SimulatedClock:
         return trio.current_time()
 
     def boottime_s(self) -> float:
-        """As `monotonic_s`: a simulated machine is never suspended."""
-        return self.monotonic_s()
+        """Virtual seconds since the machine was booted; each machine's own. It is never suspended:
+        a node that is stopped is so while its machine goes on.
+        """
+        return self._booted_s + trio.current_time()

@@ -8,8 +8,10 @@ a history is the same in every process and under every PYTHONHASHSEED.
 import gc
 import hashlib
 import random
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from contextvars import Context, ContextVar, copy_context
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 import trio
@@ -18,6 +20,8 @@ from trio.testing import MockClock
 
 T = TypeVar("T")
 A = TypeVarTuple("A")
+
+_PROCESS: ContextVar[str] = ContextVar("process", default="")
 
 
 def rng_of(seed: int, role: str) -> random.Random:
@@ -37,6 +41,62 @@ def run(main: Callable[[Unpack[A]], Awaitable[T]], *args: *A, seed: int) -> T:
     with _seeded_scheduler(rng_of(seed, "scheduler")), _without_gc():
         result: T = trio.run(main, *args, clock=MockClock(autojump_threshold=0))
         return result
+
+
+def inside(process: str) -> Context:
+    """A context: tasks that begin in it, and the tasks that those begin, are of that process."""
+    context = copy_context()
+    context.run(_PROCESS.set, process)
+    return context
+
+
+def stop(process: str) -> None:
+    """Stop the process as SIGSTOP does: none of its tasks takes a step any more, while time goes
+    on, deadlines pass and what it waits for comes.
+
+    It stops where its tasks give way only, never between two lines without an `await`.
+    """
+    runner = _runner()
+    if not isinstance(runner.runq, _Queue):
+        runner.runq = _Queue(runner.runq)
+    runner.runq.stopped.add(process)
+
+
+def go_on(process: str) -> None:
+    """As SIGCONT: all that its tasks have waited for is there at once."""
+    runner = _runner()
+    if isinstance(runner.runq, _Queue):
+        runner.runq.stopped.discard(process)
+        if not runner.runq.stopped:
+            runner.runq = deque(deque.__iter__(runner.runq))
+
+
+def _runner() -> Any:
+    private: Any = _trio_run
+    return private.GLOBAL_RUN_CONTEXT.runner
+
+
+class _Queue(deque[Any]):
+    """The tasks that can run, without those of stopped processes: these stay in it."""
+
+    def __init__(self, tasks: Iterator[Any]) -> None:
+        super().__init__(tasks)
+        self.stopped: set[str] = set()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([task for task in super().__iter__() if not self._is_stopped(task)])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def clear(self) -> None:
+        """What could run has been taken."""
+        kept = [task for task in super().__iter__() if self._is_stopped(task)]
+        super().clear()
+        super().extend(kept)
+
+    def _is_stopped(self, task: Any) -> bool:
+        return task.context.get(_PROCESS, "") in self.stopped
 
 
 @contextmanager

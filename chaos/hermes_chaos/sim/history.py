@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from hermes_actors.coordination.commands import Said
 from hermes_actors.log.base import Commit
 from hermes_actors.model.dead_letter import Letter
 from hermes_actors.model.record import StoredRecord
@@ -149,6 +150,43 @@ class Committed:
 
 
 @dataclass(frozen=True)
+class Committing:
+    """That life of a node begins to commit: partition → commit."""
+
+    life: str
+    dc: str
+    group: str
+    commits: Mapping[int, Commit]
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Named:
+    """A life of a node is about to say who it is in the coordination log: `boot`."""
+
+    life: str
+    boot: str
+
+
+@dataclass(frozen=True)
+class Coordinated:
+    """A record of a datacentre's coordination log can be read. `said` None: not by this version."""
+
+    dc: str
+    offset: int
+    timestamp_ms: int
+    said: Said | None
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Rested:
+    """Everything has settled, and was left alone for some rounds of the balancer's."""
+
+    at_s: float
+
+
+@dataclass(frozen=True)
 class Dropped:
     """A leader change: what the partition held from `end` on is gone."""
 
@@ -275,6 +313,11 @@ def readiness_of(dc: str) -> str:
     return f"the readiness of {dc}"
 
 
+def coordination_of(dc: str) -> str:
+    """Where a DC's nodes agree on who owns what, for troubles of theirs alone."""
+    return f"the coordination of {dc}"
+
+
 @dataclass(frozen=True)
 class Troubled:
     """A fault has begun, in a DC's log, in a node or in its disk. `topic` "": of all topics.
@@ -313,6 +356,10 @@ Event = (
     | Told
     | Counted
     | Committed
+    | Committing
+    | Named
+    | Coordinated
+    | Rested
     | Dropped
     | Expired
     | Attempted

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from hermes_actors.coordination.commands import COORDINATION_TOPIC, Join, decode
 from hermes_actors.log.base import (
     Commit,
     Log,
@@ -21,14 +22,25 @@ from hermes_actors.log.base import (
 )
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
-from hermes_chaos.sim.history import Handed, History, Told
+from hermes_chaos.sim.coordination_way import CoordinationWay, LateReader
+from hermes_chaos.sim.history import Committing, Handed, History, Named, Told
 
 
 class MortalLog:
     """Satisfies `Log`: the cluster's log until `die`, unreachable ever after."""
 
-    def __init__(self, log: Log, life: str, topics: Mapping[str, str], history: History) -> None:
-        """`life` reaches it; of the log's `topics` what it is handed, and what it says, is told."""
+    def __init__(
+        self,
+        log: Log,
+        life: str,
+        topics: Mapping[str, str],
+        history: History,
+        way: CoordinationWay,
+    ) -> None:
+        """`life` reaches it; of the log's `topics` what it is handed, and what it says, is told.
+        Coordination goes another `way`.
+        """
+        self._way = way
         self._log = log
         self._life = life
         self._topics = topics
@@ -50,6 +62,9 @@ class MortalLog:
         """As `Log.append`."""
         if self._is_dead:
             return [UnavailableRecord("the node is dead") for _ in batch]
+        if topic == COORDINATION_TOPIC:
+            self._tell_names(batch)
+            return await self._way.append(self._log, topic, partition, batch, ack)
         name = self._topics.get(topic)
         if name is None:
             return await self._log.append(topic, partition, batch, ack)
@@ -71,7 +86,7 @@ class MortalLog:
     async def reader(self, topic: str, positions: Mapping[int, int]) -> AsyncIterator[Reader]:
         """As `Log.reader`."""
         async with self._living().reader(topic, positions) as reader:
-            yield reader
+            yield LateReader(reader, self._way) if topic == COORDINATION_TOPIC else reader
 
     async def start_positions(self, topic: str) -> dict[int, int]:
         """As `Log.start_positions`."""
@@ -79,6 +94,8 @@ class MortalLog:
 
     async def end_positions(self, topic: str) -> dict[int, int]:
         """As `Log.end_positions`."""
+        if topic == COORDINATION_TOPIC:
+            await self._way.gate()
         return await self._living().end_positions(topic)
 
     async def position_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
@@ -87,7 +104,9 @@ class MortalLog:
 
     async def commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
         """As `Log.commit`."""
-        await self._living().commit(group, topic, commits)
+        log = self._living()
+        self._history.tell(Committing(self._life, self.dc, group, commits, trio.current_time()))
+        await log.commit(group, topic, commits)
 
     async def committed(self, group: str, topic: str) -> dict[int, Commit]:
         """As `Log.committed`."""
@@ -112,6 +131,12 @@ class MortalLog:
     async def topics(self) -> list[str]:
         """As `Log.topics`."""
         return await self._living().topics()
+
+    def _tell_names(self, batch: Sequence[Record]) -> None:
+        for record in batch:
+            said = decode(record.value)
+            if isinstance(said, Join):
+                self._history.tell(Named(self._life, said.boot))
 
     def _living(self) -> Log:
         if self._is_dead:

@@ -3,16 +3,17 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One bug: `patches` are (class, attribute, what it becomes)."""
+    """One bug: `patches` are (class or module, attribute, what it becomes)."""
 
     name: str
     bug: str
-    patches: tuple[tuple[type, str, Any], ...]
+    patches: tuple[tuple[type | ModuleType, str, Any], ...]
 
     @contextmanager
     def planted(self) -> Iterator[None]:

@@ -20,6 +20,7 @@ from hermes_actors.publisher.producer import TopicProducer
 from hermes_actors.publisher.publication import Publication
 from hermes_chaos.sim.mutant import Mutant
 from hermes_chaos.sim.mutants_delivering import DELIVERING
+from hermes_chaos.sim.mutants_owning import OWNING
 from hermes_chaos.sim.mutants_publishing import PUBLISHING
 
 _append: Callable[[TopicProducer, Batch], Any] = TopicProducer._append
@@ -149,5 +150,6 @@ MUTANTS = {
         ),
         *PUBLISHING,
         *DELIVERING,
+        *OWNING,
     )
 }

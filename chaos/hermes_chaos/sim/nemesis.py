@@ -4,113 +4,70 @@ Each strike begins, lasts, and is lifted; at the end everything is healed. The n
 world through a small seam, so that the same words can be spoken to other worlds.
 """
 
-import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import trio
 
 from hermes_actors.log.memory import MemoryLog
 from hermes_chaos.sim.clock import DAY_MS, EPOCH_MS
+from hermes_chaos.sim.coordination_way import CoordinationWay
 from hermes_chaos.sim.disk import SimulatedDisk
-from hermes_chaos.sim.history import Calmed, History, Troubled, disk_of, readiness_of
+from hermes_chaos.sim.history import (
+    Calmed,
+    History,
+    Troubled,
+    coordination_of,
+    disk_of,
+    readiness_of,
+)
+from hermes_chaos.sim.strikes import Fault, Strike
 from hermes_chaos.sim.subscribers import DEATHS, FAULTS, Endpoint
 from hermes_chaos.sim.trace import Trace
+
+if TYPE_CHECKING:
+    from hermes_chaos.sim.watched_log import WatchedLog
 
 T = TypeVar("T")
 
 
-class Fault(StrEnum):
-    """The kinds of strikes."""
-
-    ACTOR_CRASH = "actor crash"
-    NODE_KILL = "node kill"
-    NODE_STOP = "node stop"
-    LOG_SLOW = "log slow"
-    LOG_FAILING = "log failing"
-    LOG_SILENT = "log silent"
-    LOG_CUT = "log cut"
-    ACKS_LOST = "log acks lost"
-    PARTIAL = "log partial"
-    READS_FAILING = "log reads failing"
-    COMMITS_FAILING = "log commits failing"
-    STALE_COMMITS = "log stale commits"
-    LEADER_CHANGE = "log leader change"
-    RETENTION = "log retention"
-    SUBSCRIBER = "subscriber mood"
-    SUBSCRIBER_DEAD = "subscriber dead"
-    SKEW = "wall clock skew"
-    DC_LOST = "datacentre lost"
-    BLACKOUT = "all datacentres lost"
-    NOT_READY = "datacentre not ready"
-    DISK_FULL = "disk full"
-    DISK_FAILING = "disk failing"
-    DISK_SLOW = "disk slow"
-    SPOOLED_KILL = "node kill with a spool"
-
-
-_WEIGHTS = {
-    Fault.ACTOR_CRASH: 5,
-    Fault.NODE_KILL: 4,
-    Fault.NODE_STOP: 2,
-    Fault.LOG_SLOW: 2,
-    Fault.LOG_FAILING: 2,
-    Fault.LOG_SILENT: 1,
-    Fault.LOG_CUT: 1,
-    Fault.ACKS_LOST: 3,
-    Fault.PARTIAL: 2,
-    Fault.READS_FAILING: 1,
-    Fault.COMMITS_FAILING: 2,
-    Fault.STALE_COMMITS: 1,
-    Fault.LEADER_CHANGE: 1,
-    Fault.RETENTION: 1,
-    Fault.SUBSCRIBER: 6,
-    Fault.SUBSCRIBER_DEAD: 1,
-    Fault.SKEW: 2,
-    Fault.DC_LOST: 6,
-    Fault.BLACKOUT: 3,
-    Fault.NOT_READY: 1,
-    Fault.DISK_FULL: 1,
-    Fault.DISK_FAILING: 1,
-    Fault.DISK_SLOW: 1,
-    Fault.SPOOLED_KILL: 2,
-}
 _APPEND_S = (0.0005, 0.004)
 _READ_S = (0.0, 0.002)
 # The product allows for clocks that differ by 5 s.
 _SKEW_SPAN_MS = 4_000
-_INSTANT = frozenset((Fault.ACTOR_CRASH, Fault.RETENTION))
-_LASTS_LEAST_S = 0.3
-_LONG = frozenset((Fault.SUBSCRIBER_DEAD, Fault.DC_LOST, Fault.BLACKOUT, Fault.NOT_READY))
-# A datacentre is lost for longer than a broker stumbles.
-_LONGER = 2.0
+_COORDINATION = frozenset(
+    (Fault.COORDINATION_SLOW, Fault.COORDINATION_CUT, Fault.COORDINATION_ACKS_LOST)
+)
 _GONE_RATE = 0.3
 _HUNG_RATE = 0.5
 _POLL_S = 0.02
 _READINESS_PAUSE_S = 0.3
 _SPOOLED_WITHIN_S = 4.0
 _SLOW_DISK_MAX_S = 0.6
-
-
-@dataclass(frozen=True)
-class Strike:
-    """One fault: when, for how long, and a number in [0, 1) that picks where and how hard."""
-
-    at_s: float
-    lasts_s: float
-    fault: Fault
-    where: float
-    how: float
+_CLOCK_STEPS_MS = (-3_600_000, -2_500, -600, 600, 2_500, 3_600_000)
+# A lease allows for one step of a log's clock.
+_STEP_PAUSE_S = 4.0
+_COORDINATION_SLOW_MAX_S = 3.0
+_ONE_NODE_RATE = 0.6
+_ROLLING_DOWN_S = 0.3
+_ROLLING_PAUSE_S = 0.7
 
 
 class Victims(Protocol):
     """The world as the nemesis sees it."""
 
     @property
-    def logs(self) -> Sequence[MemoryLog]:
+    def logs(self) -> "Sequence[WatchedLog]":
         """Each DC's log."""
+
+    def way(self, node: str) -> CoordinationWay:
+        """The node's way to the coordination log."""
+
+    def pause(self, node: str) -> bool:
+        """Stop the node's process as SIGSTOP does. False: it is down or stopped already."""
+
+    def go_on(self, node: str) -> None:
+        """As SIGCONT; nothing for one that is not stopped."""
 
     async def set_ready(self, dc: str, is_ready: bool) -> bool:
         """Tell all datacentres whether this one may be fallen back to. False: it failed."""
@@ -146,22 +103,6 @@ class Victims(Protocol):
         """Set how far the node's wall clock is off."""
 
 
-def draw_plan(
-    rng: random.Random, *, strikes: int, lasts_max_s: float, begin_s: float, end_s: float
-) -> list[Strike]:
-    """That many strikes between the two times, in order; each is lifted in time. Pure."""
-    kinds, weights = list(_WEIGHTS), list(_WEIGHTS.values())
-    plan = []
-    for _ in range(strikes):
-        fault = rng.choices(kinds, weights)[0]
-        lasts_s = 0.0 if fault in _INSTANT else rng.uniform(_LASTS_LEAST_S, lasts_max_s)
-        if fault in _LONG:
-            lasts_s *= _LONGER
-        at_s = rng.uniform(begin_s, end_s)
-        plan.append(Strike(at_s, lasts_s, fault, rng.random(), rng.random()))
-    return sorted(plan, key=lambda strike: strike.at_s)
-
-
 class Nemesis:
     """Carries out a plan. `strike` begins a fault, `heal` ends all of them for good."""
 
@@ -170,6 +111,8 @@ class Nemesis:
         self._history = history
         self._trace = trace
         self._is_over = False
+        # By datacentre: when its log's clock was set forward last; inf while it is off.
+        self._stepped_s: dict[str, float] = {}
 
     async def run(self, plan: Sequence[Strike]) -> None:
         """Strike as planned; returns when the last fault has been lifted."""
@@ -182,12 +125,16 @@ class Nemesis:
         self._is_over = True
         for log in self._victims.logs:
             calm(log)
+            log.clock.skew_ms = 0
             self._history.tell(Calmed(log.dc, trio.current_time()))
+            self._history.tell(Calmed(coordination_of(log.dc), trio.current_time()))
             self._history.tell(Calmed(readiness_of(log.dc), trio.current_time()))
         for endpoint in self._victims.endpoints:
             endpoint.heal()
         for node in self._victims.node_names:
             self._victims.skew(node, 0)
+            self._victims.go_on(node)
+            self._victims.way(node).calm()
             self._victims.disk(node).heal()
             self._history.tell(Calmed(disk_of(node), trio.current_time()))
         self._trace.note("nemesis", "healed")
@@ -199,6 +146,9 @@ class Nemesis:
             return
         if strike.fault is Fault.NOT_READY:
             await self._forbid(strike)
+            return
+        if strike.fault is Fault.ROLLING:
+            await self._restart_all(strike)
             return
         lift = self._strike(strike)
         if lift is None:
@@ -240,6 +190,12 @@ class Nemesis:
                 return self._spoil(strike)
             case Fault.BLACKOUT:
                 return self._black_out(strike)
+            case Fault.NODE_PAUSE:
+                return self._pause(strike)
+            case Fault.LOG_CLOCK:
+                return self._set_clock(strike)
+            case fault if fault in _COORDINATION:
+                return self._cut_off(strike)
             case _:
                 return self._strike_log(strike, _pick(self._victims.logs, strike.where))
 
@@ -256,6 +212,73 @@ class Nemesis:
                 lift()
 
         return lift_all
+
+    def _pause(self, strike: Strike) -> Callable[[], None] | None:
+        node = _pick(self._victims.node_names, strike.where)
+        if not self._victims.pause(node):
+            return None
+        self._note(strike.fault, node)
+        self._history.tell(
+            Troubled(node, strike.fault.value, trio.current_time(), lasts_s=strike.lasts_s)
+        )
+        return lambda: self._victims.go_on(node)
+
+    def _set_clock(self, strike: Strike) -> Callable[[], None] | None:
+        """The clock that stamps what is coordinated is off, and then is right again."""
+        log, now_s = _pick(self._victims.logs, strike.where), trio.current_time()
+        if now_s - self._stepped_s.get(log.dc, 0.0) < _STEP_PAUSE_S:
+            return None
+        step_ms = _pick(_CLOCK_STEPS_MS, strike.how)
+        self._note(strike.fault, f"{log.dc} {step_ms} ms")
+        self._stepped_s[log.dc] = float("inf")
+        log.clock.skew_ms = step_ms
+
+        def lift() -> None:
+            log.clock.skew_ms = 0
+            self._stepped_s[log.dc] = now_s if step_ms > 0 else trio.current_time()
+
+        return lift
+
+    def _cut_off(self, strike: Strike) -> Callable[[], None]:
+        """One node, or all of a datacentre, cannot well reach the coordination log, and all else
+        they can.
+        """
+        node = _pick(self._victims.node_names, strike.where)
+        dc = node.partition("-")[0]
+        is_alone = strike.how < _ONE_NODE_RATE
+        nodes = [node] if is_alone else [n for n in self._victims.node_names if n.startswith(dc)]
+        ways = [self._victims.way(each) for each in nodes]
+        # What is left of the number is uniform again.
+        span = _ONE_NODE_RATE if is_alone else 1 - _ONE_NODE_RATE
+        how = (strike.how - (0.0 if is_alone else _ONE_NODE_RATE)) / span
+        for way in ways:
+            if strike.fault is Fault.COORDINATION_CUT:
+                way.is_cut = True
+            elif strike.fault is Fault.COORDINATION_ACKS_LOST:
+                way.loses_acknowledgements = True
+            else:
+                slow_s = (how * 3 % 1) * _COORDINATION_SLOW_MAX_S
+                way.append_s = slow_s if how > 1 / 3 else 0.0
+                way.read_s = slow_s if how < 2 / 3 else 0.0
+        self._note(strike.fault, ", ".join(nodes))
+        where = coordination_of(dc)
+        self._history.tell(Troubled(where, strike.fault.value, trio.current_time()))
+
+        def lift() -> None:
+            for way in ways:
+                way.calm()
+            self._history.tell(Calmed(where, trio.current_time()))
+
+        return lift
+
+    async def _restart_all(self, strike: Strike) -> None:
+        """The nodes of a datacentre, one after the other, in good order."""
+        dc = _pick(self._victims.logs, strike.where).dc
+        self._note(strike.fault, dc)
+        for node in self._victims.node_names:
+            if node.startswith(dc) and not self._is_over:
+                self._victims.stop(node, _ROLLING_DOWN_S)
+                await trio.sleep(_ROLLING_DOWN_S + _ROLLING_PAUSE_S)
 
     def _spoil(self, strike: Strike) -> Callable[[], None]:
         """Something is wrong with a node's disk."""

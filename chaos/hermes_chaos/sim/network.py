@@ -6,11 +6,13 @@ ones; the subscribers' side parses the bytes with a server's parser.
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context
 
 import trio
 
 from hermes_actors.consumer.senders.http1.connection import PooledConnection
 from hermes_actors.consumer.senders.sender import Origin
+from hermes_chaos.sim.determinism import inside
 from hermes_chaos.sim.subscribers import Endpoint, Plan, RequestParser
 
 
@@ -23,7 +25,11 @@ class SimulatedNet:
         dc: str,
         endpoints: Mapping[str, Endpoint],
         rng: random.Random,
+        process: Context,
     ) -> None:
+        """What the node hears, it hears in its `process`."""
+        self._process = process
+        self._outside = inside("")
         self._nursery = nursery
         self._endpoints = endpoints
         self._rng = rng
@@ -43,9 +49,14 @@ class SimulatedNet:
         self.later(0.0, callback)
 
     def later(self, delay_s: float, callback: Callable[[], None]) -> None:
-        """Call once, after the delay; never when the node dies first."""
+        """Call once, after the delay; never when the node dies first, later when it is stopped."""
         if not self._is_dead:
-            self._nursery.start_soon(self._call, delay_s, callback)
+            self._process.run(self._nursery.start_soon, self._call, delay_s, callback)
+
+    def beyond(self, delay_s: float, callback: Callable[[], None]) -> None:
+        """The same of what happens at the other end, whether the node is stopped or not."""
+        if not self._is_dead:
+            self._outside.run(self._nursery.start_soon, self._call, delay_s, callback)
 
     def dial(self, connection: PooledConnection, origin: Origin) -> None:
         """Begin to connect."""
@@ -78,7 +89,7 @@ class _Link:
 
     def write(self, data: bytes) -> None:
         """The bytes arrive a moment later."""
-        self._net.later(0.0005, lambda: self._arrive(data))
+        self._net.beyond(0.0005, lambda: self._arrive(data))
 
     def abort(self) -> None:
         """Closed on our side: whatever the subscriber still sends is not heard."""

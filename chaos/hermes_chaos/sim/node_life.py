@@ -24,15 +24,17 @@ from hermes_actors.publisher.edges.asgi import AsgiEdge
 from hermes_actors.publisher.edges.cells import TrioCell
 from hermes_actors.runtime.clock import IdSource, seeded_ids
 from hermes_actors.runtime.cpu import StillCpu
+from hermes_chaos.sim import determinism
 from hermes_chaos.sim.checkers import NothingFailsUnasked
 from hermes_chaos.sim.clock import SimulatedClock
+from hermes_chaos.sim.coordination_way import CoordinationWay
 from hermes_chaos.sim.determinism import rng_of
 from hermes_chaos.sim.disk import Mount, SimulatedDisk
 from hermes_chaos.sim.history import Adopted, Counted, Halted, History, Sought, Troubled
 from hermes_chaos.sim.http_in import Exchange, Response
 from hermes_chaos.sim.mortal import MortalLog
-from hermes_chaos.sim.nemesis import Fault
 from hermes_chaos.sim.network import SimulatedNet
+from hermes_chaos.sim.strikes import Fault
 from hermes_chaos.sim.subscribers import Endpoint
 from hermes_chaos.sim.trace import Trace
 from hermes_chaos.sim.watched_sender import WatchedSender
@@ -69,7 +71,9 @@ class NodeLife:
         """
         self.name = name
         self.dc = dc
-        self.clock = SimulatedClock()
+        self.clock = SimulatedClock(booted_s=rng_of(seed, f"{name} boot").uniform(0, 1e6))
+        self.way = CoordinationWay()
+        """To the coordination log; it outlives the node."""
         self._is_first = is_first
         self._cluster = cluster
         self._seed = seed
@@ -89,6 +93,8 @@ class NodeLife:
         self._node: Node | None = None
         self._mortal: list[MortalLog | SimulatedNet | Mount] = []
         self._requests: dict[Exchange, trio.CancelScope] = {}
+        self._process = determinism.inside("")
+        self._is_stopped = False
         self._crashes: Counter[str] = Counter()
         self._came_up = trio.Event()
 
@@ -99,8 +105,10 @@ class NodeLife:
             self._scope = trio.CancelScope()
             self._ended = trio.Event()
             self._leave = trio.Event()
+            self._lives += 1
+            self._process = determinism.inside(self.life_name)
             # A life of its own task: what a killed one does until it notices, nobody waits for.
-            self._nursery.start_soon(self._life, self._scope, self._ended)
+            self._process.run(self._nursery.start_soon, self._life, self._scope, self._ended)
             await self._ended.wait()
             await trio.sleep(self._down_s)
 
@@ -139,8 +147,8 @@ class NodeLife:
 
     @property
     def is_serving(self) -> bool:
-        """True while a load balancer would send it requests."""
-        return self._node is not None
+        """True while a load balancer would send it requests: it sees one that is stopped."""
+        return self._node is not None and not self._is_stopped
 
     @property
     def administration(self) -> Administration:
@@ -170,12 +178,26 @@ class NodeLife:
 
         False: it is down.
         """
-        if self._node is None:
+        if not self.is_serving:
             return False
         self._came_up = trio.Event()
         self._down_s = down_s
         self._leave.set()
         return True
+
+    def pause(self) -> bool:
+        """Stop the node's process as SIGSTOP does. False: it is down or stopped already."""
+        if not self.is_serving:
+            return False
+        self._is_stopped = True
+        determinism.stop(self.life_name)
+        return True
+
+    def go_on(self) -> None:
+        """As SIGCONT; nothing for one that is not stopped."""
+        if self._is_stopped:
+            self._is_stopped = False
+            determinism.go_on(self.life_name)
 
     def crash_actor(self, where: float) -> str | None:
         """Crash one running actor; its name, or None when there is none."""
@@ -198,12 +220,25 @@ class NodeLife:
     ) -> Response | None:
         """What a publisher is answered; None when the node dies first or the client gives up."""
         assert self._node is not None, "the node is down"
-        exchange = Exchange(path, headers, body)
-        with trio.move_on_after(_CLIENT_TIMEOUT_S) as scope:
-            self._requests[exchange] = scope
-            await exchange.run(self._app)
-        self._requests.pop(exchange, None)
+        exchange, scope = Exchange(path, headers, body), trio.CancelScope()
+        is_over = trio.Event()
+        self._requests[exchange] = scope
+        self._process.run(
+            self._nursery.start_soon, self._answer, exchange, self._app, scope, is_over
+        )
+        with trio.move_on_after(_CLIENT_TIMEOUT_S):
+            await is_over.wait()
+        scope.cancel()
         return exchange.response
+
+    async def _answer(
+        self, exchange: Exchange, app: AsgiEdge, scope: trio.CancelScope, is_over: trio.Event
+    ) -> None:
+        """The node's side of a request."""
+        with scope:
+            await exchange.run(app)
+        self._requests.pop(exchange, None)
+        is_over.set()
 
     def tell_counts(self, *, is_whole: bool) -> None:
         """Tell the history what this life has counted so far; nothing when it does not serve."""
@@ -218,15 +253,18 @@ class NodeLife:
         self._history.tell(Counted(self.life_name, samples, is_whole))
 
     async def _live(self) -> None:
-        self._lives += 1
         self._crashes.clear()
         self._failures.started()
         life = self.life_name
         net = SimulatedNet(
-            self._nursery, self.dc, self._endpoints, rng_of(self._seed, f"{life} network")
+            self._nursery,
+            self.dc,
+            self._endpoints,
+            rng_of(self._seed, f"{life} network"),
+            self._process,
         )
         logs = {
-            dc: MortalLog(log, life, self._log_topics, self._history)
+            dc: MortalLog(log, life, self._log_topics, self._history, self.way)
             for dc, log in self._logs.items()
         }
         mount = Mount(self._disk)
@@ -290,6 +328,7 @@ class NodeLife:
 
     def _die(self) -> None:
         """Everything that would let a dead node act is cut, before its tasks are cancelled."""
+        self.go_on()
         self.tell_counts(is_whole=False)
         self._node = None
         self._came_up = trio.Event()

@@ -2,7 +2,10 @@
 
 import random
 
+from msgspec.structs import replace
+
 from hermes_actors.config import (
+    BalancerConfig,
     Config,
     ConsumersConfig,
     FallbackConfig,
@@ -22,7 +25,9 @@ def draw_config(rng: random.Random) -> Config:
     is_tight = rng.random() < _TIGHT_RATE
     return Config(
         frontend=_frontend(rng, is_tight),
-        consumers=_consumers(rng) if is_tight else ConsumersConfig(),
+        consumers=replace(
+            _consumers(rng) if is_tight else ConsumersConfig(), balancer=_balancer(rng)
+        ),
         management=ManagementConfig(topic_partitions=rng.randint(1, 3), allow_removal=True),
         fallback=_fallback(rng) if is_tight else FallbackConfig(),
         spool=_spool(rng, is_tight),
@@ -59,6 +64,15 @@ def _consumers(rng: random.Random) -> ConsumersConfig:
         unsettled_span_max=rng.randint(20, 60),
         read_batch_records_max=rng.randint(1, 5),
         read_batch_bytes_max=rng.choice((1, 10_000)),
+    )
+
+
+def _balancer(rng: random.Random) -> BalancerConfig:
+    return BalancerConfig(
+        strategy=rng.choice(("weighted", "count")),
+        consumers_per_subscription=rng.randint(1, 3),
+        interval_ms=rng.choice((1_000, 1_500)),
+        stabilization_window_ms=rng.choice((2_000, 1_800_000)),
     )
 
 

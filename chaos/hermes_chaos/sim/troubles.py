@@ -1,7 +1,7 @@
 """What was broken when: asked by checkers whose promises hold only while something works."""
 
 from hermes_chaos.sim.history import Calmed, Event, Troubled
-from hermes_chaos.sim.nemesis import Fault
+from hermes_chaos.sim.strikes import Fault
 
 _AFTERMATH_S = 0.1
 """So long after a trouble has ended it still explains: what has queued up is stored first."""
@@ -23,7 +23,7 @@ LOG = {
     Fault.BLACKOUT: _LOOKUP_AFTERMATH_S,
 }
 """Faults of a log on the way of a publish, and how long after their end they still explain."""
-NODE = {Fault.ACTOR_CRASH: _AFTERMATH_S, Fault.NODE_KILL: 0.0}
+NODE = {Fault.ACTOR_CRASH: _AFTERMATH_S, Fault.NODE_KILL: 0.0, Fault.NODE_PAUSE: _AFTERMATH_S}
 """The same of a node. An orderly stop fails nobody."""
 _DISK_AFTERMATH_S = 1.2
 """The same of a disk: after a failure it is left alone for a second."""

@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 
 import trio
 
+from hermes_actors.coordination.commands import COORDINATION_TOPIC, Undecodable, decode
 from hermes_actors.log.base import Commit, Outcome
 from hermes_actors.log.faults import Faults
 from hermes_actors.log.memory import MemoryLog
+from hermes_actors.log.memory_state import MemoryTopic
 from hermes_actors.model.dead_letter import Letter, dlq_topic, read_entry
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
@@ -16,6 +18,7 @@ from hermes_chaos.sim.determinism import rng_of
 from hermes_chaos.sim.history import (
     Closed,
     Committed,
+    Coordinated,
     Dropped,
     Expired,
     History,
@@ -34,16 +37,19 @@ _LETTERS = dlq_topic(GROUP)
 _UNEVEN = frozenset(topic.name for topic in KEYLESS_TOPICS)
 
 
-class _UnevenLog(MemoryLog):
+class WatchedLog(MemoryLog):
     """A log on a disk that stalls now and then, for the topics without keys: that is no fault.
 
     One publisher at a time writes to these, so that each append has the time limit to itself.
+    Its `clock`, which stamps what is coordinated, may be set, forwards and back: another broker may
+    be off by so much.
     """
 
     def __init__(
         self, dc: str, rng: random.Random, names: Mapping[str, str], faults: Faults
     ) -> None:
-        super().__init__(dc, SimulatedClock(), faults=faults, append_timeout_s=_APPEND_TIMEOUT_S)
+        self.clock = SimulatedClock()
+        super().__init__(dc, self.clock, faults=faults, append_timeout_s=_APPEND_TIMEOUT_S)
         self._rng = rng
         self._names = names
 
@@ -54,6 +60,46 @@ class _UnevenLog(MemoryLog):
         if self._names.get(topic) in _UNEVEN and self._rng.random() < _STALL_RATE:
             await trio.sleep(self._rng.uniform(*_STALL_S))
         return await super().append(topic, partition, batch, ack)
+
+    def _store_one(self, topic: str, known: MemoryTopic, number: int, record: Record) -> int:
+        if topic == COORDINATION_TOPIC:
+            # As Kafka does: the time of the broker that leads now, also when it is an earlier one.
+            known.partitions[number].high_ms = 0
+        return super()._store_one(topic, known, number, record)
+
+
+class _Coordination:
+    """Tells what can be read of the coordination log, as soon as it can."""
+
+    def __init__(self, log: MemoryLog, history: History) -> None:
+        self._log = log
+        self._history = history
+        self._pending: list[StoredRecord] = []
+
+    def on_append(self, record: StoredRecord) -> None:
+        """One is on the leader; perhaps there alone."""
+        self._pending.append(record)
+        self.tell()
+
+    def on_drop(self, end: int) -> None:
+        """What lay there alone has gone with it."""
+        self._pending = [record for record in self._pending if record.offset < end]
+
+    def tell(self) -> None:
+        """Tell of all that is replicated."""
+        if self._log.faults.replication_stopped:
+            return
+        pending, self._pending = self._pending, []
+        for record in pending:
+            try:
+                said = decode(record.value)
+            except Undecodable:
+                said = None
+            self._history.tell(
+                Coordinated(
+                    self._log.dc, record.offset, record.timestamp_ms, said, trio.current_time()
+                )
+            )
 
 
 def _entry(dc: str, record: StoredRecord) -> Lettered | Closed:
@@ -67,17 +113,21 @@ def _entry(dc: str, record: StoredRecord) -> Lettered | Closed:
 
 def watched_log(
     dc: str, seed: int, message_topics: Mapping[str, str], history: History, trace: Trace
-) -> MemoryLog:
+) -> WatchedLog:
     """A healthy log. Of `message_topics` (read as they are at each moment) everything is told."""
     faults = Faults(rng_of(seed, f"log {dc}"))
-    log = _UnevenLog(dc, rng_of(seed, f"disk {dc}"), message_topics, faults)
+    log = WatchedLog(dc, rng_of(seed, f"disk {dc}"), message_topics, faults)
     calm(log)
+
+    coordination = _Coordination(log, history)
 
     def on_append(topic: str, record: StoredRecord) -> None:
         trace.note(dc, f"append {topic}/{record.partition}@{record.offset}")
         if topic in message_topics:
             place = (dc, topic, record.partition)
             history.tell(stored(place, message_topics[topic], record))
+        elif topic == COORDINATION_TOPIC:
+            coordination.on_append(record)
         elif topic == _LETTERS:
             history.tell(_entry(dc, record))
 
@@ -89,6 +139,8 @@ def watched_log(
         trace.note(dc, f"dropped {topic}/{partition} from {end} on")
         if topic in message_topics:
             history.tell(Dropped((dc, topic, partition), end))
+        elif topic == COORDINATION_TOPIC:
+            coordination.on_drop(end)
 
     def on_expire(topic: str, partition: int, start: int) -> None:
         trace.note(dc, f"expired {topic}/{partition} up to {start}")
@@ -99,4 +151,5 @@ def watched_log(
     log.on_commit.append(on_commit)
     log.on_drop.append(on_drop)
     log.on_expire.append(on_expire)
+    faults.on_heal.append(coordination.tell)
     return log

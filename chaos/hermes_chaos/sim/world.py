@@ -15,25 +15,36 @@ import trio
 from trio.testing import MockClock
 
 from hermes_actors.errors import HermesError
-from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.roles import Anonymous
 from hermes_chaos.sim import product_log
 from hermes_chaos.sim.checker import Subject
 from hermes_chaos.sim.checkers import Checks
+from hermes_chaos.sim.coordination_way import CoordinationWay
 from hermes_chaos.sim.determinism import rng_of
 from hermes_chaos.sim.disk import SimulatedDisk
-from hermes_chaos.sim.history import Delivery, Event, Healed, History, Published, Troubled, disk_of
+from hermes_chaos.sim.history import (
+    Delivery,
+    Event,
+    Healed,
+    History,
+    Published,
+    Rested,
+    Troubled,
+    coordination_of,
+    disk_of,
+)
 from hermes_chaos.sim.http_in import Response
-from hermes_chaos.sim.nemesis import Fault, Nemesis, draw_plan
+from hermes_chaos.sim.nemesis import Nemesis
 from hermes_chaos.sim.node_life import NodeLife
 from hermes_chaos.sim.operator import Operator
 from hermes_chaos.sim.settings import draw_config, spooled_topics
 from hermes_chaos.sim.settling import find_unsettled, open_letters
 from hermes_chaos.sim.spin import SpinGuard
+from hermes_chaos.sim.strikes import Fault, draw_plan
 from hermes_chaos.sim.subscribers import Endpoint
 from hermes_chaos.sim.trace import Trace
-from hermes_chaos.sim.watched_log import watched_log
+from hermes_chaos.sim.watched_log import WatchedLog, watched_log
 from hermes_chaos.sim.workload import (
     ALL_SUBSCRIPTIONS,
     ALL_TOPICS,
@@ -47,6 +58,7 @@ _SET_UP_MAX_S = 60.0
 _POLL_S = 0.1
 _SPOOL_WRITER = "spool writer"
 _SHIELDS_S = 60.0
+_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -67,7 +79,7 @@ class Shape:
     afterwards_s: float = 3.5
     load_s: float = 6.0
     fault_max_s: float = 2.0
-    strikes: int = 12
+    strikes: int = 14
     acts: int = 5
     settle_max_s: float = 90.0
 
@@ -123,7 +135,7 @@ class World:
     # What the nemesis sees.
 
     @property
-    def logs(self) -> Sequence[MemoryLog]:
+    def logs(self) -> Sequence[WatchedLog]:
         """Each DC's log."""
         return list(self._logs.values())
 
@@ -155,10 +167,31 @@ class World:
         """Stop a node in good order; another starts `down_s` later. False: it is down already."""
         return self._nodes[node].stop(down_s)
 
+    def pause(self, node: str) -> bool:
+        """Stop the node's process as SIGSTOP does. False: it is down or stopped already."""
+        return self._nodes[node].pause()
+
+    def go_on(self, node: str) -> None:
+        """As SIGCONT; nothing for one that is not stopped."""
+        self._nodes[node].go_on()
+
+    def way(self, node: str) -> CoordinationWay:
+        """The node's way to the coordination log."""
+        return self._nodes[node].way
+
     def crash_actor(self, node: str, where: float) -> str | None:
         """Crash one running actor of the node; its name, or None when there is none."""
         life = self._nodes[node]
         actor = life.crash_actor(where)
+        if actor is not None:
+            self.history.tell(
+                Troubled(
+                    coordination_of(life.dc),
+                    Fault.ACTOR_CRASH.value,
+                    trio.current_time(),
+                    life.backoff_max_s(actor),
+                )
+            )
         kind, _, log_topic = (actor or "").partition(" ")
         if actor == _SPOOL_WRITER:
             self.history.tell(
@@ -414,6 +447,8 @@ class World:
                 ):
                     await trio.sleep(_POLL_S)
             nursery.cancel_scope.cancel()
+        if not limit.cancelled_caught:
+            await self._rest()
         self.checks.delivered.keeps(await open_letters(self._logs.values()))
         if limit.cancelled_caught:
             self.checks.settling.failed(
@@ -422,6 +457,13 @@ class World:
         else:
             self.checks.settling.settled(len(ALL_SUBSCRIPTIONS))
             self._trace.note("world", "settled")
+
+    async def _rest(self) -> None:
+        """Leave all alone for some rounds of the balancer, and then for some more."""
+        interval_s = self._config.consumers.balancer.interval_ms / 1_000
+        await trio.sleep(_ROUNDS * interval_s)
+        self.history.tell(Rested(trio.current_time()))
+        await trio.sleep(_ROUNDS * interval_s)
 
     def _count(self, event: Event) -> None:
         match event:

@@ -1,0 +1,109 @@
+"""A node's way to its datacentre's coordination log: its own connection, with faults of its own.
+
+The records that it carries reach the log in their order, perhaps late, and perhaps after the node
+has given them up or is dead: they lay in a socket.
+"""
+
+from collections.abc import Sequence
+
+import trio
+
+from hermes_actors.log.base import (
+    Log,
+    LogUnavailable,
+    Outcome,
+    Reader,
+    UnavailableRecord,
+    UnknownRecord,
+)
+from hermes_actors.model.record import Record, StoredRecord
+from hermes_actors.model.topic import Ack
+
+_REFUSAL_S = 0.01
+
+
+class CoordinationWay:
+    """Set the attributes at any time; as made it is a good one."""
+
+    def __init__(self) -> None:
+        self._busy_until_s = 0.0
+        self.calm()
+
+    def calm(self) -> None:
+        """No fault any more; what is under way still takes its time."""
+        self.append_s = 0.0
+        """So much later what is appended reaches the log."""
+        self.read_s = 0.0
+        """So much later what the log holds reaches the node."""
+        self.is_cut = False
+        """Appends and reads are refused."""
+        self.loses_acknowledgements = False
+        """What is stored is not confirmed."""
+
+    async def append(
+        self, log: Log, topic: str, partition: int, batch: Sequence[Record], ack: Ack
+    ) -> Sequence[Outcome]:
+        """As `Log.append`."""
+        if self.is_cut:
+            await trio.sleep(_REFUSAL_S)
+            return [UnavailableRecord("the log cannot be reached") for _ in batch]
+        at_s = max(trio.current_time() + self.append_s, self._busy_until_s)
+        outcomes: Sequence[Outcome]
+        if at_s <= trio.current_time():
+            outcomes = await log.append(topic, partition, batch, ack)
+        else:
+            self._busy_until_s = at_s
+            outcomes = await self._append_at(at_s, log, topic, partition, batch, ack)
+        if self.loses_acknowledgements:
+            return [UnknownRecord("the connection broke before the answer") for _ in batch]
+        return outcomes
+
+    async def _append_at(
+        self,
+        at_s: float,
+        log: Log,
+        topic: str,
+        partition: int,
+        batch: Sequence[Record],
+        ack: Ack,
+    ) -> Sequence[Outcome]:
+        outcomes: list[Outcome] = []
+        is_answered = trio.Event()
+
+        async def carry() -> None:
+            await trio.sleep_until(at_s)
+            outcomes.extend(await log.append(topic, partition, batch, ack))
+            is_answered.set()
+
+        # A system task: it goes on when the node has given up, is stopped or dies.
+        trio.lowlevel.spawn_system_task(carry)
+        await is_answered.wait()
+        return outcomes
+
+    async def gate(self) -> None:
+        """Wait for what the faults of reading say. Raises LogUnavailable."""
+        if self.is_cut:
+            await trio.sleep(_REFUSAL_S)
+            raise LogUnavailable("the log cannot be reached")
+        if self.read_s:
+            await trio.sleep(self.read_s)
+
+
+class LateReader:
+    """Satisfies `Reader`: what it reads comes over that way."""
+
+    def __init__(self, reader: Reader, way: CoordinationWay) -> None:
+        self._reader = reader
+        self._way = way
+
+    def seek(self, partition: int, position: int) -> None:
+        """As `Reader.seek`."""
+        self._reader.seek(partition, position)
+
+    async def next_batch(self, records_max: int, bytes_max: int) -> Sequence[StoredRecord]:
+        """As `Reader.next_batch`."""
+        await self._way.gate()
+        batch = await self._reader.next_batch(records_max, bytes_max)
+        if self._way.read_s:
+            await trio.sleep(self._way.read_s)
+        return batch
