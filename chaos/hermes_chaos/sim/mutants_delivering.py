@@ -114,7 +114,7 @@ DELIVERING = (
     Mutant(
         "ladder-never-slows",
         "an endpoint at which everything fails is pushed to as fast as before",
-        ((Ladder, "_fall", _stay), (Ladder, "_decrease", lambda _self, _now_s: None)),
+        ((Ladder, "_fall", _stay), (Ladder, "_decrease", lambda _self, _sent_per_s, _now_s: None)),
     ),
     Mutant(
         "filter-inverted",

@@ -135,6 +135,7 @@ def test_no_second_ever_holds_more_than_the_maximum(maximum, share, how, seed, h
     latency_s=st.sampled_from([0.001, 0.1, 0.5]),
 )
 @example(maximum=65, share=0.7, how="dead", seed=234, outage_s=73.0, latency_s=0.5)
+@example(maximum=400, share=0.45, how="sick", seed=99, outage_s=17.0, latency_s=0.1)
 @settings(deadline=None)
 def test_the_full_rate_is_back_within_ten_seconds_of_the_endpoints_health(
     maximum, share, how, seed, outage_s, latency_s
