@@ -259,3 +259,30 @@ async def test_a_node_alone_that_stops_leaves_its_place_to_the_next_at_once(
     await cluster.publish(1)
     await trio.sleep(1)
     assert cluster.pushed() == once(0, 1)
+
+
+async def test_a_topic_that_the_log_does_not_answer_for_keeps_no_other_from_having_owners(
+    cluster, autojump_clock, monkeypatch
+):
+    ask = cluster.log.start_positions
+
+    async def start_positions(topic):
+        if topic == "shop.silent":
+            await trio.sleep_forever()
+        return await ask(topic)
+
+    monkeypatch.setattr(cluster.log, "start_positions", start_positions)
+    administration = cluster.nodes["a"].administration
+    caller = await administration.security.identify(Credentials())
+    for name in ("shop.silent", "shop.other"):
+        topic = {"name": name, "description": "", "owner": OWNER, "contentType": "JSON"}
+        await administration.topics.create(caller, {**topic, "retentionTime": {"duration": 1}})
+        subscription = {"name": "push", "topicName": name, "endpoint": "http://sink/"}
+        await administration.subscriptions.create(
+            caller, name, {**subscription, "description": "", "owner": OWNER}
+        )
+        await trio.sleep(1)
+    await trio.sleep(20)
+    state = cluster.nodes["a"].coordination.state
+    assert state.grants("shop.silent$push") == ()
+    assert len(state.grants("shop.other$push")) == 1

@@ -24,6 +24,7 @@ _ROUND_S = 60.0
 _PAUSE_MIN_S = 0.05
 _TROUBLE_PAUSE_MIN_S, _TROUBLE_PAUSE_MAX_S = 0.1, 5.0
 _ASKED_AT_ONCE = 16
+_ANSWER_TIMEOUT_S = 5.0
 
 
 class Workloads:
@@ -116,11 +117,10 @@ class Workloads:
                 nursery.start_soon(self._ask, log_topic)
 
     async def _ask(self, log_topic: str) -> None:
-        before = self._partitions.get(log_topic, 0)
-        try:
+        before = found = self._partitions.get(log_topic, 0)
+        # One that is not answered for must not keep the others from having owners.
+        with suppress(LogUnavailable, UnknownTopic), trio.move_on_after(_ANSWER_TIMEOUT_S):
             found = len(await self._metadata.log.start_positions(log_topic))
-        except (LogUnavailable, UnknownTopic):
-            found = before
         if found:
             self._partitions.pop(log_topic, None)
             self._partitions[log_topic] = found
