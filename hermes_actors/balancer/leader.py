@@ -13,6 +13,7 @@ import trio
 from msgspec import Struct
 
 from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.balancer.departures import Departures
 from hermes_actors.balancer.presence import Presence
 from hermes_actors.coordination.commands import (
     RECORD_BYTES_MAX,
@@ -107,6 +108,7 @@ class Leader:
         self._rng = rng
         self._balance_interval_s = balance_interval_s
         self._is_wanted = trio.Event()
+        self._departures = Departures(coordination.dc)
 
     async def run(self, inbox: Inbox[WorkloadChanged]) -> None:
         """Take part in leading until asked to stop."""
@@ -127,13 +129,15 @@ class Leader:
     async def _stand_in(self, lease: Lease) -> None:
         """In one life of the node."""
         coordination = self._coordination
+        predecessor = ""
         while True:
             await lease.opened()
             if self._leads(lease):
-                await self._lead(lease)
+                await self._lead(lease, predecessor)
             elif not coordination.state.leader:
                 await self._claim(lease)
             else:
+                predecessor = coordination.state.leader
                 await coordination.until(lambda state: not state.leader)
 
     def _leads(self, lease: Lease) -> bool:
@@ -152,15 +156,20 @@ class Leader:
         with trio.move_on_after(_FOLD_TIMEOUT_S):
             await coordination.until(lambda state: bool(state.leader) or state.term >= term)
 
-    async def _lead(self, lease: Lease) -> None:
+    async def _lead(self, lease: Lease, predecessor: str) -> None:
+        departures = self._departures
+        departures.begin(self._coordination.state, predecessor)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._plan_regularly, lease)
             nursery.start_soon(self._take_snapshots, lease)
             with self._coordination.watch() as watch:
-                watch.take_nowait()
+                departures.tell(self._coordination.state, watch.take_nowait().subscriptions)
                 while self._leads(lease):
                     await watch.wait()
-                    if watch.take_nowait().members:
+                    seen = watch.take_nowait()
+                    # Who was counted out in a pause sees what others have told since.
+                    if seen.members and self._leads(lease):
+                        departures.tell(self._coordination.state, seen.subscriptions)
                         self._is_wanted.set()
             nursery.cancel_scope.cancel()
 
