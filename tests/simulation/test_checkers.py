@@ -21,6 +21,7 @@ from hermes_chaos.sim.checker import Audience, Subject
 from hermes_chaos.sim.checkers import Checks
 from hermes_chaos.sim.history import (
     Adopted,
+    Allowed,
     Answer,
     Attempted,
     Calmed,
@@ -109,6 +110,7 @@ SAID: tuple[Said, ...] = (
 REST: tuple[Event, ...] = (
     *(Coordinated("dc1", offset, 0, said, 80.0) for offset, said in enumerate(SAID)),
     Rested(80.0),
+    Allowed("dc1", "g.t$s", {"n1#1": 2.0, "n2#1": 1.0}, 80.0),
     Healed(80.0),
     Handed("dc1-n1#1", "dc1", "g.f", ("id90",), ("local",), 90.0),
     stored(90, 0, ("dc1", "g.f", 0)),

@@ -20,9 +20,16 @@ from hermes_actors.log.base import Commit
 from hermes_actors.log.commits import Ownership, encode
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.checker import Audience, Subject
-from hermes_chaos.sim.checkers_owning import BalancerSettles, Ledgers, OneOwner, OwnersAreFound
-from hermes_chaos.sim.checkers_pushing import RateIsKept
+from hermes_chaos.sim.checkers_owning import (
+    BalancerSettles,
+    Ledgers,
+    OneOwner,
+    OwnersAreFound,
+    PartsAreOfOne,
+)
+from hermes_chaos.sim.checkers_pushing import RateIsKept, RetriesWait
 from hermes_chaos.sim.history import (
+    Allowed,
     Attempted,
     Calmed,
     Committing,
@@ -281,6 +288,37 @@ def test_a_node_that_owns_much_more_than_others_is_found() -> None:
     many = Plan("one", 1, 3, tuple(Assignment(f"g.t${n}", (ONE,)) for n in range(7)))
     (found,) = balancer_settles(*BEGUN, *log(many, first=4), Rested(1.0))
     assert found == "the nodes of dc1 own {'n1': 8, 'n2': 0}"
+
+
+# Parts of a rate
+
+
+def test_parts_that_are_more_than_the_whole_are_found() -> None:
+    checker = PartsAreOfOne(SUBJECT)
+    checker.watch(Allowed("dc1", S, {OLD: 1.5, NEW: 2.5}, 1.0))
+    assert checker.violations == []
+    checker.watch(Allowed("dc1", S, {OLD: 2.0, NEW: 2.5}, 2.0))
+    (found,) = checker.violations
+    assert found.startswith(f"of 4 messages a second for {S} the owners take")
+
+
+# What was under way while a node was away
+
+
+@pytest.mark.parametrize("where", ["dc1-n1", "dc1", coordination_of("dc1")])
+def test_the_same_attempt_once_more_needs_no_wait_after_a_node_was_away(where: str) -> None:
+    def retried(retries: int, *before: Event) -> list[str]:
+        checker = RetriesWait(SUBJECT)
+        first = replace(pushed(), retries=1)
+        again = replace(pushed(at_s=2.001), number=2, retries=retries)
+        for event in (*before, first, Ended(first, 0, "", 2.0), again):
+            checker.watch(event)
+        return checker.violations
+
+    away = Troubled(where, Fault.NODE_PAUSE.value, 1.0, lasts_s=1.0)
+    assert retried(1, away) == []
+    assert len(retried(1)) == 1
+    assert len(retried(2, away)) == 1
 
 
 # The rate of all owners together

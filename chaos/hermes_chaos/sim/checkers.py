@@ -27,6 +27,7 @@ from hermes_chaos.sim.checkers_owning import (
     Ledgers,
     OneOwner,
     OwnersAreFound,
+    PartsAreOfOne,
 )
 from hermes_chaos.sim.checkers_publishing import AcknowledgedAreStored, RefusedAreNowhere
 from hermes_chaos.sim.checkers_pushing import InflightIsKept, RateIsKept, RetriesWait
@@ -117,6 +118,7 @@ class Checks:
             BatchesAreBounded(subject),
             DeadEndpointsRest(subject),
             OneOwner(subject, self.ledgers),
+            PartsAreOfOne(subject),
             OwnersAreFound(subject, self.ledgers, config.management.topic_partitions),
             BalancerSettles(self.ledgers),
             LettersHaveCauses(subject),

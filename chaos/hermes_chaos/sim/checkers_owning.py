@@ -5,6 +5,7 @@ from collections import defaultdict
 from hermes_actors.log.commits import decode
 from hermes_chaos.sim.checker import Checker, Subject, shown
 from hermes_chaos.sim.history import (
+    Allowed,
     Attempted,
     Calmed,
     Committing,
@@ -120,6 +121,30 @@ class OneOwner(Checker):
                     f"{committing.life} committed {commit.position} of partition {partition} for "
                     f"{name} at {committing.at_s:.3f} in the name of {epoch}; the owner is "
                     f"{owner or 'nobody'} since {since}"
+                )
+
+
+class PartsAreOfOne(Checker):
+    """What all owners of a subscription in a datacentre take for their parts of its rate is never
+    more than the rate, whoever has read how much of the log.
+    """
+
+    name = "parts of a rate are of one"
+    is_rare = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self._rates = {each.name: each.rate for each in subject.audiences}
+
+    def watch(self, event: Event) -> None:
+        """Check."""
+        if isinstance(event, Allowed):
+            self.examined += 1
+            rate = self._rates[event.subscription]
+            if sum(event.parts.values()) > rate * (1 + 1e-9):
+                self.violations.append(
+                    f"of {rate} messages a second for {event.subscription} the owners take "
+                    f"{dict(event.parts)} at {event.at_s:.3f}"
                 )
 
 

@@ -3,9 +3,20 @@
 from collections import Counter, deque
 
 from hermes_chaos.sim.checker import Checker, Subject
-from hermes_chaos.sim.history import Adopted, Attempted, Ended, Event, Lettered, Stored
+from hermes_chaos.sim.history import (
+    Adopted,
+    Attempted,
+    Calmed,
+    Ended,
+    Event,
+    Lettered,
+    Stored,
+    Troubled,
+    coordination_of,
+)
 
 _TOLERANCE_S = 1e-6
+_AWAY_AFTERMATH_S = 2.0
 
 
 class RateIsKept(Checker):
@@ -82,7 +93,11 @@ class InflightIsKept(Checker):
 
 
 class RetriesWait(Checker):
-    """A retry comes after the backoff, and after what Retry-After asked for."""
+    """A retry comes after the backoff, and after what Retry-After asked for.
+
+    A node that was away or cut off makes nothing of what it had under way then: it is the same
+    attempt once more, and no wait is due.
+    """
 
     name = "retries wait"
 
@@ -93,6 +108,8 @@ class RetriesWait(Checker):
         self._last: dict[tuple[str, str, str, str], Ended] = {}
         self._copies: Counter[tuple[str, str]] = Counter()
         self._lettered: set[tuple[str, str, str]] = set()
+        # Nodes and datacentres: until when something may have kept them from the coordination.
+        self._away_until_s: dict[str, float] = {}
 
     def watch(self, event: Event) -> None:
         """Take note, and check."""
@@ -102,12 +119,18 @@ class RetriesWait(Checker):
             case Lettered(dc, letter):
                 # After a crash it may be read again while its letter is re-driven.
                 self._lettered.add((dc, letter.subscription, letter.message_id))
+            case Troubled(where, _, at_s, lasts_s):
+                self._away_until_s[where] = max(
+                    self._away_until_s.get(where, 0.0), at_s + lasts_s + _AWAY_AFTERMATH_S
+                )
+            case Calmed(where, at_s):
+                self._away_until_s[where] = at_s + _AWAY_AFTERMATH_S
             case Attempted() if self._is_doubled(event):
                 # Of two copies nobody can tell whose attempt it is.
                 pass
             case Attempted(number=number):
                 last = self._last.get(event.lane)
-                if event.retries > 0 and last is not None:
+                if event.retries > 0 and last is not None and not self._is_same(event, last):
                     self.examined += 1
                     self._check(event, last)
                 self._latest[event.lane] = number
@@ -117,6 +140,14 @@ class RetriesWait(Checker):
                     self._last[attempt.lane] = event
             case _:
                 pass
+
+    def _is_same(self, attempt: Attempted, last: Ended) -> bool:
+        """Whether nothing was made of the last one, because its node was away."""
+        dc = attempt.dc
+        places = attempt.node.partition("#")[0], dc, coordination_of(dc)
+        return attempt.retries == last.attempt.retries and any(
+            last.at_s <= self._away_until_s.get(place, 0.0) for place in places
+        )
 
     def _is_doubled(self, attempt: Attempted) -> bool:
         """Whether the datacentre's log holds the message more than once, or a letter beside it."""

@@ -180,6 +180,18 @@ class Coordinated:
 
 
 @dataclass(frozen=True)
+class Allowed:
+    """What the nodes of a datacentre take for their parts of a subscription's rate at this moment:
+    life → messages a second. Only of those that may act.
+    """
+
+    dc: str
+    subscription: str
+    parts: Mapping[str, float]
+    at_s: float
+
+
+@dataclass(frozen=True)
 class Rested:
     """Everything has settled, and was left alone for some rounds of the balancer's."""
 
@@ -360,6 +372,7 @@ Event = (
     | Named
     | Coordinated
     | Rested
+    | Allowed
     | Dropped
     | Expired
     | Attempted

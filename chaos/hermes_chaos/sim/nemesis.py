@@ -49,6 +49,9 @@ _CLOCK_STEPS_MS = (-3_600_000, -2_500, -600, 600, 2_500, 3_600_000)
 _STEP_PAUSE_S = 4.0
 _COORDINATION_SLOW_MAX_S = 3.0
 _ONE_NODE_RATE = 0.6
+_BEHIND_RATE = 0.5
+_BEHIND_MAX_S = 2.5
+_CLOCK_SET_S = 0.5
 _ROLLING_DOWN_S = 0.3
 _ROLLING_PAUSE_S = 0.7
 
@@ -147,6 +150,9 @@ class Nemesis:
         if strike.fault is Fault.NOT_READY:
             await self._forbid(strike)
             return
+        if strike.fault is Fault.NODE_PAUSE:
+            await self._pause(strike)
+            return
         if strike.fault is Fault.ROLLING:
             await self._restart_all(strike)
             return
@@ -190,8 +196,6 @@ class Nemesis:
                 return self._spoil(strike)
             case Fault.BLACKOUT:
                 return self._black_out(strike)
-            case Fault.NODE_PAUSE:
-                return self._pause(strike)
             case Fault.LOG_CLOCK:
                 return self._set_clock(strike)
             case fault if fault in _COORDINATION:
@@ -213,15 +217,27 @@ class Nemesis:
 
         return lift_all
 
-    def _pause(self, strike: Strike) -> Callable[[], None] | None:
+    async def _pause(self, strike: Strike) -> None:
+        """A node is stopped, and goes on. Half of them are machines that were stopped, whose wall
+        clocks are behind then, until they are set.
+        """
         node = _pick(self._victims.node_names, strike.where)
         if not self._victims.pause(node):
-            return None
+            return
         self._note(strike.fault, node)
         self._history.tell(
             Troubled(node, strike.fault.value, trio.current_time(), lasts_s=strike.lasts_s)
         )
-        return lambda: self._victims.go_on(node)
+        is_behind = strike.how < _BEHIND_RATE
+        if is_behind:
+            self._victims.skew(node, -int(min(strike.lasts_s, _BEHIND_MAX_S) * 1_000))
+        await trio.sleep(strike.lasts_s)
+        if not self._is_over:
+            self._victims.go_on(node)
+            self._trace.note("nemesis", f"lifted {strike.fault.value}")
+        await trio.sleep(_CLOCK_SET_S)
+        if is_behind:
+            self._victims.skew(node, 0)
 
     def _set_clock(self, strike: Strike) -> Callable[[], None] | None:
         """The clock that stamps what is coordinated is off, and then is right again."""

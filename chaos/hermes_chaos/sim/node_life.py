@@ -163,6 +163,18 @@ class NodeLife:
         assert self._node is not None, "the node is down"
         return self._node.metadata.catalog
 
+    def allowed(self, subscription: str) -> float | None:
+        """Its part of the subscription's rate, in messages a second; None when it owns nothing of
+        it, or may not act.
+        """
+        node = self._node
+        if node is None or node.agent is None or node.presence is None:
+            return None
+        consumer, lease = node.agent.consumer(subscription), node.presence.lease
+        if consumer is None or lease is None or not lease.is_open():
+            return None
+        return consumer.spent().allowed
+
     def kill(self, down_s: float) -> bool:
         """End the node as kill -9 does; it starts again after `down_s`. False: it is down."""
         if self._node is None:

@@ -4,8 +4,16 @@ import random
 from collections.abc import Mapping, Sequence
 
 import trio
+from msgspec.structs import replace
 
-from hermes_actors.coordination.commands import COORDINATION_TOPIC, Undecodable, decode
+from hermes_actors.coordination.commands import (
+    COORDINATION_TOPIC,
+    SETTINGS,
+    Said,
+    Snapshot,
+    Undecodable,
+    decode,
+)
 from hermes_actors.log.base import Commit, Outcome
 from hermes_actors.log.faults import Faults
 from hermes_actors.log.memory import MemoryLog
@@ -61,6 +69,23 @@ class WatchedLog(MemoryLog):
             await trio.sleep(self._rng.uniform(*_STALL_S))
         return await super().append(topic, partition, batch, ack)
 
+    def expire(self, now_ms: int) -> None:
+        """As `MemoryLog.expire`; of what is coordinated all goes that is older than the last
+        snapshot. What comes after one is never as old as that in life: there is one each 30 s.
+        """
+        known = self._topics.get(COORDINATION_TOPIC)
+        if known is not None:
+            known.settings = replace(known.settings, retention_ms=None)
+        super().expire(now_ms)
+        if known is not None:
+            known.settings = SETTINGS
+            partition = known.partitions[0]
+            said = [_said(record) for record in partition.records]
+            cuts = [each.as_of + 1 for each in said if isinstance(each, Snapshot)]
+            start = max([partition.start, *cuts])
+            del partition.records[: start - partition.start]
+            partition.start = start
+
     def _store_one(self, topic: str, known: MemoryTopic, number: int, record: Record) -> int:
         if topic == COORDINATION_TOPIC:
             # As Kafka does: the time of the broker that leads now, also when it is an earlier one.
@@ -91,15 +116,17 @@ class _Coordination:
             return
         pending, self._pending = self._pending, []
         for record in pending:
-            try:
-                said = decode(record.value)
-            except Undecodable:
-                said = None
+            said, at_s = _said(record), trio.current_time()
             self._history.tell(
-                Coordinated(
-                    self._log.dc, record.offset, record.timestamp_ms, said, trio.current_time()
-                )
+                Coordinated(self._log.dc, record.offset, record.timestamp_ms, said, at_s)
             )
+
+
+def _said(record: StoredRecord) -> Said | None:
+    try:
+        return decode(record.value)
+    except Undecodable:
+        return None
 
 
 def _entry(dc: str, record: StoredRecord) -> Lettered | Closed:

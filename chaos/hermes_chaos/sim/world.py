@@ -24,6 +24,7 @@ from hermes_chaos.sim.coordination_way import CoordinationWay
 from hermes_chaos.sim.determinism import rng_of
 from hermes_chaos.sim.disk import SimulatedDisk
 from hermes_chaos.sim.history import (
+    Allowed,
     Delivery,
     Event,
     Healed,
@@ -308,6 +309,7 @@ class World:
             if limit.cancelled_caught:
                 self.checks.settling.failed(f"not set up within {_SET_UP_MAX_S:g} s")
             else:
+                nursery.start_soon(self._watch_parts)
                 await self._live_through_faults()
                 await self._settle()
             for life in self._nodes.values():
@@ -457,6 +459,18 @@ class World:
         else:
             self.checks.settling.settled(len(ALL_SUBSCRIPTIONS))
             self._trace.note("world", "settled")
+
+    async def _watch_parts(self) -> None:
+        """Tell which parts of their rates the owners use, now and then."""
+        while True:
+            await trio.sleep(_POLL_S)
+            for dc in self._shape.dcs:
+                nodes = [node for node in self._nodes.values() if node.dc == dc]
+                for plan in SUBSCRIPTIONS:
+                    found = [(node.life_name, node.allowed(plan.full_name)) for node in nodes]
+                    parts = {life: part for life, part in found if part is not None}
+                    if len(parts) > 1:
+                        self.history.tell(Allowed(dc, plan.full_name, parts, trio.current_time()))
 
     async def _rest(self) -> None:
         """Leave all alone for some rounds of the balancer, and then for some more."""
