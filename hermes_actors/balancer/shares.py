@@ -1,11 +1,12 @@
 """A subscription's maximum rate among its owners: who needs more gets what others do not need.
 
 Max-min fairness with memory: owners that use less than they have keep what they use and some
-headroom; those that use all divide the rest evenly. Nothing changes until somebody would gain by
-it, and a new owner takes from what is idle first.
+headroom; those that use all divide the rest evenly, and lose nothing by it that they had below an
+even part of all. Nothing changes until somebody would gain by it, and a new owner takes from what
+is idle first.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -100,8 +101,22 @@ def _from_idle_to_busy(
         for name, share in known.items()
         if name not in busy
     }
-    rest = 1 - sum(kept.values())
-    return {name: rest / len(busy) if name in busy else kept[name] for name in known}
+    least = {name: min(known[name], 1 / len(known)) for name in busy}
+    level = _level(1 - sum(kept.values()), sorted(least.values(), reverse=True))
+    return {name: max(level, least[name]) if name in busy else kept[name] for name in known}
+
+
+def _level(rest: float, least: Sequence[float]) -> float:
+    """What each may have that has not at the least more, so that all together have the rest;
+    `least`: the greatest first.
+    """
+    left = rest
+    for at, each in enumerate(least):
+        level = left / (len(least) - at)
+        if each <= level:
+            return level
+        left -= each
+    return 0.0
 
 
 def _is_worth_it(
