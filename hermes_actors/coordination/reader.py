@@ -5,6 +5,7 @@ import random
 from collections.abc import Sequence
 
 import trio
+from msgspec.structs import replace
 
 from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.coordination.beginning import (
@@ -110,13 +111,27 @@ class CoordinationReader:
     async def _bounds(self) -> tuple[int, int]:
         log, topic = self._log, self._topic
         with trio.fail_after(self._answer_timeout_s):
-            if self._makes_topic and await log.describe_topic(topic) is None:
-                try:
-                    # Several nodes may do this at once. A policy of the log's may forbid it.
-                    await log.create_topic(topic, SETTINGS)
-                except ValueError as error:
-                    raise LogUnavailable(f"it refuses topic {topic}: {error}") from error
+            if self._makes_topic:
+                await self._prepare()
             return (await log.start_positions(topic))[0], (await log.end_positions(topic))[0]
+
+    async def _prepare(self) -> None:
+        """Make the topic, and have the log stamp it: leases stand on one clock, not on many."""
+        log, topic = self._log, self._topic
+        settings = await log.describe_topic(topic)
+        try:
+            # Several nodes may do this at once. A policy of the log's may forbid it.
+            if settings is None:
+                await log.create_topic(topic, SETTINGS)
+            elif not settings.log_append_time:
+                _logger.warning("%s was stamped by its writers; from now on the log does", topic)
+                partitions = settings.partitions
+                await log.alter_topic(topic, replace(SETTINGS, partitions=partitions))
+        except ValueError as error:
+            raise LogUnavailable(
+                f"it refuses topic {topic}: {error}; have it made with one partition, stamped by "
+                "the log (message.timestamp.type=LogAppendTime), and kept for hours"
+            ) from error
 
     async def _goes_on(self, start: int, end: int) -> bool:
         """Whether this is still the log that was folded, with nothing missing."""

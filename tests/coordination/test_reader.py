@@ -21,6 +21,7 @@ from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.reader import CoordinationReader
 from hermes_actors.coordination.state import State
 from hermes_actors.coordination.view import Coordination
+from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
@@ -100,6 +101,14 @@ async def test_it_makes_the_topic_and_follows_it(site, autojump_clock):
         await coordination.until(lambda state: "a" in state.members)
         assert await site.log.describe_topic(COORDINATION_TOPIC) == SETTINGS
     assert not coordination.is_current
+
+
+async def test_a_topic_that_its_writers_stamp_is_stamped_by_the_log_from_then_on(
+    site, autojump_clock
+):
+    await site.log.create_topic(COORDINATION_TOPIC, TopicSettings(retention_ms=1_000))
+    async with site.reading():
+        assert await site.log.describe_topic(COORDINATION_TOPIC) == SETTINGS
 
 
 async def test_a_record_appears_without_a_wait(site, autojump_clock):
