@@ -14,6 +14,7 @@ from hermes_actors.cli.options import (
 )
 from hermes_actors.cli.plain import PlainCommand
 from hermes_actors.cli.render import (
+    counted,
     fields_of,
     parsed_object,
     printable,
@@ -51,31 +52,36 @@ def status(
         if node.get("reasons") and node.get("state") != "UNKNOWN":
             reasons = "; ".join(node["reasons"])
             say(printable(f"{node.get('datacenter')} {node.get('node')}: {reasons}"))
-    stopped, failing = sum(map(_stopped, nodes)), sum(map(_failing, nodes))
+    stopped, failing = _stopped(found), _failing(found)
     if stopped or failing:
         say(
-            f"ill: {stopped} subscriptions stopped, {failing} failing, "
+            f"ill: {counted(stopped, 'subscription')} stopped, {failing} failing, "
             "see 'hermes subscription list --unhealthy'"
         )
 
 
-def _stopped(node: dict[str, Any]) -> int:
-    return int(node.get("stoppedSubscriptions", 0))
+def _stopped(found: dict[str, Any]) -> int:
+    return int(found.get("stoppedSubscriptions", 0))
 
 
-def _failing(node: dict[str, Any]) -> int:
-    return int(node.get("failingSubscriptions", 0))
+def _failing(found: dict[str, Any]) -> int:
+    return int(found.get("failingSubscriptions", 0))
 
 
 def _row(node: dict[str, Any]) -> list[str]:
+    figures = [
+        f"{node.get('publishedRate', 0):.1f}",
+        f"{node.get('deliveredRate', 0):.1f}",
+        str(node.get("subscriptions", "")),
+        str(_stopped(node) + _failing(node)),
+    ]
+    # Of who is not there any more the last ones tell nothing.
+    is_over = node.get("state") in ("GONE", "LEFT")
     return [
         str(node.get("datacenter", "")),
         str(node.get("node", "")),
         str(node.get("state", "")),
         f"{node.get('ageMs', 0) / 1_000:.1f} s",
-        f"{node.get('publishedRate', 0):.1f}",
-        f"{node.get('deliveredRate', 0):.1f}",
-        str(node.get("subscriptions", "")),
-        str(_stopped(node) + _failing(node)),
+        *(["-"] * len(figures) if is_over else figures),
         ", ".join(node.get("roles", [])),
     ]

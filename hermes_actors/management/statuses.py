@@ -9,12 +9,14 @@ from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.moments import iso_ms
 from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.runtime.turns import in_turns
 from hermes_actors.status.fold import GONE_AFTER_S, NodeView, StatusFold
 from hermes_actors.status.record import LastUndelivered
 from hermes_actors.status.sums import (
     Place,
     SubscriptionSum,
     TopicSum,
+    ill,
     places,
     subscription_sum,
     topic_sum,
@@ -47,10 +49,15 @@ class Statuses:
         self._clock = clock
 
     async def nodes(self) -> dict[str, Any]:
-        """All nodes of all datacentres, and whether each datacentre's status is known."""
+        """All nodes of all datacentres, whether each datacentre's status is known, and how many
+        different subscriptions are ill on nodes that are there.
+        """
         now_s = self._clock.monotonic_s()
+        found = await in_turns(ill(self._fold, now_s))
         return {
             "datacenters": self.datacenters(),
+            "stoppedSubscriptions": found.stopped,
+            "failingSubscriptions": found.failing,
             "nodes": [self._node(view) for view in self._fold.nodes(now_s)],
         }
 

@@ -239,6 +239,11 @@ class StatusFold:
             if entry is not None:
                 yield self._view(key, seen, now_s), entry
 
+    def subscriptions_of(self, view: NodeView) -> list[SubscriptionStatus]:
+        """What a node says of each subscription that is its own, as far as that is known."""
+        seen = self._nodes.get((view.header.dc, view.header.node))
+        return [] if seen is None else list(seen.subscriptions.by_name.values())
+
     def _silent_s(self, dc: str, seen: _Seen, by_reader_s: float) -> float:
         return max(0.0, self._log_times[dc].now_s - seen.log_s, by_reader_s)
 

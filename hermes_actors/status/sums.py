@@ -1,6 +1,6 @@
 """What the nodes of all datacentres say together of one topic or subscription. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -24,6 +24,9 @@ _JUST_NOW_MS = 3_000
 _RATE_MIN = 50
 """In thousandths a second: what is lower would be shown as 0.0."""
 
+
+_IN_A_TURN = 200
+"""Entries that are judged between two turns of others."""
 
 _HALF_OPEN = ("SLOW", "HEARTBEAT")
 """The levels at which an endpoint gets single messages, until one succeeds."""
@@ -52,6 +55,15 @@ class SubscriptionSum(Struct, frozen=True):
     rates: Flow
     lag: int
     nodes: int
+
+
+class Ill(Struct, frozen=True):
+    """How many subscriptions are not well; one that is so on several nodes counts once, and one
+    that is stopped on one of them and fails on another is stopped.
+    """
+
+    stopped: int
+    failing: int
 
 
 class Place(Struct, frozen=True):
@@ -99,6 +111,23 @@ def subscription_sum(fold: StatusFold, name: str, now_s: float) -> SubscriptionS
         lag=UNKNOWN if not lags or UNKNOWN in lags else sum(lags),
         nodes=len(there),
     )
+
+
+def ill(fold: StatusFold, now_s: float) -> Generator[None, None, Ill]:
+    """The ill ones over all nodes that are there. It yields each few milliseconds."""
+    names: dict[str, set[str]] = {"STOPPED": set(), "FAILING": set()}
+    for view in fold.nodes(now_s):
+        header = view.header
+        if not view.is_there or not (header.stopped_subscriptions or header.failing_subscriptions):
+            continue
+        for at, entry in enumerate(fold.subscriptions_of(view), 1):
+            state, _ = judged(entry, header.written_at_ms)
+            if state in names:
+                names[state].add(entry.name)
+            if at % _IN_A_TURN == 0:
+                yield
+        yield
+    return Ill(len(names["STOPPED"]), len(names["FAILING"] - names["STOPPED"]))
 
 
 def places(fold: StatusFold, name: str, now_s: float) -> list[Place]:

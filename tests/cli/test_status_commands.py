@@ -20,7 +20,12 @@ def test_status_has_a_row_for_each_node_and_says_which_datacentres_are_unknown(h
         "GET /status/nodes",
         (
             200,
-            {"datacenters": [{"datacenter": "dc1", "isKnown": True}, LOST], "nodes": [NODE, gone]},
+            {
+                "datacenters": [{"datacenter": "dc1", "isKnown": True}, LOST],
+                "stoppedSubscriptions": 1,
+                "failingSubscriptions": 3,
+                "nodes": [NODE, gone],
+            },
         ),
     )
     result = hermes("status")
@@ -28,12 +33,29 @@ def test_status_has_a_row_for_each_node_and_says_which_datacentres_are_unknown(h
     lines = [line.split() for line in result.stdout.splitlines()]
     figures = ["0.5", "s", "12.2", "3.0", "7", "3", "consumers"]
     assert lines[0][:5] == ["DC", "Node", "State", "Age", "Publ./s"]
-    assert lines[1:3] == [["dc1", "n1", "READY", *figures], ["dc1", "n2", "GONE", *figures]]
+    assert lines[1:3] == [
+        ["dc1", "n1", "READY", *figures],
+        [
+            "dc1",
+            "n2",
+            "GONE",
+            "0.5",
+            "s",
+            "-",
+            "-",
+            "-",
+            "-",
+            "consumers",
+        ],
+    ]
     assert result.stdout.splitlines()[3:] == [
         "dc2: status unknown since noon: it is away",
         "dc1 n2: not heard of\\x1b for 12 s; old",
-        "ill: 2 subscriptions stopped, 4 failing, see 'hermes subscription list --unhealthy'",
+        "ill: 1 subscription stopped, 3 failing, see 'hermes subscription list --unhealthy'",
     ]
+
+
+ILL = {"stoppedSubscriptions": 2400, "failingSubscriptions": 3600}
 
 
 def wide_cluster(server):
@@ -56,7 +78,7 @@ def wide_cluster(server):
         for dc in (1, 2)
         for role, at in (("consumers", 1), ("frontend", 2), ("management", 1))
     ]
-    server.on("GET /status/nodes", (200, {"datacenters": [], "nodes": nodes}))
+    server.on("GET /status/nodes", (200, {**ILL, "datacenters": [], "nodes": nodes}))
     return nodes
 
 

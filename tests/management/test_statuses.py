@@ -211,7 +211,12 @@ async def test_without_any_status_rates_are_unavailable_and_health_has_no_data(a
         "status": "NO_DATA",
         "problems": [],
     }
-    assert (await api.get("/status/nodes")).json() == {"datacenters": [], "nodes": []}
+    assert (await api.get("/status/nodes")).json() == {
+        "datacenters": [],
+        "stoppedSubscriptions": 0,
+        "failingSubscriptions": 0,
+        "nodes": [],
+    }
     assert (await api.get(f"{SUBSCRIPTION}/why")).json()["datacenters"] == []
 
 
