@@ -97,8 +97,8 @@ class Bench:
             index = (fleet.index_of(await witness.leader()) + 1) % len(fleet.consumers)
             return await freezing.freeze_node(trial, witness, index, asked.still_s)
         if part == "broker":
-            return await freezing.freeze_broker(trial, 0, asked.still_s)
-        return await rolling.restart_all(trial, asked.pause_s)
+            return await freezing.freeze_broker(trial, witness, 0, asked.still_s)
+        return await rolling.restart_all(trial, witness, asked.pause_s)
 
     async def _balance(self, variables: dict[str, str]) -> dict[str, Any]:
         asked = self.asked

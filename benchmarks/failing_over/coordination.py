@@ -1,6 +1,7 @@
 """The coordination log as a bystander reads it: who leads, and when which life first owned work."""
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -71,6 +72,12 @@ class Witness:
             if life.node == node and life.joined_s > from_s and boot in self._owned_s
         ]
         return min(times, default=None)
+
+    async def moves(self, from_s: float) -> dict[str, int]:
+        """The reasons of the plans that moved anything since then, and how much each did."""
+        state = await self.look()
+        from_ms = (from_s + time.time() - time.perf_counter()) * 1_000
+        return dict(Counter(each.reason for each in state.moves if each.at_ms > from_ms))
 
     async def loads(self, from_s: float) -> dict[str, list[Loads]]:
         """What each node has said of its tasks' cost since then, by its name."""

@@ -23,7 +23,8 @@ _TAKES_WITHIN_S = 60.0
 
 class Fleet:
     """`front` takes messages and administers, `consumers` deliver; the sink calls the n-th of them
-    n. `variables` are HERMES_… ones for every node. As a context manager it starts and ends all.
+    n. `variables` are HERMES_… ones for every node, `of_last` for the last that delivers, above
+    those. As a context manager it starts and ends all.
     """
 
     def __init__(
@@ -34,11 +35,13 @@ class Fleet:
         consumers: int = 3,
         brokers: int = 1,
         variables: Mapping[str, str] = MappingProxyType({}),
+        of_last: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.folder = folder
         self.sink = sink
         self._count = consumers
         self._variables = dict(variables)
+        self._of_last = dict(of_last)
         self._stack = ExitStack()
         folder.mkdir(parents=True, exist_ok=True)
         self.kafka = Cluster(folder / "kafka", brokers=brokers, heap_mb=384, jvm_options=FULL_SPEED)
@@ -47,9 +50,12 @@ class Fleet:
         with ExitStack() as stack:
             stack.callback(self.kafka.kill)
             self.kafka.start()
-            self.front = self._node("front", "frontend,management")
+            self.front = self._node("front", "frontend,management", {})
             names = [f"consumers-{number}" for number in range(1, self._count + 1)]
-            self.consumers = [self._node(name, "consumers") for name in names]
+            self.consumers = [
+                self._node(name, "consumers", self._of_last if name == names[-1] else {})
+                for name in names
+            ]
             for node in (self.front, *self.consumers):
                 stack.callback(node.kill)
                 self.begin(node)
@@ -108,7 +114,7 @@ class Fleet:
                 raise NodeDidNotStart(f"{self.front.name} takes no messages for {topic}")
             time.sleep(0.05)
 
-    def _node(self, name: str, roles: str) -> NodeProcess:
+    def _node(self, name: str, roles: str, own: Mapping[str, str]) -> NodeProcess:
         return NodeProcess(
             name,
             self.folder,
@@ -124,6 +130,7 @@ class Fleet:
                 ),
                 "HERMES_FRONTEND_GRACEFUL_SHUTDOWN_INITIAL_WAIT_MS": "0",
                 **self._variables,
+                **own,
             },
         )
 

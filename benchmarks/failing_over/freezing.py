@@ -59,7 +59,9 @@ async def freeze_node(trial: Trial, witness: Witness, index: int, still_s: float
     }
 
 
-async def freeze_broker(trial: Trial, broker: int, still_s: float) -> dict[str, Any]:
+async def freeze_broker(
+    trial: Trial, witness: Witness, broker: int, still_s: float
+) -> dict[str, Any]:
     """SIGSTOP a broker, SIGCONT it: deliveries pause and go on, and every lane where it was."""
     async with trial.open():
         await trio.sleep(_REST_S)
@@ -84,6 +86,7 @@ async def freeze_broker(trial: Trial, broker: int, still_s: float) -> dict[str, 
         end_s = time.perf_counter()
         moves = ledger.moves(at_s, end_s)
         silent_s = ledger.silent_s(at_s, end_s)
+        reasons = await witness.moves(at_s)
     return {
         "still_s": still_s,
         "lanes": len(lanes),
@@ -93,5 +96,6 @@ async def freeze_broker(trial: Trial, broker: int, still_s: float) -> dict[str, 
         "first_again_s": round(resumed[0], 3) if resumed else None,
         "all_again_s": round(resumed[-1], 3) if len(resumed) == len(lanes) else None,
         "moves": sum(moves.values()),
+        "reasons": reasons,
         **trial.account(),
     }

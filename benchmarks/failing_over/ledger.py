@@ -15,6 +15,8 @@ from delivering.sink import Arrivals
 from hermes_chaos.live.open_loop import Sent
 
 ANYBODY = -1
+"""The sender whom the sink could not find out."""
+NOBODY = -2
 
 
 class Lane(NamedTuple):
@@ -85,14 +87,15 @@ class Ledger:
         found = {}
         for lane in lanes:
             for each in self._within(lane, at_s):
-                if each.sender != lost:
+                # On a connection that was gone before it was looked up, anybody may have sent it.
+                if each.sender != lost and (each.sender != ANYBODY or lost == NOBODY):
                     found[lane] = each.at_s - at_s
                     break
         return found
 
     def resumed_s(self, lanes: Iterable[Lane], at_s: float) -> dict[Lane, float]:
         """How long after that moment each lane was first delivered again; those that were."""
-        return self.taken_over_s(lanes, ANYBODY, at_s)
+        return self.taken_over_s(lanes, NOBODY, at_s)
 
     def times_from(self, sender: int, from_s: float, until_s: float = math.inf) -> list[float]:
         """When a node delivered in a time, ascending."""
@@ -126,12 +129,13 @@ class Ledger:
         return max(later - earlier for earlier, later in pairwise(moments))
 
     def moves(self, from_s: float, until_s: float) -> dict[Lane, int]:
-        """How often another node than before delivered on each lane."""
+        """How often another node than before, of those known, delivered on each lane."""
         found = {}
         before = self.owners(from_s)
         for lane in self.lanes:
             senders = [before[lane]] if lane in before else []
             senders += [each.sender for each in self._within(lane, from_s, until_s)]
+            senders = [each for each in senders if each != ANYBODY]
             found[lane] = sum(one != other for one, other in pairwise(senders))
         return found
 

@@ -81,6 +81,7 @@ def _broker(_name: str, found: dict[str, Any]) -> Iterator[str]:
         f"  when it went on: the first lane after {_s(found['first_again_s'])} s, all "
         f"{found['lanes']} after {_s(found['all_again_s'])} s; lanes that moved: {found['moves']}"
     )
+    yield from _reasons(found)
 
 
 def _rolling(_name: str, found: dict[str, Any]) -> Iterator[str]:
@@ -90,6 +91,12 @@ def _rolling(_name: str, found: dict[str, Any]) -> Iterator[str]:
         f"  stops took {', '.join(map(_s, found['stops_s']))} s; moves: {moves} times, at most "
         f"{found['moves_worst']}; a message waited at most {_s(found['waited_worst_s'])} s"
     )
+    yield from _reasons(found)
+
+
+def _reasons(found: dict[str, Any]) -> Iterator[str]:
+    for reason, times in found["reasons"].items():
+        yield f"  {times} x {reason}"
 
 
 def _balance(_name: str, found: dict[str, Any]) -> Iterator[str]:

@@ -6,13 +6,14 @@ from typing import Any
 
 import trio
 
+from failing_over.coordination import Witness
 from failing_over.trial import Trial, in_thread
 
 _REST_S = 3.0
 _AFTER_S = 15.0
 
 
-async def restart_all(trial: Trial, pause_s: float) -> dict[str, Any]:
+async def restart_all(trial: Trial, witness: Witness, pause_s: float) -> dict[str, Any]:
     """The next node is stopped `pause_s` after the one before says that it is ready."""
     async with trial.open():
         await trio.sleep(_REST_S)
@@ -33,6 +34,7 @@ async def restart_all(trial: Trial, pause_s: float) -> dict[str, Any]:
         await trial.collect()
         end_s = time.perf_counter()
         moves = ledger.moves(at_s, end_s)
+        reasons = await witness.moves(at_s)
         waited = ledger.waited_s(list(ledger.lanes), at_s, end_s - 2.0)
     return {
         "nodes": len(stops),
@@ -41,6 +43,7 @@ async def restart_all(trial: Trial, pause_s: float) -> dict[str, Any]:
         "stops_s": [round(each, 3) for each in stops],
         "lanes": len(moves),
         "moves": dict(sorted(Counter(moves.values()).items())),
+        "reasons": reasons,
         "moves_worst": max(moves.values(), default=0),
         "waited_worst_s": max(waited.values(), default=None),
         **trial.account(),

@@ -6,7 +6,7 @@ from array import array
 
 from delivering.peers import processes_of
 from delivering.sink import Arrivals
-from failing_over.ledger import Lane, Ledger
+from failing_over.ledger import ANYBODY, Lane, Ledger
 from hermes_chaos.live.open_loop import Sent
 
 A, B = 0, 1
@@ -57,6 +57,13 @@ def test_each_change_of_the_sender_is_a_move_and_a_missed_message_is_none() -> N
     )
     assert made.moves(0.0, 10.0) == {FIRST: 2, SECOND: 0}
     assert made.moves(4.0, 10.0) == {FIRST: 1, SECOND: 0}
+
+
+def test_a_sender_that_is_not_known_is_neither_a_move_nor_a_take_over() -> None:
+    made = ledger(sent(1, 2, 3, 4, 5), (1, 1.1, A), (3, 3.1, ANYBODY), (5, 5.1, A))
+    assert made.moves(0.0, 10.0) == {FIRST: 0}
+    assert made.taken_over_s([FIRST], A, at_s=2.0) == {}
+    assert made.resumed_s([FIRST], 2.0) == {FIRST: 3.1 - 2.0}
 
 
 def test_missing_is_what_was_accepted_and_has_not_come() -> None:
