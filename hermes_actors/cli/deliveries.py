@@ -258,6 +258,10 @@ def why(
         return
     found = parsed_object(content)
     say(f"subscription {printable(subscription)} of {printable(topic)} is {found.get('state')}")
+    if found.get("state") == "SUSPENDED":
+        by = f"{found['suspensionReason']}; " if found.get("suspensionReason") else ""
+        way_out = f"to deliver again: 'hermes subscription activate {topic} {subscription}'"
+        say(printable(by + way_out))
     datacenters = fields_of(found, "datacenters")
     rows = [row for each in datacenters for row in _why_rows(each)]
     nothing = "the node that was asked follows no node's status"
@@ -297,12 +301,22 @@ _LEVELS = {
 }
 
 
+_SHARE = (
+    "the endpoint gets up to {rate} a second from this node: its share, {percent} % of the "
+    "subscription's {rate_max}"
+)
+
+
 def _held_by(node: dict[str, Any]) -> Iterator[str]:
     """What there is to say of the rate, of what is under way, and of the last failure."""
     level = node.get("rateLevel")
     if level:
+        rate, rate_max = node.get("rateNow", 0), node.get("rateMax", 0)
         text = _LEVELS.get(level, f"rate level {level}, up to {{rate}} a second")
-        yield text.format(rate=f"{node.get('rateNow', 0):.1f}")
+        if level == "FULL" and rate < 0.995 * rate_max:
+            text = _SHARE
+        percent = 100 * rate / rate_max if rate_max else 100
+        yield text.format(rate=f"{rate:.1f}", percent=f"{percent:.0f}", rate_max=f"{rate_max:g}")
     inflight, waiting = node.get("inflight", 0), node.get("waitingRetries", 0)
     if inflight or waiting:
         oldest = (

@@ -24,6 +24,7 @@ _WAYS_OUT = {
     "GROUP_NOT_EXISTS": "create it with 'hermes group create', or see 'hermes group list'",
     "TOPIC_NOT_EXISTS": "see 'hermes topic list'",
     "SUBSCRIPTION_NOT_EXISTS": "see 'hermes subscription list TOPIC'",
+    "TOPIC_ALREADY_EXISTS": "change it with 'hermes topic update'",
     "OWNER_SOURCE_NOT_FOUND": "use --owner Plaintext:<id>",
 }
 

@@ -33,11 +33,10 @@ class Sort(StrEnum):
     NAME = "name"
     STATE = "state"
     LAG = "lag"
-    LETTERS = "letters"
     RATE = "rate"
 
 
-_COLUMNS = ("Subscription", "State", "Level", "Deliv./s", "Lag", "Letters", "Reason")
+_COLUMNS = ("Subscription", "State", "Level", "Deliv./s", "Lag", "Reason")
 
 
 def list_subscriptions(
@@ -59,7 +58,7 @@ def list_subscriptions(
 ) -> None:
     """List how all subscriptions fare, or the names of one topic's.
 
-    With --unhealthy or --sort, how that topic's fare. Letters: dead letters since the nodes' start.
+    With --unhealthy or --sort, how that topic's fare.
     """
     output = Output.JSON if json else output
     fares = topic is None or unhealthy or sort is not None
@@ -81,7 +80,7 @@ def list_subscriptions(
     found = parsed_object(content)
     rows = [_row(each) for each in fields_of(found, "subscriptions")]
     nothing = "no subscription has a problem" if unhealthy else "no subscriptions"
-    show_rows(_COLUMNS, rows, nothing, optional=("Letters", "Level"), has_sentences=True)
+    show_rows(_COLUMNS, rows, nothing, optional=("Level",), has_sentences=True)
     for dc in fields_of(found, "datacenters"):
         if not dc.get("isKnown"):
             say(printable(f"{dc.get('datacenter')}: {dc.get('reason')}"))
@@ -95,7 +94,6 @@ def _row(found: dict[str, Any]) -> list[str]:
         str(found.get("rateLevel") or "-"),
         f"{found.get('rate', 0):.1f}",
         "?" if lag < 0 else str(lag),
-        str(found.get("deadLetters", "")),
         "; ".join(_said(found)),
     ]
 

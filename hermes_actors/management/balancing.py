@@ -113,7 +113,10 @@ class Balancing:
             raise Refused(f"Datacentre '{dc}' is not coordinated here; known are: {known}")
         planning = self._planning.get(dc)
         if planning is None:
-            raise Refused(f"Plans of datacentre {dc} are made there; ask a management node of {dc}")
+            raise Refused(
+                f"Plans of datacentre {dc} are made there; ask a management node of {dc} "
+                "(with the hermes command: --management URL)"
+            )
         if followed.trouble:
             raise Unavailable(f"Nothing is planned in {dc} now: {followed.trouble}")
         state = followed.state

@@ -19,7 +19,6 @@ _ORDER = {condition: at for at, condition in enumerate(_WORST_FIRST)}
 _SORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "name": lambda row: (row["topicName"], row["name"]),
     "lag": lambda row: -row["lag"],
-    "letters": lambda row: -row["deadLetters"],
     "rate": lambda row: -row["rate"],
     "state": lambda row: (not row["problems"], _ORDER.get(row["condition"], len(_ORDER))),
 }

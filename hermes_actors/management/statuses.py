@@ -7,7 +7,7 @@ from hermes_actors.management.subscriptions import Subscriptions
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.moments import iso_ms
-from hermes_actors.model.subscription import SubscriptionState
+from hermes_actors.model.subscription import SerialPolicy, SubscriptionState
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.runtime.turns import in_turns
 from hermes_actors.status.fold import GONE_AFTER_S, NodeView, StatusFold
@@ -163,7 +163,10 @@ class Statuses:
                     **self._datacenter(dc),
                     "isDelivering": any(place.is_delivering for place in found[dc]),
                     "reason": self._reason(dc, found[dc], now_s),
-                    "nodes": [{**_place(place), **_hint(place, live)} for place in found[dc]],
+                    "nodes": [
+                        {**_place(place), **_rate_max(place, live), **_hint(place, live)}
+                        for place in found[dc]
+                    ],
                 }
                 for dc in sorted(found)
             ],
@@ -309,12 +312,25 @@ def _state(view: NodeView) -> str:
 def _hint(place: Place, live: LiveSubscription) -> dict[str, str]:
     """What to try where the failure says it itself to nobody who does not know it."""
     kind = place.status.last_failure.partition(":")[0]
+    policy = live.subscription.subscription_policy
+    if kind == "timeout" and not place.is_delivering:
+        return {
+            "hint": f"subscriptionPolicy.requestTimeout gives the endpoint {policy.request_timeout}"
+            " ms to answer: raise it, or have the endpoint answer sooner"
+        }
     if not live.subscription.http2_enabled or kind not in ("malformed", "reset", "connect"):
         return {}
     return {
         "hint": "http2Enabled is on, and an endpoint that speaks HTTP/1.1 only fails like this: "
         "turn it off, or have the endpoint speak HTTP/2"
     }
+
+
+def _rate_max(place: Place, live: LiveSubscription) -> dict[str, int]:
+    """What all nodes of a datacentre together may push in a second, beside what this one may."""
+    policy = live.subscription.subscription_policy
+    rate = policy.rate if isinstance(policy, SerialPolicy) else policy.message_rate
+    return {"rateMax": rate} if rate is not None and place.status.level else {}
 
 
 def _place(place: Place) -> dict[str, Any]:

@@ -123,6 +123,13 @@ def test_create_group_takes_a_group_that_is_there_already(hermes, server):
     assert server.calls[0].json() == {"groupName": "a.b"}
 
 
+def test_a_topic_that_is_there_already_names_the_way_out(hermes, server):
+    server.on("POST /topics", (400, {"message": "is there", "code": "TOPIC_ALREADY_EXISTS"}))
+    result = hermes("topic", "create", "a.b.c")
+    assert result.exit_code == 1
+    assert "is there; change it with 'hermes topic update'" in result.stderr
+
+
 def test_create_group_fails_when_the_group_is_refused(hermes, server):
     server.on("POST /groups", (400, {"message": "bad", "code": "GROUP_NAME_IS_INVALID"}))
     result = hermes("topic", "create", "a.b", "--create-group")

@@ -201,6 +201,24 @@ def test_why_puts_each_rate_level_into_words(hermes, server, level, said):
     assert said in line
 
 
+def test_why_tells_an_owners_share_of_the_rate(hermes, server):
+    (line,) = why(hermes, server, rateLevel="FULL", rateNow=200.0, rateMax=400)
+    assert line.endswith(
+        "up to 200.0 a second from this node: its share, 50 % of the subscription's 400"
+    )
+    (line,) = why(hermes, server, rateLevel="FULL", rateNow=400.0, rateMax=400)
+    assert line.endswith("up to 400.0 a second, all that the subscription allows")
+
+
+def test_why_of_a_suspended_one_names_the_way_out(hermes, server):
+    found = {"state": "SUSPENDED", "suspensionReason": "answered 410", "datacenters": []}
+    server.on(f"GET {PATH}/why", (200, found))
+    topic, name = NAMES
+    assert hermes("subscription", "why", *NAMES).stdout.splitlines()[1] == (
+        f"answered 410; to deliver again: 'hermes subscription activate {topic} {name}'"
+    )
+
+
 def test_why_says_no_more_than_there_is_to_say(hermes, server):
     assert why(hermes, server) == []
     (line,) = why(hermes, server, lastFailure="reset", lastFailureAt=0)

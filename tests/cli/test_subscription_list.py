@@ -26,7 +26,15 @@ def test_without_a_topic_all_subscriptions_have_a_row(hermes, server, monkeypatc
     monkeypatch.setenv("COLUMNS", "200")
     server.on("GET /status/subscriptions", (200, FOUND))
     lines = hermes("subscription", "list").stdout.splitlines()
-    assert lines[1].split()[:7] == ["shop.orders", "billing", "FAILING", "SLOW", "0.2", "812", "3"]
+    assert lines[1].split()[:7] == [
+        "shop.orders",
+        "billing",
+        "FAILING",
+        "SLOW",
+        "0.2",
+        "812",
+        "dc1",
+    ]
     assert lines[1].endswith(
         "dc1 n1: the endpoint takes nothing; last failure 2026-01-31T11:46:40Z: HTTP 503"
     )

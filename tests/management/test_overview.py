@@ -65,12 +65,11 @@ async def test_all_of_all_topics_have_a_row_sorted_as_asked(api, tell):
     assert await rows(api) == ALL
     assert await rows(api, "?topicName=shop.parcels") == ALL[2:]
     assert await rows(api, "?sort=lag") == [ALL[2], ALL[1], ALL[0]]
-    assert (await rows(api, "?sort=letters"))[0] == ALL[1]
     assert (await rows(api, "?sort=state"))[0] == ALL[1]
     assert await rows(api, "?unhealthy=true") == [ALL[1]]
     refused = await api.get("/status/subscriptions?sort=colour")
     assert refused.status_code == 400
-    assert "name, lag, letters" in api.message(refused)
+    assert "name, lag, rate, state" in api.message(refused)
     row = (await api.get("/status/subscriptions?unhealthy=true")).json()["subscriptions"][0]
     assert (row["condition"], row["rateLevel"], row["lag"]) == ("FAILING", "SLOW", 9)
     assert (row["deadLetters"], row["lastFailure"]) == (3, "HTTP 503")
@@ -131,3 +130,15 @@ async def test_a_suspended_one_is_unhealthy_only_where_the_broker_has_suspended_
     assert await rows(api, "?unhealthy=true") == []
     live = api.metadata.catalog.subscriptions["shop.orders$billing"]
     assert live.subscription.owner == Owner("Plaintext", "finance")
+
+
+async def test_why_tells_the_whole_rate_and_what_a_time_out_goes_by(api, tell):
+    timed_out = {**FAILING, "last_failure": "timeout"}
+    tell(shop_orders__billing=timed_out, shop_orders__audit={"last_failure": "timeout"})
+    path = "/topics/shop.orders/subscriptions"
+    (failing,) = (await api.get(f"{path}/billing/why")).json()["datacenters"][0]["nodes"]
+    assert failing["rateMax"] == 400
+    assert "subscriptionPolicy.requestTimeout gives the endpoint 1000 ms" in failing["hint"]
+    (well,) = (await api.get(f"{path}/audit/why")).json()["datacenters"][0]["nodes"]
+    assert "rateMax" not in well
+    assert "hint" not in well

@@ -36,7 +36,7 @@ class Reasons:
         sink = self._nodes[step.bounds.sink].name
         weight = _weight(step.gone.weight)
         if is_new:
-            why = f"node {sink} joined: takes its share"
+            why = f"node {sink} was empty: takes its share"
         else:
             why = f"weight {weight} → node {sink}, {_distance(load, target)}"
         if step.back:

@@ -247,7 +247,7 @@ def test_reasons_are_what_a_person_would_say() -> None:
     assert set(reasons(plan(replace(then, nodes=draining)))) == {"node n00 is drained"}
 
     joined = plan(replace(then, nodes=(*nodes, Node("boot-9", "n09"))))
-    assert set(reasons(joined)) == {"node n09 joined: takes its share"}
+    assert set(reasons(joined)) == {"node n09 was empty: takes its share"}
 
     constrained = (replace(then.works[0], constraint=3), *then.works[1:])
     assert set(reasons(plan(replace(then, works=constrained)))) == {"now 3 owners: constraint"}
