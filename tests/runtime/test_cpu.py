@@ -1,5 +1,7 @@
 """What a node takes for its share of CPU."""
 
+from pathlib import Path
+
 import pytest
 
 from hermes_actors.runtime.cpu import ProcessCpu, quota
@@ -14,13 +16,15 @@ from hermes_actors.runtime.cpu import ProcessCpu, quota
         ("1 0", float("inf")),
     ],
 )
-def test_a_containers_limit_is_read_from_its_control_group(tmp_path, text, cores) -> None:
+def test_a_containers_limit_is_read_from_its_control_group(
+    tmp_path: Path, text: str, cores: float
+) -> None:
     limit = tmp_path / "cpu.max"
     limit.write_text(text)
     assert quota(limit) == cores
 
 
-def test_without_a_control_group_there_is_no_limit(tmp_path) -> None:
+def test_without_a_control_group_there_is_no_limit(tmp_path: Path) -> None:
     assert quota(tmp_path / "cpu.max") == float("inf")
 
 
