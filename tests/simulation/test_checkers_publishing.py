@@ -113,6 +113,13 @@ def test_a_leader_change_may_take_a_copy_of_what_the_disk_still_has() -> None:
     assert len(found_by(keeping("id1"), events[:-1])) == 1
 
 
+def test_a_node_may_hear_late_of_a_copy_that_a_leader_change_has_taken_unless_all_had_it() -> None:
+    events = [published(1, 202), stored(1, 0), Dropped(HOME, 0), told("id1")]
+    of_leader = Subject({"g.f": Ack.LEADER}, [])
+    assert found_by(AcknowledgedAreStored(of_leader, lambda _node, _id: True), events) == []
+    assert len(found_by(keeping("id1"), events)) == 1
+
+
 def test_retention_may_take_what_was_kept_and_stored() -> None:
     assert found_by(keeping("id1"), [published(1, 202), stored(1, 0), Expired(HOME, 1)]) == []
 

@@ -37,6 +37,7 @@ class AcknowledgedAreStored(Checker):
         self._expired: set[str] = set()
         self._dropped: set[str] = set()
         self._told: set[str] = set()
+        self._left: set[str] = set()
 
     def watch(self, event: Event) -> None:
         """Take note, and check."""
@@ -44,8 +45,11 @@ class AcknowledgedAreStored(Checker):
             case Stored(place, offset, message_id):
                 self._copies.setdefault(message_id, set()).add((place, offset))
                 self._at[place, offset] = message_id
+                self._left.discard(message_id)
             case Told():
                 self._told.update(event.stored)
+                # A paused node hears of a copy that a leader change has taken meanwhile.
+                self._dropped.update(self._left.intersection(event.stored))
             case Dropped(place, end):
                 self._drop(place, end)
             case Expired(place, start):
@@ -86,7 +90,10 @@ class AcknowledgedAreStored(Checker):
             copies = self._copies[message_id]
             copies.discard(at)
             published = self._acknowledged.get(message_id)
-            if copies or (self._is_kept(published) and message_id not in self._told):
+            if copies:
+                continue
+            if self._is_kept(published) and message_id not in self._told:
+                self._left.add(message_id)
                 continue
             self._dropped.add(message_id)
             if published is not None and not self._may_be_lost(published):
