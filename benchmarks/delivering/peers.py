@@ -4,16 +4,20 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 
-def processes_of(ports: Collection[int], processes: Collection[int]) -> dict[int, int]:
-    """For each of these ports of 127.0.0.1 the one of these processes whose socket has it; only
-    those that one has. All in one look, for a look at the system's tables takes milliseconds.
+def processes_of(
+    ports: Collection[int], server_port: int, processes: Collection[int]
+) -> dict[int, int]:
+    """For each of these ports of 127.0.0.1 the one of these processes that is connected from it to
+    the server; only those that one is. Two processes may have the same port, to other servers.
+    All in one look, for a look at the system's tables takes milliseconds.
     """
+    server = f"0100007F:{server_port:04X}"
     wanted = {f"0100007F:{port:04X}": port for port in ports}
     sockets: dict[str, int] = {}
     with Path("/proc/net/tcp").open() as table:
         for line in table:
             fields = line.split(None, 10)
-            if fields[1] in wanted:
+            if fields[2] == server and fields[1] in wanted:
                 sockets[f"socket:[{fields[9]}]"] = wanted[fields[1]]
     return {
         sockets[link]: process

@@ -63,6 +63,7 @@ class _Board:
 
     def __init__(self, slow_s: float) -> None:
         self.slow_s = slow_s
+        self.port = 0
         self.is_mended = False
         self.count = 0
         self.last_s = 0.0
@@ -87,7 +88,7 @@ class _Board:
         unnamed = dict(self._unnamed)
         if not unnamed:
             return
-        found = processes_of(set(unnamed.values()), set(self.senders))
+        found = processes_of(set(unnamed.values()), self.port, set(self.senders))
         for connection, port in unnamed.items():
             self._names[connection] = self.senders.get(found.get(port, -1), -1)
             self._unnamed.pop(connection, None)
@@ -191,7 +192,9 @@ def _serve(pipe: Connection, slow_s: float) -> None:
         loop.add_reader(pipe.fileno(), asked)
         # Watched, it does not block any more; but what arrived in a minute is more than it takes.
         os.set_blocking(pipe.fileno(), True)
-        pipe.send([server.sockets[0].getsockname()[1] for server in servers])
+        ports = [server.sockets[0].getsockname()[1] for server in servers]
+        board.port = ports[0]
+        pipe.send(ports)
         await asyncio.Event().wait()
 
     threading.Thread(target=_name_regularly, args=(board,), daemon=True).start()

@@ -93,11 +93,13 @@ def test_a_probe_of_a_topic_counts_as_nothing() -> None:
     assert made.owners(0.9) == {}
 
 
-def test_the_process_behind_a_connection_is_found_by_its_port() -> None:
+def test_the_process_behind_a_connection_is_found_by_both_its_ports() -> None:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
-        with socket.create_connection(listening.getsockname()) as opened:
+        to = listening.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", to)) as opened:
             port = opened.getsockname()[1]
-            assert processes_of([port, 1], [os.getpid(), 1 << 30]) == {port: os.getpid()}
-        assert processes_of([port], [os.getpid()]) == {}
+            assert processes_of([port, 1], to, [os.getpid(), 1 << 30]) == {port: os.getpid()}
+            assert processes_of([port], 1, [os.getpid()]) == {}
+        assert processes_of([port], to, [os.getpid()]) == {}
