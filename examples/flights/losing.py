@@ -171,5 +171,16 @@ def show_loss(console: Console, dc: str, loss: Loss, files: list[DeliveryFile]) 
 
 
 def _shown(work: dict[str, tuple[int, ...]]) -> str:
-    owned = [f"{name} {','.join(map(str, each))}" for name, each in sorted(work.items())]
+    owned = [f"{name} {_ranges(each)}" for name, each in sorted(work.items())]
     return "  ".join(owned) or "-"
+
+
+def _ranges(partitions: tuple[int, ...]) -> str:
+    """`0-3,5` for 0, 1, 2, 3, 5."""
+    runs: list[list[int]] = []
+    for each in sorted(partitions):
+        if runs and each == runs[-1][-1] + 1:
+            runs[-1].append(each)
+        else:
+            runs.append([each])
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

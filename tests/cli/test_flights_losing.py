@@ -45,3 +45,8 @@ def test_work_is_taken_over_when_all_of_it_is_owned_and_the_node_is_gone(losing)
 )
 def test_work_that_is_nobodys_or_a_node_that_is_still_there_is_not_taken_over(losing, after):
     assert not losing.is_taken_over(BEFORE, after, "n2")
+
+
+def test_the_table_shows_partitions_as_ranges(losing):
+    assert losing._shown({"B": (5, 0, 1, 2, 9), "A": (3,)}) == "A 3  B 0-2,5,9"
+    assert losing._shown({}) == "-"
