@@ -18,7 +18,8 @@ from hermes_chaos.sim.history import (
 )
 
 _HALTED_WITHIN_S = 1.0
-_MANY = 8
+_MANY = 3
+"""Several owners of a subscription each meet a part of what fails."""
 _SURELY_FALLEN = 30
 """Ten failures more than successes in a round show it; those of the round before may not count."""
 _AT_ONCE_S = 0.1
