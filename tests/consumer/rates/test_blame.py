@@ -180,22 +180,28 @@ def test_a_share_that_fails_at_any_rate_lets_nothing_wait_after_half_a_minute(
     assert run.sent_between(30, 40) > 0.9 * 10 * 300
 
 
+def is_slowed_to_about_its_capacity(maximum, capacity, share, seed):
+    run = Delivery(Limited(capacity, share, seed=seed), maximum=maximum, offered=1_000).run(40)
+    taken, sent = run.taken_between(20, 40) / 20, run.sent_between(20, 40) / 20
+    return taken > 0.75 * capacity * (1 - share) and sent < 1.4 * capacity
+
+
 @given(
-    maximum=st.sampled_from([1_000, 10_000]),
+    troubles=st.sampled_from([(1_000, 0), (10_000, 0), (1_000, 0.1)]),
     capacity=st.sampled_from([250, 400, 550, 800]),
-    share=st.sampled_from([0, 0, 0.1]),
     seed=st.integers(0, 1_000),
 )
 @settings(deadline=None, max_examples=12)
 def test_an_endpoint_that_is_sent_too_much_is_slowed_to_about_what_it_can_take(
-    maximum, capacity, share, seed
+    troubles, capacity, seed
 ):
-    run = Delivery(Limited(capacity, share, seed=seed), maximum=maximum, offered=1_000).run(40)
-    taken, sent = run.taken_between(20, 40) / 20, run.sent_between(20, 40) / 20
-    # With other failures beside it, ten at once now and then look like an outage: it is slowed to
-    # one a second for some seconds, and takes less than it could.
-    assert taken > (0.2 if share else 0.75) * capacity * (1 - share)
-    assert sent < (1.5 if share else 1.4) * capacity
+    maximum, share = troubles
+    assert is_slowed_to_about_its_capacity(maximum, capacity, share, seed)
+
+
+@pytest.mark.xfail(strict=True, reason="ten failures at once are taken for an outage")
+def test_it_is_so_too_when_the_maximum_is_far_above_and_a_tenth_fails_beside():
+    assert is_slowed_to_about_its_capacity(10_000, 550, 0.1, 0)
 
 
 def test_an_endpoint_that_can_take_less_than_the_lowest_rate_is_not_tried_over_and_over():
