@@ -138,11 +138,9 @@ class Appends:
         parts: Sequence[Flying | Share],
         records: Sequence[Record],
     ) -> None:
-        """One batch into a remote log."""
+        """One batch into a remote log; the outlet has noted that it runs."""
         name = path.dc.name
         flyings = [part if isinstance(part, Flying) else part.flying for part in parts]
-        for flying in flyings:
-            flying.running[name] = None
         flights = list(dict.fromkeys([flying.flight for flying in flyings]))
         started_s = self._clock.monotonic_s()
         sent = path.send(len(records), started_s)

@@ -146,6 +146,10 @@ class Outlet:
                 batcher.release(batch)
                 continue
             parts = cast("list[Flying | Share]", batch.items)
+            for part in parts:
+                # From now on, though the append begins at the loop's next turn, which may be late.
+                flying = part if isinstance(part, Flying) else part.flying
+                flying.running[self.path.dc.name] = None
             # Built at once: a message that is answered meanwhile has no body any more.
             self._nursery.start_soon(self._drive, batch, parts, self._build(parts), batcher)
 

@@ -110,6 +110,7 @@ class World:
             keeps=self.keep,
         )
         self.keeps = False
+        self.on_records: list[Callable[[], None]] = []
         self.messages: list[Message] = []
 
     async def open(self) -> None:
@@ -121,6 +122,8 @@ class World:
         await trio.sleep(0.001)
 
     def records(self, items, via):
+        for call in self.on_records:
+            call()
         assert not any(item.is_done for item in items), "nothing is begun for what is done"
         return [
             Record(item.key, b"%d" % item.number, (("via", via.encode()),), 0) for item in items

@@ -22,18 +22,11 @@ def is_caught(verdict: Verdict) -> bool:
     return any("nothing was examined" not in each for each in verdict.violations)
 
 
-def _marks_of(seed: int) -> list[pytest.MarkDecorator]:
-    open_defect = pytest.mark.xfail(
-        strict=True, reason="a spool sends once more what its node has just heard to be stored"
-    )
-    return [pytest.mark.slow, *([open_defect] if seed == 14 else [])]
-
-
 @pytest.mark.parametrize(
     ("seed", "shape"),
     [
         *((seed, SOON_OVER) for seed in range(1, AT_EACH_COMMIT + 1)),
-        *(pytest.param(seed, Shape(), marks=_marks_of(seed)) for seed in SEEDS),
+        *(pytest.param(seed, Shape(), marks=pytest.mark.slow) for seed in SEEDS),
     ],
     ids=lambda each: {Shape(): "whole", SOON_OVER: "soon over"}.get(each, each),
 )
