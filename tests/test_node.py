@@ -23,17 +23,7 @@ from hermes_actors.node import NodeEnvironment, open_node
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.security.account import Credentials
 from hermes_actors.telemetry.metrics import render
-
-
-class TrioClock:
-    def now_ms(self):
-        return 1_700_000_000_000 + int(1_000 * trio.current_time())
-
-    def monotonic_s(self):
-        return trio.current_time()
-
-    def boottime_s(self):
-        return self.monotonic_s()
+from hermes_chaos.sim.clock import SimulatedClock
 
 
 def environment_of(clock, log, remote):
@@ -61,7 +51,7 @@ def in_trouble(node):
 
 
 async def test_copying_that_does_not_get_on_is_told_of(autojump_clock):
-    clock = TrioClock()
+    clock = SimulatedClock()
     own, other = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
     async with open_node(config_of(), environment_of(clock, own, other)) as node:
         await node.metadata.wait_current()
@@ -82,7 +72,7 @@ async def test_copying_that_does_not_get_on_is_told_of(autojump_clock):
 
 
 async def test_a_node_that_does_not_copy_has_no_such_troubles(autojump_clock):
-    clock = TrioClock()
+    clock = SimulatedClock()
     own, other = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
     config = config_of(replicator="another")
     async with open_node(config, environment_of(clock, own, other)) as node:
@@ -91,7 +81,7 @@ async def test_a_node_that_does_not_copy_has_no_such_troubles(autojump_clock):
 
 
 async def test_a_replicator_that_is_not_there_is_told_of(autojump_clock):
-    clock = TrioClock()
+    clock = SimulatedClock()
     own, other = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
     config = config_of(replicator="copies")
     async with open_node(config, environment_of(clock, own, other)) as node:
@@ -109,7 +99,7 @@ async def test_a_replicator_that_is_not_there_is_told_of(autojump_clock):
 
 
 async def test_into_another_datacentres_log_a_node_writes_nothing(autojump_clock):
-    clock = TrioClock()
+    clock = SimulatedClock()
     foreign = MemoryLog("dc1", clock)  # Configured as dc1's; dc2's nodes began it.
     created = encode(LogCreated("an id", "dc2"), clock.now_ms())
     await foreign.create_topic(METADATA_TOPIC, TopicSettings(1, None, log_append_time=True))
@@ -132,7 +122,7 @@ async def no_senders(*_):
 
 @pytest.mark.parametrize("role", ["frontend", "consumers"])
 async def test_a_start_that_fails_late_says_nothing_but_why(role, caplog, autojump_clock):
-    clock = TrioClock()
+    clock = SimulatedClock()
     own, other = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
     async with open_node(config_of(), environment_of(clock, own, other)) as node:
         await node.metadata.wait_current()
@@ -192,7 +182,7 @@ async def test_a_start_that_fails_late_says_nothing_but_why(role, caplog, autoju
 async def test_mechanisms_that_nobody_asks_for_are_warned_of(
     security, fields, caplog, autojump_clock
 ):
-    clock = TrioClock()
+    clock = SimulatedClock()
     logs = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
     config = msgspec.structs.replace(config_of(), security=security)
     async with open_node(config, environment_of(clock, *logs)) as node:
@@ -207,7 +197,7 @@ async def test_mechanisms_that_nobody_asks_for_are_warned_of(
 
 
 async def test_mechanisms_that_somebody_asks_for_are_not_warned_of(caplog, autojump_clock):
-    clock = TrioClock()
+    clock = SimulatedClock()
     logs = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
     config = msgspec.structs.replace(
         config_of(),

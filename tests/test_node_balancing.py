@@ -14,20 +14,10 @@ from hermes_actors.management.roles import Anonymous
 from hermes_actors.node import NodeEnvironment, open_node
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import render
+from hermes_chaos.sim.clock import SimulatedClock
 
 BILLING = "shop.orders$billing"
 OWNER = {"source": "Plaintext", "id": "sales"}
-
-
-class TrioClock:
-    def now_ms(self):
-        return 1_700_000_000_000 + int(1_000 * trio.current_time())
-
-    def monotonic_s(self):
-        return trio.current_time()
-
-    def boottime_s(self):
-        return self.monotonic_s()
 
 
 @asynccontextmanager
@@ -81,7 +71,7 @@ def figures(node):
 @pytest.fixture
 async def site(autojump_clock):
     """One node of dc1 with all of it, and dc2's log."""
-    clock = TrioClock()
+    clock = SimulatedClock()
     log, remote = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
     config = Config(node="a", dc="dc1", roles=["management", "consumers"])
     async with open_node(config, environment_of(clock, log, remote)) as node:
@@ -151,7 +141,7 @@ async def test_a_node_counts_what_it_coordinates(site):
 
 
 async def test_a_management_node_only_reads(autojump_clock):
-    clock = TrioClock()
+    clock = SimulatedClock()
     log = MemoryLog("dc1", clock)
     config = Config(node="m", dc="dc1", roles=["management"])
     async with open_node(config, environment_of(clock, log)) as node:
@@ -163,7 +153,7 @@ async def test_a_management_node_only_reads(autojump_clock):
 
 
 async def test_a_frontend_follows_no_coordination(autojump_clock):
-    clock = TrioClock()
+    clock = SimulatedClock()
     log = MemoryLog("dc1", clock)
     config = Config(node="f", dc="dc1", roles=["frontend"])
     environment = dataclasses.replace(environment_of(clock, log), open_senders=None)

@@ -18,20 +18,9 @@ from hermes_actors.log.base import LogUnavailable, UnavailableRecord
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import seeded_ids
+from hermes_chaos.sim.clock import SimulatedClock
 
-EPOCH_MS = 1_700_000_000_000
 SUBSCRIPTIONS = tuple(f"shop.orders$s{number}" for number in range(6))
-
-
-class TrioClock:
-    def now_ms(self):
-        return EPOCH_MS + int(trio.current_time() * 1_000)
-
-    def monotonic_s(self):
-        return trio.current_time()
-
-    def boottime_s(self):
-        return trio.current_time()
 
 
 class EvenSpread:
@@ -241,7 +230,7 @@ class CoordinatedNode:
 
 class Cluster:
     def __init__(self, nursery, seed):
-        self.clock = TrioClock()
+        self.clock = SimulatedClock()
         self.log = MemoryLog("dc1", self.clock)
         self.nodes = []
         self.seed = seed

@@ -21,19 +21,7 @@ from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.log.base import Stored, UnavailableRecord
 from hermes_actors.model.record import StoredRecord
-
-EPOCH_MS = 1_700_000_000_000
-
-
-class TrioClock:
-    def now_ms(self):
-        return EPOCH_MS + int(trio.current_time() * 1_000)
-
-    def monotonic_s(self):
-        return trio.current_time()
-
-    def boottime_s(self):
-        return trio.current_time()
+from hermes_chaos.sim.clock import SimulatedClock
 
 
 class HandCoordination:
@@ -42,7 +30,7 @@ class HandCoordination:
     dc = "dc1"
 
     def __init__(self):
-        self.clock = TrioClock()
+        self.clock = SimulatedClock()
         self.view = Coordination(self)
         self.presence = Presence()
         self.releases = Releases(self.view, self.clock)

@@ -43,21 +43,10 @@ from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, To
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.runtime.cpu import StillCpu
 from hermes_actors.telemetry.metrics import Metrics, render
+from hermes_chaos.sim.clock import EPOCH_MS, SimulatedClock
 
-EPOCH_MS = 1_700_000_000_000
 TOPIC = TopicName("shop", "orders")
 NAME = SubscriptionName(TOPIC, "push")
-
-
-class TrioClock:
-    def now_ms(self):
-        return EPOCH_MS + int(trio.current_time() * 1_000)
-
-    def monotonic_s(self):
-        return trio.current_time()
-
-    def boottime_s(self):
-        return self.monotonic_s()
 
 
 class Sink:
@@ -80,7 +69,7 @@ class Sink:
 
 class Node:
     def __init__(self, nursery):
-        self.clock = TrioClock()
+        self.clock = SimulatedClock()
         self.log = MemoryLog("dc1", self.clock)
         self.sink = Sink(nursery)
         self.metrics = Metrics("hermes_consumers")

@@ -35,23 +35,12 @@ from hermes_actors.model.subscription import (
 from hermes_actors.model.topic import Ack, Owner
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics
+from hermes_chaos.sim.clock import EPOCH_MS, SimulatedClock
 
 # Test modules are imported by their path; a helper beside them is found by its folder's.
 sys.path.insert(0, str(Path(__file__).parent))
 
-EPOCH_MS = 1_700_000_000_000
 OK = SendOutcome(200)
-
-
-class TrioClock:
-    def now_ms(self):
-        return EPOCH_MS + int(trio.current_time() * 1_000)
-
-    def monotonic_s(self):
-        return trio.current_time()
-
-    def boottime_s(self):
-        return self.monotonic_s()
 
 
 class ScriptedSender:
@@ -95,7 +84,7 @@ class World:
 
     def __init__(self, nursery, *, partitions=1, retention_ms=None, **config):
         self.nursery = nursery
-        self.clock = TrioClock()
+        self.clock = SimulatedClock()
         self.log = MemoryLog("dc1", self.clock)
         self.settings = TopicSettings(partitions=partitions, retention_ms=retention_ms)
         self.sender = ScriptedSender(nursery, lambda _push: OK)
@@ -207,7 +196,7 @@ async def world(make_world):
 
 @pytest.fixture
 def trio_clock():
-    return TrioClock()
+    return SimulatedClock()
 
 
 class Batches:

@@ -24,27 +24,17 @@ from hermes_actors.coordination.view import Coordination
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.telemetry.metrics import render
+from hermes_chaos.sim.clock import SimulatedClock
 
 ORDERS = "shop.orders$billing"
 PAGES = "shop.pages$search"
-
-
-class TrioClock:
-    def now_ms(self):
-        return round(1_000 * trio.current_time())
-
-    def monotonic_s(self):
-        return trio.current_time()
-
-    def boottime_s(self):
-        return trio.current_time()
 
 
 class Cluster:
     """A coordination that a test writes, and a meter that reads it."""
 
     def __init__(self):
-        self.clock = TrioClock()
+        self.clock = SimulatedClock()
         self.coordination = Coordination(MemoryLog("dc1", self.clock))
         self.lease = None
         self.draining = []

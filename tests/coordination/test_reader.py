@@ -25,22 +25,12 @@ from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
-
-
-class TrioClock:
-    def now_ms(self):
-        return 1_700_000_000_000 + int(trio.current_time() * 1_000)
-
-    def monotonic_s(self):
-        return trio.current_time()
-
-    def boottime_s(self):
-        return self.monotonic_s()
+from hermes_chaos.sim.clock import SimulatedClock
 
 
 class Site:
     def __init__(self):
-        self.clock = TrioClock()
+        self.clock = SimulatedClock()
         self.log = MemoryLog("dc1", self.clock)
 
     async def say(self, *said):

@@ -17,22 +17,12 @@ from hermes_actors.log.faults import Faults
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
-
-
-class TrioClock:
-    def now_ms(self):
-        return int(trio.current_time() * 1_000)
-
-    def monotonic_s(self):
-        return trio.current_time()
-
-    def boottime_s(self):
-        return self.monotonic_s()
+from hermes_chaos.sim.clock import SimulatedClock
 
 
 @pytest.fixture
 async def log():
-    log = MemoryLog("dc1", TrioClock(), faults=Faults(random.Random(1)), append_timeout_s=5.0)
+    log = MemoryLog("dc1", SimulatedClock(), faults=Faults(random.Random(1)), append_timeout_s=5.0)
     await log.create_topic("t", TopicSettings(partitions=2))
     return log
 
@@ -150,7 +140,7 @@ async def test_a_failing_log_refuses_before_storing(log, autojump_clock):
 
 async def test_a_rate_strikes_some_appends_the_same_ones_for_the_same_seed(autojump_clock):
     async def history(seed):
-        log = MemoryLog("dc1", TrioClock(), faults=Faults(random.Random(seed)))
+        log = MemoryLog("dc1", SimulatedClock(), faults=Faults(random.Random(seed)))
         await log.create_topic("t", TopicSettings())
         log.faults.unavailable_rate = 0.5
         return [type((await log.append("t", 0, batch(b"a"), Ack.ALL))[0]) for _ in range(50)]

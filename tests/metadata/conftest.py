@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
-import trio
 
 from hermes_actors.actors.mailbox import Ref
 from hermes_actors.actors.supervisor import Supervisor, open_supervisor
@@ -14,19 +13,7 @@ from hermes_actors.metadata.registry import Metadata, Refold, Registry
 from hermes_actors.model.subscription import Subscription
 from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
 from hermes_actors.runtime.clock import seeded_ids
-
-
-class TrioClock:
-    """Wall and monotonic clock that follow trio's, so that a mock clock moves both."""
-
-    def now_ms(self) -> int:
-        return 1_700_000_000_000 + int(trio.current_time() * 1_000)
-
-    def monotonic_s(self) -> float:
-        return trio.current_time()
-
-    def boottime_s(self) -> float:
-        return self.monotonic_s()
+from hermes_chaos.sim.clock import SimulatedClock
 
 
 class Site:
@@ -44,12 +31,12 @@ OpenSite = Callable[..., AbstractAsyncContextManager[Site]]
 
 
 @pytest.fixture
-def clock() -> TrioClock:
-    return TrioClock()
+def clock() -> SimulatedClock:
+    return SimulatedClock()
 
 
 @pytest.fixture
-def open_site(clock: TrioClock) -> OpenSite:
+def open_site(clock: SimulatedClock) -> OpenSite:
     @asynccontextmanager
     async def open_it(
         dc: str = "dc1",

@@ -27,24 +27,10 @@ from hermes_actors.publisher.head import BytesHead
 from hermes_actors.publisher.publication import Publication
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics, render
+from hermes_chaos.sim.clock import SimulatedClock
 
 # Test modules are imported by their path; a helper beside them is found by its folder's.
 sys.path.insert(0, str(Path(__file__).parent))
-
-EPOCH_MS = 1_700_000_000_000
-
-
-class TrioClock:
-    """Both clocks from trio's, so that a mock clock moves them."""
-
-    def now_ms(self) -> int:
-        return EPOCH_MS + int(trio.current_time() * 1_000)
-
-    def monotonic_s(self) -> float:
-        return trio.current_time()
-
-    def boottime_s(self) -> float:
-        return self.monotonic_s()
 
 
 class World:
@@ -70,7 +56,7 @@ class World:
             log,
             supervisor,
             self.metrics,
-            TrioClock(),
+            SimulatedClock(),
             seeded_ids(random.Random(7)),
             **parts,
         )
@@ -184,7 +170,7 @@ def open_world() -> OpenWorld:
     ) -> AsyncIterator[World]:
         config = FrontendConfig(**settings)  # type: ignore[arg-type]
         if log is None:
-            log = MemoryLog("dc1", TrioClock(), append_timeout_s=append_timeout_s)
+            log = MemoryLog("dc1", SimulatedClock(), append_timeout_s=append_timeout_s)
         crashes: list[Crash] = []
         async with (
             open_supervisor(random.Random(1), crashes.append) as supervisor,

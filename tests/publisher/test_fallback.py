@@ -18,19 +18,9 @@ from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.topic import Chaos, ChaosMode, ChaosPolicy
 from hermes_actors.publisher.answers import answer_to
 from hermes_actors.telemetry.metrics import Metrics
+from hermes_chaos.sim.clock import SimulatedClock
 
 OpenPair = Callable[..., AbstractAsyncContextManager[SimpleNamespace]]
-
-
-class TrioClock:
-    def now_ms(self) -> int:
-        return int(trio.current_time() * 1_000)
-
-    def monotonic_s(self) -> float:
-        return trio.current_time()
-
-    def boottime_s(self) -> float:
-        return self.monotonic_s()
 
 
 @pytest.fixture
@@ -41,18 +31,18 @@ def open_pair(open_world) -> OpenPair:
     async def opened(
         *, partitions: int = 4, remote_partitions: int = 4, topic: bool = True, **settings: object
     ) -> AsyncIterator[SimpleNamespace]:
-        remote = MemoryLog("dc2", TrioClock())
+        remote = MemoryLog("dc2", SimulatedClock())
         kept = []
         remote.on_append.append(lambda _topic, record: kept.append(record))
         metrics = Metrics("hermes_frontend")
         async with trio.open_nursery() as nursery:
-            own = MemoryLog("dc1", TrioClock())
+            own = MemoryLog("dc1", SimulatedClock())
             fallback = Fallback(
                 FallbackConfig(**settings),  # type: ignore[arg-type]
                 own,
                 {"dc2": remote},
                 nursery,
-                TrioClock(),
+                SimulatedClock(),
                 random.Random(3),
                 metrics,
             )

@@ -16,17 +16,7 @@ from hermes_actors.log.memory import MemoryLog
 from hermes_actors.publisher.answers import answer_to
 from hermes_actors.publisher.publication import Buffered
 from hermes_actors.telemetry.metrics import Metrics
-
-
-class TrioClock:
-    def now_ms(self) -> int:
-        return int(trio.current_time() * 1_000)
-
-    def monotonic_s(self) -> float:
-        return trio.current_time()
-
-    def boottime_s(self) -> float:
-        return self.monotonic_s()
+from hermes_chaos.sim.clock import SimulatedClock
 
 
 class Keeper:
@@ -70,14 +60,14 @@ def open_switched(open_world) -> OpenSwitched:
 
     @asynccontextmanager
     async def opened(*, has_buffer: bool) -> AsyncIterator:
-        own, remote = MemoryLog("dc1", TrioClock()), MemoryLog("dc2", TrioClock())
+        own, remote = MemoryLog("dc1", SimulatedClock()), MemoryLog("dc2", SimulatedClock())
         async with trio.open_nursery() as nursery:
             fallback = Fallback(
                 FallbackConfig(),
                 own,
                 {"dc2": remote},
                 nursery,
-                TrioClock(),
+                SimulatedClock(),
                 random.Random(3),
                 Metrics("hermes_frontend"),
             )

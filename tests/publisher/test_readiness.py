@@ -18,24 +18,14 @@ from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
 from hermes_actors.publisher.readiness import ReadinessCheck
 from hermes_actors.runtime.clock import seeded_ids
-
-
-class TrioClock:
-    def now_ms(self) -> int:
-        return int(trio.current_time() * 1_000)
-
-    def monotonic_s(self) -> float:
-        return trio.current_time()
-
-    def boottime_s(self) -> float:
-        return self.monotonic_s()
+from hermes_chaos.sim.clock import SimulatedClock
 
 
 class Dc:
     """One datacentre's log and metadata, and a check over them."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
-        clock = TrioClock()
+        clock = SimulatedClock()
         rng = random.Random(1)
         self.log = MemoryLog("dc1", clock)
         self.metadata = Metadata(self.log, clock=clock, ids=seeded_ids(rng), rng=rng)

@@ -7,27 +7,14 @@ from typing import Any
 import argon2
 import jwt
 import pytest
-import trio
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from hermes_actors.security.account import Credentials
+from hermes_chaos.sim.clock import SimulatedClock
 
 EPOCH_S = 1_700_000_000
 ISSUER = "https://id.example.com"
 AUDIENCE = "hermes"
-
-
-class TrioClock:
-    """Both clocks from trio's, so that a mock clock moves them."""
-
-    def now_ms(self) -> int:
-        return EPOCH_S * 1_000 + int(trio.current_time() * 1_000)
-
-    def monotonic_s(self) -> float:
-        return trio.current_time()
-
-    def boottime_s(self) -> float:
-        return self.monotonic_s()
 
 
 def cheap_hash(password: str) -> str:
@@ -85,8 +72,8 @@ def signer() -> Signer:
 
 
 @pytest.fixture
-def clock() -> TrioClock:
-    return TrioClock()
+def clock() -> SimulatedClock:
+    return SimulatedClock()
 
 
 @pytest.fixture(name="cheap_hash")

@@ -1,28 +1,10 @@
 """Status records made by hand, and a clock that follows trio's."""
 
 import pytest
-import trio
 
 from hermes_actors.status.collector import NodeIdentity
 from hermes_actors.status.record import Header, StatusRecord, SubscriptionStatus, TopicStatus
-
-EPOCH_MS = 1_700_000_000_000
-
-
-class TrioClock:
-    """Wall and monotonic clock that follow trio's; `skew_ms` is how wrong the wall clock is."""
-
-    def __init__(self, skew_ms=0):
-        self.skew_ms = skew_ms
-
-    def now_ms(self):
-        return EPOCH_MS + int(trio.current_time() * 1_000) + self.skew_ms
-
-    def monotonic_s(self):
-        return trio.current_time()
-
-    def boottime_s(self):
-        return self.monotonic_s()
+from hermes_chaos.sim.clock import EPOCH_MS, SimulatedClock
 
 
 def make_identity(node="n1", dc="dc1", boot="b1"):
@@ -58,12 +40,12 @@ def make_record(
 
 @pytest.fixture
 def clock():
-    return TrioClock()
+    return SimulatedClock()
 
 
 @pytest.fixture
 def skewed_clock():
-    return TrioClock
+    return SimulatedClock
 
 
 @pytest.fixture

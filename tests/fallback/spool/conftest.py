@@ -23,25 +23,9 @@ from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, Topic
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics, render
+from hermes_chaos.sim.clock import SimulatedClock
 
-EPOCH_MS = 1_700_000_000_000
 ORDERS = "shop.orders"
-
-
-class TrioClock:
-    """Both clocks from trio's, so that a mock clock moves them; the wall clock may be set wrong."""
-
-    def __init__(self, ahead_ms: int = 0) -> None:
-        self.ahead_ms = ahead_ms
-
-    def now_ms(self) -> int:
-        return EPOCH_MS + int(trio.current_time() * 1_000) + self.ahead_ms
-
-    def monotonic_s(self) -> float:
-        return trio.current_time()
-
-    def boottime_s(self) -> float:
-        return self.monotonic_s()
 
 
 def make_entry(
@@ -52,7 +36,7 @@ def make_entry(
     incarnation: int = 0,
     ack: Ack = Ack.LEADER,
 ) -> SpoolEntry:
-    now_ms = TrioClock().now_ms()
+    now_ms = SimulatedClock().now_ms()
     log_topic = f"{topic}_.{incarnation}" if incarnation else topic
     message = Message(f"id-{body!r}", body, now_ms, key, dc="dc1", via=Via.SPOOL.value)
     return SpoolEntry(topic, log_topic, incarnation, ack, now_ms, message)
@@ -80,7 +64,7 @@ class Spooling:
         mounted: MountedDisk,
         metrics: Metrics,
         supervisor: Supervisor,
-        clock: TrioClock,
+        clock: SimulatedClock,
     ) -> None:
         self.spool = spool
         self.clock = clock
@@ -144,7 +128,7 @@ async def _open_spooling(
     disk: MemoryDisk, *, seed: int = 1, ahead_ms: int = 0, **settings: int | bool
 ) -> AsyncIterator[Spooling]:
     """A life of the spool on this disk, which ends as a killed one does unless it was closed."""
-    clock, metrics = TrioClock(ahead_ms), Metrics("hermes_frontend")
+    clock, metrics = SimulatedClock(ahead_ms), Metrics("hermes_frontend")
     config = SpoolConfig(**settings)  # type: ignore[arg-type]
     mounted = disk.mount(random.Random(seed))
     ids = seeded_ids(random.Random(seed))
@@ -169,7 +153,7 @@ async def _open_spooling(
 async def _memory_log(
     dc: str = "dc1", *, partitions: int = 3, topics: Sequence[str] = (ORDERS,)
 ) -> MemoryLog:
-    log = MemoryLog(dc, TrioClock(), faults=Faults(random.Random(5)), append_timeout_s=2.0)
+    log = MemoryLog(dc, SimulatedClock(), faults=Faults(random.Random(5)), append_timeout_s=2.0)
     for topic in topics:
         await log.create_topic(topic, TopicSettings(partitions=partitions))
     return log
