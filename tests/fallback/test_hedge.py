@@ -485,17 +485,3 @@ async def test_what_is_kept_at_the_end_is_told_of_when_its_appends_have_ended(
     assert message.told == []
     await trio.sleep(3)
     assert [type(each) for each in message.told] == [UnknownRecord if is_lost else Stored]
-
-
-@pytest.mark.parametrize("is_kept", [False, True])
-async def test_what_a_pause_meets_between_its_sending_and_its_append_is_not_told_to_be_unsent(
-    world, autojump_clock, is_kept: bool
-) -> None:
-    world.hedge.set_local_known(False)
-    world.keeps = is_kept
-    world.on_records.append(lambda: autojump_clock.jump(1.0))
-    (message,) = world.begin()
-    await trio.sleep(1.1)
-    assert world.where(message.number) == ["dc2"]
-    # What is kept waits for the end of its append, and what is not may be stored yet.
-    assert [type(each) for each in message.told] == [Stored if is_kept else UnknownRecord]

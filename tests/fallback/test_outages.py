@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from hermes_actors.fallback.hedge import Hedge
-from hermes_actors.log.base import RefusedRecord, Stored, UnavailableRecord
+from hermes_actors.log.base import RefusedRecord, Stored, UnavailableRecord, UnknownRecord
 from hermes_actors.model.topic import Ack
 
 FAULTS = ["silent", "cut", "slow", "very slow", "flaky", "lost", "well"]
@@ -214,3 +214,17 @@ async def test_what_one_topic_learnt_spares_another_the_wait(open_world, autojum
         await quiet.append(world.make(), 2)
         assert told == [("dc2", 1)]
         assert trio.current_time() - started_s < 0.001
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+async def test_what_a_pause_meets_between_its_sending_and_its_append_is_not_told_to_be_unsent(
+    world, autojump_clock, is_kept: bool
+) -> None:
+    world.hedge.set_local_known(False)
+    world.keeps = is_kept
+    world.on_records.append(lambda: autojump_clock.jump(1.0))
+    (message,) = world.begin()
+    await trio.sleep(1.1)
+    assert world.where(message.number) == ["dc2"]
+    # What is kept waits for the end of its append, and what is not may be stored yet.
+    assert [type(each) for each in message.told] == [Stored if is_kept else UnknownRecord]
