@@ -110,8 +110,8 @@ def stored_count(outcomes: Sequence[Outcome]) -> int:
 class TopicSettings(Struct, frozen=True):
     """What a log needs to know of a topic. `retention_ms` None keeps for ever.
 
-    `log_append_time`: the log stamps records itself, max(last, wall clock), so that a partition's
-    timestamps never go back.
+    `log_append_time`: the log stamps records itself, by its wall clock; the embedded log never goes
+    back, and goes on, slower, while that clock is behind (`AppendTime`).
     """
 
     partitions: int = 1

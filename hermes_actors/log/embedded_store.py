@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from hermes_actors.errors import StartupError
+from hermes_actors.log.append_time import AppendTime
 from hermes_actors.log.base import (
     Commit,
     Outcome,
@@ -82,6 +83,8 @@ class Store:
         self._lock = lock
         self._is_stale = False
         self._pending: dict[int, _Pending] = {}
+        # By partition id.
+        self._append_times: dict[int, AppendTime] = {}
         # (partition id, first offset to keep, or None for a dropped partition).
         self._garbage: deque[tuple[int, int | None]] = deque()
         self.load()
@@ -90,6 +93,9 @@ class Store:
         """Read topics, positions and what is to be reclaimed from the file."""
         self._pending.clear()
         self.topics = {topic.name: topic for topic in read_topics(self.connection)}
+        partitions = [each for topic in self.topics.values() for each in topic.partitions]
+        times = self._append_times
+        self._append_times = {each.id: times[each.id] for each in partitions if each.id in times}
         self._garbage = deque(
             self.connection.execute(
                 "SELECT id, CASE WHEN topic_id IS NULL THEN NULL ELSE start END"
@@ -140,7 +146,7 @@ class Store:
     # What a transaction may do.
 
     def append(
-        self, topic: str, number: int, batch: Sequence[Record], now_ms: int
+        self, topic: str, number: int, batch: Sequence[Record], now_ms: int, monotonic_s: float
     ) -> tuple[Sequence[Outcome], Sequence[Record], int, int | None]:
         """(outcomes, records stored, the first one's offset, the log's timestamp if it stamps).
 
@@ -156,7 +162,10 @@ class Store:
         partition = known.partitions[number]
         first = end = partition.end
         high_ms = partition.high_ms
-        stamp_ms = max(high_ms, now_ms) if known.settings.log_append_time else None
+        stamp_ms = None
+        if known.settings.log_append_time:
+            times = self._append_times.setdefault(partition.id, AppendTime())
+            stamp_ms = times.stamp_ms(high_ms, now_ms, monotonic_s)
         record_bytes_max = known.settings.record_bytes_max
         if isinstance(batch, RecordRun) and batch.largest_bytes <= record_bytes_max:
             self._append_run(partition, batch, stamp_ms)
@@ -283,6 +292,8 @@ class Store:
         ):
             self.connection.execute(statement, (known.id,))
         self._garbage.extend((partition.id, None) for partition in known.partitions)
+        for partition in known.partitions:
+            self._append_times.pop(partition.id, None)
         return True
 
     def _known(self, topic: str) -> TopicRow:

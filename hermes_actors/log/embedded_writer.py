@@ -86,7 +86,7 @@ class AppendJob(Job):
     def run(self, store: Store, clock: Clock) -> None:
         """Append inside the transaction."""
         self.outcomes, self.stored, self.first, self.stamp_ms = store.append(
-            self.topic, self.partition, self.batch, clock.now_ms()
+            self.topic, self.partition, self.batch, clock.now_ms(), clock.monotonic_s()
         )
 
     def fail(self, reason: str, *, may_be_stored: bool) -> None:

@@ -168,7 +168,10 @@ class MemoryLog:
         partition = known.partitions[number]
         timestamp_ms = record.timestamp_ms
         if known.settings.log_append_time:
-            timestamp_ms = max(partition.high_ms, self._clock.now_ms())
+            clock = self._clock
+            timestamp_ms = partition.append_time.stamp_ms(
+                partition.high_ms, clock.now_ms(), clock.monotonic_s()
+            )
         partition.high_ms = max(partition.high_ms, timestamp_ms)
         stored = StoredRecord(
             number, partition.end, timestamp_ms, record.key, record.value, record.headers

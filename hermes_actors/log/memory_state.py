@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import trio
 
+from hermes_actors.log.append_time import AppendTime
 from hermes_actors.log.base import Outcome, Stored, TopicSettings, UnknownRecord
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
@@ -28,13 +29,22 @@ class Request:
 class MemoryPartition:
     """Records from `start` on. Readers see those below `replicated`, the high watermark."""
 
-    __slots__ = ("high_ms", "records", "replicated", "requests", "start", "unreplicated")
+    __slots__ = (
+        "append_time",
+        "high_ms",
+        "records",
+        "replicated",
+        "requests",
+        "start",
+        "unreplicated",
+    )
 
     def __init__(self) -> None:
         self.records: list[StoredRecord] = []
         self.start = 0
         self.replicated = 0
         self.high_ms = 0
+        self.append_time = AppendTime()
         self.requests: deque[Request] = deque()
         self.unreplicated: list[Request] = []
 

@@ -270,7 +270,7 @@ async def test_space_of_an_interrupted_retention_is_freed_after_reopening(tmp_pa
     store = open_store(tmp_path)
     store.begin()
     store.create_topic("t", TopicSettings(retention_ms=0))
-    store.append("t", 0, batch(*[b"x"] * 10), 0)
+    store.append("t", 0, batch(*[b"x"] * 10), 0, 0.0)
     store.flush()
     store.commit()
     assert list(store.expire(1_000)) == [[("t", 0, 10)]]
