@@ -17,30 +17,26 @@ from hermes_actors.node import NodeEnvironment, open_node
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.runtime.cpu import StillCpu
 from hermes_actors.security.account import Credentials
+from hermes_chaos.sim.clock import SimulatedClock
 
 TOPIC = "shop.orders"
 NAMES = ("billing", "mail")
 OWNER = {"source": "Plaintext", "id": "team"}
 
 
-class Clock:
-    def __init__(self):
-        self.slept_s = 0.0
+class SleepingClock(SimulatedClock):
+    """The clock of a machine that may have slept."""
 
-    def now_ms(self):
-        return 1_700_000_000_000 + int(1_000 * trio.current_time())
-
-    def monotonic_s(self):
-        return trio.current_time()
+    slept_s = 0.0
 
     def boottime_s(self):
-        return trio.current_time() + self.slept_s
+        return super().boottime_s() + self.slept_s
 
 
 class Cluster:
     def __init__(self, nursery):
         self.nursery = nursery
-        self.log = MemoryLog("dc1", Clock())
+        self.log = MemoryLog("dc1", SimulatedClock())
         self.nodes = {}
         self.stops = {}
         self.clocks = {}
@@ -51,7 +47,7 @@ class Cluster:
     async def start(self, name):
         ready = trio.Event()
         self.stops[name] = stop = trio.Event()
-        self.clocks[name] = clock = Clock()
+        self.clocks[name] = clock = SleepingClock()
         ended = trio.Event()
 
         def send(push, done):
@@ -127,7 +123,7 @@ class Cluster:
             await trio.sleep(0.01)
 
     async def publish(self, *numbers):
-        now_ms = Clock().now_ms()
+        now_ms = SimulatedClock().now_ms()
         for number in numbers:
             message = Message(
                 id=f"m{number}", body=b"%d" % number, published_at_ms=now_ms, dc="dc1"

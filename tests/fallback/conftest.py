@@ -15,20 +15,10 @@ from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack, Chaos
 from hermes_actors.telemetry.metrics import Metrics, render
+from hermes_chaos.sim.clock import SimulatedClock
 
 TOPIC = "shop.orders"
 LIMIT_S = 0.5
-
-
-class TrioClock:
-    def now_ms(self) -> int:
-        return 1_700_000_000_000 + int(trio.current_time() * 1_000)
-
-    def monotonic_s(self) -> float:
-        return trio.current_time()
-
-    def boottime_s(self) -> float:
-        return self.monotonic_s()
 
 
 class Message:
@@ -65,7 +55,7 @@ class World:
         limit_s: float,
     ) -> None:
         self.logs = {
-            f"dc{n}": MemoryLog(f"dc{n}", TrioClock(), append_timeout_s=5.0)
+            f"dc{n}": MemoryLog(f"dc{n}", SimulatedClock(), append_timeout_s=5.0)
             for n in range(1, dcs + 1)
         }
         self.partitions = {dc: partitions.get(dc, 4) for dc in self.logs}
@@ -92,7 +82,7 @@ class World:
             self.log,
             {dc: log for dc, log in self.logs.items() if dc != "dc1"},
             nursery,
-            TrioClock(),
+            SimulatedClock(),
             random.Random(11),
             self.metrics,
             is_ready=lambda dc: self.ready[dc],

@@ -23,6 +23,7 @@ from hermes_actors.publisher.publication import Publication
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.security.account import Credentials
 from hermes_actors.telemetry.metrics import render
+from hermes_chaos.sim.clock import SimulatedClock
 from hermes_local import dockerfile
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -372,17 +373,6 @@ def queries():
     return asked + [each["definition"] for each in dashboard()["templating"]["list"]]
 
 
-class SteppedClock:
-    def now_ms(self):
-        return 1_700_000_000_000
-
-    def monotonic_s(self):
-        return trio.current_time()
-
-    def boottime_s(self):
-        return self.monotonic_s()
-
-
 async def test_every_metric_and_label_of_the_dashboard_is_one_that_a_node_shows(autojump_clock):
     """A whole node on a log in memory: what was published is delivered, once after a failure."""
     shown = await metrics_of_a_busy_node()
@@ -401,7 +391,7 @@ async def test_every_metric_and_label_of_the_dashboard_is_one_that_a_node_shows(
 
 async def metrics_of_a_busy_node():
     """Name → labels of every sample that it renders."""
-    clock = SteppedClock()
+    clock = SimulatedClock()
     log = MemoryLog("dc1", clock)
     delivered = trio.Event()
     async with trio.open_nursery() as nursery:

@@ -5,19 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_actors.publisher.deadlines import Deadlines
-
-
-class Clock:
-    """Trio's time."""
-
-    def now_ms(self) -> int:
-        return 0
-
-    def monotonic_s(self) -> float:
-        return trio.current_time()
-
-    def boottime_s(self) -> float:
-        return self.monotonic_s()
+from hermes_chaos.sim.clock import SimulatedClock
 
 
 class Request:
@@ -34,7 +22,7 @@ class Request:
 
 
 async def test_each_request_expires_at_its_own_limit(autojump_clock, nursery) -> None:
-    deadlines = Deadlines(Clock())
+    deadlines = Deadlines(SimulatedClock())
     for limit_ms in (400, 65, 500):
         deadlines.lane(limit_ms)
     nursery.start_soon(deadlines.run)
@@ -53,7 +41,7 @@ async def test_each_request_expires_at_its_own_limit(autojump_clock, nursery) ->
 
 
 async def test_an_answered_request_never_expires(autojump_clock, nursery) -> None:
-    deadlines = Deadlines(Clock())
+    deadlines = Deadlines(SimulatedClock())
     nursery.start_soon(deadlines.run)
     request = Request(trio.current_time())
     deadlines.lane(65).add(request)
@@ -64,7 +52,7 @@ async def test_an_answered_request_never_expires(autojump_clock, nursery) -> Non
 
 
 async def test_the_sweep_goes_on_after_a_pause(autojump_clock, nursery) -> None:
-    deadlines = Deadlines(Clock())
+    deadlines = Deadlines(SimulatedClock())
     nursery.start_soon(deadlines.run)
     for _ in range(3):
         await trio.sleep(10)
@@ -76,7 +64,7 @@ async def test_the_sweep_goes_on_after_a_pause(autojump_clock, nursery) -> None:
 
 
 def test_a_lane_stays_as_long_as_what_is_under_way() -> None:
-    lane = Deadlines(Clock()).lane(60_000)
+    lane = Deadlines(SimulatedClock()).lane(60_000)
     for number in range(10_000):
         request = Request(number / 1_000)
         lane.add(request)
@@ -86,7 +74,7 @@ def test_a_lane_stays_as_long_as_what_is_under_way() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=50), st.floats(0, 60))
 def test_a_sweep_expires_just_what_is_due(steps: list[tuple[float, bool]], now_s: float) -> None:
-    deadlines = Deadlines(Clock())
+    deadlines = Deadlines(SimulatedClock())
     lane = deadlines.lane(1_000)
     expired: list[float] = []
 
@@ -117,7 +105,7 @@ def test_a_request_that_begins_while_another_expires_costs_no_third_its_deadline
             self.is_answered = True
             lane.add(Request(2.0))
 
-    lane = Deadlines(Clock()).lane(65)
+    lane = Deadlines(SimulatedClock()).lane(65)
     waits = Request(1.0)
     waits.expire = lambda limit_ms: waits.expired.append((0.0, limit_ms))  # type: ignore[method-assign]
     lane.add(Pair(1.0))
