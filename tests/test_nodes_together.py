@@ -43,9 +43,12 @@ class Cluster:
         # (node, subscription, body), in order.
         self.pushes = []
         self.takes_s = 0.01
+        self.starts = 0
 
     async def start(self, name):
         ready = trio.Event()
+        # Each start is another life, with ids of its own.
+        self.starts += 1
         self.stops[name] = stop = trio.Event()
         self.clocks[name] = clock = SleepingClock()
         ended = trio.Event()
@@ -71,8 +74,8 @@ class Cluster:
         )
         environment = NodeEnvironment(
             clock=clock,
-            ids=seeded_ids(random.Random(name)),
-            rng=random.Random(name),
+            ids=seeded_ids(random.Random(f"{name}{self.starts}")),
+            rng=random.Random(f"{name}{self.starts}"),
             log=self.log,
             remote_logs={},
             open_senders=senders,
@@ -230,6 +233,31 @@ async def test_a_node_that_has_slept_pushes_nothing_until_it_has_heard_itself_in
     assert "a" in {node for node, _ in cluster.pushers(since)}
     await trio.sleep(20)
     assert cluster.pushed() == once(*range(1_000))
+
+
+async def test_a_killed_node_that_is_back_before_its_lease_is_over_takes_part_in_another_life(
+    cluster, autojump_clock
+):
+    await cluster.start("b")
+    await trio.sleep(5)
+    await cluster.publish(*range(100))
+    await trio.sleep(3)
+    former = cluster.nodes["b"].presence.boot
+    cluster.nodes["b"].kill()
+    await cluster.nodes["b"].ended.wait()
+    since = len(cluster.pushes)
+    await cluster.start("b")
+    await cluster.publish(*range(100, 200))
+    await trio.sleep(1)
+    state = cluster.nodes["a"].coordination.state
+    # Both lives of it are members; what the former had is nobody else's yet.
+    assert {former, cluster.nodes["b"].presence.boot} < set(state.members)
+    await trio.sleep(4)
+    assert former not in state.members
+    assert set(cluster.pushed(since)) >= set(once(*range(100, 200)))
+    for name in NAMES:
+        assert len(cluster.owners(name)["b"]) == 5
+    assert cluster.pushers(since) == {(node, name) for node in "ab" for name in NAMES}
 
 
 async def test_why_says_where_else_it_runs(cluster, autojump_clock):

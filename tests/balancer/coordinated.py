@@ -234,12 +234,18 @@ class Cluster:
         self.log = MemoryLog("dc1", self.clock)
         self.nodes = []
         self.seed = seed
+        self._starts = {}
         self.workload = Workload({name: Wanted(4) for name in SUBSCRIPTIONS})
         self._nursery = nursery
         self.pushing_since_s = {}
 
     def start(self, *names):
-        nodes = [CoordinatedNode(self, name, self.seed) for name in names]
+        nodes = []
+        for name in names:
+            # Each start is another life, with ids of its own.
+            lives = self._starts[name] = self._starts.get(name, 0) + 1
+            seed = self.seed if lives == 1 else f"{self.seed}.{lives}"
+            nodes.append(CoordinatedNode(self, name, seed))
         for node in nodes:
             self.nodes.append(node)
             self._nursery.start_soon(node.run)
