@@ -1,9 +1,5 @@
 """What a whole node says of the duties that only one node of a datacentre has."""
 
-import dataclasses
-import random
-from contextlib import asynccontextmanager
-
 import msgspec
 import pytest
 import trio
@@ -19,22 +15,10 @@ from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.commands import METADATA_TOPIC, LogCreated, encode
 from hermes_actors.model.topic import Ack
-from hermes_actors.node import NodeEnvironment, open_node
-from hermes_actors.runtime.clock import seeded_ids
-from hermes_actors.security.account import Credentials
+from hermes_actors.node import open_node
 from hermes_actors.telemetry.metrics import render
 from hermes_chaos.sim.clock import SimulatedClock
-
-
-def environment_of(clock, log, remote):
-    return NodeEnvironment(
-        clock=clock,
-        ids=seeded_ids(random.Random(1)),
-        rng=random.Random(2),
-        log=log,
-        remote_logs={remote.dc: remote},
-        open_senders=None,
-    )
+from hermes_chaos.sim.surroundings import create_shop, surroundings
 
 
 def config_of(**metadata):
@@ -53,7 +37,7 @@ def in_trouble(node):
 async def test_copying_that_does_not_get_on_is_told_of(autojump_clock):
     clock = SimulatedClock()
     own, other = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
-    async with open_node(config_of(), environment_of(clock, own, other)) as node:
+    async with open_node(config_of(), surroundings(clock, own, other)) as node:
         await node.metadata.wait_current()
         await trio.sleep(10)
         assert await node.administration.health() == {"status": "UP"}
@@ -75,7 +59,7 @@ async def test_a_node_that_does_not_copy_has_no_such_troubles(autojump_clock):
     clock = SimulatedClock()
     own, other = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
     config = config_of(replicator="another")
-    async with open_node(config, environment_of(clock, own, other)) as node:
+    async with open_node(config, surroundings(clock, own, other)) as node:
         await node.metadata.wait_current()
         assert in_trouble(node) == {}
 
@@ -84,7 +68,7 @@ async def test_a_replicator_that_is_not_there_is_told_of(autojump_clock):
     clock = SimulatedClock()
     own, other = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
     config = config_of(replicator="copies")
-    async with open_node(config, environment_of(clock, own, other)) as node:
+    async with open_node(config, surroundings(clock, own, other)) as node:
         await node.metadata.wait_current()
         await trio.sleep(5)
         assert await node.administration.health() == {"status": "UP"}
@@ -92,7 +76,7 @@ async def test_a_replicator_that_is_not_there_is_told_of(autojump_clock):
         (notice,) = (await node.administration.health())["notices"]
         assert notice.startswith("metadata.replicator: node 'copies' of dc1 is not there")
         copying = msgspec.structs.replace(config, node="copies")
-        async with open_node(copying, environment_of(clock, own, other)) as second:
+        async with open_node(copying, surroundings(clock, own, other)) as second:
             await second.metadata.wait_current()
             await trio.sleep(3)
             assert await node.administration.health() == {"status": "UP"}
@@ -105,7 +89,7 @@ async def test_into_another_datacentres_log_a_node_writes_nothing(autojump_clock
     await foreign.create_topic(METADATA_TOPIC, TopicSettings(1, None, log_append_time=True))
     await foreign.append(METADATA_TOPIC, 0, [created], Ack.ALL)
     with pytest.raises(RestartIntensityExceeded, match="belongs to datacentre 'dc2'"):
-        async with open_node(config_of(), environment_of(clock, foreign, MemoryLog("dc2", clock))):
+        async with open_node(config_of(), surroundings(clock, foreign, MemoryLog("dc2", clock))):
             await trio.sleep(60)
     assert await foreign.topics() == [METADATA_TOPIC]
     assert await foreign.end_positions(METADATA_TOPIC) == {0: 1}
@@ -115,47 +99,16 @@ class FailedLate(Exception):
     pass
 
 
-@asynccontextmanager
-async def no_senders(*_):
-    yield lambda _subscription: None
-
-
 @pytest.mark.parametrize("role", ["frontend", "consumers"])
 async def test_a_start_that_fails_late_says_nothing_but_why(role, caplog, autojump_clock):
     clock = SimulatedClock()
     own, other = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
-    async with open_node(config_of(), environment_of(clock, own, other)) as node:
+    async with open_node(config_of(), surroundings(clock, own, other)) as node:
         await node.metadata.wait_current()
-        administration = node.administration
-        caller = await administration.security.identify(Credentials())
-        await administration.groups.create(caller, {"groupName": "shop"})
-        await administration.topics.create(
-            caller,
-            {
-                "name": "shop.orders",
-                "description": "",
-                "owner": {"source": "Plaintext", "id": "team"},
-                "contentType": "JSON",
-                "retentionTime": {"duration": 1},
-            },
-        )
-        await administration.subscriptions.create(
-            caller,
-            "shop.orders",
-            {
-                "name": "sink",
-                "topicName": "shop.orders",
-                "endpoint": "http://192.0.2.1:9/",
-                "description": "",
-                "owner": {"source": "Plaintext", "id": "team"},
-            },
-        )
+        await create_shop(node.administration, "http://192.0.2.1:9/")
     config = Config(roles=[role])
     for checkpoints in range(60):
-        environment = dataclasses.replace(
-            environment_of(clock, own, other),
-            open_senders=no_senders,
-        )
+        environment = surroundings(clock, own, other)
         with pytest.raises((FailedLate, ExceptionGroup)):
             async with open_node(config, environment):
                 for _ in range(checkpoints):
@@ -185,7 +138,7 @@ async def test_mechanisms_that_nobody_asks_for_are_warned_of(
     clock = SimulatedClock()
     logs = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
     config = msgspec.structs.replace(config_of(), security=security)
-    async with open_node(config, environment_of(clock, *logs)) as node:
+    async with open_node(config, surroundings(clock, *logs)) as node:
         await node.metadata.wait_current()
     if fields is None:
         assert caplog.messages == []
@@ -204,6 +157,6 @@ async def test_mechanisms_that_somebody_asks_for_are_not_warned_of(caplog, autoj
         security=SecurityConfig(certificates=CertificateConfig(enabled=True)),
         management=ManagementConfig(authentication=ManagementAuthenticationConfig(enabled=True)),
     )
-    async with open_node(config, environment_of(clock, *logs)) as node:
+    async with open_node(config, surroundings(clock, *logs)) as node:
         await node.metadata.wait_current()
     assert caplog.messages == []

@@ -1,9 +1,5 @@
 """A whole node shows who runs what, drains, and counts it."""
 
-import dataclasses
-import random
-from contextlib import asynccontextmanager
-
 import pytest
 import trio
 
@@ -11,51 +7,12 @@ from hermes_actors.config import Config
 from hermes_actors.coordination.commands import COORDINATION_TOPIC
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.roles import Anonymous
-from hermes_actors.node import NodeEnvironment, open_node
-from hermes_actors.runtime.clock import seeded_ids
+from hermes_actors.node import open_node
 from hermes_actors.telemetry.metrics import render
 from hermes_chaos.sim.clock import SimulatedClock
+from hermes_chaos.sim.surroundings import create_shop, surroundings
 
 BILLING = "shop.orders$billing"
-OWNER = {"source": "Plaintext", "id": "sales"}
-
-
-@asynccontextmanager
-async def no_senders(*_):
-    yield lambda _subscription: None
-
-
-def environment_of(clock, log, *remotes, seed=1):
-    return NodeEnvironment(
-        clock=clock,
-        ids=seeded_ids(random.Random(seed)),
-        rng=random.Random(seed + 1),
-        log=log,
-        remote_logs={remote.dc: remote for remote in remotes},
-        open_senders=no_senders,
-    )
-
-
-async def with_subscription(administration):
-    caller = Anonymous()
-    await administration.groups.create(caller, {"groupName": "shop"})
-    topic = {
-        "name": "shop.orders",
-        "description": "",
-        "owner": OWNER,
-        "contentType": "JSON",
-        "retentionTime": {"duration": 1},
-    }
-    await administration.topics.create(caller, topic)
-    subscription = {
-        "topicName": "shop.orders",
-        "name": "billing",
-        # Nobody delivers to it here, but it is owned.
-        "endpoint": "http://billing.example.com/",
-        "description": "",
-        "owner": OWNER,
-    }
-    await administration.subscriptions.create(caller, "shop.orders", subscription)
 
 
 def figures(node):
@@ -74,9 +31,10 @@ async def site(autojump_clock):
     clock = SimulatedClock()
     log, remote = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
     config = Config(node="a", dc="dc1", roles=["management", "consumers"])
-    async with open_node(config, environment_of(clock, log, remote)) as node:
+    async with open_node(config, surroundings(clock, log, remote)) as node:
         await node.metadata.wait_current()
-        await with_subscription(node.administration)
+        # Nobody delivers to it here, but it is owned.
+        await create_shop(node.administration, "http://billing.example.com/")
         await trio.sleep(15)
         yield node, clock, log, remote
 
@@ -102,7 +60,7 @@ async def test_the_other_datacentres_coordination_is_shown_and_not_written_to(si
     node, clock, log, remote = site
     assert COORDINATION_TOPIC not in await remote.topics()
     config = Config(node="b", dc="dc2", roles=["consumers"])
-    async with open_node(config, environment_of(clock, remote, log, seed=5)):
+    async with open_node(config, surroundings(clock, remote, log, seed=5)):
         await trio.sleep(5)
         _, there = (await node.administration.balancing.status())["datacenters"]
         assert there["isKnown"]
@@ -113,7 +71,7 @@ async def test_a_drained_node_is_emptied_and_filled_again(site):
     node, clock, log, remote = site
     administration = node.administration
     config = Config(node="b", dc="dc1", roles=["consumers"])
-    async with open_node(config, environment_of(clock, log, remote, seed=5)):
+    async with open_node(config, surroundings(clock, log, remote, seed=5)):
         await trio.sleep(5)
         await administration.drains.set(Anonymous(), "dc1", "a", {}, False)
         await trio.sleep(5)
@@ -144,7 +102,7 @@ async def test_a_management_node_only_reads(autojump_clock):
     clock = SimulatedClock()
     log = MemoryLog("dc1", clock)
     config = Config(node="m", dc="dc1", roles=["management"])
-    async with open_node(config, environment_of(clock, log)) as node:
+    async with open_node(config, surroundings(clock, log)) as node:
         await trio.sleep(20)
         (here,) = (await node.administration.balancing.status())["datacenters"]
         assert (here["isKnown"], here["members"], here["position"]) == (True, [], 0)
@@ -156,7 +114,6 @@ async def test_a_frontend_follows_no_coordination(autojump_clock):
     clock = SimulatedClock()
     log = MemoryLog("dc1", clock)
     config = Config(node="f", dc="dc1", roles=["frontend"])
-    environment = dataclasses.replace(environment_of(clock, log), open_senders=None)
-    async with open_node(config, environment) as node:
+    async with open_node(config, surroundings(clock, log)) as node:
         await trio.sleep(1)
         assert figures(node) == {}

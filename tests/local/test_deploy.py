@@ -2,10 +2,8 @@
 
 import importlib.util
 import json
-import random
 import re
 import tomllib
-from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -17,13 +15,14 @@ import yaml
 from hermes_actors import config
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.log.memory import MemoryLog
-from hermes_actors.node import NodeEnvironment, open_node
+from hermes_actors.node import open_node
 from hermes_actors.publisher.head import BytesHead
 from hermes_actors.publisher.publication import Publication
-from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.security.account import Credentials
 from hermes_actors.telemetry.metrics import render
 from hermes_chaos.sim.clock import SimulatedClock
+from hermes_chaos.sim.surroundings import surroundings
+from hermes_chaos.wanted import subscription_body, topic_body
 from hermes_local import dockerfile
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -408,19 +407,7 @@ async def metrics_of_a_busy_node():
 
                 nursery.start_soon(answer)
 
-        @asynccontextmanager
-        async def senders(*_):
-            sender = FailsOnce()
-            yield lambda _: sender
-
-        environment = NodeEnvironment(
-            clock=clock,
-            ids=seeded_ids(random.Random(1)),
-            rng=random.Random(2),
-            log=log,
-            remote_logs={},
-            open_senders=senders,
-        )
+        environment = surroundings(clock, log, sender=FailsOnce())
         async with open_node(config.Config(), environment) as node:
             await node.metadata.wait_readable()
             node.frontend.drain.open()
@@ -441,25 +428,10 @@ async def metrics_of_a_busy_node():
 
 async def create_shop(administration):
     caller = await administration.security.identify(Credentials())
-    owner = {"source": "Plaintext", "id": "test"}
     await administration.groups.create(caller, {"groupName": "shop"})
     for name, ack in (("shop.orders", "leader"), ("shop.bills", "all")):
-        topic = {
-            "name": name,
-            "description": "",
-            "owner": owner,
-            "contentType": "JSON",
-            "ack": ack.upper(),
-            "retentionTime": {"duration": 1},
-        }
-        await administration.topics.create(caller, topic)
-        subscription = {
-            "topicName": name,
-            "name": "sink",
-            "endpoint": "http://sink.example.com/",
-            "description": "",
-            "owner": owner,
-        }
+        await administration.topics.create(caller, topic_body(name, ack=ack.upper()))
+        subscription = subscription_body(name, "sink", "http://sink.example.com/")
         await administration.subscriptions.create(caller, name, subscription)
 
 

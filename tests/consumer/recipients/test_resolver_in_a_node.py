@@ -1,9 +1,7 @@
 """A whole node with a resolver of the operator's: loaded, kept running, asked."""
 
-import random
 import sys
 import types
-from contextlib import asynccontextmanager
 
 import pytest
 import trio
@@ -15,11 +13,8 @@ from hermes_actors.errors import StartupError
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.message import Message, to_record
 from hermes_actors.model.topic import Ack
-from hermes_actors.node import NodeEnvironment, open_node
-from hermes_actors.runtime.clock import seeded_ids
-from hermes_actors.security.account import Credentials
-
-OWNER = {"source": "Plaintext", "id": "team"}
+from hermes_actors.node import open_node
+from hermes_chaos.sim.surroundings import create_shop, surroundings
 
 
 class Registry:
@@ -60,21 +55,6 @@ class Taking:
         done(SendOutcome(200))
 
 
-def environment(clock, log, sender, node):
-    @asynccontextmanager
-    async def senders(*_):
-        yield lambda _live: sender
-
-    return NodeEnvironment(
-        clock=clock,
-        ids=seeded_ids(random.Random(1)),
-        rng=random.Random(2),
-        log=log,
-        remote_logs={},
-        open_senders=senders,
-    )
-
-
 @pytest.fixture
 def config():
     return Config(
@@ -92,28 +72,9 @@ async def test_the_resolver_of_a_node_says_who_gets_messages(
     module.registry = lambda context: made.append(Registry(context)) or made[0]
     monkeypatch.setitem(sys.modules, "acme_node", module)
     log, sender = MemoryLog(config.dc, trio_clock), Taking(nursery)
-    async with open_node(config, environment(trio_clock, log, sender, config.node)) as node:
+    async with open_node(config, surroundings(trio_clock, log, sender=sender)) as node:
         await node.metadata.wait_current()
-        administration = node.administration
-        caller = await administration.security.identify(Credentials())
-        await administration.groups.create(caller, {"groupName": "shop"})
-        topic = {
-            "name": "shop.orders",
-            "description": "",
-            "owner": OWNER,
-            "contentType": "JSON",
-            "retentionTime": {"duration": 1},
-        }
-        await administration.topics.create(caller, topic)
-        subscription = {
-            "name": "all",
-            "topicName": "shop.orders",
-            "endpoint": "service://orders",
-            "mode": "BROADCAST",
-            "description": "",
-            "owner": OWNER,
-        }
-        await administration.subscriptions.create(caller, "shop.orders", subscription)
+        await create_shop(node.administration, "service://orders", mode="BROADCAST")
         await trio.sleep(0.5)
         name = node.metadata.catalog.topics["shop.orders"].log_topic
         message = Message(id="m1", body=b"1", published_at_ms=trio_clock.now_ms(), dc=config.dc)
@@ -128,9 +89,9 @@ async def test_a_resolver_that_cannot_be_loaded_keeps_the_node_from_starting(
     config, trio_clock, nursery, autojump_clock
 ):
     log = MemoryLog(config.dc, trio_clock)
-    surroundings = environment(trio_clock, log, Taking(nursery), config.node)
+    environment = surroundings(trio_clock, log, sender=Taking(nursery))
     with pytest.raises((StartupError, ExceptionGroup)) as raised:
-        async with open_node(config, surroundings):
+        async with open_node(config, environment):
             pass
     group = pytest.RaisesGroup(StartupError, flatten_subgroups=True, allow_unwrapped=True)
     assert group.matches(raised.value)

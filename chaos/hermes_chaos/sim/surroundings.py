@@ -1,0 +1,47 @@
+"""What a whole node finds around it in memory, where nothing goes wrong by itself."""
+
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import cast
+
+from hermes_actors.consumer.senders.sender import Sender
+from hermes_actors.log.base import Log
+from hermes_actors.management.administration import Administration
+from hermes_actors.node import NodeEnvironment
+from hermes_actors.runtime.clock import Clock, seeded_ids
+from hermes_actors.runtime.cpu import StillCpu
+from hermes_actors.security.account import Credentials
+from hermes_chaos.wanted import subscription_body, topic_body
+
+
+def surroundings(
+    clock: Clock, log: Log, *remotes: Log, seed: int = 1, sender: Sender | None = None
+) -> NodeEnvironment:
+    """A node's with that log of its own datacentre and those of the others.
+
+    All that it pushes goes to the one sender; without one it must have nothing to push.
+    """
+
+    @asynccontextmanager
+    async def open_senders(*_: object) -> AsyncIterator[Callable[[object], Sender]]:
+        yield lambda _live: cast("Sender", sender)
+
+    return NodeEnvironment(
+        clock=clock,
+        ids=seeded_ids(random.Random(seed)),  # noqa: S311 -- repeats itself
+        rng=random.Random(seed + 1),  # noqa: S311 -- repeats itself
+        log=log,
+        remote_logs={remote.dc: remote for remote in remotes},
+        open_senders=open_senders,
+        cpu=StillCpu(),
+    )
+
+
+async def create_shop(administration: Administration, endpoint: str, **fields: object) -> None:
+    """Group shop, topic shop.orders and its subscription billing, with these fields more."""
+    caller = await administration.security.identify(Credentials())
+    await administration.groups.create(caller, {"groupName": "shop"})
+    await administration.topics.create(caller, topic_body("shop.orders"))
+    subscription = subscription_body("shop.orders", "billing", endpoint, **fields)
+    await administration.subscriptions.create(caller, "shop.orders", subscription)
