@@ -72,9 +72,8 @@ async def measure(
             folder / strategy.value,
             sink,
             consumers=consumers,
+            # What the last one has of its core is for it to find.
             variables={_STRATEGY: strategy.value, _CORES: "1", **_SOONER, **variables},
-            # As a container's limit is found; that of another control group must be told.
-            of_last={_CORES: str(HALF)},
         )
         learns_s = settle_s if strategy is Strategy.WEIGHTED else min(settle_s, _COUNTED_AFTER_S)
         async with open_fleet(fleet):

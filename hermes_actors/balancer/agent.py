@@ -236,8 +236,8 @@ class Agent:
     def loads(self) -> NodeLoads:
         """What the node and each of its tasks cost since the last time this was asked."""
         spent = {name: consumer.spent() for name, consumer in self._consumers.items()}
-        cpu = self._cpu
-        return self._usage.loads(spent, self._clock.monotonic_s(), cpu.used_s(), cpu.cores)
+        cpu, now_s = self._cpu, self._clock.monotonic_s()
+        return self._usage.loads(spent, now_s, cpu.used_s(), cpu.available(now_s))
 
     # Following.
 

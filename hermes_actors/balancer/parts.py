@@ -61,6 +61,9 @@ class NodeCpu(Protocol):
     def used_s(self) -> float:
         """The CPU time that it has used, in seconds."""
 
+    def available(self, now_s: float) -> float:
+        """How many cores the machine leaves it now; `now_s` is monotonic."""
+
 
 class Resting(Protocol):
     """Looks after the places of subscriptions that are this node's and not consumed now."""

@@ -26,7 +26,7 @@ class Usage:
     def loads(
         self, spent: Mapping[str, Spent], now_s: float, cpu_s: float, cores: float
     ) -> NodeLoads:
-        """Since the last call; `cpu_s` is the process' CPU time, `cores` what it may use."""
+        """Since the last call; `cpu_s` is the process' CPU time, `cores` what is left to it."""
         elapsed_s = max(1e-3, now_s - self._now_s)
         cpu = max(0.0, cpu_s - self._cpu_s) / elapsed_s
         done = {name: _since(each, self._before.get(name)) for name, each in spent.items()}

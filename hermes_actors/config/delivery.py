@@ -8,8 +8,8 @@ from msgspec import Struct
 class BalancerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """How a datacentre's subscriptions are divided among its consuming nodes; the same on each.
 
-    `cores` is how much CPU this node has for its share of the work; 0: one core, for it runs in one
-    thread.
+    `cores` is how much CPU this node has for its share of the work, at most; 0: one core, for it
+    runs in one thread. What others leave of it is measured.
     """
 
     strategy: typing.Literal["weighted", "count"] = "weighted"

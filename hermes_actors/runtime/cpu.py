@@ -1,29 +1,42 @@
 """How much CPU the process may use, and has used: the one place that asks the system for it."""
 
 import os
-from pathlib import Path
 
-_LIMIT_OF_CONTAINER = Path("/sys/fs/cgroup/cpu.max")
+from hermes_actors.runtime.cpu_files import CpuFiles
+from hermes_actors.runtime.cpu_share import CpuShare
 
 
 class ProcessCpu:
-    """The process on its machine. `cores` may be told: a container's limit, say."""
+    """The process on its machine. `cores` may be told; less may be left of them."""
 
-    def __init__(self, cores: float = 0.0) -> None:
+    def __init__(self, cores: float = 0.0, files: CpuFiles | None = None) -> None:
         """0: one, or less where the process is not let use one whole: a node runs in one thread,
         and is not worth more on a machine of many cores.
         """
-        self._cores = cores or min(1.0, _usable(), quota(_LIMIT_OF_CONTAINER))
+        self._files = files or CpuFiles()
+        # What is let be used may become more again, up to one.
+        self._share = CpuShare(cores or min(1.0, _usable()))
+        self._cores = cores or min(1.0, _usable(), self._files.quota())
+        self._left = self._cores
 
     @property
     def cores(self) -> float:
-        """How many it may use."""
+        """How many it may use, as was told or found at first."""
         return self._cores
 
     def used_s(self) -> float:
         """The CPU time that it has used, in seconds."""
         times = os.times()
         return times.user + times.system
+
+    def available(self, now_s: float) -> float:
+        """How many cores the machine leaves it, measured: other processes and limits take the rest.
+        To be asked every few seconds by the thread that the process runs in.
+        """
+        sample = self._files.sample(now_s, self.used_s())
+        if sample is not None:
+            self._left = self._share.update(sample)
+        return self._left
 
 
 class StillCpu:
@@ -35,17 +48,9 @@ class StillCpu:
         """Nothing."""
         return 0.0
 
-
-def quota(limit: Path) -> float:
-    """How many cores a control group (version 2) is let use, as its `cpu.max` says; infinite when
-    it says nothing.
-    """
-    try:
-        allowed, period = limit.read_text().split()
-        return int(allowed) / int(period)
-    except (OSError, ValueError, ZeroDivisionError):
-        # No such file, or "max": no limit.
-        return float("inf")
+    def available(self, now_s: float) -> float:
+        """All of it."""
+        return 1.0
 
 
 def _usable() -> int:

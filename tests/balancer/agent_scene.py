@@ -162,7 +162,10 @@ class World:
     def used_s(self):
         return self.cpu_s
 
-    cores = 2.0
+    cores = 4.0
+
+    def available(self, now_s):
+        return self.cores / 2
 
     def seek(self, position):
         body = seek_body(SeekBody(0, 0, {"dc1": {0: position}}))
