@@ -8,7 +8,8 @@ from msgspec import Struct, field
 from hermes_actors.config import ConsumersConfig
 from hermes_actors.consumer.letters.redrive_board import NoRedrives, RedriveBoard
 from hermes_actors.consumer.measures import Undelivered
-from hermes_actors.consumer.rates.ladder import Ladders, Level
+from hermes_actors.consumer.rates.ladder import Level
+from hermes_actors.consumer.rates.ladders import Ladders
 from hermes_actors.consumer.recipients.resolver import EndpointResolver
 from hermes_actors.consumer.recipients.resolver_dns import Names
 from hermes_actors.consumer.senders.sender import Sender

@@ -11,8 +11,9 @@ allowed. Pure; the state is a few numbers.
 from enum import Enum, auto
 from math import sqrt
 
-# Shares of failing messages: up to the first the rate rises, above the second it falls.
-_RISE_TOLERANCE = 0.01
+from hermes_actors.consumer.rates.rounds import RISE_TOLERANCE, Tally
+
+# Of the messages: when a larger share fails, the rate falls.
 _FALL_TOLERANCE = 0.05
 # Failures beyond the share that may be chance. A 1 % of failures passes it in no round to speak of.
 _CHANCE = 6
@@ -91,34 +92,26 @@ class Blame:
             self.excused = 0.0
             self._distrusted_s = now_s + _DISTRUST_S
 
-    def judge(
-        self,
-        failures: int,
-        outcomes: int,
-        sent_per_s: float,
-        now_s: float,
-        *,
-        is_lowest: bool,
-        pressed: int = 0,
-    ) -> Verdict:
-        """What follows from a round with enough outcomes, in which `sent_per_s` were sent.
+    def judge(self, tally: Tally, now_s: float, *, is_lowest: bool) -> Verdict:
+        """What follows for the rate from a round with enough outcomes.
 
-        `is_lowest`: the rate falls no further. Of the failures `pressed` said themselves that it is
-        too much, for which no experiment is needed.
+        `is_lowest`: the rate falls no further. For failures that say themselves that it is too much
+        no experiment is needed.
         """
-        if pressed > _FALL_TOLERANCE * outcomes + _CHANCE:
+        failures, outcomes = tally.failures, tally.outcomes
+        if tally.pressed > _FALL_TOLERANCE * outcomes + _CHANCE:
             self.abandon()
             return Verdict.FALL
         spread = _DEVIATIONS * sqrt(outcomes * self.excused * (1.0 - self.excused))
         surplus = failures - self.excused * outcomes
-        if surplus <= _RISE_TOLERANCE * outcomes + 1 + spread / 2:
+        if surplus <= RISE_TOLERANCE * outcomes + 1 + spread / 2:
             self.abandon()
             if surplus < -spread:
-                self._fade(failures / outcomes)
+                self._fade(tally.share)
             return Verdict.RISE
         if surplus <= _FALL_TOLERANCE * outcomes + _CHANCE + spread:
-            return self._hold(failures, outcomes, sent_per_s, now_s)
-        return self._suspect(failures, outcomes, sent_per_s, now_s, is_lowest=is_lowest)
+            return self._hold(tally, now_s)
+        return self._suspect(tally, now_s, is_lowest=is_lowest)
 
     def _fade(self, share: float) -> None:
         """Less fails than is excused: halfway there, for it may be chance."""
@@ -126,37 +119,34 @@ class Blame:
         if self.excused < _EXCUSED_MIN:
             self.excused = 0.0
 
-    def _hold(self, failures: int, outcomes: int, sent_per_s: float, now_s: float) -> Verdict:
+    def _hold(self, tally: Tally, now_s: float) -> Verdict:
         """A share that is tolerated at full rate must not keep the rate down for ever."""
-        self._pool(failures, outcomes)
+        self._pool(tally)
         if self._rounds < _ROUNDS_HELD:
             return Verdict.HOLD
         if not self.excused:
             return self._excuse(now_s)
         # A little more than is excused may grow little by little, and be the load all the same.
-        self._compare_with(self._failures / self._outcomes, sent_per_s)
+        self._compare_with(self._failures / self._outcomes, tally.sent_per_s)
         return Verdict.FALL
 
-    def _suspect(
-        self, failures: int, outcomes: int, sent_per_s: float, now_s: float, *, is_lowest: bool
-    ) -> Verdict:
-        share = failures / outcomes
-        if share >= _EXCUSED_MAX:
+    def _suspect(self, tally: Tally, now_s: float, *, is_lowest: bool) -> Verdict:
+        if tally.share >= _EXCUSED_MAX:
             self.on_outage(now_s)
             return Verdict.FALL
         if not self._before_share:
-            self._compare_with(share, sent_per_s)
+            self._compare_with(tally.share, tally.sent_per_s)
             return Verdict.FALL
-        if sent_per_s > _HALVED * self._before_per_s and not is_lowest:
+        if tally.sent_per_s > _HALVED * self._before_per_s and not is_lowest:
             self._begin_pool()
             return Verdict.FALL
-        self._pool(failures, outcomes)
+        self._pool(tally)
         is_enough = self._outcomes * self._before_share >= _FAILURES_MIN
         if not is_enough or self._rounds < _ROUNDS_MIN:
             return Verdict.HOLD
         pooled = self._failures / self._outcomes
         if pooled <= _HELPED * self._before_share:
-            self._compare_with(pooled, sent_per_s)
+            self._compare_with(pooled, tally.sent_per_s)
             return Verdict.FALL
         return self._excuse(now_s)
 
@@ -172,9 +162,9 @@ class Blame:
             self.excused, self._excused_s = share, now_s
         return Verdict.HOLD
 
-    def _pool(self, failures: int, outcomes: int) -> None:
-        self._failures += failures
-        self._outcomes += outcomes
+    def _pool(self, tally: Tally) -> None:
+        self._failures += tally.failures
+        self._outcomes += tally.outcomes
         self._rounds += 1
 
     def _begin_pool(self) -> None:

@@ -10,29 +10,13 @@ No answers are no evidence: an idle subscription keeps its level.
 """
 
 from enum import StrEnum
-from typing import NamedTuple
 
 from hermes_actors.consumer.rates.blame import Blame, Verdict
 from hermes_actors.consumer.rates.limit import RateLimit
+from hermes_actors.consumer.rates.rounds import EVIDENCE_AGE_S, Finding, Round
 from hermes_actors.consumer.senders.sender import PROBE_TIMEOUT_S
 from hermes_actors.coordination.commands import RateState
 
-ROUND_S = 0.5
-"""How long answers are gathered before the rate is judged, at least."""
-
-# With fewer outcomes, some of them failures, a round goes on for longer.
-_OUTCOMES_MIN = 20
-_OUTCOMES_PER_S_MIN = 10
-_ROUND_COMPARING_S = 1.0
-_ROUND_MAX_S = 2.0
-# But while nearly all fail at full rate it goes on; this old it counts no more.
-_EVIDENCE_AGE_S = 60.0
-# Few outcomes lower nothing. Without failures, or with one in so many, they raise the rate.
-_RISE_TOLERANCE = 0.01
-# So many more failures than successes are no chance: a share of 30 % gets there once in an hour.
-_MAJORITY_MIN = 10
-# Where much fails for other reasons than the load: a share of 40 % gets there once in a day.
-_MAJORITY_OPEN_MIN = 30
 # A message that goes on failing while nothing succeeds is counted again after so long.
 _RECOUNT_S = 3.0
 _CALM_S = 10.0
@@ -59,7 +43,7 @@ def noted_s(failed_before_s: float | None, now_s: float) -> float:
     this one: where nothing new is published, all that is tried is what had failed.
     """
     if failed_before_s == IN_AN_EARLIER_LIFE_S:
-        return now_s + _EVIDENCE_AGE_S - _RECOUNT_S
+        return now_s + EVIDENCE_AGE_S - _RECOUNT_S
     return now_s
 
 
@@ -89,17 +73,13 @@ class Ladder:
     __slots__ = (
         "_blame",
         "_connect_s",
-        "_failures",
         "_has_connected",
         "_is_connecting",
         "_is_pushing",
         "_is_slow_start",
         "_limit",
         "_next_s",
-        "_pressed",
-        "_round_s",
-        "_sent",
-        "_successes",
+        "_round",
         "_unanswered",
         "epoch",
         "is_full",
@@ -120,8 +100,9 @@ class Ladder:
         self.level = Level.FULL
         self.is_full = True
         self.is_watching = False
-        self.since_s = self._round_s = now_s
-        self._failures = self._pressed = self._successes = self._sent = self._unanswered = 0
+        self.since_s = now_s
+        self._unanswered = 0
+        self._round = Round(now_s)
         self._blame = Blame()
         self._limit = RateLimit(self.rate)
         self.reset(now_s)
@@ -202,7 +183,7 @@ class Ladder:
         """One is pushed, which must be available."""
         if not self.level.is_half_open:
             self._limit.take(now_s)
-            self._sent += 1
+            self._round.sent += 1
             return
         assert self.available(now_s), "a half-open level has one push under way"
         self._is_pushing = True
@@ -219,7 +200,8 @@ class Ladder:
 
     def forgive(self, now_s: float) -> None:
         """Back to full rate once nothing has failed for long, however little was pushed."""
-        is_calm = now_s - self._round_s >= (_EVIDENCE_AGE_S if self._failures else _CALM_S)
+        calm_s = EVIDENCE_AGE_S if self._round.failures else _CALM_S
+        is_calm = self._round.age_s(now_s) >= calm_s
         if self.level is Level.ADAPTING and is_calm:
             self._blame.clear()
             self._move(Level.FULL, self.maximum, now_s)
@@ -256,9 +238,8 @@ class Ladder:
         if self.level.is_half_open:
             self._open(now_s)
             return
-        self._expire(now_s)
-        self._successes += 1
-        self._sent += self.is_full
+        self._round.on_success(now_s)
+        self._round.sent += self.is_full
         self._judge(now_s)
 
     def on_neutral(self, now_s: float, epoch: int, *, is_answered: bool) -> None:
@@ -289,7 +270,7 @@ class Ladder:
         if self.level.is_half_open:
             self._stay_half_open(now_s, is_answered=is_answered)
             return True
-        self._sent += self.is_full
+        self._round.sent += self.is_full
         if failed_before_s is not None:
             # After a restart all that failed before comes first, one after the other: that is no
             # news of the endpoint, or each restart would slow down what is healthy behind it.
@@ -299,11 +280,9 @@ class Ladder:
                 return False
         if not self.is_watching:
             self.is_watching = True
-            self._round_s = now_s
-            self._sent = 1
-        self._expire(now_s)
-        self._failures += 1
-        self._pressed += is_pressed
+            self._round.begin(now_s)
+            self._round.sent = 1
+        self._round.on_failure(now_s, is_pressed=is_pressed)
         self._judge(now_s)
         return True
 
@@ -334,55 +313,35 @@ class Ladder:
         return min(self.maximum, max(1.0, self.maximum / _FLOOR_SHARE))
 
     def _judge(self, now_s: float) -> None:
-        failures, outcomes = self._failures, self._failures + self._successes
-        age_s = now_s - self._round_s
-        # Gathered slowly, evidence is too old to lower a rate that is not used anyway.
-        is_enough = outcomes >= max(_OUTCOMES_MIN, _OUTCOMES_PER_S_MIN * age_s)
-        majority_min = _MAJORITY_OPEN_MIN if self._blame.is_open else _MAJORITY_MIN
-        if failures >= self._successes + majority_min:
-            self._blame.on_outage(now_s)
-            self._fall(Level.SLOW, now_s)
-        elif age_s >= self._round_length_s(is_enough=is_enough):
-            if is_enough:
-                self._follow(age_s, now_s)
-            elif failures <= _RISE_TOLERANCE * outcomes:
-                self._blame.abandon()
-                self._increase(now_s)
-            self._begin_round(now_s)
-
-    def _follow(self, age_s: float, now_s: float) -> None:
-        failures, outcomes = self._failures, self._failures + self._successes
-        sent_per_s = self._sent / age_s
-        is_lowest = self.rate <= self._floor
-        verdict = self._blame.judge(
-            failures, outcomes, sent_per_s, now_s, is_lowest=is_lowest, pressed=self._pressed
+        blame = self._blame
+        finding = self._round.find(
+            now_s, is_full=self.is_full, is_open=blame.is_open, is_comparing=blame.is_comparing
         )
+        if finding is Finding.NONE:
+            return
+        if finding is Finding.OUTAGE:
+            blame.on_outage(now_s)
+            self._fall(Level.SLOW, now_s)
+            return
+        if finding is Finding.SHARE:
+            self._follow(now_s)
+        elif finding is Finding.CALM:
+            blame.abandon()
+            self._increase(now_s)
+        self._begin_round(now_s)
+
+    def _follow(self, now_s: float) -> None:
+        tally = self._round.tally(now_s)
+        verdict = self._blame.judge(tally, now_s, is_lowest=self.rate <= self._floor)
         if verdict is Verdict.FALL:
-            self._decrease(sent_per_s, now_s)
+            self._decrease(tally.sent_per_s, now_s)
         elif verdict is Verdict.RISE:
             self._increase(now_s)
         else:
             self._is_slow_start = False
 
-    def _round_length_s(self, *, is_enough: bool) -> float:
-        if is_enough:
-            return ROUND_S
-        if not self._failures:
-            # After a cut the first answer of a slow endpoint, alone, must not take the cut back.
-            return _ROUND_COMPARING_S if self._blame.is_comparing else ROUND_S
-        # A dead endpoint with little to push is found out too, if it takes longer.
-        is_suspect = self.is_full and self._failures > self._successes
-        return _EVIDENCE_AGE_S if is_suspect else _ROUND_MAX_S
-
-    def _expire(self, now_s: float) -> None:
-        """What was gathered long ago is forgotten."""
-        if now_s - self._round_s >= _EVIDENCE_AGE_S:
-            self._failures = self._pressed = self._successes = self._sent = 0
-            self._round_s = now_s - ROUND_S
-
     def _begin_round(self, now_s: float) -> None:
-        self._round_s = now_s
-        self._failures = self._pressed = self._successes = self._sent = 0
+        self._round.begin(now_s)
         # At full rate successes alone could change nothing: nobody need count them.
         self.is_watching = not self.is_full
 
@@ -450,48 +409,3 @@ class Ladder:
 
 
 _LEVELS = {level.value: level for level in Level}
-
-
-class _Known(NamedTuple):
-    identity: object
-    epoch: int
-    ladder: Ladder
-
-
-class Ladders:
-    """The ladders of a node's subscriptions: a consumer that starts again goes on where it was.
-
-    Bounded by the subscriptions that exist: `forget` what does not.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[str, _Known] = {}
-
-    def of(
-        self, name: str, identity: object, maximum: float, now_s: float, *, epoch: int = 0
-    ) -> Ladder:
-        """The ladder of the subscription; a new one when it, its endpoint or the grant (`epoch`)
-        is another: what happened between two grants is for another owner to tell.
-        """
-        known = self._known.get(name)
-        if known is not None and (known.identity, known.epoch) == (identity, epoch):
-            ladder = known.ladder
-            ladder.resume(now_s)
-            ladder.change(maximum, now_s)
-            return ladder
-        ladder = Ladder(maximum, now_s)
-        self.keep(name, identity, ladder, epoch=epoch)
-        return ladder
-
-    def has(self, name: str, identity: object, *, epoch: int) -> bool:
-        """True when `of` would go on with a ladder."""
-        known = self._known.get(name)
-        return known is not None and (known.identity, known.epoch) == (identity, epoch)
-
-    def keep(self, name: str, identity: object, ladder: Ladder, *, epoch: int = 0) -> None:
-        """The ladder is now that of this identity."""
-        self._known[name] = _Known(identity, epoch, ladder)
-
-    def forget(self, name: str) -> None:
-        """The subscription is no more."""
-        self._known.pop(name, None)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hermes_actors.consumer.rates.blame import Blame, Verdict
 from hermes_actors.consumer.rates.ladder import Ladder, Level
 from hermes_actors.consumer.rates.limit import RateLimit
+from hermes_actors.consumer.rates.rounds import Tally
 
 TICK_S = 0.005
 MAXIMUM = 10_000
@@ -278,8 +279,8 @@ def test_the_full_rate_is_back_within_ten_seconds_whatever_was_excused(
 
 
 def judged(blame, share, sent_per_s, *, now_s=0.0, outcomes=500, is_lowest=False):
-    failures = round(share * outcomes)
-    return blame.judge(failures, outcomes, sent_per_s, now_s, is_lowest=is_lowest)
+    tally = Tally(round(share * outcomes), outcomes, sent_per_s)
+    return blame.judge(tally, now_s, is_lowest=is_lowest)
 
 
 def test_cuts_that_lower_nothing_end_and_the_share_is_excused():

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hermes_actors.consumer.rates.ladder import ROUND_S, Ladder, Ladders, Level
+from hermes_actors.consumer.rates.ladder import Ladder, Level
+from hermes_actors.consumer.rates.ladders import Ladders
 from hermes_actors.consumer.rates.limit import RateLimit
+from hermes_actors.consumer.rates.rounds import ROUND_S
 
 
 class Endpoint:

@@ -5,7 +5,8 @@ import itertools
 import trio
 from msgspec.structs import replace
 
-from hermes_actors.consumer.rates.ladder import Ladders, Level
+from hermes_actors.consumer.rates.ladder import Level
+from hermes_actors.consumer.rates.ladders import Ladders
 from hermes_actors.consumer.senders.sender import Failure, SendOutcome
 
 OK = SendOutcome(200)
