@@ -78,7 +78,7 @@ class SendOutcome(Struct, frozen=True, gc=False):
         return f"{self.failure.value}: {self.detail}" if self.detail else self.failure.value
 
 
-class Origin(Struct, frozen=True):
+class Origin(Struct, frozen=True, cache_hash=True):
     """Where a connection leads. Connections are shared within one origin only.
 
     `address` is the IP address to connect to, in place of a look-up; "" to look the host up.

@@ -289,6 +289,76 @@ def test_who_sends_again_from_its_callback_finds_the_connection_free(net, sender
     assert net.dials == []
 
 
+def test_an_outcome_that_brings_no_push_leaves_its_connection_idle(net, sender):
+    outcomes = []
+    sender.send(push(), outcomes.append)
+    wire = net.connect()
+    wire.connection.received(OK)
+    assert sender.statistics() == (0, 1, 0)
+    net.pass_time(31)
+    assert wire.is_closed
+
+
+def test_an_outcome_that_closes_the_sender_closes_its_connection_too(net, sender):
+    outcomes = []
+
+    def done(outcome):
+        outcomes.append(outcome)
+        sender.close()
+        sender.send(push(), outcomes.append)
+
+    sender.send(push(), done)
+    wire = net.connect()
+    wire.connection.received(OK)
+    net.pass_time(1)
+    assert wire.is_closed
+    assert [outcome.failure for outcome in outcomes] == [None, Failure.CLOSED]
+
+
+def test_an_outcome_that_raises_leaves_its_connection_usable(net, sender):
+    def broken(_outcome):
+        raise RuntimeError("broken")
+
+    outcomes = []
+    sender.send(push(), broken)
+    wire = net.connect()
+    with pytest.raises(RuntimeError):
+        wire.connection.received(OK)
+    assert sender.statistics() == (0, 1, 0)
+    sender.send(push(), outcomes.append)
+    wire.connection.received(OK)
+    assert [outcome.status for outcome in outcomes] == [200]
+
+
+def test_the_connection_of_the_outcome_will_do_for_a_probe_where_no_other_is_allowed(net):
+    sender = Http1Sender(net, PoolLimits(connections_max=1))
+    probed = []
+
+    def done(_outcome):
+        sender.probe(push().route, probed.append)
+
+    sender.send(push(), done)
+    net.connect().connection.received(OK)
+    net.pass_time(0)
+    assert probed == [None]
+
+
+def test_an_outcome_that_brings_two_pushes_has_a_connection_for_one_of_them(net, sender):
+    outcomes = []
+
+    def done(_outcome):
+        sender.send(push(b"1"), outcomes.append)
+        sender.send(push(b"2"), outcomes.append)
+
+    sender.send(push(b"0"), done)
+    wire = net.connect()
+    wire.connection.received(OK)
+    assert [written[-1:] for written in wire.written] == [b"0", b"1"]
+    assert len(net.dials) == 1
+    other = net.connect()
+    assert [written[-1:] for written in other.written] == [b"2"]
+
+
 class Pools(RuleBasedStateMachine):
     """Any order of events: each push has at most one outcome, and in the end exactly one."""
 

@@ -134,6 +134,40 @@ def test_many_requests_follow_one_another_on_one_connection():
     assert exchange.is_reusable
 
 
+ENDED = (Failure.MALFORMED, Failure.RESET)
+WHOLE = [raw for _, raw, closes, expected, _ in CASES if not closes and expected not in ENDED]
+
+
+@given(st.data(), st.lists(st.sampled_from(WHOLE), min_size=1, max_size=4))
+def test_an_answer_that_came_before_is_taken_as_if_it_were_the_first_time(data, kinds):
+    at_once, in_pieces = Exchange(1_000), Exchange(1_000)
+    for _ in range(12):
+        raw = data.draw(st.sampled_from(kinds))
+        cut = data.draw(st.integers(1, len(raw) - 1))
+        at_once.begin()
+        in_pieces.begin()
+        outcome = at_once.receive(raw)
+        # What comes in two pieces is parsed each time.
+        pieces = [in_pieces.receive(raw[:cut]), in_pieces.receive(raw[cut:])]
+        assert outcome is not None
+        assert outcome in pieces
+        assert at_once.is_answered
+        assert not at_once.is_busy
+        assert at_once.served == in_pieces.served
+        assert at_once.is_reusable == in_pieces.is_reusable
+        if not at_once.is_reusable:
+            return
+
+
+def test_an_answer_that_came_before_is_unasked_for_a_second_time():
+    exchange = Exchange(1_000)
+    for _ in range(4):
+        exchange.begin()
+        assert exchange.receive(OK_EMPTY) == SendOutcome(200)
+    assert exchange.receive(OK_EMPTY) is None
+    assert not exchange.is_reusable
+
+
 def test_bytes_that_nobody_asked_for_end_the_connection_and_answer_nothing():
     exchange = Exchange(1_000)
     exchange.begin()

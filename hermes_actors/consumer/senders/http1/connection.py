@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from msgspec import Struct
+
 from hermes_actors.consumer.senders.http1.wire import Exchange, request_bytes, request_head_bytes
 from hermes_actors.consumer.senders.sender import Done, Failure, Origin, Probed, Push, SendOutcome
 
@@ -43,17 +45,14 @@ class Net(Protocol):
         """Begin to connect. Later exactly one of `connection.opened` and `.dial_failed` follows."""
 
 
-class Request:
-    """A push that has not ended."""
+class Request(Struct, eq=False):
+    """A push that has not ended. `socket_timeout_s` 0: there is none."""
 
-    __slots__ = ("deadline_s", "done", "is_second_try", "push", "socket_timeout_s")
-
-    def __init__(self, push: Push, done: Done, now_s: float) -> None:
-        self.push = push
-        self.done = done
-        self.deadline_s = now_s + push.request_timeout_ms / 1_000
-        self.socket_timeout_s = push.socket_timeout_ms / 1_000
-        self.is_second_try = False
+    push: Push
+    done: Done
+    deadline_s: float
+    socket_timeout_s: float
+    is_second_try: bool = False
 
 
 class ConnectionOwner(Protocol):

@@ -48,6 +48,7 @@ class _Pool:
     __slots__ = (
         "busy",
         "dialing",
+        "freed",
         "idle",
         "is_known_idle",
         "limits",
@@ -66,13 +67,21 @@ class _Pool:
         self.idle: list[PooledConnection] = []
         self.is_known_idle = False
         self.busy: dict[PooledConnection, None] = {}
+        # Of those that are busy: the one whose outcome is being told, free for the next push.
+        self.freed: PooledConnection | None = None
         self.dialing: dict[PooledConnection, None] = {}
         self.waiting: deque[Request] = deque()
         self.next_deadline_s = float("inf")
 
     def submit(self, request: Request, now_s: float) -> bool:
         """Start the request or let it wait; False when too many wait."""
-        self._note_deadline(request, now_s)
+        if request.socket_timeout_s or request.deadline_s < self.next_deadline_s:
+            self._note_deadline(request, now_s)
+        connection = self.freed
+        if connection is not None:
+            self.freed = None
+            connection.start(request, now_s)
+            return True
         while self.idle:
             connection = self.idle.pop()
             if connection.is_usable():
@@ -91,7 +100,8 @@ class _Pool:
             found = self.give_idle()
             if found is not None:
                 self.idle.append(found)
-            failure = Failure.OVERLOADED if found is None else None
+            is_there = found is not None or self.freed is not None
+            failure = None if is_there else Failure.OVERLOADED
             self.net.soon(lambda: done(failure))
             return
         connection = self._dial()
@@ -130,16 +140,29 @@ class _Pool:
         request = connection.request
         assert request is not None, "an outcome belongs to a request"
         connection.request = None
-        self.busy.pop(connection, None)
         if not connection.is_usable():
+            self.busy.pop(connection, None)
             connection.close()
             self._connect()
-        elif self.share.hungry:
+        elif self.share.hungry or self.waiting or self.freed is not None:
+            self.busy.pop(connection, None)
             self._free(connection)
         else:
-            self._next(connection)
+            self._tell(connection, request, outcome)
+            return
         # Last: it may send again, and finds this connection free.
         request.done(outcome)
+
+    def _tell(self, connection: PooledConnection, request: Request, outcome: SendOutcome) -> None:
+        """Tell the outcome; as a rule the next push is sent at once, on the same connection."""
+        self.freed = connection
+        try:
+            request.done(outcome)
+        finally:
+            if self.freed is connection:
+                self.freed = None
+                self.busy.pop(connection, None)
+                self._free(connection)
 
     def on_stale(self, connection: PooledConnection) -> None:
         request = connection.request
@@ -220,6 +243,10 @@ class _Pool:
         self.forget()
         idle, self.idle = self.idle, []
         dialing, self.dialing = self.dialing, {}
+        if self.freed is not None:
+            del self.busy[self.freed]
+            idle.append(self.freed)
+            self.freed = None
         for connection in (*idle, *dialing):
             connection.close()
             probed, connection.probe = connection.probe, None
@@ -361,7 +388,10 @@ class Http1Sender:
         route = push.route
         pool = self._pools.get((route.lane, route.origin)) or self._open_pool(route)
         now_s = self._net.now_s()
-        if not pool.submit(Request(push, done, now_s), now_s):
+        request = Request(
+            push, done, now_s + push.request_timeout_ms / 1_000, push.socket_timeout_ms / 1_000
+        )
+        if not pool.submit(request, now_s):
             outcome = SendOutcome(0, "", Failure.OVERLOADED, "too many pushes wait")
             self._net.soon(lambda: done(outcome))
 

@@ -16,6 +16,7 @@ HEADERS_MAX = 256
 """The most header lines that an answer may have, interim answers included."""
 
 _INTERIMS_MAX = 100
+_LEARNED_BYTES_MAX = 1_024
 _RETRY_AFTER_CHARS_MAX = 64
 
 
@@ -50,6 +51,8 @@ class Exchange:
         "_headers",
         "_interims",
         "_is_complete",
+        "_learned",
+        "_learned_outcome",
         "_parser",
         "_problem",
         "_retry_after",
@@ -71,6 +74,7 @@ class Exchange:
     _interims: int
     _is_complete: bool
     _surplus: bool
+    _learned_outcome: SendOutcome
 
     def __init__(self, body_bytes_max: int) -> None:
         self._body_bytes_max = body_bytes_max
@@ -84,6 +88,9 @@ class Exchange:
         self._surplus = False
         self.is_answered = False
         self._status = 0
+        # The last answer that came in one piece, whole and between two others: after it the parser
+        # stood as before it, so the same bytes again need not be parsed.
+        self._learned: bytes | None = None
 
     def begin(self) -> None:
         """A request is about to be written."""
@@ -92,13 +99,6 @@ class Exchange:
         self.is_busy = True
         self.is_answered = False
         self._status = 0
-        self._retry_after = ""
-        self._bytes = 0
-        self._body_bytes = 0
-        self._headers = 0
-        self._interims = 0
-        self._is_complete = False
-        # A problem or a surplus stays: nothing follows it on this connection.
 
     def receive(self, data: bytes) -> SendOutcome | None:
         """Bytes from the peer; the outcome as soon as the answer is complete. Never raises."""
@@ -106,7 +106,13 @@ class Exchange:
             # Bytes that nobody asked for (a 408 before closing, a smuggled second answer).
             self.is_reusable = False
             return None
-        self.is_answered = True
+        if not self.is_answered:
+            self.is_answered = True
+            if data == self._learned:
+                self.is_busy = False
+                self.served += 1
+                return self._learned_outcome
+            self._expect()
         if not self._status and self._bytes + len(data) > HEAD_BYTES_MAX:
             return self._receive_long(data)
         self._bytes += len(data)
@@ -122,7 +128,23 @@ class Exchange:
         if self._bytes > self._body_bytes_max and self._is_excessive():
             self.is_reusable = False
             return self._finish()
-        return self._finish() if self._is_complete else None
+        if not self._is_complete:
+            return None
+        outcome = self._finish()
+        is_whole = self._bytes == len(data) <= _LEARNED_BYTES_MAX
+        if is_whole and self.is_reusable and self.served > 1:
+            self._learned, self._learned_outcome = data, outcome
+        return outcome
+
+    def _expect(self) -> None:
+        """The first bytes of an answer are about to be parsed."""
+        self._retry_after = ""
+        self._bytes = 0
+        self._body_bytes = 0
+        self._headers = 0
+        self._interims = 0
+        self._is_complete = False
+        # A problem or a surplus stays: nothing follows it on this connection.
 
     def _is_excessive(self) -> bool:
         is_long = self._body_bytes > self._body_bytes_max or self._bytes > self._bytes_max
