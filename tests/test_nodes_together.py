@@ -260,6 +260,35 @@ async def test_a_killed_node_that_is_back_before_its_lease_is_over_takes_part_in
     assert cluster.pushers(since) == {(node, name) for node in "ab" for name in NAMES}
 
 
+async def test_drained_nodes_deliver_while_no_other_node_takes_part(cluster, autojump_clock):
+    await cluster.start("b")
+    await trio.sleep(1)
+    drains = cluster.nodes["a"].administration.drains
+    caller = await cluster.nodes["a"].administration.security.identify(Credentials())
+    await drains.set(caller, "dc1", "a", {}, False)
+    await trio.sleep(5)
+    await cluster.publish(*range(20))
+    await trio.sleep(2)
+    assert cluster.pushers() == {("b", name) for name in NAMES}
+    # The one that is not drained goes.
+    since = len(cluster.pushes)
+    await cluster.stop("b")
+    await cluster.publish(*range(20, 40))
+    await trio.sleep(2)
+    assert cluster.pushers(since) == {("a", name) for name in NAMES}
+    # It comes back, and is drained too.
+    await cluster.start("b")
+    await trio.sleep(5)
+    assert all(set(cluster.owners(name)) == {"b"} for name in NAMES)
+    await drains.set(caller, "dc1", "b", {}, True)
+    await trio.sleep(5)
+    since = len(cluster.pushes)
+    await cluster.publish(*range(40, 60))
+    await trio.sleep(2)
+    assert {node for node, _ in cluster.pushers(since)} == {"a", "b"}
+    assert cluster.pushed() == once(*range(60))
+
+
 async def test_why_says_where_else_it_runs(cluster, autojump_clock):
     await cluster.start("b")
     await cluster.start("c")

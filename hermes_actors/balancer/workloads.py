@@ -12,6 +12,7 @@ import trio
 from hermes_actors.actors.mailbox import Inbox, MailboxClosed, MailboxFull, Ref
 from hermes_actors.balancer.leader import Wanted, Workload, WorkloadChanged
 from hermes_actors.balancer.presence import Presence
+from hermes_actors.coordination.room import drained
 from hermes_actors.coordination.state import State
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.log.base import LogUnavailable, UnknownTopic
@@ -151,4 +152,4 @@ def workload_of(metadata: Metadata, state: State, partitions: Mapping[str, int])
                 None if asked is None else asked.consumers_number,
                 live.subscription.state is SubscriptionState.SUSPENDED,
             )
-    return Workload(wanted, catalog.draining_in(metadata.dc))
+    return Workload(wanted, drained(state, catalog.draining_in(metadata.dc)))

@@ -143,6 +143,11 @@ def drained(drain: Fields) -> str:
         return line + "it does not take part"
     if not tasks:
         return line + "empty"
+    if drain.get("isIgnored"):
+        return (
+            f"{line}that does not count while no other node takes part that is not drained: it has "
+            f"{counted(tasks, 'task')}"
+        )
     unplanned = f", {targets} of them without a node to go to yet" if targets else ""
     return line + f"{counted(tasks, 'task')} left{unplanned}"
 

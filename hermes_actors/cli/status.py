@@ -52,6 +52,8 @@ def status(
         if node.get("reasons") and node.get("state") != "UNKNOWN":
             reasons = "; ".join(node["reasons"])
             say(printable(f"{node.get('datacenter')} {node.get('node')}: {reasons}"))
+    for notice in fields_of(found, "notices"):
+        say(printable(f"{notice.get('datacenter')}: {notice.get('text')}"))
     stopped, failing = _stopped(found), _failing(found)
     if stopped or failing:
         say(

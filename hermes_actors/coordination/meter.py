@@ -7,6 +7,7 @@ import trio
 
 from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.coordination.lease import Lease
+from hermes_actors.coordination.room import DEFAULT_LIMITS, Limits, drained, full_nodes, no_room
 from hermes_actors.coordination.state import State
 from hermes_actors.coordination.tally import Weights, tally_in_steps
 from hermes_actors.coordination.view import Coordination
@@ -41,10 +42,13 @@ class Meter:
         draining: Callable[[], Collection[str]] = tuple,
         weights: Callable[[State], Weights] = _no_weights,
         lease: Callable[[], Lease | None] = lambda: None,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.skew = _NOTHING
         self.unassigned = 0
         """Subscriptions that nobody owns."""
+        self.unplaced = 0
+        """Those of them that nobody is to own, because no node has room."""
         self.waiting = 0
         """Parts of subscriptions whose owner to be waits for another to release them."""
         self.weight = 0.0
@@ -56,6 +60,7 @@ class Meter:
         self._draining = draining
         self._weights = weights
         self._lease = lease
+        self._limits = limits
         self._looked_s: float | None = None
 
     async def run(self, inbox: Inbox[object]) -> None:
@@ -68,17 +73,20 @@ class Meter:
 
     async def _sum_up(self) -> None:
         while True:
-            state, draining = self._coordination.state, self._draining()
+            state = self._coordination.state
+            draining = drained(state, self._draining())
             tally = await in_turns(tally_in_steps(state, self._weights(state)))
             self.skew = skew_of_members(member_views(state, tally, draining), tally.heaviest)
             self.waiting = tally.waiting
             self.weight = tally.of(self._boot).weight
-            unassigned = 0
+            unassigned = unplaced = 0
+            is_full = no_room(state, draining, self._limits) is not None
             for count, name in enumerate(list(self._subscriptions())):
                 unassigned += not state.grants(name)
+                unplaced += is_full and not state.targets_of(name)
                 if count % 1_000 == 0:
                     await trio.lowlevel.checkpoint()
-            self.unassigned = unassigned
+            self.unassigned, self.unplaced = unassigned, unplaced
             await trio.sleep(SUM_INTERVAL_S)
 
     async def _look(self) -> None:
@@ -106,6 +114,8 @@ class Meter:
         metrics.gauge("skew_max_to_mean", lambda: self.skew.max_to_mean)
         metrics.gauge("skew_max_to_ideal", lambda: self.skew.max_to_ideal)
         metrics.gauge("unassigned_subscriptions", lambda: self.unassigned)
+        metrics.gauge("unplaced_subscriptions", lambda: self.unplaced)
+        metrics.gauge("full_nodes", self._full_nodes)
         metrics.gauge("waiting_tasks", lambda: self.waiting)
         metrics.gauge("draining_nodes", lambda: len(self._draining()))
         return metrics
@@ -135,6 +145,10 @@ class Meter:
     def _lease_left_s(self) -> float:
         lease = self._lease()
         return 0.0 if lease is None else lease.left_s
+
+    def _full_nodes(self) -> int:
+        state = self._coordination.state
+        return len(full_nodes(state, drained(state, self._draining()), self._limits))
 
     def _leader_age_s(self) -> float:
         """In log time; NaN, as Prometheus has it, while there is no leader."""

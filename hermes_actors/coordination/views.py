@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from hermes_actors.coordination.commands import Target, TaskLoad
 from hermes_actors.coordination.owning import must_release
+from hermes_actors.coordination.room import DEFAULT_LIMITS, Limits, no_room
 from hermes_actors.coordination.state import State
 from hermes_actors.coordination.tally import NodeTally, Tally, Weights
 from hermes_actors.coordination.values import LEASE_MS, Grant, Member, Move, Ownership
@@ -248,20 +249,22 @@ def skew_of(nodes: Sequence[tuple[str, float, float]], heaviest: float) -> SkewV
     )
 
 
-def unassigned_reason(state: State, name: str, draining: Collection[str] = ()) -> str | None:
-    """Why nobody owns a subscription that is there; None when somebody does."""
+def unassigned_reason(
+    state: State, name: str, draining: Collection[str] = (), limits: Limits = DEFAULT_LIMITS
+) -> str | None:
+    """Why nobody owns a subscription that is there; None when somebody does. `draining` as
+    `room.drained` gives them.
+    """
     ownership = state.subscriptions.get(name, Ownership())
     if ownership.grants:
         return None
     if not state.members:
         return "no node with the role consumers takes part"
-    if all(member.node in draining for member in state.members.values()):
-        return "all nodes that take part are drained"
     if ownership.targets:
         return "its nodes to be wait; see waiting"
     if not state.leader:
         return "there is no leader: a node is about to claim that, within a few seconds"
-    return "the leader has not planned it yet"
+    return no_room(state, draining, limits) or "the leader has not planned it yet"
 
 
 def move_view(move: Move) -> MoveView:

@@ -5,12 +5,13 @@ from types import MappingProxyType
 from typing import Any
 
 from hermes_actors.config import Config
+from hermes_actors.coordination.room import Limits
 from hermes_actors.coordination.state import State
 from hermes_actors.coordination.tally import Weights
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import Log, UnknownTopic
 from hermes_actors.management.asking import Logs
-from hermes_actors.management.balancing import Balancing, Followed, Planning, unweighed
+from hermes_actors.management.balancing import Balancing, Planning, unweighed
 from hermes_actors.management.changes import Changes
 from hermes_actors.management.consuming import ConsumingNodes
 from hermes_actors.management.deadletters import DeadLetterBox, Letters
@@ -20,6 +21,7 @@ from hermes_actors.management.groups import Groups
 from hermes_actors.management.mode import AccessMode
 from hermes_actors.management.oauth_providers import OAuthProviders
 from hermes_actors.management.overview import Overview
+from hermes_actors.management.placements import Followed, Placements
 from hermes_actors.management.previews import MessagePreviews
 from hermes_actors.management.readiness import DatacenterReadiness
 from hermes_actors.management.redrives import Redrives
@@ -98,7 +100,9 @@ class Administration:
         self.oauth_providers = OAuthProviders(metadata, changes, guard)
         self.previews = MessagePreviews(self.topics, previews)
         self.workload_constraints = WorkloadConstraints(metadata, changes)
-        self.balancing = Balancing(metadata, coordinations, planning, weights)
+        balancer = config.consumers.balancer
+        limits = Limits(balancer.tasks_per_node_max, balancer.consumers_per_subscription)
+        self.balancing = Balancing(metadata, coordinations, planning, weights, limits)
         consuming = ConsumingNodes(
             (metadata.dc, *datacenters), status, clock, self.balancing.members
         )
@@ -107,7 +111,8 @@ class Administration:
         letters = Letters(metadata, self.subscriptions, (log, *remote_logs))
         self.dead_letters = DeadLetterBox(letters, clock)
         self.mode = AccessMode()
-        self.statuses = Statuses(metadata, self.subscriptions, status, clock)
+        placements = Placements(metadata, coordinations, limits)
+        self.statuses = Statuses(metadata, self.subscriptions, status, clock, placements)
         self.overview = Overview(metadata, self.statuses)
         self.redrives = Redrives(metadata, letters, changes, self.statuses, clock)
         self.undelivered = UndeliveredMessages(metadata, letters, self.statuses)

@@ -1,11 +1,12 @@
 """Who runs what, why, and what the planner would change now; changes nothing."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 import trio
 
 from hermes_actors.coordination.plan_views import Proposal, plan_view_in_steps
+from hermes_actors.coordination.room import DEFAULT_LIMITS, Limits, drained, is_drain_ignored
 from hermes_actors.coordination.state import State
 from hermes_actors.coordination.tally import Weights, tally_in_steps
 from hermes_actors.coordination.views import (
@@ -25,6 +26,7 @@ from hermes_actors.management.explaining import (
     reasons_of_node,
     reasons_of_subscription,
 )
+from hermes_actors.management.placements import Followed
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.runtime.turns import in_turns
 
@@ -34,18 +36,6 @@ _VIEWS_IN_A_TURN = 50
 def unweighed(_state: State) -> Weights:
     """For who knows no planner: nothing weighs anything."""
     return Weights()
-
-
-class Followed(Protocol):
-    """One datacentre's coordination as it is read here."""
-
-    @property
-    def state(self) -> State:
-        """What was read; another object once the log is another one."""
-
-    @property
-    def trouble(self) -> str:
-        """Why it is not followed now; "" while it is."""
 
 
 class Planning(Protocol):
@@ -68,9 +58,11 @@ class Balancing:
         followed: Mapping[str, Followed],
         planning: Mapping[str, Planning],
         weights: Callable[[State], Weights],
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._metadata = metadata
         self._weights = weights
+        self._limits = limits
         self._followed = dict(sorted(followed.items()))
         self._planning = planning
         self._is_planning = False
@@ -129,7 +121,7 @@ class Balancing:
         self._is_planning = True
         try:
             proposal = await planning.propose(state)
-            view = await in_turns(plan_view_in_steps(state, proposal, self._draining(dc)))
+            view = await in_turns(plan_view_in_steps(state, proposal, self._draining(dc, state)))
         finally:
             self._is_planning = False
         if state is not followed.state or state.plan_offset != base:
@@ -159,15 +151,19 @@ class Balancing:
         return {"about": about, "datacenters": datacenters}
 
     async def _why(self, dc: str, state: State, subject: Subject) -> list[str]:
-        catalog, draining = self._metadata.catalog, self._draining(dc)
+        catalog, draining = self._metadata.catalog, self._draining(dc, state)
         if subject.subscription:
             view = subscription_view(state, subject.subscription, self._weights(state))
-            return reasons_of_subscription(view, state, catalog, draining)
+            return reasons_of_subscription(view, state, catalog, draining, self._limits)
         if subject.node:
             tally = await in_turns(tally_in_steps(state, self._weights(state)))
             members = member_views(state, tally, draining)
             return reasons_of_node(
-                subject.node, members, state, catalog.drains.get((dc, subject.node))
+                subject.node,
+                members,
+                state,
+                catalog.drains.get((dc, subject.node)),
+                self._limits,
             )
         return []
 
@@ -193,14 +189,15 @@ class Balancing:
 
     async def _status(self, dc: str, wanted: Subject) -> dict[str, Any]:
         followed = self._followed[dc]
-        state, draining = followed.state, self._draining(dc)
+        state = followed.state
+        draining = self._draining(dc, state)
         weights = self._weights(state)
         tally = await in_turns(tally_in_steps(state, weights))
         members = member_views(state, tally, draining)
         shown = self._heading(dc, followed)
         shown["skew"] = skew_of_members(members, tally.heaviest)
         shown["members"] = [each for each in members if wanted.node in ("", each.node)]
-        shown["drained"] = self._drained(dc, members, wanted)
+        shown["drained"] = self._drained(dc, state, members, wanted)
         shown["subscriptions"], shown["unassigned"] = await self._subscriptions(
             state, weights, draining, wanted
         )
@@ -229,9 +226,13 @@ class Balancing:
         shown["expiredLeases"] = state.expired
         return shown
 
-    def _drained(self, dc: str, members: list[MemberView], wanted: Subject) -> list[dict[str, Any]]:
+    def _drained(
+        self, dc: str, state: State, members: list[MemberView], wanted: Subject
+    ) -> list[dict[str, Any]]:
         found = []
-        for node in self._draining(dc):
+        asked = self._metadata.catalog.draining_in(dc)
+        is_ignored = is_drain_ignored(state, asked)
+        for node in asked:
             if wanted.node not in ("", node):
                 continue
             drain = self._metadata.catalog.drains[dc, node]
@@ -243,6 +244,7 @@ class Balancing:
                     "by": drain.by,
                     **({"reason": drain.reason} if drain.reason else {}),
                     "isMember": bool(lives),
+                    "isIgnored": is_ignored and bool(lives),
                     "tasks": sum(each.tasks for each in lives),
                     "targets": sum(each.targets for each in lives),
                 }
@@ -250,7 +252,7 @@ class Balancing:
         return found
 
     async def _subscriptions(
-        self, state: State, weights: Weights, draining: list[str], wanted: Subject
+        self, state: State, weights: Weights, draining: Collection[str], wanted: Subject
     ) -> tuple[list[SubscriptionView], list[dict[str, str]]]:
         catalog = self._metadata.catalog
         names = sorted({*catalog.subscriptions, *state.subscriptions})
@@ -266,13 +268,13 @@ class Balancing:
                 continue
             if view.owners or view.waiting:
                 shown.append(view)
-            reason = unassigned_reason(state, name, draining)
+            reason = unassigned_reason(state, name, draining, self._limits)
             if reason is not None and name in catalog.subscriptions and not wanted.node:
                 unassigned.append({"subscription": name, "reason": reason})
         return shown, unassigned
 
-    def _draining(self, dc: str) -> list[str]:
-        return self._metadata.catalog.draining_in(dc)
+    def _draining(self, dc: str, state: State) -> Collection[str]:
+        return drained(state, self._metadata.catalog.draining_in(dc))
 
     def _unknown_node(self, node: str) -> Refused:
         known = "; ".join(

@@ -107,6 +107,7 @@ class Drains:
         draining = self._metadata.catalog.draining_in(dc)
         if node not in draining and all(each in draining for each in nodes if each != node):
             raise Refused(
-                f"'{node}' is the last consuming node of {dc} that is not drained: nothing would "
-                "be delivered there. To drain it all the same, force it"
+                f"'{node}' is the last consuming node of {dc} that is not drained. Where all are, "
+                "that does not count: they share the work as if none was. To drain it all the "
+                "same, force it"
             )

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from hermes_actors.coordination.room import DEFAULT_LIMITS, SETTING, Limits, no_room
 from hermes_actors.coordination.state import State
 from hermes_actors.coordination.values import Departed, Move
 from hermes_actors.coordination.views import (
@@ -15,6 +16,11 @@ from hermes_actors.coordination.views import (
 )
 from hermes_actors.metadata.catalog import Catalog
 from hermes_actors.model.workload import Drain
+
+DRAIN_IGNORED = (
+    "that does not count now: no node takes part that is not drained, so it keeps its work, and "
+    "deliveries go on"
+)
 
 
 class Subject(Struct, frozen=True):
@@ -42,7 +48,11 @@ def departure_view(departed: Departed) -> dict[str, Any]:
 
 
 def reasons_of_subscription(
-    view: SubscriptionView, state: State, catalog: Catalog, draining: Collection[str]
+    view: SubscriptionView,
+    state: State,
+    catalog: Catalog,
+    draining: Collection[str],
+    limits: Limits = DEFAULT_LIMITS,
 ) -> list[str]:
     """Sentences; at least one."""
     name = view.subscription
@@ -50,7 +60,7 @@ def reasons_of_subscription(
     live = catalog.subscriptions.get(name)
     if live is None:
         said.append("it is no more: its nodes are about to release it")
-    unassigned = unassigned_reason(state, name, draining)
+    unassigned = unassigned_reason(state, name, draining, limits)
     if unassigned is not None:
         said.append(f"nobody runs it: {unassigned}")
     for owner in view.owners:
@@ -64,24 +74,37 @@ def reasons_of_subscription(
     said += [
         f"node {each.node} is to have it and waits for {each.waits_for}" for each in view.waiting
     ]
+    wanted = limits.owners_default
     for constrained in (name, name.rpartition("$")[0]):
         constraint = catalog.constraints.get(constrained)
         if constraint is not None:
             why = f" ({constraint.reason})" if constraint.reason else ""
             nodes = _counted(constraint.consumers_number, "node")
             said.append(f"the constraint of {constrained} asks for {nodes}{why}")
+            wanted = constraint.consumers_number
             break
+    in_all = sum(len(target.partitions) for target in state.targets_of(name))
+    missing = min(wanted, in_all) - len(state.targets_of(name))
+    full = no_room(state, draining, limits)
+    if unassigned is None and full is not None and missing > 0:
+        said.append(f"{_counted(missing, 'node')} more would have it: {full}")
     return said
 
 
 def reasons_of_node(
-    node: str, members: Sequence[MemberView], state: State, drain: Drain | None
+    node: str,
+    members: Sequence[MemberView],
+    state: State,
+    drain: Drain | None,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> list[str]:
     """Sentences; none where the node is not known."""
     said = []
     if drain is not None:
         why = f": {drain.reason}" if drain.reason else ""
         said.append(f"it is drained, by {drain.by or 'somebody'}{why}")
+        if any(each.node == node and not each.is_draining for each in members):
+            said.append(DRAIN_IGNORED)
     lives = [each for each in members if each.node == node]
     for each in lives:
         said.append(
@@ -89,6 +112,8 @@ def reasons_of_node(
             f"{_counted(each.tasks, 'task')}, weight {each.weight:.4g}"
             f"{_beside_the_mean(each, members)}"
         )
+        if each.tasks >= limits.tasks_max:
+            said.append(f"that is as many tasks as a node may have; {SETTING} sets how many")
         if each.targets != each.tasks:
             said.append(f"it is to have {_counted(each.targets, 'task')}")
     if len(lives) > 1:

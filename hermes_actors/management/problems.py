@@ -38,6 +38,11 @@ def problems_of(
     ]
 
 
+def no_room_for_it(dc: str, reason: str) -> dict[str, Any]:
+    """The problem of a subscription that no node of a datacentre is to have."""
+    return {"code": "LAGGING", "description": f"{dc}: nobody runs it: {reason}"}
+
+
 def _words(place: Place) -> str:
     return f"{place.view.header.dc} {place.view.header.node}: {place.reason}"
 

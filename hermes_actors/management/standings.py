@@ -9,7 +9,7 @@ from msgspec import Struct
 from hermes_actors.log.base import Commit, Log
 from hermes_actors.log.commits import Progress, decode
 from hermes_actors.management.asking import Logs, NoAnswer
-from hermes_actors.management.balancing import Followed
+from hermes_actors.management.placements import Followed
 from hermes_actors.management.subscriptions import Subscriptions
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata

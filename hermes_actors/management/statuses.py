@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from hermes_actors.management.problems import problems_of
+from hermes_actors.management.placements import Placements
+from hermes_actors.management.problems import no_room_for_it, problems_of
 from hermes_actors.management.subscriptions import Subscriptions
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
@@ -42,15 +43,18 @@ class Statuses:
         subscriptions: Subscriptions,
         fold: StatusFold | None,
         clock: Clock,
+        placements: Placements | None = None,
     ) -> None:
         self._metadata = metadata
+        self._placements = placements or Placements(metadata)
         self._subscriptions = subscriptions
         self._fold = fold or StatusFold()
         self._clock = clock
 
     async def nodes(self) -> dict[str, Any]:
-        """All nodes of all datacentres, whether each datacentre's status is known, and how many
-        different subscriptions are ill on nodes that are there.
+        """All nodes of all datacentres, whether each datacentre's status is known, how many
+        different subscriptions are ill on nodes that are there, and what is to be noticed of who
+        runs what.
         """
         now_s = self._clock.monotonic_s()
         found = await in_turns(ill(self._fold, now_s))
@@ -59,6 +63,7 @@ class Statuses:
             "stoppedSubscriptions": found.stopped,
             "failingSubscriptions": found.failing,
             "nodes": [self._node(view) for view in self._fold.nodes(now_s)],
+            "notices": await in_turns(self._placements.notices_in_steps()),
         }
 
     def datacenters(self) -> list[dict[str, Any]]:
@@ -138,9 +143,10 @@ class Statuses:
         found = self._subscription_sum(topic, name)
         if live.subscription.state is SubscriptionState.SUSPENDED:
             return {"status": "HEALTHY", "problems": []}
-        if not found.is_known or not found.nodes:
+        missing = self._missing(live)
+        if (not found.is_known or not found.nodes) and not missing:
             return {"status": "NO_DATA", "problems": []}
-        problems = self._problems(live, found)
+        problems = missing + self._problems(live, found)
         return {"status": "UNHEALTHY" if problems else "HEALTHY", "problems": problems}
 
     async def why(self, topic: str, name: str) -> dict[str, Any]:
@@ -162,7 +168,8 @@ class Statuses:
                 {
                     **self._datacenter(dc),
                     "isDelivering": any(place.is_delivering for place in found[dc]),
-                    "reason": self._reason(dc, found[dc], now_s),
+                    "reason": (not found[dc] and self._placements.missing(dc, str(live.name)))
+                    or self._reason(dc, found[dc], now_s),
                     "nodes": [
                         {**_place(place), **_rate_max(place, live), **_hint(place, live)}
                         for place in found[dc]
@@ -171,6 +178,10 @@ class Statuses:
                 for dc in sorted(found)
             ],
         }
+
+    def _missing(self, live: LiveSubscription) -> list[dict[str, Any]]:
+        missing = self._placements.all_missing(str(live.name))
+        return [no_room_for_it(dc, reason) for dc, reason in missing.items()]
 
     def _problems(self, live: LiveSubscription, found: SubscriptionSum) -> list[dict[str, Any]]:
         now_s = self._clock.monotonic_s()
@@ -184,17 +195,25 @@ class Statuses:
         now_s, name = self._clock.monotonic_s(), str(live.name)
         found, here = subscription_sum(self._fold, name, now_s), places(self._fold, name, now_s)
         is_suspended = live.state is SubscriptionState.SUSPENDED
-        problems = [] if is_suspended and not live.suspension else self._problems(live, found)
+        problems, missing = [], [] if is_suspended else self._missing(live)
+        if not is_suspended or live.suspension:
+            problems = missing + self._problems(live, found)
         if live.suspension:
             problems.insert(0, {"code": "UNREACHABLE", "description": live.suspension})
         worst = min(here, key=lambda each: _WORST_FIRST.index(each.state), default=None)
         last = max(here, key=lambda each: each.status.last_failure_at_ms, default=None)
+        condition, reason = live.state.value, live.suspension
+        if missing:
+            condition, reason = "STOPPED", missing[0]["description"]
+        elif worst is not None:
+            condition = condition if is_suspended else worst.state
+            reason = reason or worst.reason
         shown = {
             "topicName": str(live.name.topic),
             "name": live.name.name,
             "state": live.state.value,
-            "condition": live.state.value if is_suspended or worst is None else worst.state,
-            "reason": live.suspension or ("" if worst is None else worst.reason),
+            "condition": condition,
+            "reason": reason,
             "severity": live.subscription.monitoring_details.severity,
             "problems": problems,
             "rate": found.rates.delivered / 1_000,
@@ -221,7 +240,8 @@ class Statuses:
             if place.view.header.dc == dc
         ]
         if not found:
-            return self._reason(dc, [], now_s) if dc in self._fold.readings else ""
+            missing = self._placements.missing(dc, str(live.name))
+            return missing or (self._reason(dc, [], now_s) if dc in self._fold.readings else "")
         held = [each for each in found if not each.is_delivering or each.status.held_back]
         return "; ".join(each.reason for each in held)
 

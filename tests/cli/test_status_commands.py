@@ -25,6 +25,7 @@ def test_status_has_a_row_for_each_node_and_says_which_datacentres_are_unknown(h
                 "stoppedSubscriptions": 1,
                 "failingSubscriptions": 3,
                 "nodes": [NODE, gone],
+                "notices": [{"datacenter": "dc1", "text": "nobody runs 3 subscriptions: full"}],
             },
         ),
     )
@@ -51,6 +52,7 @@ def test_status_has_a_row_for_each_node_and_says_which_datacentres_are_unknown(h
     assert result.stdout.splitlines()[3:] == [
         "dc2: status unknown since noon: it is away",
         "dc1 n2: not heard of\\x1b for 12 s; old",
+        "dc1: nobody runs 3 subscriptions: full",
         "ill: 1 subscription stopped, 3 failing, see 'hermes subscription list --unhealthy'",
     ]
 

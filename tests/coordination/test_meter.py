@@ -19,6 +19,7 @@ from hermes_actors.coordination.commands import (
 )
 from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.meter import LOOK_INTERVAL_S, SUM_INTERVAL_S, Meter
+from hermes_actors.coordination.room import Limits
 from hermes_actors.coordination.tally import Weights
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.log.memory import MemoryLog
@@ -45,6 +46,7 @@ class Cluster:
             draining=lambda: self.draining,
             weights=lambda _state: Weights({ORDERS: 8.0}),
             lease=lambda: self.lease,
+            limits=Limits(tasks_max=1),
         )
         self.own = self.meter.metrics()
         self.meter.own_metrics(self.own)
@@ -162,3 +164,19 @@ async def test_many_moves_are_all_counted_also_over_a_snapshot(cluster):
         cluster.say(Plan("b1", 1, state.plan_offset, tuple(moved)))
     assert state.moved > len(state.moves) == 200
     assert type(state).restored(state.snapshot()).moved == state.moved
+
+
+async def test_what_has_no_room_is_counted(cluster):
+    cluster.say(Join("b1", "node-a", 2.0), Claim("b1", 1))
+    await trio.sleep(SUM_INTERVAL_S + 1)
+    figures = cluster.figures()
+    assert figures["hermes_balancer_full_nodes"] == "0.0"
+    assert figures["hermes_balancer_unplaced_subscriptions"] == "0.0"
+    cluster.say(Plan("b1", 1, -1, (Assignment(ORDERS, (Target("b1", (0, 1)),)),)))
+    await trio.sleep(SUM_INTERVAL_S + 1)
+    figures = cluster.figures()
+    assert figures["hermes_balancer_full_nodes"] == "1.0"
+    assert figures["hermes_balancer_unplaced_subscriptions"] == "1.0"
+    # A node that is drained beside no other carries on, and is as full.
+    cluster.draining = ["node-a"]
+    assert cluster.figures()["hermes_balancer_full_nodes"] == "1.0"

@@ -15,6 +15,7 @@ from hermes_actors.coordination.commands import (
     TaskLoad,
 )
 from hermes_actors.coordination.plan_views import NodePlanView, Proposal, plan_view_in_steps
+from hermes_actors.coordination.room import Limits, drained, is_drain_ignored
 from hermes_actors.coordination.state import State
 from hermes_actors.coordination.tally import Weights, tally_in_steps
 from hermes_actors.coordination.views import (
@@ -148,7 +149,6 @@ def test_why_nobody_runs_something(book):
     state = book.state
     assert unassigned_reason(state, ORDERS) is None
     assert unassigned_reason(state, PAGES) == "the leader has not planned it yet"
-    assert "drained" in str(unassigned_reason(state, PAGES, ["node-a", "node-b"]))
     book.say(Leave("b1"))
     assert "no leader" in str(unassigned_reason(state, PAGES))
     book.say(Leave("b2"))
@@ -182,6 +182,36 @@ def test_drained_nodes_do_not_count_as_badly_loaded_ones(book):
     assert (without.nodes, without.max_to_mean) == (1, 1.0)
     both = skew_of_members(members(book.state, weights, ["node-a", "node-b"]), 20.0)
     assert both.nodes == 2
+
+
+def test_what_has_no_room_says_so_and_the_way_out(book):
+    few = Limits(tasks_max=1)
+    for name in ("shop.more$one", "shop.more$two"):
+        reason = unassigned_reason(book.state, name, (), few)
+        assert reason == (
+            "no node has room: all 2 nodes have as many tasks as a node may have (1); start more "
+            "nodes, or raise consumers.balancer.tasks_per_node_max"
+        )
+    # What is drained has no room either; what is there has it.
+    assert "the one node" in str(unassigned_reason(book.state, PAGES, ["node-b"], few))
+    assert unassigned_reason(book.state, ORDERS, (), few) is None
+    roomy = Limits(tasks_max=2)
+    assert unassigned_reason(book.state, PAGES, (), roomy) == "the leader has not planned it yet"
+
+
+def test_a_drain_counts_only_beside_a_node_that_is_not_drained(book):
+    state = book.state
+    assert drained(state, ["node-a"]) == ("node-a",)
+    assert drained(state, ["node-z"]) == ("node-z",)
+    assert drained(state, ["node-b", "node-a"]) == ()
+    assert [is_drain_ignored(state, asked) for asked in (["node-a"], ["node-a", "node-b"], [])] == [
+        False, True, False,
+    ]  # fmt: skip
+    book.say(Leave("b2"))
+    assert drained(state, ["node-a"]) == ()
+    book.say(Leave("b1"))
+    assert drained(state, ["node-a"]) == ()
+    assert not is_drain_ignored(state, ["node-a"])
 
 
 def test_the_least_of_a_task_counts_for_idle_work(book):

@@ -3,7 +3,9 @@
 import pytest
 import trio
 import trio.testing
+from msgspec.structs import replace
 
+from hermes_actors.config.delivery import BalancerConfig
 from hermes_actors.coordination.commands import (
     Assignment,
     Claim,
@@ -17,6 +19,7 @@ from hermes_actors.coordination.plan_views import Proposal
 from hermes_actors.coordination.state import State
 from hermes_actors.coordination.tally import Weights
 from hermes_actors.management.administration import Administration
+from hermes_actors.status.fold import StatusFold
 
 ORDERS = "shop.orders$billing"
 PAGES = "shop.pages$search"
@@ -78,13 +81,25 @@ def planning():
 
 
 @pytest.fixture
-async def balancer(api, here, there, planning):
+def fold():
+    return StatusFold()
+
+
+@pytest.fixture
+def tasks_max(request):
+    return getattr(request, "param", 1_000)
+
+
+@pytest.fixture
+async def balancer(api, here, there, planning, fold, tasks_max):
     """Management of dc1, which follows dc2 too; both subscriptions are there."""
+    consumers = replace(api.config.consumers, balancer=BalancerConfig(tasks_per_node_max=tasks_max))
     api.administration = Administration(
         api.metadata,
         api.log,
-        api.config,
+        replace(api.config, consumers=consumers),
         api.clock,
+        status=fold,
         coordinations={"dc2": there, "dc1": here},
         planning={"dc1": planning},
         weights=planning.weights,
@@ -324,3 +339,60 @@ async def test_many_subscriptions_are_all_shown(balancer, here):
     )
     one = (await status(balancer))["dc1"]
     assert {each["subscription"] for each in one["subscriptions"]} == {ORDERS, *names}
+
+
+NO_ROOM = (
+    "no node has room: all 2 nodes have as many tasks as a node may have (1); start more nodes, or "
+    "raise consumers.balancer.tasks_per_node_max"
+)
+
+
+@pytest.mark.parametrize("tasks_max", [1], indirect=True)
+async def test_what_no_node_has_room_for_is_told_wherever_one_looks(balancer, here, fold):
+    here.plan("shop.other$one", ("b2", (0, 1)), reason="new: 1 owner")
+    fold.report("dc1", "", T0_MS, trio.current_time())
+    one = (await status(balancer))["dc1"]
+    assert one["unassigned"] == [{"subscription": PAGES, "reason": NO_ROOM}]
+    why = (await balancer.get(f"/balancer/explain?about={PAGES.replace('$', '%24')}")).json()
+    assert why["datacenters"][0]["why"] == [f"nobody runs it: {NO_ROOM}"]
+    # The other has one owner where it would have two, and partitions for both.
+    why = (await balancer.get(f"/balancer/explain?about={ORDERS.replace('$', '%24')}")).json()
+    assert f"1 node more would have it: {NO_ROOM}" in why["datacenters"][0]["why"]
+    why = (await balancer.get("/balancer/explain?about=node-b")).json()["datacenters"][0]["why"]
+    assert any("as many tasks as a node may have" in each for each in why)
+    path = "/topics/shop.pages/subscriptions/search"
+    (found,) = (await balancer.get(f"{path}/why")).json()["datacenters"]
+    assert (found["isDelivering"], found["reason"]) == (False, NO_ROOM)
+    problem = {"code": "LAGGING", "description": f"dc1: nobody runs it: {NO_ROOM}"}
+    assert (await balancer.get(f"{path}/health")).json() == {
+        "status": "UNHEALTHY", "problems": [problem],
+    }  # fmt: skip
+    (row,) = (await balancer.get("/status/subscriptions?unhealthy=true")).json()["subscriptions"]
+    assert (row["name"], row["condition"], row["problems"]) == ("search", "STOPPED", [problem])
+    assert (await balancer.get("/status/nodes")).json()["notices"] == [
+        {"datacenter": "dc1", "text": f"nobody runs 1 subscription: {NO_ROOM}"}
+    ]
+    # A suspended one needs no node.
+    await balancer.put(f"{path}/state", "SUSPENDED")
+    assert (await balancer.get("/status/subscriptions?unhealthy=true")).json()[
+        "subscriptions"
+    ] == []
+
+
+async def test_that_drains_do_not_count_is_told(balancer):
+    for node in ("node-a", "node-b"):
+        answer = await balancer.put(f"/balancer/drains/dc1/{node}?force=true", {})
+        assert answer.status_code == 201
+    one = (await status(balancer))["dc1"]
+    assert [each["isIgnored"] for each in one["drained"]] == [True, True]
+    assert [each["isDraining"] for each in one["members"]] == [False, False]
+    (notice,) = (await balancer.get("/status/nodes")).json()["notices"]
+    assert notice["datacenter"] == "dc1"
+    assert "node-a, node-b" in notice["text"]
+    assert "does not count" in notice["text"]
+    why = (await balancer.get("/balancer/explain?about=node-a")).json()["datacenters"][0]["why"]
+    assert any("does not count now" in each for each in why)
+    assert (await balancer.delete("/balancer/drains/dc1/node-b")).status_code == 200
+    one = (await status(balancer))["dc1"]
+    assert [each["isIgnored"] for each in one["drained"]] == [False]
+    assert (await balancer.get("/status/nodes")).json()["notices"] == []

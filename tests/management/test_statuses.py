@@ -216,6 +216,7 @@ async def test_without_any_status_rates_are_unavailable_and_health_has_no_data(a
         "stoppedSubscriptions": 0,
         "failingSubscriptions": 0,
         "nodes": [],
+        "notices": [],
     }
     assert (await api.get(f"{SUBSCRIPTION}/why")).json()["datacenters"] == []
 

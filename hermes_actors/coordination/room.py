@@ -1,0 +1,63 @@
+"""Which nodes may own something, and whether they have room for more."""
+
+from collections.abc import Collection
+
+from msgspec import Struct
+
+from hermes_actors.coordination.state import State
+from hermes_actors.coordination.values import Member
+
+SETTING = "consumers.balancer.tasks_per_node_max"
+
+
+class Limits(Struct, frozen=True):
+    """How many tasks a node may have, and how many owners a subscription is to have where nobody
+    has asked for another number.
+    """
+
+    tasks_max: int = 1_000
+    owners_default: int = 2
+
+
+DEFAULT_LIMITS = Limits()
+
+
+def drained(state: State, asked: Collection[str]) -> tuple[str, ...]:
+    """The nodes that are to own nothing, sorted, of those for which that was asked. None, when no
+    other node takes part: what is drained then carries everything, rather than nobody.
+    """
+    if all(member.node in asked for member in state.members.values()):
+        return ()
+    return tuple(sorted(asked))
+
+
+def is_drain_ignored(state: State, asked: Collection[str]) -> bool:
+    """Whether nodes that take part were to own nothing, and own all because no others do."""
+    return bool(asked and state.members) and not drained(state, asked)
+
+
+def full_nodes(state: State, draining: Collection[str], limits: Limits) -> list[Member]:
+    """Those that have as many tasks as a node may have; `draining` as `drained` gives them."""
+    return [
+        member
+        for member in open_nodes(state, draining)
+        if len(state.grants_of(member.boot)) >= limits.tasks_max
+    ]
+
+
+def open_nodes(state: State, draining: Collection[str]) -> list[Member]:
+    """The members that may own something."""
+    return [member for member in state.members.values() if member.node not in draining]
+
+
+def no_room(state: State, draining: Collection[str], limits: Limits) -> str | None:
+    """Why nothing more can be owned, and the way out; None while there is room, or no node."""
+    nodes = open_nodes(state, draining)
+    if not nodes or len(full_nodes(state, draining, limits)) < len(nodes):
+        return None
+    which = "the one node that takes part" if len(nodes) == 1 else f"all {len(nodes)} nodes"
+    have = "has" if len(nodes) == 1 else "have"
+    return (
+        f"no node has room: {which} {have} as many tasks as a node may have "
+        f"({limits.tasks_max}); start more nodes, or raise {SETTING}"
+    )
