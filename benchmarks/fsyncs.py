@@ -23,7 +23,8 @@ import threading
 from pathlib import Path
 from urllib.parse import urlsplit
 
-OWNER = {"source": "Plaintext", "id": "bench"}
+from hermes_chaos.wanted import topic_body
+
 CALLS = "fdatasync,fsync,read,recvfrom,recvmsg,write,writev,sendto,sendmsg"
 
 
@@ -90,17 +91,7 @@ def dev(server: str, data: Path, trace: Path):  # type: ignore[no-untyped-def]  
 def create_topic(management: str) -> None:
     """The topic bench.t, ready to publish to."""
     ask(management, "/groups", {"groupName": "bench"})
-    ask(
-        management,
-        "/topics",
-        {
-            "name": "bench.t",
-            "description": "",
-            "owner": OWNER,
-            "contentType": "JSON",
-            "retentionTime": {"duration": 1},
-        },
-    )
+    ask(management, "/topics", topic_body("bench.t"))
 
 
 def ask(base: str, path: str, body: object) -> None:

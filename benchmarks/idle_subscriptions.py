@@ -19,13 +19,13 @@ from pathlib import Path
 import uvloop
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
+from hermes_chaos.wanted import subscription_body, topic_body
 from hermes_local.kafka import FULL_SPEED, Cluster
 from hermes_local.ports import free_ports
 from publishing.node import PARTITIONS, Node
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 SETTLE_S = 8.0
-OWNER = {"source": "Plaintext", "id": "bench"}
 
 
 def usage(pid: int, seconds: float) -> tuple[float, float]:
@@ -47,14 +47,11 @@ def create(node: Node, topics: int, subscriptions: int) -> None:
     """Subscriptions spread over topics that nobody publishes to."""
     node.post("/groups", {"groupName": "idle"})
     for number in range(topics):
-        topic = {"name": f"idle.t{number}", "description": "", "owner": OWNER}
-        topic |= {"contentType": "JSON", "retentionTime": {"duration": 1}}
-        node.post("/topics", topic)
+        node.post("/topics", topic_body(f"idle.t{number}"))
     for number in range(subscriptions):
         name = f"idle.t{number % topics}"
-        subscription = {"topicName": name, "name": f"s{number}", "owner": OWNER}
-        subscription |= {"endpoint": "http://127.0.0.1:9/nobody", "description": ""}
-        node.post(f"/topics/{name}/subscriptions", subscription)
+        body = subscription_body(name, f"s{number}", "http://127.0.0.1:9/nobody")
+        node.post(f"/topics/{name}/subscriptions", body)
 
 
 async def consume(servers: str, topics: int, consumers: int) -> None:

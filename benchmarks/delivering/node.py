@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hermes_chaos.wanted import subscription_body, topic_body
 from hermes_local.ports import free_ports
 from publishing.node import Node
 
-OWNER = {"source": "Plaintext", "id": "bench"}
 TOPIC = "bench.orders"
 _WITHIN_S = 30.0
 
@@ -45,8 +45,7 @@ class DeliveringNode(Node):
         """Topics of one group, that take messages at once."""
         self.post("/groups", {"groupName": topics[0].partition(".")[0]})
         for topic in topics:
-            body = {"name": topic, "description": "", "owner": OWNER, "contentType": "JSON"}
-            self.post("/topics", {**body, "retentionTime": {"duration": 1}, "ack": "LEADER"})
+            self.post("/topics", topic_body(topic, ack="LEADER"))
         for topic in topics:
             self.wait_taking(topic)
 
@@ -73,11 +72,10 @@ class DeliveringNode(Node):
 
     def subscribe(self, topic: str, name: str, endpoint: str, **policy: int) -> None:
         """A subscription whose rate does not matter."""
-        body = {"topicName": topic, "name": name, "endpoint": endpoint, "description": ""}
         policy = {"rate": 1_000_000, **policy}
         self.post(
             f"/topics/{topic}/subscriptions",
-            {**body, "owner": OWNER, "subscriptionPolicy": policy},
+            subscription_body(topic, name, endpoint, subscriptionPolicy=policy),
         )
 
     def set_state(self, topic: str, name: str, state: str) -> None:

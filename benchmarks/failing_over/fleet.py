@@ -14,10 +14,10 @@ import trio
 
 from delivering.sink import Sink
 from hermes_chaos.live.site import NodeDidNotStart, NodeProcess, ask
+from hermes_chaos.wanted import subscription_body, topic_body
 from hermes_local.kafka import FULL_SPEED, Cluster
 
 PARTITIONS = 4
-_OWNER = {"source": "Plaintext", "id": "bench"}
 _TAKES_WITHIN_S = 60.0
 
 
@@ -86,20 +86,17 @@ class Fleet:
         for group in sorted({topic.partition(".")[0] for topic in topics.values()}):
             _created(f"{base}/groups", {"groupName": group})
         for topic in sorted(set(topics.values())):
-            body = {"name": topic, "description": "", "owner": _OWNER, "contentType": "JSON"}
-            _created(f"{base}/topics", {**body, "retentionTime": {"duration": 1}})
+            _created(f"{base}/topics", topic_body(topic))
             self._wait_taking(topic)
         for name, topic in topics.items():
-            body = {
-                "topicName": topic,
-                "name": name,
-                "endpoint": self.sink.at(f"note/{name}"),
-                "description": "",
-                "owner": _OWNER,
+            body = subscription_body(
+                topic,
+                name,
+                self.sink.at(f"note/{name}"),
                 # A machine that is busy for a second is no fault: what comes twice is to come of
                 # the nodes that end.
-                "subscriptionPolicy": {"rate": 10_000, "requestTimeout": 10_000},
-            }
+                subscriptionPolicy={"rate": 10_000, "requestTimeout": 10_000},
+            )
             _created(f"{base}/topics/{topic}/subscriptions", body)
 
     def index_of(self, name: str | None) -> int:

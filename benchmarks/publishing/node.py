@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
+from hermes_chaos.wanted import topic_body
 from publishing.messages import TOPIC
 
 PARTITIONS = 10
-_OWNER = {"source": "Plaintext", "id": "bench"}
 _ANSWERS_WITHIN_S = 15.0
 # The time limits of a real node would turn a busy machine's hiccups into 503s.
 _PATIENCE_MS = "5000"
@@ -120,9 +120,8 @@ class Node(Server):
 
     def create_topic(self, ack: str) -> None:
         """The topic that is loaded, for a node that has not got it yet."""
-        topic = {"name": TOPIC, "description": "", "owner": _OWNER, "contentType": "JSON"}
         self.post("/groups", {"groupName": TOPIC.partition(".")[0]})
-        self.post("/topics", {**topic, "retentionTime": {"duration": 1}, "ack": ack})
+        self.post("/topics", topic_body(TOPIC, ack=ack))
 
     def post(self, path: str, body: dict[str, Any]) -> None:
         """Create something through the management API."""

@@ -15,6 +15,7 @@ from hermes_actors.cli.dev import plan_nodes
 from hermes_actors.cli.failures import UsageWrong
 from hermes_actors.cli.logs import line_handler, named_dc
 from hermes_actors.config import Config
+from hermes_chaos.wanted import subscription_body, topic_body
 
 
 def ports(plan):
@@ -144,15 +145,13 @@ def test_a_discarded_message_is_a_line_with_its_dc_and_reason_if_verbose(server,
         too_late.start()
         try:
             second = json.loads(process.stdout.readline())["dcs"][1]
-            owner = {"source": "Plaintext", "id": "x"}
-            topic = {"name": "a.b", "description": "", "owner": owner, "contentType": "JSON"}
-            topic["retentionTime"] = {"duration": 1}
-            subscription = {"topicName": "a.b", "name": "s", "description": "", "owner": owner}
-            subscription["endpoint"] = f"{server.url}/answers-404"
             for path, body in (
                 ("/groups", {"groupName": "a"}),
-                ("/topics", topic),
-                ("/topics/a.b/subscriptions", subscription),
+                ("/topics", topic_body("a.b")),
+                (
+                    "/topics/a.b/subscriptions",
+                    subscription_body("a.b", "s", f"{server.url}/answers-404"),
+                ),
             ):
                 client.post(second["management"] + path, json=body).raise_for_status()
             published = client.post(f"{second['publish']}/topics/a.b", json={}, timeout=30)

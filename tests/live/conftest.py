@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from hermes_chaos.wanted import subscription_body, topic_body
 from hermes_local.compose import Topology
 from hermes_local.ports import free_ports
 
@@ -114,24 +115,11 @@ def shop(http: Callable[..., tuple[int, Any]]) -> Callable[[str, str], None]:
     """Create shop.orders and one subscription to it: `shop(management, endpoint)`."""
 
     def create(management: str, endpoint: str) -> None:
-        owner = {"source": "Plaintext", "id": "test"}
-        topic = {
-            "name": "shop.orders",
-            "description": "",
-            "owner": owner,
-            "contentType": "JSON",
-            "retentionTime": {"duration": 1},
-        }
-        subscription = {
-            "topicName": "shop.orders",
-            "name": "sink",
-            "endpoint": endpoint,
-            "description": "",
-            "owner": owner,
-            "subscriptionPolicy": {"rate": 10_000},
-        }
+        subscription = subscription_body(
+            "shop.orders", "sink", endpoint, subscriptionPolicy={"rate": 10_000}
+        )
         assert http("POST", f"{management}/groups", {"groupName": "shop"})[0] == 201
-        assert http("POST", f"{management}/topics", topic)[0] == 201
+        assert http("POST", f"{management}/topics", topic_body("shop.orders"))[0] == 201
         made = http("POST", f"{management}/topics/shop.orders/subscriptions", subscription)
         assert made[0] == 201, made
 

@@ -15,6 +15,7 @@ import trio
 from hermes_actors.cli.publisher import percentile
 from hermes_chaos.live.load import Account, Phase, Subscribers, publishing
 from hermes_chaos.live.logs import until
+from hermes_chaos.wanted import subscription_body, topic_body
 from hermes_local.compose import Topology
 from hermes_local.runnable import Service
 
@@ -25,7 +26,6 @@ RATE_PER_S = 400.0
 CALM_S = 2.0
 WITHIN_S = 60.0
 DELIVERED_WITHIN_S = 120.0
-OWNER = {"source": "Plaintext", "id": "test"}
 DOWN_S = (0.0, 1.0, 7.0)
 """How long a datacentre is lost: noticed by nobody, by the probes, by all that time out."""
 REPETITIONS = int(os.environ.get("REPETITIONS", "1"))
@@ -126,25 +126,16 @@ async def create(trial: Trial, url: str) -> None:
     groups = {topic.partition(".")[0] for topic in trial.account.subscribers}
     bodies = [(f"{base}/groups", {"groupName": group}) for group in groups]
     for topic, subscribers in trial.account.subscribers.items():
-        body = {
-            "name": topic,
-            "description": "",
-            "owner": OWNER,
-            "contentType": "JSON",
-            "ack": topic.partition(".")[2].upper(),
-            "retentionTime": {"duration": 1},
-        }
+        body = topic_body(topic, ack=topic.partition(".")[2].upper())
         bodies.append((f"{base}/topics", body))
         for subscriber in subscribers:
-            body = {
-                "topicName": topic,
-                "name": subscriber.partition("$")[2],
-                "endpoint": url + subscriber,
-                "description": "",
-                "owner": OWNER,
+            body = subscription_body(
+                topic,
+                subscriber.partition("$")[2],
+                url + subscriber,
                 # A machine that is busy for a second is no fault: duplicates are to come of faults.
-                "subscriptionPolicy": {"rate": 10_000, "requestTimeout": 10_000},
-            }
+                subscriptionPolicy={"rate": 10_000, "requestTimeout": 10_000},
+            )
             bodies.append((f"{base}/topics/{topic}/subscriptions", body))
     for at, body in bodies:
         status, said = await trial.ask("POST", at, body)
@@ -239,13 +230,7 @@ async def test_a_management_write_during_the_loss_of_a_datacentre_is_answered_an
     base, other = trial.management("dc1"), trial.management("dc2")
     kafka = trial.service("kafka-dc2")
     assert (await trial.ask("POST", f"{base}/groups", {"groupName": "lost"}))[0] == 201
-    topic = {
-        "name": "lost.kept",
-        "description": "",
-        "owner": OWNER,
-        "contentType": "JSON",
-        "retentionTime": {"duration": 1},
-    }
+    topic = topic_body("lost.kept")
     assert (await trial.ask("POST", f"{base}/topics", topic))[0] == 201
     await until_shown(trial, other, "lost.kept", "")
     answered_s: list[float] = []

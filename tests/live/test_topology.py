@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from hermes_actors.runtime.clock import SystemClock
+from hermes_chaos.wanted import subscription_body, topic_body
 from hermes_local.compose import Topology
 from hermes_local.runnable import NodeProcess
 
@@ -113,27 +114,11 @@ def frontends(topology: Topology) -> list[str]:
 
 def create(topology: Topology, dc: str, group: str, endpoint: str) -> str:
     """A topic with a subscription, made in one datacentre; its name."""
-    owner = {"source": "Plaintext", "id": "test"}
     base, topic = management(topology, dc), f"{group}.orders"
     assert ask("POST", f"{base}/groups", {"groupName": group})[0] == 201
-    body = {
-        "name": topic,
-        "description": "",
-        "owner": owner,
-        "contentType": "JSON",
-        "ack": "ALL",
-        "retentionTime": {"duration": 1},
-    }
-    made = ask("POST", f"{base}/topics", body)
+    made = ask("POST", f"{base}/topics", topic_body(topic, ack="ALL"))
     assert made[0] == 201, made
-    subscription = {
-        "topicName": topic,
-        "name": "sink",
-        "endpoint": endpoint,
-        "description": "",
-        "owner": owner,
-        "subscriptionPolicy": {"rate": 10_000},
-    }
+    subscription = subscription_body(topic, "sink", endpoint, subscriptionPolicy={"rate": 10_000})
     made = ask("POST", f"{base}/topics/{topic}/subscriptions", subscription)
     assert made[0] == 201, made
     return topic

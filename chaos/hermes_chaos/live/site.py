@@ -20,6 +20,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from hermes_chaos.live.proxy import Link, Proxy, proxy_in_thread
+from hermes_chaos.wanted import topic_body
 from hermes_local.kafka import Cluster
 from hermes_local.ports import free_ports
 
@@ -27,7 +28,6 @@ DCS = ("dc1", "dc2")
 _READY_S = 60.0
 _END_S = 30.0
 _ASK_S = 15.0
-_OWNER = {"source": "Plaintext", "id": "chaos"}
 
 
 class NodeDidNotStart(Exception):
@@ -195,15 +195,7 @@ class Site:
         """Create a topic, and its group; return when both datacentres' nodes know it."""
         management = self.first.management
         ask("POST", f"{management}/groups", {"groupName": name.partition(".")[0]})
-        topic = {
-            "name": name,
-            "description": "",
-            "owner": _OWNER,
-            "contentType": "JSON",
-            "retentionTime": {"duration": 1},
-            **fields,
-        }
-        status, said = ask("POST", f"{management}/topics", topic)
+        status, said = ask("POST", f"{management}/topics", topic_body(name, **fields))
         assert status == 201, said
         pause = threading.Event()
         for node in self.nodes:

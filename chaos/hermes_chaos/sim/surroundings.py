@@ -3,15 +3,15 @@
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import cast
+from typing import Any, cast
 
 from hermes_actors.consumer.senders.sender import Sender
 from hermes_actors.log.base import Log
 from hermes_actors.management.administration import Administration
+from hermes_actors.management.roles import Anonymous
 from hermes_actors.node import NodeEnvironment
 from hermes_actors.runtime.clock import Clock, seeded_ids
 from hermes_actors.runtime.cpu import StillCpu
-from hermes_actors.security.account import Credentials
 from hermes_chaos.wanted import subscription_body, topic_body
 
 
@@ -38,9 +38,9 @@ def surroundings(
     )
 
 
-async def create_shop(administration: Administration, endpoint: str, **fields: object) -> None:
-    """Group shop, topic shop.orders and its subscription billing, with these fields more."""
-    caller = await administration.security.identify(Credentials())
+async def create_shop(administration: Administration, endpoint: str, **fields: Any) -> None:
+    """Group shop, topic shop.orders and its subscription billing, which has these fields more."""
+    caller = Anonymous()
     await administration.groups.create(caller, {"groupName": "shop"})
     await administration.topics.create(caller, topic_body("shop.orders"))
     subscription = subscription_body("shop.orders", "billing", endpoint, **fields)
