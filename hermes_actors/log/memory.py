@@ -247,10 +247,11 @@ class MemoryLog:
 
     async def read_gate(self) -> None:
         """Wait for, and raise, what the faults of reading say; always a checkpoint."""
-        await trio.lowlevel.checkpoint()
         faults = self.faults
         if faults.read_delay_s is not None:
             await trio.sleep(faults.draw_between(faults.read_delay_s))
+        else:
+            await trio.lowlevel.checkpoint()
         while faults.reads_silent:
             await faults.healed()
         if faults.reads_failing:
@@ -272,10 +273,11 @@ class MemoryLog:
     async def commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
         """As `Log.commit`."""
         check_commits(commits)
-        await trio.lowlevel.checkpoint()
         faults = self.faults
         if faults.read_delay_s is not None:
             await trio.sleep(faults.draw_between(faults.read_delay_s))
+        else:
+            await trio.lowlevel.checkpoint()
         while faults.reads_silent:
             await faults.healed()
         if faults.commits_failing:

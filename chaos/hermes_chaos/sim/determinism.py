@@ -9,7 +9,7 @@ import gc
 import hashlib
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, TypeVar, TypeVarTuple, Unpack
@@ -59,16 +59,16 @@ def stop(process: str) -> None:
     runner = _runner()
     if not isinstance(runner.runq, _Queue):
         runner.runq = _Queue(runner.runq)
-    runner.runq.stopped.add(process)
+    runner.runq.stop(process)
 
 
 def go_on(process: str) -> None:
     """As SIGCONT: all that its tasks have waited for is there at once."""
     runner = _runner()
     if isinstance(runner.runq, _Queue):
-        runner.runq.stopped.discard(process)
-        if not runner.runq.stopped:
-            runner.runq = deque(deque.__iter__(runner.runq))
+        runner.runq.go_on(process)
+        if not runner.runq.is_used:
+            runner.runq = deque(runner.runq)
 
 
 def _runner() -> Any:
@@ -77,26 +77,36 @@ def _runner() -> Any:
 
 
 class _Queue(deque[Any]):
-    """The tasks that can run, without those of stopped processes: these stay in it."""
+    """The tasks that can run; those of stopped processes are held back."""
 
-    def __init__(self, tasks: Iterator[Any]) -> None:
+    def __init__(self, tasks: Iterable[Any]) -> None:
         super().__init__(tasks)
-        self.stopped: set[str] = set()
+        self._held: dict[str, list[Any]] = {}
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter([task for task in super().__iter__() if not self._is_stopped(task)])
+    @property
+    def is_used(self) -> bool:
+        """Some process is stopped."""
+        return bool(self._held)
 
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
+    def append(self, task: Any) -> None:
+        """The task can run, as soon as its process can."""
+        held = self._held.get(task.context.get(_PROCESS, ""))
+        if held is None:
+            super().append(task)
+        else:
+            held.append(task)
 
-    def clear(self) -> None:
-        """What could run has been taken."""
-        kept = [task for task in super().__iter__() if self._is_stopped(task)]
-        super().clear()
-        super().extend(kept)
+    def stop(self, process: str) -> None:
+        """Hold its tasks back from now on."""
+        self._held.setdefault(process, [])
+        tasks = list(self)
+        self.clear()
+        for task in tasks:
+            self.append(task)
 
-    def _is_stopped(self, task: Any) -> bool:
-        return task.context.get(_PROCESS, "") in self.stopped
+    def go_on(self, process: str) -> None:
+        """All that was held back can run."""
+        self.extend(self._held.pop(process, ()))
 
 
 @contextmanager

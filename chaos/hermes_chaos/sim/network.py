@@ -4,9 +4,11 @@ It implements the seam below the HTTP/1.1 sender, so that its pools and its code
 ones; the subscribers' side parses the bytes with a server's parser.
 """
 
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
+from heapq import heappop, heappush
 
 import trio
 
@@ -17,7 +19,7 @@ from hermes_chaos.sim.subscribers import Endpoint, Plan, RequestParser
 
 
 class SimulatedNet:
-    """One node's network; satisfies `Net`. Its tasks live in the node's nursery and die with it."""
+    """One node's network; satisfies `Net`."""
 
     def __init__(
         self,
@@ -28,17 +30,16 @@ class SimulatedNet:
         process: Context,
     ) -> None:
         """What the node hears, it hears in its `process`."""
-        self._process = process
-        self._outside = inside("")
-        self._nursery = nursery
+        self._here = _Timers(nursery, process)
+        self._beyond = _Timers(nursery, inside(""))
         self._endpoints = endpoints
         self._rng = rng
         self.dc = dc
-        self._is_dead = False
 
     def die(self) -> None:
         """The node behind this is gone: nothing is called, sent or heard any more."""
-        self._is_dead = True
+        self._here.end()
+        self._beyond.end()
 
     def now_s(self) -> float:
         """Virtual seconds."""
@@ -50,13 +51,11 @@ class SimulatedNet:
 
     def later(self, delay_s: float, callback: Callable[[], None]) -> None:
         """Call once, after the delay; never when the node dies first, later when it is stopped."""
-        if not self._is_dead:
-            self._process.run(self._nursery.start_soon, self._call, delay_s, callback)
+        self._here.add(delay_s, callback)
 
     def beyond(self, delay_s: float, callback: Callable[[], None]) -> None:
         """The same of what happens at the other end, whether the node is stopped or not."""
-        if not self._is_dead:
-            self._outside.run(self._nursery.start_soon, self._call, delay_s, callback)
+        self._beyond.add(delay_s, callback)
 
     def dial(self, connection: PooledConnection, origin: Origin) -> None:
         """Begin to connect."""
@@ -70,10 +69,44 @@ class SimulatedNet:
 
         self.later(self._rng.uniform(0.0005, 0.002), connected)
 
-    async def _call(self, delay_s: float, callback: Callable[[], None]) -> None:
-        await trio.sleep(delay_s)
-        if not self._is_dead:
-            callback()
+
+class _Timers:
+    """Calls of one process's, each at its time: one task for all, which costs less than one each.
+    Of the same moment the earlier is called first.
+    """
+
+    def __init__(self, nursery: trio.Nursery, process: Context) -> None:
+        self._waiting: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+        self._pause = trio.CancelScope()
+        self._is_over = False
+        process.run(nursery.start_soon, self._run)
+
+    def add(self, delay_s: float, callback: Callable[[], None]) -> None:
+        """Call it once, so much later."""
+        at_s = trio.current_time() + delay_s
+        self._count += 1
+        heappush(self._waiting, (at_s, self._count, callback))
+        self._pause.deadline = min(self._pause.deadline, at_s)
+
+    def end(self) -> None:
+        """Call nothing any more."""
+        self._is_over = True
+        self._pause.cancel()
+
+    async def _run(self) -> None:
+        waiting = self._waiting
+        while not self._is_over:
+            self._pause = trio.CancelScope(deadline=waiting[0][0] if waiting else math.inf)
+            with self._pause:
+                await trio.sleep_forever()
+            now_s = trio.current_time()
+            due: list[Callable[[], None]] = []
+            while waiting and waiting[0][0] <= now_s:
+                due.append(heappop(waiting)[2])
+            for callback in due:
+                if not self._is_over:
+                    callback()
 
 
 class _Link:
