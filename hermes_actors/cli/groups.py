@@ -1,9 +1,6 @@
 """`hermes group …`: groups of topics through the management API."""
 
-import json
-
 from hermes_actors.cli.bodies import changes
-from hermes_actors.cli.confirm import confirm_deletion
 from hermes_actors.cli.management import ManagementClient, quoted
 from hermes_actors.cli.options import (
     MANAGEMENT_URL_DEFAULT,
@@ -16,9 +13,9 @@ from hermes_actors.cli.options import (
     YesOption,
     examples,
 )
-from hermes_actors.cli.outcome import show_changed, show_updated
+from hermes_actors.cli.outcome import delete_object, show_changed, show_updated
 from hermes_actors.cli.plain import PlainCommand, command_group
-from hermes_actors.cli.render import say, show_names, show_object
+from hermes_actors.cli.render import show_names, show_object
 
 app = command_group("Groups of topics.")
 
@@ -86,7 +83,4 @@ def delete(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Delete an empty group."""
-    confirm_deletion(f"group {group}", yes)
-    with ManagementClient(management) as client:
-        client.delete(f"/groups/{quoted(group)}")
-    say(json.dumps({"deleted": group}) if output is Output.JSON else f"deleted group {group}")
+    delete_object(f"/groups/{quoted(group)}", group, f"group {group}", yes, management, output)

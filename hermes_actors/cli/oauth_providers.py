@@ -1,6 +1,5 @@
 """`hermes oauth-provider …`: providers of OAuth tokens through the management API."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +8,6 @@ import typer
 
 from hermes_actors.cli.bodies import from_file as body_from_file
 from hermes_actors.cli.bodies import merged, patch
-from hermes_actors.cli.confirm import confirm_deletion
 from hermes_actors.cli.failures import UsageWrong
 from hermes_actors.cli.management import ManagementClient, quoted
 from hermes_actors.cli.options import (
@@ -22,9 +20,9 @@ from hermes_actors.cli.options import (
     YesOption,
     examples,
 )
-from hermes_actors.cli.outcome import show_changed, show_updated
+from hermes_actors.cli.outcome import delete_object, show_changed, show_updated
 from hermes_actors.cli.plain import PlainCommand, command_group
-from hermes_actors.cli.render import say, show_names, show_object
+from hermes_actors.cli.render import show_names, show_object
 
 _PROVIDERS = "/oauth/providers"
 _DEFAULTS = {
@@ -135,11 +133,8 @@ def delete(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Delete a provider that no subscription uses."""
-    confirm_deletion(f"OAuth provider {provider}", yes)
-    with ManagementClient(management) as client:
-        client.delete(_path(provider))
-    is_json = output is Output.JSON
-    say(json.dumps({"deleted": provider}) if is_json else f"deleted OAuth provider {provider}")
+    named = f"OAuth provider {provider}"
+    delete_object(_path(provider), provider, named, yes, management, output)
 
 
 def _path(provider: str) -> str:

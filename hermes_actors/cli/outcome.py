@@ -1,10 +1,11 @@
-"""Shows what a change led to: a line for people, the object as it is now for programs."""
+"""Shows what a change or a deletion led to: a line for people, JSON for programs."""
 
 import json
 import sys
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+from hermes_actors.cli.confirm import confirm_deletion
 from hermes_actors.cli.failures import CommandFailed
 from hermes_actors.cli.management import ManagementClient
 from hermes_actors.cli.options import Output
@@ -59,6 +60,19 @@ def show_updated(
             f"hermes: warning: unknown field {printable(name)} was ignored by the server",
             file=sys.stderr,
         )
+
+
+def delete_object(
+    path: str, name: str, named: str, yes: bool, management: str, output: Output, also: str = ""
+) -> None:
+    """Ask, unless that is answered, and delete what has that path; say so, as JSON by its name.
+
+    `named` is the object in words; `also` is what goes with it. Raises as `confirm_deletion` does.
+    """
+    confirm_deletion(named + also, yes)
+    with ManagementClient(management) as client:
+        client.delete(path)
+    say(json.dumps({"deleted": name}) if output is Output.JSON else f"deleted {named}")
 
 
 def unknown_fields(patch: dict[str, Any], shown: Any, prefix: str = "") -> Iterator[str]:

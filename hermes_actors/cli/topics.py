@@ -1,12 +1,10 @@
 """`hermes topic …`: topics through the management API."""
 
-import json
 from typing import Annotated, Any
 
 import typer
 
 from hermes_actors.cli import bodies
-from hermes_actors.cli.confirm import confirm_deletion
 from hermes_actors.cli.failures import UsageWrong
 from hermes_actors.cli.management import ManagementClient, Refusal, quoted
 from hermes_actors.cli.options import (
@@ -20,9 +18,9 @@ from hermes_actors.cli.options import (
     YesOption,
     examples,
 )
-from hermes_actors.cli.outcome import show_changed, show_updated
+from hermes_actors.cli.outcome import delete_object, show_changed, show_updated
 from hermes_actors.cli.plain import PlainCommand, command_group
-from hermes_actors.cli.render import say, show_names, show_object
+from hermes_actors.cli.render import show_names, show_object
 from hermes_actors.model.topic import (
     MESSAGE_BYTES_DEFAULT,
     MESSAGE_BYTES_MAX,
@@ -209,7 +207,6 @@ def delete(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Delete a topic that has no subscriptions, with its messages."""
-    confirm_deletion(f"topic {topic} and its messages", yes)
-    with ManagementClient(management) as client:
-        client.delete(f"/topics/{quoted(topic)}")
-    say(json.dumps({"deleted": topic}) if output is Output.JSON else f"deleted topic {topic}")
+    path = f"/topics/{quoted(topic)}"
+    also = " and its messages"
+    delete_object(path, topic, f"topic {topic}", yes, management, output, also)
