@@ -1,4 +1,4 @@
-"""`hermes subscription suspend|activate|lag|retransmit|why`: how subscriptions fare."""
+"""`hermes subscription lag|retransmit`: where subscriptions are, and where they go on."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -7,7 +7,8 @@ import typer
 
 from hermes_actors.cli.confirm import confirm_deletion
 from hermes_actors.cli.failures import UsageWrong
-from hermes_actors.cli.management import ManagementClient, quoted
+from hermes_actors.cli.letters_line import say_letters
+from hermes_actors.cli.management import ManagementClient
 from hermes_actors.cli.options import (
     MANAGEMENT_URL_DEFAULT,
     ManagementOption,
@@ -18,10 +19,9 @@ from hermes_actors.cli.options import (
     YesOption,
     examples,
 )
-from hermes_actors.cli.outcome import show_changed
+from hermes_actors.cli.paths import subscription_path
 from hermes_actors.cli.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.render import (
-    counted,
     fields_of,
     parsed_object,
     printable,
@@ -30,48 +30,11 @@ from hermes_actors.cli.render import (
     write_json,
 )
 from hermes_actors.cli.times import TIME_HELP, time_to_send
-from hermes_actors.model.moments import iso_ms
 
 app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
 
 RETRANSMISSION_TIMEOUT_S = 60.0
 """The server waits up to 30 s for the consumers, and before that for logs that do not answer."""
-
-
-def subscription_path(topic: str, subscription: str | None = None) -> str:
-    """The route of a topic's subscriptions, or of one of them. Raises UsageWrong."""
-    path = f"/topics/{quoted(topic)}/subscriptions"
-    return path if subscription is None else f"{path}/{quoted(subscription)}"
-
-
-@app.command(cls=PlainCommand, epilog=examples("hermes subscription suspend shop.orders billing"))
-def suspend(
-    topic: TopicArgument,
-    subscription: SubscriptionArgument,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Stop deliveries; the place in the topic is kept."""
-    _set_state(topic, subscription, "SUSPENDED", management, output)
-
-
-@app.command(cls=PlainCommand, epilog=examples("hermes subscription activate shop.orders billing"))
-def activate(
-    topic: TopicArgument,
-    subscription: SubscriptionArgument,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Go on with deliveries where they stopped."""
-    _set_state(topic, subscription, "ACTIVE", management, output)
-
-
-def _set_state(topic: str, name: str, state: str, management: str, output: Output) -> None:
-    path = subscription_path(topic, name)
-    with ManagementClient(management) as client:
-        answer = client.put(f"{path}/state", state)
-        line = f"subscription {name} of {topic}: asked to be {state}"
-        show_changed(client, path, answer, line, output)
 
 
 @app.command(cls=PlainCommand, epilog=examples("hermes subscription lag shop.orders billing"))
@@ -102,7 +65,7 @@ def lag(
         if reason := dc.get("reason"):
             say(printable(f"{dc.get('datacenter')}: {reason}"))
     say(f"in all: {_known(found.get('lag'))}")
-    _say_letters(topic, subscription, found)
+    say_letters(topic, subscription, found)
 
 
 def _figures(partition: dict[str, Any]) -> list[str]:
@@ -241,126 +204,3 @@ def _offsets(texts: list[str]) -> dict[str, dict[str, int]]:
             raise UsageWrong(f"--offset '{text}': partition {partition} of {dc} is given twice")
         found[dc][partition] = int(number)
     return found
-
-
-@app.command(cls=PlainCommand, epilog=examples("hermes subscription why shop.orders billing"))
-def why(
-    topic: TopicArgument,
-    subscription: SubscriptionArgument,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Say for each datacentre and node what holds a subscription back, or that it is delivered."""
-    with ManagementClient(management) as client:
-        content = client.get(f"{subscription_path(topic, subscription)}/why")
-    if output is Output.JSON:
-        write_json(content)
-        return
-    found = parsed_object(content)
-    say(f"subscription {printable(subscription)} of {printable(topic)} is {found.get('state')}")
-    if found.get("state") == "SUSPENDED":
-        by = f"{found['suspensionReason']}; " if found.get("suspensionReason") else ""
-        way_out = f"to deliver again: 'hermes subscription activate {topic} {subscription}'"
-        say(printable(by + way_out))
-    datacenters = fields_of(found, "datacenters")
-    rows = [row for each in datacenters for row in _why_rows(each)]
-    nothing = "the node that was asked follows no node's status"
-    show_rows(_WHY_COLUMNS, rows, nothing, has_sentences=True)
-    for each in datacenters:
-        for node in fields_of(each, "nodes"):
-            if words := "; ".join(_held_by(node)):
-                say(printable(f"{each.get('datacenter')} {node.get('node')}: {words}"))
-    _say_letters(topic, subscription, found)
-
-
-def _say_letters(topic: str, subscription: str, found: dict[str, Any]) -> None:
-    """How many dead letters there are, the newest one's cause, and where to see them."""
-    letters = found.get("deadLetters")
-    if not isinstance(letters, dict) or not letters.get("open"):
-        return
-    least = "" if letters.get("isComplete") else "at least "
-    newest = letters.get("newest") or {}
-    cause = ": ".join(str(newest[each]) for each in ("reason", "detail") if newest.get(each))
-    say(
-        printable(
-            f"{least}{counted(letters['open'], 'dead letter')}, the newest of "
-            f"{newest.get('discardedAt', '?')}: {cause}; "
-            f"see 'hermes dlq list {topic} {subscription}'"
-        )
-    )
-
-
-_WHY_COLUMNS = ("DC", "Node", "State", "Deliv./s", "Lag", "Reason")
-
-_LEVELS = {
-    "FULL": "the endpoint gets up to {rate} a second, all that the subscription allows",
-    "ADAPTING": "the endpoint gets up to {rate} a second, less than the subscription allows, as "
-    "long as it fails or has just failed",
-    "SLOW": "the endpoint gets a single message about each second, until one succeeds",
-    "HEARTBEAT": "the endpoint gets a single message about each minute, until one succeeds",
-}
-
-
-_SHARE = (
-    "the endpoint gets up to {rate} a second from this node: its share, {percent} % of the "
-    "subscription's {rate_max}"
-)
-
-
-def _held_by(node: dict[str, Any]) -> Iterator[str]:
-    """What there is to say of the rate, of what is under way, and of the last failure."""
-    level = node.get("rateLevel")
-    if level:
-        rate, rate_max = node.get("rateNow", 0), node.get("rateMax", 0)
-        text = _LEVELS.get(level, f"rate level {level}, up to {{rate}} a second")
-        if level == "FULL" and rate < 0.995 * rate_max:
-            text = _SHARE
-        percent = 100 * rate / rate_max if rate_max else 100
-        yield text.format(rate=f"{rate:.1f}", percent=f"{percent:.0f}", rate_max=f"{rate_max:g}")
-    inflight, waiting = node.get("inflight", 0), node.get("waitingRetries", 0)
-    if inflight or waiting:
-        oldest = (
-            f", the oldest {oldest_ms / 1_000:.1f} s old"
-            if (oldest_ms := node.get("oldestAgeMs", 0))
-            else ""
-        )
-        lag = max(node.get("lag", -1), inflight + waiting)
-        yield (
-            f"of {counted(lag, 'message')} not settled {inflight} in flight, "
-            f"{waiting} waiting for a retry{oldest}"
-        )
-    if failure := node.get("lastFailure"):
-        # The reason above may tell of it already.
-        what = "" if failure in str(node.get("reason", "")) else f": {failure}"
-        yield f"last failure {_time(node.get('lastFailureAt'))}{what}"
-        if "lastSuccessAt" in node:
-            yield f"last success {_time(node['lastSuccessAt'])}"
-        else:
-            yield "no success since the node's start"
-    if hint := node.get("hint"):
-        yield str(hint)
-
-
-def _time(epoch_s: object) -> str:
-    if not isinstance(epoch_s, int | float):
-        return "?"
-    return iso_ms(round(epoch_s * 1_000), "seconds")
-
-
-def _why_rows(datacenter: dict[str, Any]) -> list[list[str]]:
-    """A row for each node; one with the datacentre's reason where none tells of it."""
-    dc = str(datacenter.get("datacenter", ""))
-    rows = [
-        [
-            dc,
-            str(node.get("node", "")),
-            str(node.get("state", "")),
-            f"{node.get('rate', 0):.1f}",
-            "?" if node.get("lag", -1) < 0 else str(node["lag"]),
-            str(node.get("reason", "")),
-        ]
-        for node in fields_of(datacenter, "nodes")
-    ]
-    if not rows or not datacenter.get("isKnown"):
-        rows.insert(0, [dc, "", "", "", "", str(datacenter.get("reason", ""))])
-    return rows

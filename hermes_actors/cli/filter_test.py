@@ -1,15 +1,14 @@
 """`hermes subscription filter-test`: whether a message passes filters, before anybody loses one."""
 
 import base64
-import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from hermes_actors.cli.deliveries import subscription_path
 from hermes_actors.cli.failures import UsageWrong
+from hermes_actors.cli.filter_options import FilterOption, filters_of
 from hermes_actors.cli.management import ManagementClient, quoted
 from hermes_actors.cli.options import (
     MANAGEMENT_URL_DEFAULT,
@@ -19,6 +18,7 @@ from hermes_actors.cli.options import (
     TopicArgument,
     examples,
 )
+from hermes_actors.cli.paths import subscription_path
 from hermes_actors.cli.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.render import parsed_object, printable, say, write_json
 
@@ -32,7 +32,7 @@ app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
         'hermes subscription filter-test shop.orders billing -m \'{"country":"PL"}\'',
         "hermes subscription filter-test shop.orders billing --file order.json",
         "hermes subscription filter-test shop.orders --file order.json --filter "
-        '\'{"type":"jsonpath","path":"$.country","matcher":"PL"}\'',
+        "'jsonpath:$.country=PL|DE'",
     ),
 )
 def filter_test(
@@ -47,12 +47,7 @@ def filter_test(
     file: Annotated[
         str | None, typer.Option(metavar="FILE", help="The body is there; '-' reads stdin.")
     ] = None,
-    filters: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--filter", metavar="JSON", help="A filter, or a list; may be given several times."
-        ),
-    ] = None,
+    filters: FilterOption = None,
     headers: Annotated[
         list[str] | None,
         typer.Option("--header", "-H", metavar="NAME:VALUE", help="A header that was propagated."),
@@ -63,7 +58,7 @@ def filter_test(
     """Say whether a message passes filters: MATCHED, NOT_MATCHED, or ERROR with the reason."""
     if (subscription is None) is not bool(filters):
         raise UsageWrong("give either SUBSCRIPTION, whose filters are tried, or --filter")
-    given = [each for text in filters or [] for each in _parsed(text)]
+    given = filters_of(filters)
     body = {
         "message": base64.b64encode(_body(message, file)).decode(),
         "headers": dict(_header(each) for each in headers or []),
@@ -81,14 +76,6 @@ def filter_test(
     say(printable(f"{answer.get('status')}: {reason}" if reason else str(answer.get("status"))))
     for warning in answer.get("warnings") or []:
         print(f"hermes: warning: {printable(str(warning))}", file=sys.stderr)
-
-
-def _parsed(text: str) -> list[Any]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageWrong(f"--filter {text}: not JSON: {error}") from error
-    return found if isinstance(found, list) else [found]
 
 
 def _body(message: str | None, file: str | None) -> bytes:

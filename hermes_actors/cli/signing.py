@@ -2,7 +2,6 @@
 
 import typer
 
-from hermes_actors.cli.deliveries import subscription_path
 from hermes_actors.cli.management import ManagementClient
 from hermes_actors.cli.options import (
     MANAGEMENT_URL_DEFAULT,
@@ -14,6 +13,7 @@ from hermes_actors.cli.options import (
     examples,
 )
 from hermes_actors.cli.outcome import show_changed
+from hermes_actors.cli.paths import subscription_path
 from hermes_actors.cli.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.render import parsed_object, printable, say, write_json
 

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.deliveries import subscription_path
 from hermes_actors.cli.failures import UsageWrong
 from hermes_actors.cli.management import ManagementClient
 from hermes_actors.cli.options import (
@@ -15,6 +14,7 @@ from hermes_actors.cli.options import (
     Output,
     OutputOption,
 )
+from hermes_actors.cli.paths import subscription_path
 from hermes_actors.cli.render import (
     fields_of,
     parsed_object,

@@ -1,16 +1,22 @@
 """`hermes subscription create|list|show|update|delete`: what subscriptions are."""
 
-import json
 import sys
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from hermes_actors.cli import bodies, deliveries, filter_test, signing, subscription_list
-from hermes_actors.cli.confirm import confirm_deletion
-from hermes_actors.cli.deliveries import subscription_path
+from hermes_actors.cli import (
+    activation,
+    bodies,
+    deliveries,
+    filter_test,
+    signing,
+    subscription_list,
+    subscription_why,
+)
 from hermes_actors.cli.failures import UsageWrong
+from hermes_actors.cli.filter_options import FilterOption, filters_of
 from hermes_actors.cli.management import ManagementClient
 from hermes_actors.cli.options import (
     MANAGEMENT_URL_DEFAULT,
@@ -24,11 +30,11 @@ from hermes_actors.cli.options import (
     YesOption,
     examples,
 )
-from hermes_actors.cli.outcome import show_updated
+from hermes_actors.cli.outcome import delete_object, show_updated
+from hermes_actors.cli.paths import subscription_path
 from hermes_actors.cli.plain import PlainCommand, command_group
 from hermes_actors.cli.render import (
     printable,
-    say,
     show_object,
 )
 from hermes_actors.cli.topics import OWNER_DEFAULT
@@ -48,6 +54,8 @@ app = command_group("Subscriptions: where a topic's messages are pushed to.")
     epilog=examples(
         "hermes subscription create shop.orders a --endpoint http://127.0.0.1:9000/",
         "hermes subscription create shop.orders b --endpoint http://... --rate 50",
+        "hermes subscription create shop.orders c --endpoint http://... "
+        "--filter 'jsonpath:$.country=PL|DE' --filter header:Channel=web",
         "hermes subscription create shop.orders --from-file subscription.json",
     ),
 )
@@ -99,6 +107,7 @@ def create(
         list[int] | None,
         typer.Option(metavar="STATUS", help="An answer that gives it up; repeatable."),
     ] = None,
+    filters: FilterOption = None,
     delivery_type: Annotated[
         DeliveryType | None, typer.Option(help="One by one or in batches.", show_default="SERIAL")
     ] = None,
@@ -133,6 +142,7 @@ def create(
         "description": description,
         "owner": None if owner is None else bodies.owner(owner),
         "deliveryType": delivery_type,
+        "filters": filters_of(filters) or None,
         "subscriptionPolicy": {key: value for key, value in policy.items() if value is not None},
     }
     body = subscription_body(file, given)
@@ -226,11 +236,9 @@ def delete(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Delete a subscription and its place in the topic."""
-    confirm_deletion(f"subscription {subscription} of {topic}", yes)
-    with ManagementClient(management) as client:
-        client.delete(subscription_path(topic, subscription))
-    line = f"deleted subscription {subscription} of {topic}"
-    say(json.dumps({"deleted": subscription}) if output is Output.JSON else line)
+    path = subscription_path(topic, subscription)
+    named = f"subscription {subscription} of {topic}"
+    delete_object(path, subscription, named, yes, management, output)
 
 
 def _warn_of_endpoint(topic: str, name: str, body: dict[str, Any]) -> None:
@@ -257,6 +265,8 @@ app.command(
 )(subscription_list.list_subscriptions)
 
 # What they do: suspend, activate, lag, retransmit, why; how they sign, what filters let pass.
+app.add_typer(activation.app)
 app.add_typer(deliveries.app)
+app.add_typer(subscription_why.app)
 app.add_typer(signing.app)
 app.add_typer(filter_test.app)

@@ -1,0 +1,83 @@
+"""`hermes subscription why`: nodes at rest are told of once, those at work one by one."""
+
+import pytest
+
+PATH = "/topics/shop.orders/subscriptions/billing"
+CALM = "there is nothing to deliver"
+FULL = {"rateLevel": "FULL", "rateNow": 400.0, "rateMax": 400}
+
+
+def node(name, state="IDLE", **more):
+    return {"node": name, "state": state, "rate": 0.0, "lag": 0, "reason": CALM, **more}
+
+
+def in_dc(name, *nodes, **more):
+    return {"datacenter": name, "isKnown": True, "nodes": list(nodes), **more}
+
+
+@pytest.fixture
+def why(hermes, server, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def ask(*datacenters):
+        found = {"state": "ACTIVE", "datacenters": list(datacenters)}
+        server.on(f"GET {PATH}/why", (200, found))
+        return hermes("subscription", "why", "shop.orders", "billing").stdout.splitlines()[2:]
+
+    return ask
+
+
+def cells(line):
+    return [cell.strip() for cell in line.split("  ") if cell.strip()]
+
+
+def test_datacentres_at_rest_are_one_line(why):
+    lines = why(
+        in_dc("dc1", node("n1", **FULL), node("n2", **FULL)),
+        in_dc("dc2", node("n3", **FULL), node("n4", **FULL)),
+        in_dc("dc3", node("n5", **FULL)),
+    )
+    assert cells(lines[0]) == ["dc1, dc2, dc3", "n1, n2, n3 and 2 more", "IDLE", "0.0", "0", CALM]
+    (line,) = lines[1:]
+    assert line == (
+        "dc1 n1, dc1 n2, dc2 n3 and 2 more: the endpoint gets up to 400.0 a second, all that the "
+        "subscription allows"
+    )
+
+
+def test_one_at_rest_is_shown_as_it_is(why):
+    (line,) = why(in_dc("dc1", node("n1")))
+    assert cells(line) == ["dc1", "n1", "IDLE", "0.0", "0", CALM]
+
+
+def test_what_is_not_alike_stays_apart(why):
+    lines = why(
+        in_dc("dc1", node("n1"), node("n2", reason="its filters let nothing pass")),
+        in_dc("dc2", node("n3", "FAILING", reason="HTTP 503", **FULL)),
+        in_dc("dc3", node("n4"), node("n5", "FAILING", reason="HTTP 503", **FULL)),
+    )
+    assert [cells(line)[:2] for line in lines[:4]] == [
+        ["dc1, dc3", "n1, n4"],
+        ["dc1", "n2"],
+        ["dc2", "n3"],
+        ["dc3", "n5"],
+    ]
+    assert [line.partition(":")[0] for line in lines[4:]] == ["dc2 n3", "dc3 n5"]
+
+
+def test_figures_of_what_is_at_rest_are_summed_and_not_known_as_soon_as_one_is_not(why):
+    (line,) = why(in_dc("dc1", node("n1", lag=2, rate=0.1)), in_dc("dc2", node("n2", lag=3)))
+    assert cells(line)[3:5] == ["0.1", "5"]
+    for lags in ((-1, 3), (3, -1)):
+        (line,) = why(in_dc("dc1", node("n1", lag=lags[0])), in_dc("dc2", node("n2", lag=lags[1])))
+        assert cells(line)[4] == "?"
+
+
+def test_datacentres_that_nobody_tells_of_are_one_line_where_the_reason_is_the_same(why):
+    away = {"isKnown": False, "reason": "its log is away"}
+    lines = why(
+        in_dc("dc1", node("n1")),
+        {"datacenter": "dc2", "nodes": [], **away},
+        {"datacenter": "dc3", "nodes": [], **away},
+    )
+    assert cells(lines[1]) == ["dc2, dc3", "its log is away"]
