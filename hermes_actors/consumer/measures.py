@@ -54,8 +54,8 @@ class SubscriptionMeasures:
         self.redriven = self._counter("redriven")
         self.latency = metrics.timer("subscription_latency", **self._labels)
 
-    def on_outcome(self, outcome: SendOutcome) -> None:
-        """Count one attempt's outcome by kind."""
+    def on_outcome(self, outcome: SendOutcome, took_s: float) -> None:
+        """Count one attempt's outcome by kind, and how long it took unless it failed here."""
         status = outcome.status
         if status:
             counter = self._statuses.get(status)
@@ -65,10 +65,11 @@ class SubscriptionMeasures:
                 )
                 self._statuses[status] = counter
             counter.value += 1
-        if outcome.is_success:
-            return
-        if outcome.is_local:
+        elif outcome.is_local:
             self.local_failures.value += 1
+            return
+        self.latency.observe(took_s)
+        if 200 <= status < 300:
             return
         self.failures.value += 1
         if outcome.failure is not None:

@@ -189,8 +189,10 @@ class PushConsumer:
 
     def note_settled(self) -> None:
         """A message is gone: its bytes are free, and there is progress to commit."""
-        self._intake.note_settled()
-        self._touched.set()
+        if self._intake.lacks_bytes:
+            self._intake.note_settled()
+        if not self._touched.is_set:
+            self._touched.set()
 
     def _divide(self) -> None:
         self._sending.divide()

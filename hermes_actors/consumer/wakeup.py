@@ -7,27 +7,30 @@ _SLEEP_MIN_S = 1e-6
 
 
 class Wakeup:
-    """`wait` returns once `set` has been called since the last `wait`, or after its time."""
+    """`wait` returns once `set` has been called since the last `wait`, or after its time.
 
-    __slots__ = ("_event", "_is_set")
+    `is_set`: another `set` before the next `wait` would change nothing.
+    """
+
+    __slots__ = ("_event", "is_set")
 
     def __init__(self) -> None:
-        self._is_set = False
+        self.is_set = False
         self._event: trio.Event | None = None
 
     def set(self) -> None:
         """Wake the one that waits, or let the next `wait` return at once."""
-        self._is_set = True
+        self.is_set = True
         if self._event is not None:
             self._event.set()
 
     async def wait(self, timeout_s: float = float("inf")) -> None:
         """Wait for `set`, at most `timeout_s`; always a checkpoint."""
-        if self._is_set:
+        if self.is_set:
             await trio.lowlevel.checkpoint()
         else:
             self._event = trio.Event()
             with trio.move_on_after(max(timeout_s, _SLEEP_MIN_S)):
                 await self._event.wait()
             self._event = None
-        self._is_set = False
+        self.is_set = False

@@ -356,11 +356,9 @@ class BatchDispatch:
 
     def _land(self, batch: Batch, outcome: SendOutcome) -> None:
         """Take in an attempt's outcome; the actor then sees what is due."""
-        measures, now_s = self._measures, self._clock.monotonic_s()
+        now_s = self._clock.monotonic_s()
         batch.is_inflight = False
-        measures.on_outcome(outcome)
-        if not outcome.is_local:
-            measures.latency.observe(now_s - batch.sent_s)
+        self._measures.on_outcome(outcome, now_s - batch.sent_s)
         if outcome.is_success:
             self._settle(batch)
         else:

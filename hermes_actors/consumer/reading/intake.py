@@ -77,7 +77,8 @@ class Intake:
     """The reading half of a consumer. `on_read` is called after each batch and each skip.
 
     `read_ahead` is how many fresh messages may wait, `screen` what looks at each record; set them
-    at any time. `trouble` says what keeps the log from being read, "" when nothing does.
+    at any time. `lacks_bytes` says that it waits for `note_settled`, `trouble` what keeps the log
+    from being read, "" when nothing does.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class Intake:
         self._scope = trio.CancelScope()
         self._reads: dict[int, int] = {}
         self._is_over = False
-        self._lacks_bytes = False
+        self.lacks_bytes = False
         # Of the records read lately, how many the screen let pass.
         self._passing_share = 1.0
         self.read_ahead = 1
@@ -169,13 +170,13 @@ class Intake:
 
     def note_room(self) -> None:
         """Fresh messages have been taken up."""
-        if self._lanes.fresh <= self.read_ahead // 2:
+        if not self._room.is_set and self._lanes.fresh <= self.read_ahead // 2:
             self._room.set()
 
     def note_settled(self) -> None:
         """A message is gone: the bytes that reading waits for may be free now."""
-        if self._lacks_bytes and self._lanes.buffered_bytes <= self._config.buffered_bytes_max // 2:
-            self._lacks_bytes = False
+        if self.lacks_bytes and self._lanes.buffered_bytes <= self._config.buffered_bytes_max // 2:
+            self.lacks_bytes = False
             self._room.set()
 
     def review(self) -> None:
@@ -243,7 +244,7 @@ class Intake:
             has_bytes = lanes.buffered_bytes < self._config.buffered_bytes_max
             if has_bytes and lanes.fresh <= self.read_ahead // 2:
                 return True
-            self._lacks_bytes = not has_bytes
+            self.lacks_bytes = not has_bytes
             await self._room.wait()
         return False
 
@@ -285,7 +286,7 @@ class Intake:
             offsets = partitions[record.partition]
             if not offsets.begin(record.offset, record.timestamp_ms):
                 continue
-            seen = self.screen(record)
+            seen = None if self.screen is let_pass else self.screen(record)
             rest_s = 0.0
             if isinstance(seen, Filtered):
                 offsets.filter_out(record.offset)

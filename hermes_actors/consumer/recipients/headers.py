@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from hermes_actors import __version__
 from hermes_actors.consumer.recipients.cloudevents import PREFIX, CloudEvents
@@ -67,6 +68,13 @@ class RequestHead(Struct, frozen=True):
     taken: frozenset[str]
     events: CloudEvents | None = None
     has_traceparent: bool = False
+    before_id: bytes = b""
+    after_id: bytes = b""
+
+    def __post_init__(self) -> None:
+        # What `lines` puts around the id of a message that has nothing else, at its first attempt.
+        force_setattr(self, "before_id", self.before + b"Hermes-Message-Id: ")
+        force_setattr(self, "after_id", b"\r\nHermes-Retry-Count: 0\r\n" + self.after)
 
     def __repr__(self) -> str:
         before, after = hidden_bytes(self.before), hidden_bytes(self.after)
@@ -84,6 +92,12 @@ class RequestHead(Struct, frozen=True):
             if _TRACEPARENT not in names:
                 lines += b"traceparent: %b\r\n" % clean_id(message.traceparent)
         return lines
+
+    def first_lines(self, message: Message) -> bytes:
+        """All header lines of a message's first attempt."""
+        if self.events is None and not message.propagated and not message.traceparent:
+            return b"%b%b%b" % (self.before_id, clean_id(message.id), self.after_id)
+        return self.lines(self.message_lines(message), 0)
 
     def _propagated_lines(self, message: Message) -> bytes:
         """The publisher's headers; they bring `messageId` with them, as in Hermes."""

@@ -59,6 +59,7 @@ class Dispatch:
     ) -> None:
         self._parts = parts
         self._clock = parts.clock
+        self._monotonic_s = parts.clock.monotonic_s
         self._lanes = lanes
         self._measures = measures
         self._letters = letters
@@ -78,6 +79,7 @@ class Dispatch:
         self.last_success_ms = 0
         self.taken = self.taken_bytes = 0
         self._pacing = Pacing(live, _policy(live).rate, parts, owned)
+        self._limit, self._ladder = self._pacing.limit, self._pacing.ladder
         self.adopt(live)
 
     def adopt(self, live: LiveSubscription) -> None:
@@ -182,7 +184,7 @@ class Dispatch:
             # The actor waits for it.
             self._around.wake()
             return 0
-        lanes, limit, ladder = self._lanes, self._pacing.limit, self._pacing.ladder
+        lanes, limit, ladder = self._lanes, self._limit, self._ladder
         sent = looked_at = 0
         self._is_filling = True
         if not ladder.is_full:
@@ -190,7 +192,7 @@ class Dispatch:
             if ladder.level.is_half_open:
                 looked_at = self._expire(now_s)
         allowed = limit.available(now_s)
-        while sent < allowed and looked_at < FILL_MAX:
+        while sent < allowed and looked_at < FILL_MAX and lanes.inflight < lanes.window:
             # Asked each time: an attempt may fail at once, and lower the rate.
             if not ladder.is_full and not ladder.available(now_s):
                 break
@@ -202,7 +204,7 @@ class Dispatch:
             if delivery is None:
                 break
             looked_at += 1
-            if self._take_up(delivery, now_s):
+            if delivery.taken_up_s is not None or self._take_up(delivery, now_s):
                 sent += 1
                 if not ladder.is_full:
                     ladder.take(now_s)
@@ -243,6 +245,10 @@ class Dispatch:
     def _refill(self, now_s: float) -> None:
         """Use the room that an answer made; wake the actor only if its alarm must be earlier."""
         looked_at = self.fill(now_s)
+        lanes = self._lanes
+        if lanes.inflight >= lanes.window and looked_at < FILL_MAX:
+            # Only an answer makes room.
+            return
         alarm_s = now_s + self.idle_s(now_s) + _ALARM_SLACK_S
         if looked_at == FILL_MAX or alarm_s < self.alarm_s:
             self._around.wake()
@@ -257,14 +263,16 @@ class Dispatch:
         return self._pacing.wait_s(due_s, now_s)
 
     def _take_up(self, delivery: Delivery, now_s: float) -> bool:
-        """Make the delivery ready for an attempt; False when it is not attempted now."""
-        if delivery.taken_up_s is None:
-            if delivery.message is None and not self._decode(delivery):
+        """Make the delivery ready for its first attempt; False when it is not attempted now."""
+        if delivery.message is None:
+            try:
+                delivery.message = from_record(delivery.record, self._parts.ids.message_id)
+            except UndecodableRecord as error:
+                self._measures.undecodable.value += 1
+                self._discard(delivery, DiscardReason.UNDECODABLE, 0, str(error))
                 return False
-            delivery.taken_up_s = now_s
-            if self._is_age_asked:
-                return self._is_of_age(delivery, now_s)
-        return True
+        delivery.taken_up_s = now_s
+        return self._is_of_age(delivery, now_s) if self._is_age_asked else True
 
     def _is_of_age(self, delivery: Delivery, now_s: float) -> bool:
         """Neither too young nor too old for its first attempt; else it waits, or is given up."""
@@ -282,24 +290,17 @@ class Dispatch:
             return False
         return True
 
-    def _decode(self, delivery: Delivery) -> bool:
-        try:
-            delivery.message = from_record(delivery.record, self._parts.ids.message_id)
-        except UndecodableRecord as error:
-            self._measures.undecodable.value += 1
-            self._discard(delivery, DiscardReason.UNDECODABLE, 0, str(error))
-            return False
-        return True
-
     def _attempt(self, delivery: Delivery, now_s: float) -> None:
         if delivery.version != self._version:
+            if delivery.version >= 0:
+                # They were another version's.
+                delivery.message_lines = b""
+                delivery.route = None
             delivery.version = self._version
-            delivery.message_lines = b""
-            delivery.route = None
         if delivery.attempts:
             self._measures.retries.value += 1
         delivery.sent_s = now_s
-        delivery.epoch = self._pacing.ladder.epoch
+        delivery.epoch = self._ladder.epoch
         self._pushing.send(delivery, partial(self._on_outcome, delivery))
 
     # Outcomes. These run in the sender's callback, on either loop.
@@ -326,22 +327,23 @@ class Dispatch:
 
     def _land(self, delivery: Delivery, outcome: SendOutcome) -> None:
         """Take in an attempt's outcome, and use the room that it makes."""
-        measures, lanes = self._measures, self._lanes
-        now_s = self._clock.monotonic_s()
+        measures, ladder = self._measures, self._ladder
+        now_s = self._monotonic_s()
         if outcome.recipients is None:
-            measures.on_outcome(outcome)
-            if not outcome.is_local:
-                measures.latency.observe(now_s - delivery.sent_s)
+            measures.on_outcome(outcome, now_s - delivery.sent_s)
         else:
             self._pacing.teach_each(outcome.recipients, self._retry_policy, delivery, now_s)
         if outcome.is_success:
-            delivery.offsets.settle(delivery.record.offset)
-            lanes.remove(delivery)
+            record = delivery.record
+            delivery.offsets.settle(record.offset)
+            self._lanes.remove(delivery)
             measures.delivered.value += 1
             self.last_success_ms = self._clock.now_ms()
-            measures.throughput_bytes.value += len(delivery.record.value)
+            measures.throughput_bytes.value += len(record.value)
             if outcome.recipients is None:
-                self._pacing.on_success(delivery, now_s)
+                ladder.success_s = now_s
+                if ladder.is_watching:
+                    self._pacing.on_success(delivery, now_s)
             self._around.note_settled()
         else:
             self._on_failure(delivery, outcome, now_s)

@@ -128,15 +128,23 @@ class Lanes:
         """The message to attempt now; it counts as in flight. None: nothing, or no room."""
         if self.inflight >= self.window:
             return None
-        is_due = bool(self._waiting) and self._waiting[0][0] <= now_s
+        fresh, waiting = self._fresh, self._waiting
+        if not waiting and self._keys is None:
+            # Nearly always, so without the calls below.
+            if not fresh or self.inflight + self.buried >= self.waiting_max:
+                return None
+            self._retry_is_next = True
+            self.inflight += 1
+            return fresh.popleft()
+        is_due = bool(waiting) and waiting[0][0] <= now_s
         if self._keys is not None:
             self._park(self._keys)
-        is_fresh = bool(self._fresh) and not self.is_waiting_full
+        is_fresh = bool(fresh) and not self.is_waiting_full
         if is_due and (not is_fresh or self._is_retrys_turn()):
             delivery = self._pop_waiting()
             self._retry_is_next = False
         elif is_fresh:
-            delivery = self._fresh.popleft()
+            delivery = fresh.popleft()
             self._retry_is_next = True
         else:
             return None
@@ -160,8 +168,12 @@ class Lanes:
 
     def remove(self, delivery: Delivery) -> None:
         """A message in flight needs nothing more."""
-        self._land(delivery)
-        self._drop(delivery)
+        if delivery.is_retry or self._keys is not None:
+            self._land(delivery)
+            self._drop(delivery)
+        else:
+            self.inflight -= 1
+            self.buffered_bytes -= delivery.size_bytes
 
     def bury(self, delivery: Delivery) -> None:
         """A message in flight is given up; `forget` follows when its dead letter is kept."""

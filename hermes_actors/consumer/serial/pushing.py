@@ -82,6 +82,8 @@ class Pushing:
         self._single = self._recipients.single
         self._signer = signer_of(subscription)
         self._is_broadcast = subscription.mode is DeliveryMode.BROADCAST
+        self._route = None if self._single is None else self._single.route
+        self._is_ordered = policy.ordered
         self._heads: dict[str, RequestHead] = {}
         self._head = self._head_with("" if self._single is None else self._single.authorization)
         self.sender: Sender = parts.sender_of(live)
@@ -105,21 +107,29 @@ class Pushing:
             return
         message = delivery.message
         assert message is not None, "taken up before"
-        if delivery.route is None:
-            try:
-                delivery.route = single.resolve(message.body)
-            except Unresolved as error:
-                done(SendOutcome(0, "", Failure.UNRESOLVED, str(error)))
-                return
-        if not delivery.message_lines:
-            delivery.message_lines = self._message_lines(self._head, delivery)
-        lines = self._head.lines(delivery.message_lines, delivery.attempts)
+        route = delivery.route
+        if route is None:
+            route = self._route
+            if route is None:
+                try:
+                    route = single.resolve(message.body)
+                except Unresolved as error:
+                    done(SendOutcome(0, "", Failure.UNRESOLVED, str(error)))
+                    return
+            delivery.route = route
+        if delivery.attempts or self._is_ordered:
+            if not delivery.message_lines:
+                delivery.message_lines = self._message_lines(self._head, delivery)
+            lines = self._head.lines(delivery.message_lines, delivery.attempts)
+        else:
+            # Most messages need no second attempt, for which theirs would be kept.
+            lines = self._head.first_lines(message)
         if self._signer is not None:
             lines += self._signature(delivery)
         policy = self._policy
         self.sender.send(
             Push(
-                delivery.route,
+                route,
                 lines,
                 message.body,
                 policy.request_timeout,
@@ -204,9 +214,7 @@ class Pushing:
             def on_outcome(outcome: SendOutcome) -> None:
                 if self._is_over():
                     return
-                self._measures.on_outcome(outcome)
-                if not outcome.is_local:
-                    self._measures.latency.observe(self._clock.monotonic_s() - sent_s)
+                self._measures.on_outcome(outcome, self._clock.monotonic_s() - sent_s)
                 if not outcome.is_success:
                     # For a probe: whom to ask whether he is back.
                     delivery.route = route

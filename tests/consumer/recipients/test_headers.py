@@ -118,3 +118,19 @@ def test_where_a_token_is_sent_nobody_else_says_who_sends():
     names = {name.lower() for name, _ in lines_of(**others, o_auth_policy=policy)}
     assert "authorization" not in names
     assert "authorization" in {name.lower() for name, _ in lines_of(**others)}
+
+
+@given(
+    message_id=st.text(max_size=8),
+    propagated=st.lists(st.tuples(st.sampled_from(["A", "traceparent"]), st.just("b")), max_size=2),
+    traceparent=st.sampled_from(["", "00-a-b-01"]),
+    fixed=st.lists(st.sampled_from(["X", "traceparent"]), max_size=2, unique=True),
+    is_event=st.booleans(),
+)
+def test_a_first_attempt_says_what_any_other_does_but_for_its_number(
+    message_id, propagated, traceparent, fixed, is_event
+):
+    headers = [(name, "v") for name in fixed]
+    head = request_head(subscription(headers, cloud_events_enabled=is_event), "Basic abc")
+    message = Message(message_id, b"{}", 1, propagated=tuple(propagated), traceparent=traceparent)
+    assert head.first_lines(message) == head.lines(head.message_lines(message), 0)
