@@ -9,12 +9,11 @@ count; Hermes' two strategies are written from a description of them, their defe
 
 import argparse
 import json
-import os
-import platform
 import sys
 from pathlib import Path
 from typing import Any
 
+from asking import machine, names_of, numbers
 from balancing import changes, day, even, plot, report, throttled
 from balancing.clusters import Shape, blind, make, problem
 
@@ -37,12 +36,7 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
     """Everything that was asked for."""
     results: dict[str, Any] = {part: [] for part in PARTS}
     results |= {"seeds": asked.seeds, "first_seed": FIRST_SEED}
-    results["machine"] = {
-        "cores": os.cpu_count(),
-        "processor": platform.processor() or platform.machine(),
-        "python": platform.python_version(),
-        "load_average": os.getloadavg()[0],
-    }
+    results["machine"] = machine()
     shapes = [shape for shape in SHAPES if shape.nodes in asked.nodes]
     seeds = range(FIRST_SEED, FIRST_SEED + asked.seeds)
     slow = range(FIRST_SEED, FIRST_SEED + min(asked.seeds, asked.slow_seeds))
@@ -112,23 +106,11 @@ def main() -> None:
 
 def arguments() -> argparse.Namespace:
     """The options."""
-
-    def parts(text: str) -> list[str]:
-        chosen = text.split(",")
-        if unknown := set(chosen) - set(PARTS):
-            raise argparse.ArgumentTypeError(
-                f"{', '.join(sorted(unknown))}: not one of {', '.join(PARTS)}"
-            )
-        return chosen
-
-    def numbers(text: str) -> list[int]:
-        return [int(each) for each in text.split(",")]
-
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--parts", type=parts, default=list(PARTS))
+    add("--parts", type=names_of(PARTS), default=list(PARTS))
     add("--nodes", type=numbers, default=[5, 10, 20, 50], help="clusters of so many nodes")
     add("--seeds", type=int, default=20)
     add("--slow-seeds", type=int, default=3, help="of them for what takes seconds each")

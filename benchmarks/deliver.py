@@ -12,8 +12,6 @@ floor, and the consumer's path over a log in memory.
 
 import argparse
 import json
-import os
-import platform
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from asking import machine, names_of, options
 from delivering import crash, isolation, latency, path, report, starts, sustained
 from delivering.node import Place
 from delivering.sink import Sink
@@ -40,17 +39,8 @@ class Bench:
         self.folder = folder
         self.sink = sink
         self.results: dict[str, Any] = {
-            "options": {
-                key: str(value) if isinstance(value, Path) else value
-                for key, value in vars(asked).items()
-            },
-            "machine": {
-                "cores": os.cpu_count(),
-                "processor": platform.processor() or platform.machine(),
-                "system": platform.platform(),
-                "python": platform.python_version(),
-                "load_average": os.getloadavg()[0],
-            },
+            "options": options(asked),
+            "machine": machine(),
         }
         self.results |= {part: [] for part in PARTS}
 
@@ -122,24 +112,12 @@ def main() -> None:
 
 def arguments() -> argparse.Namespace:
     """The options."""
-
-    def names(known: tuple[str, ...]) -> Any:
-        def parse(text: str) -> list[str]:
-            chosen = text.split(",")
-            if unknown := set(chosen) - set(known):
-                raise argparse.ArgumentTypeError(
-                    f"{', '.join(sorted(unknown))}: not one of {', '.join(known)}"
-                )
-            return chosen
-
-        return parse
-
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--parts", type=names(PARTS), default=list(PARTS))
-    add("--logs", type=names(LOGS), default=list(LOGS))
+    add("--parts", type=names_of(PARTS), default=list(PARTS))
+    add("--logs", type=names_of(LOGS), default=list(LOGS))
     add("--path-log", choices=["memory", "embedded"], default="memory")
     add("--messages", type=int, default=500_000, help="in the log; path: at most 100,000")
     add("--bytes", type=int, default=1_024, help="of such a message's body")

@@ -11,8 +11,6 @@ subscribers, by the connection that a push comes on; the product is not asked.
 
 import argparse
 import json
-import os
-import platform
 import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
@@ -20,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from asking import machine, names_of, options
 from delivering.sink import Sink
 from failing_over import balance, freezing, losing, report, rolling
 from failing_over.coordination import Witness
@@ -39,17 +38,8 @@ class Bench:
         self.sink = sink
         self.load = Load.even(asked.subscriptions, asked.topics, asked.rate)
         self.results: dict[str, Any] = {
-            "options": {
-                key: str(value) if isinstance(value, Path) else value
-                for key, value in vars(asked).items()
-            },
-            "machine": {
-                "cores": os.cpu_count(),
-                "processor": platform.processor() or platform.machine(),
-                "system": platform.platform(),
-                "python": platform.python_version(),
-                "load_average": os.getloadavg()[0],
-            },
+            "options": options(asked),
+            "machine": machine(),
         }
 
     async def measure(self) -> None:
@@ -127,20 +117,11 @@ def main() -> None:
 
 def arguments() -> argparse.Namespace:
     """The options."""
-
-    def parts(text: str) -> list[str]:
-        chosen = text.split(",")
-        if unknown := set(chosen) - set(PARTS):
-            raise argparse.ArgumentTypeError(
-                f"{', '.join(sorted(unknown))}: not one of {', '.join(PARTS)}"
-            )
-        return chosen
-
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--parts", type=parts, default=list(PARTS))
+    add("--parts", type=names_of(PARTS), default=list(PARTS))
     add("--subscriptions", type=int, default=30)
     add("--topics", type=int, default=6, help="of 4 partitions each")
     add("--rate", type=float, default=180.0, help="messages/s of all topics together")

@@ -22,6 +22,7 @@ from typing import Literal, NamedTuple
 
 import trio
 
+from asking import numbers
 from hermes_actors.actors.supervisor import Crash, open_supervisor
 from hermes_actors.config import FrontendConfig
 from hermes_actors.config.fallback import FallbackConfig
@@ -230,11 +231,6 @@ def positive(text: str) -> float:
     if not 0 < number < math.inf:
         raise argparse.ArgumentTypeError(f"{text}: expected a number above 0")
     return number
-
-
-def numbers(text: str) -> list[int]:
-    """Integers with commas between them, for argparse."""
-    return [int(each) for each in text.split(",")]
 
 
 def main() -> None:

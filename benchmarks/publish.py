@@ -12,8 +12,6 @@ an empty app on the same HTTP server.
 
 import argparse
 import json
-import os
-import platform
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from asking import machine, names_of, numbers, options
 from hermes_local.kafka import FULL_SPEED, Cluster
 from hermes_local.ports import free_ports
 from publishing import floors, plot, report
@@ -60,18 +59,8 @@ class Bench:
         self._folders = 0
         self._has_topic = False
         self.results: dict[str, Any] = {
-            "options": {
-                key: str(value) if isinstance(value, Path) else value
-                for key, value in vars(asked).items()
-                if key != "kinds"
-            },
-            "machine": {
-                "cores": os.cpu_count(),
-                "processor": platform.processor() or platform.machine(),
-                "system": platform.platform(),
-                "python": platform.python_version(),
-                "load_average": os.getloadavg()[0],
-            },
+            "options": {key: each for key, each in options(asked).items() if key != "kinds"},
+            "machine": machine(),
         }
         self.results["options"]["open_message"] = asked.kinds[-1].name
         self.results |= {key: [] for key in ("floors", "closed", "open", "max", "starts")}
@@ -232,29 +221,14 @@ def main() -> None:
 
 def arguments() -> argparse.Namespace:
     """The options, with `kinds` for the messages that were asked for."""
-
-    def names(known: tuple[str, ...]) -> Any:
-        def parse(text: str) -> list[str]:
-            chosen = text.split(",")
-            if unknown := set(chosen) - set(known):
-                raise argparse.ArgumentTypeError(
-                    f"{', '.join(sorted(unknown))}: not one of {', '.join(known)}"
-                )
-            return chosen
-
-        return parse
-
-    def numbers(text: str) -> list[int]:
-        return [int(each) for each in text.split(",")]
-
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--logs", type=names(LOGS), default=list(LOGS))
-    add("--servers", type=names(SERVERS), default=list(SERVERS))
-    add("--protocols", type=names(tuple(PROTOCOLS)), default=list(PROTOCOLS))
-    add("--loads", type=names(LOADS), default=list(LOADS))
+    add("--logs", type=names_of(LOGS), default=list(LOGS))
+    add("--servers", type=names_of(SERVERS), default=list(SERVERS))
+    add("--protocols", type=names_of(tuple(PROTOCOLS)), default=list(PROTOCOLS))
+    add("--loads", type=names_of(LOADS), default=list(LOADS))
     add("--seconds", type=float, default=3.0, help="of each figure")
     add("--bytes", type=numbers, default=[100, 1_024], help="sizes of JSON bodies made up")
     add("--messages", type=Path, help="bodies from a file, one a line, instead")
