@@ -4,8 +4,11 @@ Each consuming node has one. Which of them leads is in the coordination log: a p
 comes too late, from whomever, changes nothing there.
 """
 
+import logging
 import random
-from collections.abc import Generator, Iterator, Mapping, Sequence
+import sys
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 import msgspec
@@ -13,6 +16,7 @@ import trio
 from msgspec import Struct
 
 from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.balancer.attempts import FAILURES_MAX, Attempts
 from hermes_actors.balancer.departures import Departures
 from hermes_actors.balancer.presence import Presence
 from hermes_actors.coordination.commands import (
@@ -20,6 +24,7 @@ from hermes_actors.coordination.commands import (
     Assignment,
     Claim,
     Plan,
+    Resign,
     Said,
     Snapshot,
     encode,
@@ -32,14 +37,18 @@ from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.runtime.turns import in_turns
 
+_logger = logging.getLogger(__name__)
+
 BALANCE_INTERVAL_S = 30.0
 SNAPSHOT_INTERVAL_S = 30.0
 _FIRST_SNAPSHOT_S = 1.0
 _CLAIM_JITTER_S = 0.2
+_STAND_BACK_S = 5.0
 _DEBOUNCE_S = 0.05
 _RETRY_S = 0.25
 _FOLD_TIMEOUT_S = 2.0
 _APPEND_TIMEOUT_S = 5.0
+_REASON_LENGTH_MAX = 200
 _PLAN_BYTES_MAX = RECORD_BYTES_MAX - 10_000
 _PLAN_ASSIGNMENTS_MAX = 250
 """Each node folds a record in one go: so many take a few milliseconds."""
@@ -86,7 +95,8 @@ class WorkloadChanged(Struct, frozen=True):
 
 class Leader:
     """Claims to lead when nobody does, and leads while the log says so. Before each word it looks
-    whether the node's lease is open.
+    whether the node's lease is open. Where planning fails again and again it gives the lead up, and
+    stands back for others.
     """
 
     def __init__(
@@ -99,7 +109,9 @@ class Leader:
         clock: Clock,
         rng: random.Random,
         balance_interval_s: float = BALANCE_INTERVAL_S,
+        attempts: Attempts | None = None,
     ) -> None:
+        """`attempts` are the same ones after a restart."""
         self._coordination = coordination
         self._presence = presence
         self._planner = planner
@@ -109,6 +121,7 @@ class Leader:
         self._balance_interval_s = balance_interval_s
         self._is_wanted = trio.Event()
         self._departures = Departures(coordination.dc)
+        self._attempts = attempts or Attempts()
 
     async def run(self, inbox: Inbox[WorkloadChanged]) -> None:
         """Take part in leading until asked to stop."""
@@ -146,6 +159,9 @@ class Leader:
     async def _claim(self, lease: Lease) -> None:
         coordination = self._coordination
         if len(coordination.state.members) > 1:
+            if self._attempts.is_poor(self._clock.monotonic_s()):
+                with trio.move_on_after(_STAND_BACK_S):
+                    await coordination.until(lambda state: bool(state.leader))
             await trio.sleep(self._rng.uniform(0, _CLAIM_JITTER_S))
         state = coordination.state
         if state.leader or not lease.is_open():
@@ -179,11 +195,37 @@ class Leader:
         while True:
             await lease.opened()
             self._is_wanted = trio.Event()
-            is_done = await self._plan(lease)
+            async with self._attempt(lease):
+                is_done = await self._plan(lease)
             with trio.move_on_after(self._balance_interval_s if is_done else _RETRY_S):
                 await self._is_wanted.wait()
                 # What comes together is planned together.
                 await trio.sleep(_DEBOUNCE_S)
+
+    @asynccontextmanager
+    async def _attempt(self, lease: Lease) -> AsyncIterator[None]:
+        """What fails in it fails the actor, which is restarted; once too often, the lead goes."""
+        try:
+            yield
+        finally:
+            error = sys.exc_info()[1]
+            if isinstance(error, Exception) and self._attempts.failed(self._clock.monotonic_s()):
+                await self._resign(lease, error)
+
+    async def _resign(self, lease: Lease, error: Exception) -> None:
+        state = self._coordination.state
+        # Nobody could do better where nobody else is.
+        if len(state.members) < 2 or not (self._leads(lease) and lease.is_open()):
+            return
+        _logger.error(
+            "node %s gives up leading %s: planning has failed %d times, the last time with %r",
+            state.node_of(lease.boot),
+            self._coordination.dc,
+            FAILURES_MAX,
+            error,
+        )
+        reason = f"planning failed {FAILURES_MAX} times, last with {error!r}"[:_REASON_LENGTH_MAX]
+        await self._append(Resign(lease.boot, state.term, reason))
 
     async def _plan(self, lease: Lease) -> bool:
         """False when it has to be tried again soon."""

@@ -189,7 +189,7 @@ def show_planned_nodes(nodes: Sequence[Fields]) -> None:
 
 
 def show_moves(datacenters: Iterable[Fields]) -> None:
-    """The last moves and departures of all datacentres, the newest first."""
+    """The last moves, departures and given-up leads of all datacentres, the newest first."""
     found: list[tuple[float, list[str]]] = []
     for dc in datacenters:
         name = str(dc.get("datacenter", ""))
@@ -202,6 +202,10 @@ def show_moves(datacenters: Iterable[Fields]) -> None:
             at = float(gone.get("leftAt", 0))
             left = f"node {gone.get('node')} is gone: {gone.get('cause')}"
             found.append((at, [time_of(at), name, "", "", "", "", left]))
+        for each in fields_of(dc, "resignations"):
+            at = float(each.get("resignedAt", 0))
+            given = f"node {each.get('node')} gave up the lead: {each.get('reason')}"
+            found.append((at, [time_of(at), name, str(each.get("term", "")), "", "", "", given]))
     found.sort(key=lambda each: each[0], reverse=True)
     columns = ("Time", "DC", "Term", "Subscription", "From", "To", "Reason")
     rows = [row for _, row in found]

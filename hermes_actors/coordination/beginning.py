@@ -9,6 +9,7 @@ from hermes_actors.coordination.commands import (
     Loads,
     Plan,
     Release,
+    Resign,
     Said,
     Snapshot,
     Undecodable,
@@ -114,6 +115,6 @@ def said_by(stored: StoredRecord) -> Said | None:
 def is_strange(state: State, said: Said | None) -> bool:
     """Whether somebody speaks as a member who is none: the state may not know all members."""
     return (
-        isinstance(said, Heartbeat | Loads | Claim | Plan | Release)
+        isinstance(said, Heartbeat | Loads | Claim | Resign | Plan | Release)
         and said.boot not in state.members
     )

@@ -83,6 +83,13 @@ class Claim(_Said, frozen=True, array_like=True, tag="claim"):
     term: int
 
 
+class Resign(_Said, frozen=True, array_like=True, tag="resign"):
+    """The leader of this term leads no more, for a `reason` in words; it goes on owning."""
+
+    term: int
+    reason: str = ""
+
+
 class Target(Struct, frozen=True, array_like=True, gc=False):
     """Who is to own these partitions of a subscription, and with which part of its maximum rate."""
 
@@ -141,7 +148,7 @@ class Snapshot(_Said, frozen=True, array_like=True, tag="snapshot"):
     parts: int = 1
 
 
-Said = Join | Heartbeat | Loads | Leave | Claim | Plan | Release | Snapshot
+Said = Join | Heartbeat | Loads | Leave | Claim | Resign | Plan | Release | Snapshot
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Said] = msgspec.json.Decoder(Said)

@@ -22,6 +22,7 @@ from hermes_actors.coordination.commands import (
     Plan,
     RateState,
     Release,
+    Resign,
     Said,
     Target,
     TaskLoad,
@@ -38,6 +39,7 @@ from hermes_actors.coordination.values import (
     Move,
     NodeLoad,
     Ownership,
+    Resignation,
 )
 from hermes_actors.runtime.turns import at_once
 
@@ -45,6 +47,7 @@ MEMBERS_MAX = 1_000
 SUBSCRIPTIONS_MAX = 100_000
 MOVES_MAX = 200
 DEPARTED_MAX = 200
+RESIGNATIONS_MAX = 20
 _TEXT_LENGTH_MAX = 200
 _FIRST_INTERVAL_MS = 10_000
 
@@ -73,6 +76,8 @@ class State:
         """How often a plan has changed who is to own a subscription since the log began."""
         self.departed: deque[Departed] = deque(maxlen=DEPARTED_MAX)
         """Lives that ended, the last one last."""
+        self.resignations: deque[Resignation] = deque(maxlen=RESIGNATIONS_MAX)
+        """Leads that were given up, the last one last."""
         self.expired = 0
         """How many leases have run out since the log began."""
         # In order of when they were last heard of, so that the first expires first.
@@ -169,6 +174,8 @@ class State:
             self._remove(said.boot, offset, timestamp_ms, is_expired=False)
         elif isinstance(said, Claim):
             self._claim(said)
+        elif isinstance(said, Resign):
+            self._resign(said, timestamp_ms)
         elif isinstance(said, Plan):
             self._plan(said, offset, timestamp_ms)
         elif isinstance(said, Release):
@@ -255,6 +262,13 @@ class State:
     def _claim(self, said: Claim) -> None:
         if not self.leader and said.boot in self._members and said.term == self.term + 1:
             self.term, self.leader = said.term, said.boot
+
+    def _resign(self, said: Resign, timestamp_ms: int) -> None:
+        if (said.boot, said.term) == (self.leader, self.term) and self.leader:
+            self.leader = ""
+            reason = said.reason[:_TEXT_LENGTH_MAX]
+            node = self.node_of(said.boot)
+            self.resignations.append(Resignation(node, said.term, reason, timestamp_ms))
 
     def _plan(self, said: Plan, offset: int, timestamp_ms: int) -> None:
         if not self.leader or (said.boot, said.term, said.base) != (
@@ -357,6 +371,7 @@ class State:
         state.moved = content.moved
         state.moves.extend(content.moves)
         state.departed.extend(content.departed)
+        state.resignations.extend(content.resignations)
         state._members = {member.boot: member for member in content.members}
         by_time: list[tuple[int, str]] = []
         for name, ownership in content.ownerships.items():
@@ -379,6 +394,7 @@ class State:
             moved=self.moved,
             moves=tuple(self.moves),
             departed=tuple(self.departed),
+            resignations=tuple(self.resignations),
             members=tuple(self._members.values()),
             ownerships=dict(self._ownerships),
         )

@@ -105,6 +105,15 @@ class Move(Struct, frozen=True, array_like=True, gc=False):
     after: tuple[str, ...]
 
 
+class Resignation(Struct, frozen=True, array_like=True, gc=False):
+    """A leader gave its lead up, and why. `at_ms` is the record's timestamp, Unix epoch."""
+
+    node: str
+    term: int
+    reason: str
+    at_ms: int
+
+
 class Changed(Struct, frozen=True, gc=False):
     """What one record changed: the subscriptions whose targets, grants or usable shares are others
     now (sorted), and whether there are other members (one came or went) or another leader.

@@ -25,6 +25,7 @@ from hermes_actors.management.explaining import (
     is_about,
     reasons_of_node,
     reasons_of_subscription,
+    resignation_view,
 )
 from hermes_actors.management.placements import Followed
 from hermes_actors.metadata.registry import Metadata
@@ -144,6 +145,11 @@ class Balancing:
             shown["departures"] = [
                 departure_view(each)
                 for each in reversed(state.departed)
+                if not subject.subscription and subject.node in ("", each.node)
+            ]
+            shown["resignations"] = [
+                resignation_view(each)
+                for each in reversed(state.resignations)
                 if not subject.subscription and subject.node in ("", each.node)
             ]
             datacenters.append(shown)

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from hermes_actors.coordination.room import DEFAULT_LIMITS, SETTING, Limits, no_room
 from hermes_actors.coordination.state import State
-from hermes_actors.coordination.values import Departed, Move
+from hermes_actors.coordination.values import Departed, Move, Resignation
 from hermes_actors.coordination.views import (
     MemberView,
     OwnerView,
@@ -44,6 +44,16 @@ def departure_view(departed: Departed) -> dict[str, Any]:
         "boot": departed.boot,
         "leftAt": departed.at_ms / 1_000,
         "cause": "its lease ran out" if departed.is_expired else "it left",
+    }
+
+
+def resignation_view(resignation: Resignation) -> dict[str, Any]:
+    """The lead of a term that was given up."""
+    return {
+        "node": resignation.node,
+        "term": resignation.term,
+        "resignedAt": resignation.at_ms / 1_000,
+        "reason": resignation.reason,
     }
 
 

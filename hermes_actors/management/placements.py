@@ -15,6 +15,7 @@ from hermes_actors.coordination.state import State
 from hermes_actors.metadata.registry import Metadata
 
 _IN_A_STEP = 1_000
+_LATELY_MS = 600_000
 
 
 class Followed(Protocol):
@@ -73,6 +74,7 @@ class Placements:
                     "keep the work, and deliveries go on, until one that is not drained takes part"
                 )
                 said.append({"datacenter": dc, "text": text})
+            said += [{"datacenter": dc, "text": text} for text in _given_up(state)]
             full = self._full(dc, state)
             if full is None:
                 continue
@@ -89,3 +91,14 @@ class Placements:
     def _full(self, dc: str, state: State) -> str | None:
         draining = drained(state, self._metadata.catalog.draining_in(dc))
         return no_room(state, draining, self._limits)
+
+
+def _given_up(state: State) -> list[str]:
+    """Of each node that has lately given the lead up, the last time."""
+    now_ms = state.timestamp_ms or 0
+    last = {each.node: each for each in state.resignations}
+    return [
+        f"node {each.node} has given up leading the balancer: {each.reason}; see its log"
+        for each in last.values()
+        if now_ms - each.at_ms <= _LATELY_MS
+    ]

@@ -11,6 +11,7 @@ from msgspec import Struct
 from hermes_actors import __version__
 from hermes_actors.actors.mailbox import Inbox, Ref
 from hermes_actors.actors.restart import TENANT
+from hermes_actors.balancer.attempts import Attempts
 from hermes_actors.balancer.leader import Leader, Workload, WorkloadChanged
 from hermes_actors.balancer.membership import Membership, NodeLoads
 from hermes_actors.balancer.planning import WorkloadPlanner
@@ -66,6 +67,9 @@ async def open_part(
         settings_of(balancer), lambda name: rate_of(node.metadata.catalog, name)
     )
 
+    # The same ones after a failure, of which they tell.
+    attempts = Attempts()
+
     def workload() -> Workload | None:
         return workloads()
 
@@ -79,6 +83,7 @@ async def open_part(
             clock=clock,
             rng=environment.split_rng(),
             balance_interval_s=balancer.interval_ms / 1_000,
+            attempts=attempts,
         ),
         # It backs off for ever: a plan that cannot be made must not end one node after the other.
         restart=TENANT,

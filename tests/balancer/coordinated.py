@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 import trio
 
 from hermes_actors.actors.mailbox import open_mailbox
+from hermes_actors.balancer.attempts import Attempts
 from hermes_actors.balancer.leader import Leader, Wanted, Workload, WorkloadChanged
 from hermes_actors.balancer.membership import Membership, NodeLoads
 from hermes_actors.balancer.presence import Presence
@@ -23,14 +24,21 @@ from hermes_chaos.sim.clock import SimulatedClock
 SUBSCRIPTIONS = tuple(f"shop.orders$s{number}" for number in range(6))
 
 
+class PlannerBroke(Exception):
+    """What a planner that is broken on purpose raises."""
+
+
 class EvenSpread:
     """The subscriptions in turn over the nodes, all partitions to one; what can stay stays."""
 
     def __init__(self):
         self.plans = 0
+        self.is_broken = False
 
     def plan(self, state, workload):
         self.plans += 1
+        if self.is_broken:
+            raise PlannerBroke("division by nothing")
         nodes = [
             member.boot
             for member in sorted(state.members.values(), key=lambda member: member.node)
@@ -145,14 +153,8 @@ class CoordinatedNode:
             ids=seeded_ids(rng),
             loads=lambda: self.loads,
         )
-        self.leader = Leader(
-            self.coordination,
-            self.presence,
-            self.planner,
-            lambda: cluster.workload,
-            clock=clock,
-            rng=rng,
-        )
+        self._rng = rng
+        self._attempts = Attempts()
         self.leader_ref, self._leader_inbox = open_mailbox(10)
         self._membership_ref, self._membership_inbox = open_mailbox(10)
         self._reader_ref, self._reader_inbox = open_mailbox(10)
@@ -185,10 +187,33 @@ class CoordinatedNode:
         with self.scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.reader.run, self._reader_inbox)
-                nursery.start_soon(self.leader.run, self._leader_inbox)
+                nursery.start_soon(self._take_part_in_leading)
                 nursery.start_soon(self.membership.run, self._membership_inbox)
                 nursery.start_soon(self._release)
         self._is_over.set()
+
+    async def _take_part_in_leading(self):
+        """As under a supervisor: who fails is made anew, after a longer while each time."""
+        cluster, delay_s = self.cluster, 0.1
+        while True:
+            leader = Leader(
+                self.coordination,
+                self.presence,
+                self.planner,
+                lambda: cluster.workload,
+                clock=cluster.clock,
+                rng=self._rng,
+                attempts=self._attempts,
+            )
+            is_over = False
+            try:
+                await leader.run(self._leader_inbox)
+                is_over = True
+            except* PlannerBroke:
+                await trio.sleep(delay_s)
+                delay_s = min(300.0, 2 * delay_s)
+            if is_over:
+                return
 
     async def _release(self):
         """As an agent does: what is not to be owned any more is released after a while."""

@@ -182,6 +182,54 @@ async def test_who_held_the_lead_and_lost_it_in_a_pause_plans_no_more(cluster, a
     assert states[0] == states[1] == states[2]
 
 
+async def test_a_leader_whose_planning_fails_again_and_again_gives_the_lead_to_another(
+    cluster, autojump_clock
+):
+    nodes, leader = await led(cluster, "a", "b", "c")
+    leader.planner.is_broken = True
+    cluster.change_workload(Workload({"shop.orders$new": Wanted(4)}))
+    await cluster.until(lambda: not leader.leads(), within_s=2)
+    await cluster.until(lambda: leader.state.grants("shop.orders$new"), within_s=1)
+    # It owns what it owned, in the same life.
+    assert leader.boot in leader.state.members
+    assert leader.state.expired == 0
+    (resignation,) = leader.state.resignations
+    assert resignation.node == leader.name
+    assert "3 times" in resignation.reason
+    assert "division by nothing" in resignation.reason
+    # It does not come back to it as long as others do it.
+    await cluster.sleep(120)
+    assert leader.state.term == 2
+    assert all(node.state == leader.state for node in nodes)
+
+
+async def test_the_lead_goes_round_seldom_where_planning_fails_everywhere(cluster, autojump_clock):
+    nodes, _ = await led(cluster, "a", "b", "c")
+    for node in nodes:
+        node.planner.is_broken = True
+    cluster.change_workload(Workload({"shop.orders$new": Wanted(4)}))
+    await cluster.sleep(60)
+    # Three tries of each, then one after each wait, which doubles: 0.8, 1.6, ... 51 s.
+    assert 4 <= nodes[0].state.term <= 24
+    first = nodes[0].state.term
+    await cluster.sleep(300)
+    assert nodes[0].state.term - first <= 10
+    for node in nodes:
+        node.planner.is_broken = False
+    await cluster.until(lambda: nodes[0].state.grants("shop.orders$new"), within_s=310)
+
+
+async def test_who_is_alone_keeps_the_lead_and_tries_on(cluster, autojump_clock):
+    (node,), _ = await led(cluster, "a")
+    node.planner.is_broken = True
+    cluster.change_workload(Workload({"shop.orders$new": Wanted(4)}))
+    await cluster.sleep(20)
+    assert node.leads()
+    assert node.state.term == 1
+    node.planner.is_broken = False
+    await cluster.until(lambda: node.state.grants("shop.orders$new"), within_s=30)
+
+
 def test_pieces_keep_the_order_and_fit():
     assignments = [
         Assignment(f"g.t$s{number}", (Target("boot", tuple(range(number % 7))),))

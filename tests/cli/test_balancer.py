@@ -218,6 +218,14 @@ def test_explain_says_why_and_lists_the_moves_newest_first(hermes, server, monke
             {**move, "movedAt": 1_700_000_060.0, "before": ["node-a"], "after": ["node-b"]},
             {**move, "movedAt": 1_700_000_000.0, "before": [], "after": ["node-a"]},
         ],
+        "resignations": [
+            {
+                "node": "node-b",
+                "term": 2,
+                "resignedAt": 1_699_999_990.0,
+                "reason": "planning failed",
+            }
+        ],
         "departures": [
             {
                 "node": "node-c",
@@ -239,7 +247,9 @@ def test_explain_says_why_and_lists_the_moves_newest_first(hermes, server, monke
         "2023-11-14T22:14:20Z",
         "2023-11-14T22:13:50Z",
         "2023-11-14T22:13:20Z",
+        "2023-11-14T22:13:10Z",
     ]
+    assert lines[-1].endswith("node node-b gave up the lead: planning failed")
     assert "node node-c is gone: its lease ran out" in lines[4]
     assert hermes("balancer", "explain", ORDERS).stdout == result.stdout
 

@@ -12,6 +12,7 @@ from hermes_actors.coordination.commands import (
     Plan,
     RateState,
     Release,
+    Resign,
     Said,
     Target,
     TaskLoad,
@@ -67,6 +68,30 @@ def test_a_node_is_a_member_once_it_has_joined(story):
     assert story.say(Join("a", "node-a", 4.0, "1.2")).members
     member = story.state.members["a"]
     assert (member.node, member.cores, member.version) == ("node-a", 4.0, "1.2")
+
+
+def test_who_gives_the_lead_up_goes_on_owning_and_another_may_claim_the_next_term(story):
+    story.begin("a", "b")
+    story.plan(Target("a", (0,)))
+    assert story.say(Resign("a", 1, "x" * 500)).leader
+    assert story.state.leader == ""
+    assert story.owners() == {"a": (0,)}
+    (resignation,) = story.state.resignations
+    assert (resignation.node, resignation.term) == ("node-a", 1)
+    assert resignation.reason == "x" * 200
+    # What it planned meanwhile comes too late.
+    assert story.plan(Target("b", (0,)), leader="a") is NOTHING
+    story.say(Claim("b", 2))
+    assert story.state.leader == "b"
+    assert State.restored(story.state.snapshot()) == story.state
+
+
+@pytest.mark.parametrize("said", [Resign("b", 1), Resign("a", 2), Resign("a", 0), Resign("", 1)])
+def test_only_the_leader_of_the_term_gives_it_up(story, said):
+    story.begin("a", "b")
+    assert story.say(said) is NOTHING
+    assert story.state.leader == "a"
+    assert not story.state.resignations
 
 
 def test_a_heartbeat_of_no_member_makes_none(story):

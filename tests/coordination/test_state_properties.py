@@ -22,6 +22,7 @@ from hermes_actors.coordination.commands import (
     Plan,
     RateState,
     Release,
+    Resign,
     Snapshot,
     Target,
     TaskLoad,
@@ -124,6 +125,8 @@ class Story:
             self._append(Claim(life.boot, life.state.term + 1))
         if rng.random() < (0.3 if life.state.leader == life.boot else 0.01):
             self._plan(life)
+        if life.state.leader == life.boot and rng.random() < 0.01:
+            self._append(Resign(life.boot, life.state.term, "tired"))
         for name in SUBSCRIPTIONS:
             must = life.state.must_release(life.boot, name)
             if rng.random() < (0.4 if must else 0.01):

@@ -13,6 +13,7 @@ from hermes_actors.coordination.commands import (
     Leave,
     Plan,
     Release,
+    Resign,
     Target,
 )
 from hermes_actors.coordination.plan_views import Proposal
@@ -377,6 +378,19 @@ async def test_what_no_node_has_room_for_is_told_wherever_one_looks(balancer, he
     assert (await balancer.get("/status/subscriptions?unhealthy=true")).json()[
         "subscriptions"
     ] == []
+
+
+async def test_a_lead_that_was_given_up_is_told_for_ten_minutes(balancer, here):
+    here.say(Resign("b1", 1, "planning failed 3 times"))
+    (notice,) = (await balancer.get("/status/nodes")).json()["notices"]
+    assert notice["text"] == (
+        "node node-a has given up leading the balancer: planning failed 3 times; see its log"
+    )
+    explained = (await balancer.get("/balancer/explain?about=node-a")).json()["datacenters"][0]
+    (resignation,) = explained["resignations"]
+    assert (resignation["node"], resignation["term"]) == ("node-a", 1)
+    here.state.apply(here.state.position, T0_MS + 700_000, None)
+    assert (await balancer.get("/status/nodes")).json()["notices"] == []
 
 
 async def test_that_drains_do_not_count_is_told(balancer):

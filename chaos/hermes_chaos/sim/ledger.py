@@ -13,6 +13,7 @@ from hermes_actors.coordination.commands import (
     Leave,
     Plan,
     Release,
+    Resign,
 )
 from hermes_chaos.sim.history import Coordinated
 
@@ -67,6 +68,8 @@ class Ledger:
             case Claim(boot=boot, term=term):
                 if not self._leader and boot in self.members and term == self._term + 1:
                     self._leader, self._term = boot, term
+            case Resign(boot=boot, term=term) if (boot, term) == (self._leader, self._term):
+                self._leader = ""
             case Plan() as plan:
                 self._take(plan, record.offset)
             case Release(boot=boot, subscription=name, epoch=epoch):
