@@ -28,6 +28,8 @@ _COST_MAX = 250
 """What is folded between two yields, see `_cost`: 2 to 5 ms."""
 _STRANGERS_GONE_S = 10.0
 _VERIFY_INTERVAL_S = 5.0
+_LONG_SILENCE_MS = 300_000
+"""Ten snapshots: nobody was a member for so long."""
 
 
 class _Stuck(Exception):
@@ -39,7 +41,8 @@ class CoordinationReader:
 
     A log that is away is reported and tried again; the state stays, and leases close by themselves.
     A log that is shorter, cut above what was read, or another one is read anew, from its newest
-    snapshot: all leases are lost in that moment.
+    snapshot: all leases are lost in that moment. So is one that goes on after a silence in which
+    retention took what was said before: whoever begins now knows nothing of that.
     """
 
     def __init__(
@@ -213,6 +216,7 @@ class CoordinationReader:
     async def _take(self, batch: Sequence[StoredRecord]) -> None:
         cost = 0
         for stored in batch:
+            await self._outlive_silence(stored)
             said = said_by(stored)
             self._coordination.fold(stored, said)
             cost += _cost(said)
@@ -220,6 +224,22 @@ class CoordinationReader:
                 cost = 0
                 await trio.lowlevel.checkpoint()
         await trio.lowlevel.checkpoint()
+
+    async def _outlive_silence(self, stored: StoredRecord) -> None:
+        """Terms and plans count on from those before them: all must know the same ones."""
+        last_ms = self._coordination.state.timestamp_ms
+        if last_ms is None or stored.timestamp_ms - last_ms <= _LONG_SILENCE_MS:
+            return
+        with trio.fail_after(self._answer_timeout_s):
+            start = (await self._log.start_positions(self._topic))[0]
+            if start == 0:
+                return
+            if start < stored.offset:
+                beginning = await find_beginning(self._log, self._topic, start, stored.offset)
+                if beginning.is_whole:
+                    return
+        self._must_begin = True
+        raise _Stuck(f"nothing is left of what was said before {stored.offset}")
 
     async def _verify_now_and_then(self) -> None:
         """A log that shrank and grew again, all between two readings, is not the one it was."""

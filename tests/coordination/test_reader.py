@@ -312,3 +312,31 @@ async def test_who_finds_a_cut_and_empty_log_begins_at_once(site, autojump_clock
     async with site.reading() as coordination:
         assert trio.current_time() - began_s < 0.5
         assert coordination.state.position == 1
+
+
+async def test_who_was_there_before_a_long_silence_begins_where_a_newcomer_does(
+    site, autojump_clock
+):
+    async with site.reading() as old:
+        await site.say(Join("a", "node-a"), Claim("a", 1), Claim("z", 7))
+        await old.until(lambda state: state.leader == "a")
+        await trio.sleep(7 * 3_600)
+        site.log.expire(site.clock.now_ms())
+        async with site.reading() as new:
+            await site.say(Join("b", "node-b"), Claim("b", 1))
+            with trio.fail_after(5):
+                await new.until(lambda state: state.leader == "b")
+                await old.until(lambda state: state.leader == "b")
+            assert old.state == new.state
+            assert old.generation == 2
+
+
+async def test_a_long_silence_that_the_log_remembers_ends_nothing(site, autojump_clock):
+    async with site.reading() as coordination:
+        await site.say(Join("a", "node-a"), Claim("a", 1))
+        await trio.sleep(5 * 3_600)
+        await site.say(Heartbeat("a", 1), Join("b", "node-b"))
+        await coordination.until(lambda state: "b" in state.members)
+        await trio.sleep(0.1)
+        assert coordination.state.leader == "a"
+        assert coordination.generation == 1
