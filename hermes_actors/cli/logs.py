@@ -1,4 +1,4 @@
-"""The log lines of a process that runs several datacentres: each names the one it is about."""
+"""The log lines of a process that runs several nodes: each names the one that it is about."""
 
 import logging
 from collections.abc import Iterator
@@ -6,24 +6,25 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TextIO
 
-_dc: ContextVar[str] = ContextVar("dc", default="")
+_where: ContextVar[str] = ContextVar("where", default="")
 
 
 @contextmanager
-def named_dc(dc: str) -> Iterator[None]:
-    """What is logged inside, and by the tasks that are started inside, carries the DC's name."""
-    token = _dc.set(dc)
+def named_node(dc: str, node: str) -> Iterator[None]:
+    """What is logged inside, and by the tasks that are started inside, carries both names."""
+    token = _where.set(f"{dc} {node} ")
     try:
         yield
     finally:
-        _dc.reset(token)
+        _where.reset(token)
 
 
 def line_handler(stream: TextIO) -> logging.Handler:
-    """Writes a record as time, level, DC (where one is known), logger and text."""
+    """Writes a record as time, level, DC and node (where they are known), logger and text."""
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(dc)s%(name)s %(message)s"))
-    handler.addFilter(_add_dc)
+    line = "%(asctime)s %(levelname)s %(where)s%(name)s %(message)s"
+    handler.setFormatter(logging.Formatter(line))
+    handler.addFilter(_add_where)
     return handler
 
 
@@ -34,7 +35,6 @@ def log_to(stream: TextIO, *, is_verbose: bool) -> None:
         logging.getLogger("hermes_actors").setLevel(logging.INFO)
 
 
-def _add_dc(record: logging.LogRecord) -> bool:
-    dc = _dc.get()
-    record.dc = f"{dc} " if dc else ""
+def _add_where(record: logging.LogRecord) -> bool:
+    record.where = _where.get()
     return True

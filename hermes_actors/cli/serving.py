@@ -11,7 +11,7 @@ import trio
 
 from hermes_actors.actors.supervisor import RestartIntensityExceeded
 from hermes_actors.cli.failures import CommandFailed
-from hermes_actors.cli.logs import named_dc
+from hermes_actors.cli.logs import named_node
 from hermes_actors.config import Config
 from hermes_actors.errors import HermesError, StartupError
 from hermes_actors.listeners import Addresses, serve_node
@@ -60,14 +60,8 @@ async def serve_nodes(
 
         def begin_drain() -> None:
             stop.set()
-            waits = [config.frontend for config, _ in nodes if "frontend" in config.roles]
-            wait_ms = max((each.graceful_shutdown_initial_wait_ms for each in waits), default=0)
-            if wait_ms:
-                _logger.warning(
-                    "stops: publishes go on for %.0f s so that load balancers notice, then what is "
-                    "under way ends; a second signal ends at once",
-                    wait_ms / 1_000,
-                )
+            if line := stopping([config for config, _ in nodes]):
+                _logger.warning("%s", line)
 
         await signals.start(partial(stop_on_signal, begin_drain, before_exit=before_exit))
         async with trio.open_nursery() as serving:
@@ -83,6 +77,22 @@ async def serve_nodes(
             if not stop.is_set():
                 announce(addresses)
         signals.cancel_scope.cancel()
+
+
+def stopping(configs: Sequence[Config]) -> str:
+    """What to say when these nodes begin to stop: why that takes long; "" if it does not."""
+    waits = {
+        config.node: config.frontend.graceful_shutdown_initial_wait_ms
+        for config in configs
+        if "frontend" in config.roles and config.frontend.graceful_shutdown_initial_wait_ms
+    }
+    if not waits:
+        return ""
+    return (
+        f"{', '.join(waits)}: stops; publishes go on for {max(waits.values()) / 1_000:g} s so that "
+        "load balancers notice (frontend.graceful_shutdown_initial_wait_ms, 0 for none), then what "
+        "is under way ends; a second signal ends at once"
+    )
 
 
 def embedded_log_metrics(log: EmbeddedLog) -> Metrics:
@@ -125,7 +135,7 @@ async def _serve(
     *,
     task_status: trio.TaskStatus[Addresses],
 ) -> None:
-    with named_dc(config.dc), life:
+    with named_node(config.dc, config.node), life:
         await serve_node(config, environment, stop, task_status=task_status)
 
 

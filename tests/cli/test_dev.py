@@ -13,7 +13,7 @@ import pytest
 
 from hermes_actors.cli.dev import plan_nodes
 from hermes_actors.cli.failures import UsageWrong
-from hermes_actors.cli.logs import line_handler, named_dc
+from hermes_actors.cli.logs import line_handler, named_node
 from hermes_actors.config import Config
 from hermes_chaos.wanted import subscription_body, topic_body
 
@@ -91,7 +91,7 @@ def test_more_consumers_only_deliver_and_are_named_after_the_first() -> None:
     assert plan_nodes("a,b").more == []
 
 
-def test_a_line_names_the_dc_that_it_was_logged_in_and_none_elsewhere() -> None:
+def test_a_line_names_the_dc_and_node_that_it_was_logged_in_and_none_elsewhere() -> None:
     stream = io.StringIO()
     handler = line_handler(stream)
 
@@ -100,16 +100,16 @@ def test_a_line_names_the_dc_that_it_was_logged_in_and_none_elsewhere() -> None:
             logging.LogRecord("hermes_actors.x", logging.WARNING, "", 0, text, None, None)
         )
 
-    with named_dc("dc1"):
+    with named_node("dc1", "dc1-2"):
         inherited = contextvars.copy_context()
         warn("one")
     warn("two")
     inherited.run(warn, "three")
     lines = [line.split(" ", 2)[2] for line in stream.getvalue().splitlines()]
     assert lines == [
-        "WARNING dc1 hermes_actors.x one",
+        "WARNING dc1 dc1-2 hermes_actors.x one",
         "WARNING hermes_actors.x two",
-        "WARNING dc1 hermes_actors.x three",
+        "WARNING dc1 dc1-2 hermes_actors.x three",
     ]
 
 
@@ -160,7 +160,8 @@ def test_a_discarded_message_is_a_line_with_its_dc_and_reason_if_verbose(server,
             if verbose:
                 lines = iter(process.stderr.readline, "")
                 line = next(each for each in lines if "discarded" in each)
-                assert " INFO dc2 hermes_actors.consumer.serial.dispatch a.b$s: discarded " in line
+                assert " INFO dc2 dc2-1 hermes_actors.consumer.serial.dispatch " in line
+                assert " a.b$s: discarded " in line
                 assert message_id in line
                 assert "404" in line
             else:

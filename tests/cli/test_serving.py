@@ -1,9 +1,10 @@
-"""What a log shows of itself: what only grows is a counter, what comes and goes a gauge."""
+"""What processes that serve say: of their logs, in counters and gauges, and of their stopping."""
 
 from msgspec import Struct
 from prometheus_client.parser import text_string_to_metric_families
 
-from hermes_actors.cli.serving import embedded_log_metrics, kafka_log_metrics
+from hermes_actors.cli.serving import embedded_log_metrics, kafka_log_metrics, stopping
+from hermes_actors.config import Config, FrontendConfig
 from hermes_actors.log.embedded_writer import WriterStatistics
 from hermes_actors.log.kafka.producers import ProducerStatistics
 from hermes_actors.telemetry.metrics import Metrics, render
@@ -59,3 +60,21 @@ def test_of_the_embedded_log_all_is_counted():
             "hermes_log_commits_failed_total": 4,
         },
     }
+
+
+def node(name: str, wait_ms: int, *roles: str) -> Config:
+    frontend = FrontendConfig(graceful_shutdown_initial_wait_ms=wait_ms)
+    return Config(node=name, roles=list(roles), frontend=frontend)
+
+
+def test_who_stops_slowly_says_so_and_which_setting_makes_it_slow() -> None:
+    said = stopping([node("n1", 10_000, "frontend"), node("n2", 1_500, "frontend", "consumers")])
+    assert said.startswith(
+        "n1, n2: stops; publishes go on for 10 s so that load balancers notice ("
+    )
+    assert "frontend.graceful_shutdown_initial_wait_ms, 0 for none" in said
+    assert " 1.5 s " in stopping([node("n2", 1_500, "frontend")])
+
+
+def test_who_stops_at_once_says_nothing() -> None:
+    assert stopping([node("n1", 0, "frontend"), node("n2", 10_000, "consumers")]) == ""
