@@ -4,6 +4,7 @@ import os
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 
@@ -27,17 +28,15 @@ _BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 class SystemClock:
     """The machine's clocks."""
 
+    def __init__(self) -> None:
+        # Not methods: they are asked for each message, and a call of our own would double their
+        # cost.
+        self.monotonic_s: Callable[[], float] = time.monotonic
+        self.boottime_s: Callable[[], float] = partial(time.clock_gettime, _BOOTTIME)
+
     def now_ms(self) -> int:
         """Wall-clock time, Unix epoch, milliseconds."""
         return time.time_ns() // 1_000_000
-
-    def monotonic_s(self) -> float:
-        """Seconds since some fixed moment; never goes back."""
-        return time.monotonic()
-
-    def boottime_s(self) -> float:
-        """Seconds since the machine started, those that it slept among them."""
-        return time.clock_gettime(_BOOTTIME)
 
 
 _NUMBERS = tuple([b"%03x" % number for number in range(4096)])

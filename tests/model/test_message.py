@@ -173,6 +173,26 @@ def test_a_header_that_is_not_utf_8_is_undecodable() -> None:
         from_record(stored(b"{}", ("id", b"\xff")), no_id)
 
 
+short = st.binary(max_size=4) | st.sampled_from([b"", b"local", b"dc1", b"\xff"])
+
+
+@given(short, short, short, st.booleans())
+def test_a_record_of_our_three_headers_alone_is_read_as_one_with_more(
+    message_id: bytes, dc: bytes, via: bytes, is_enveloped: bool
+) -> None:
+    value = b'{"_w":true,"metadata":{"id":"e"},"message":1}' if is_enveloped else b"{}"
+    headers = (("id", message_id), ("dc", dc), ("via", via))
+
+    def read(record: StoredRecord) -> Message | str:
+        try:
+            return from_record(record, fixed_id)
+        except UndecodableRecord as error:
+            return str(error)
+
+    alone = read(stored(value, *headers))
+    assert alone == read(stored(value, *headers, ("foreign", b"1")))
+
+
 @given(
     value=st.one_of(
         st.binary(max_size=100),
