@@ -31,6 +31,7 @@ from hermes_actors.coordination.commands import (
 )
 from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.state import State
+from hermes_actors.coordination.values import LEASE_MS
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.log.base import Stored
 from hermes_actors.model.topic import Ack
@@ -65,10 +66,15 @@ class Wanted(Struct, frozen=True):
 
 
 class Workload(Struct, frozen=True):
-    """What there is to be owned, by the subscriptions' names, and the names of draining nodes."""
+    """What there is to be owned, by the subscriptions' names, and the names of draining nodes.
+
+    `has_run`: some of it was consumed here at some time, so that nodes may own it of whom a log
+    that is new, or was cut, tells nothing.
+    """
 
     subscriptions: Mapping[str, Wanted]
     draining: Sequence[str] = ()
+    has_run: bool = False
 
 
 class WorkloadSource(Protocol):
@@ -192,6 +198,7 @@ class Leader:
     # Plans.
 
     async def _plan_regularly(self, lease: Lease) -> None:
+        await self._outwait_unknown_owners(lease)
         while True:
             await lease.opened()
             self._is_wanted = trio.Event()
@@ -201,6 +208,26 @@ class Leader:
                 await self._is_wanted.wait()
                 # What comes together is planned together.
                 await trio.sleep(_DEBOUNCE_S)
+
+    async def _outwait_unknown_owners(self, lease: Lease) -> None:
+        """In a log without any plan, of work that was somebody's before: the log may have been
+        deleted or emptied under owners who have not noticed yet. Nothing new opens their leases.
+        """
+        coordination = self._coordination
+        while coordination.state.plan_offset < 0 and not coordination.has_listened:
+            await lease.opened()
+            workload = self._workload()
+            if workload is None:
+                await trio.sleep(_RETRY_S)
+                continue
+            if workload.has_run:
+                _logger.info(
+                    "the coordination log of %s has no plan, and messages were delivered here "
+                    "before: the first plan waits for as long as a lease",
+                    coordination.dc,
+                )
+                await trio.sleep(LEASE_MS / 1_000)
+            return
 
     @asynccontextmanager
     async def _attempt(self, lease: Lease) -> AsyncIterator[None]:

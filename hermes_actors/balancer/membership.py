@@ -6,7 +6,7 @@ a new id.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from heapq import nlargest
 
 import trio
@@ -26,7 +26,7 @@ from hermes_actors.coordination.commands import (
 from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.values import LEASE_MS
 from hermes_actors.coordination.view import Coordination
-from hermes_actors.log.base import stored_count
+from hermes_actors.log.base import Outcome, Stored, stored_count
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock, IdSource
 
@@ -155,10 +155,18 @@ class Membership:
         """Whether the log says it has it; what is lost is said again in time."""
         coordination, now_ms = self._coordination, self._clock.now_ms()
         records = [encode(each, now_ms) for each in said]
+        generation, position = coordination.generation, coordination.state.position
         with trio.move_on_after(timeout_s):
             outcomes = await coordination.log.append(coordination.topic, 0, records, ack)
+            offset = _first_offset(outcomes)
+            if offset is not None and offset < position and generation == coordination.generation:
+                coordination.doubt(f"it takes records at {offset}, and {position} was read already")
             return stored_count(outcomes) == len(records)
         return False
+
+
+def _first_offset(outcomes: Sequence[Outcome]) -> int | None:
+    return next((each.offset for each in outcomes if isinstance(each, Stored)), None)
 
 
 def _heaviest(tasks: Mapping[str, TaskLoad]) -> list[str]:

@@ -152,4 +152,5 @@ def workload_of(metadata: Metadata, state: State, partitions: Mapping[str, int])
                 None if asked is None else asked.consumers_number,
                 live.subscription.state is SubscriptionState.SUSPENDED,
             )
-    return Workload(wanted, drained(state, catalog.draining_in(metadata.dc)))
+    has_run = any(metadata.dc in live.active_in for live in catalog.subscriptions.values())
+    return Workload(wanted, drained(state, catalog.draining_in(metadata.dc)), has_run)

@@ -16,6 +16,7 @@ from hermes_actors.coordination.beginning import (
     said_by,
 )
 from hermes_actors.coordination.commands import SETTINGS, Loads, Plan, Said, Snapshot
+from hermes_actors.coordination.values import LEASE_MS
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.log.base import LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
 from hermes_actors.metadata.backoff import Backoff
@@ -27,6 +28,8 @@ _logger = logging.getLogger(__name__)
 _COST_MAX = 250
 """What is folded between two yields, see `_cost`: 2 to 5 ms."""
 _STRANGERS_GONE_S = 10.0
+_LISTENS_S = LEASE_MS / 1_000
+"""To a log that was cut: members who live say so each half second."""
 _VERIFY_INTERVAL_S = 5.0
 _LONG_SILENCE_MS = 300_000
 """Ten snapshots: nobody was a member for so long."""
@@ -84,7 +87,9 @@ class CoordinationReader:
         while True:
             report = self._coordination.report
             try:
-                await self._tail()
+                with trio.CancelScope() as scope:
+                    self._coordination.ask_when_doubted(scope.cancel)
+                    await self._tail()
             except LogUnavailable as error:
                 report(f"the coordination log is unavailable: {error}")
             except trio.TooSlowError:
@@ -174,19 +179,19 @@ class CoordinationReader:
         # Half a minute of records, or in the worst case hours of them.
         with trio.fail_after(60 + self._answer_timeout_s):
             beginning = await find_beginning(self._log, self._topic, start, end)
-        state, strange_s = beginning.state, -_STRANGERS_GONE_S
+        state = beginning.state
+        # Until when strangers may speak up.
+        until_s = float("-inf") if beginning.is_whole else self._clock.monotonic_s() + _LISTENS_S
         last: StoredRecord | None = None
         async with self._log.reader(self._topic, {0: state.position}) as reader:
-            while state.position < end or (
-                not beginning.is_whole and self._clock.monotonic_s() - strange_s < _STRANGERS_GONE_S
-            ):
+            while state.position < end or self._clock.monotonic_s() < until_s:
                 for stored in await self._next(reader, state.position):
                     said = said_by(stored)
                     if not beginning.is_whole:
                         if isinstance(said, Snapshot):
                             raise _Stuck("a snapshot has come")
                         if is_strange(state, said):
-                            strange_s = self._clock.monotonic_s()
+                            until_s = self._clock.monotonic_s() + _STRANGERS_GONE_S
                             self._coordination.report(
                                 "the coordination log was cut; waiting for a snapshot, or until "
                                 "its former members are gone"
@@ -195,7 +200,7 @@ class CoordinationReader:
                     last = stored
                 await trio.lowlevel.checkpoint()
         self._must_begin = False
-        self._coordination.begin_anew(state, last)
+        self._coordination.begin_anew(state, last, has_listened=not beginning.is_whole)
 
     async def _next(self, reader: Reader, position: int) -> Sequence[StoredRecord]:
         """What comes next; nothing if the log is there and has nothing for a while."""

@@ -15,6 +15,10 @@ from hermes_actors.log.base import Log
 from hermes_actors.model.record import StoredRecord
 
 
+def _ignore() -> None:
+    return
+
+
 class Seen(Struct, frozen=True):
     """What has changed since a watcher looked last.
 
@@ -107,11 +111,14 @@ class Coordination:
         """Records that this version cannot read."""
         self.last: StoredRecord | None = None
         """The record that was folded last, None if there was none since a snapshot."""
+        self.has_listened = False
+        """Whether there was silence for as long as a lease before this state was begun with."""
         self._trouble = "the coordination log has not been read yet"
         self._changed_health = trio.Event()
         self._watches: list[CoordinationWatch] = []
         self._lease: Lease | None = None
         self._was_member = False
+        self._on_doubt: Callable[[], None] = _ignore
 
     @property
     def dc(self) -> str:
@@ -155,6 +162,15 @@ class Coordination:
         self._lease = lease
         self._was_member = False
 
+    def doubt(self, trouble: str) -> None:
+        """Somebody has seen that the log is not the one that was read: the lease is lost at once,
+        and nothing is followed until the reader has looked.
+        """
+        if self._lease is not None:
+            self._lease.lose()
+        self.report(f"the coordination log is doubted: {trouble}")
+        self._on_doubt()
+
     # What follows is for the reader.
 
     def fold(self, stored: StoredRecord, said: Said | None) -> None:
@@ -176,8 +192,11 @@ class Coordination:
         elif self._was_member:
             lease.lose()
 
-    def begin_anew(self, state: State, last: StoredRecord | None) -> None:
+    def begin_anew(
+        self, state: State, last: StoredRecord | None, *, has_listened: bool = False
+    ) -> None:
         """The log is another one, or read for the first time: this is what it says."""
+        self.has_listened = has_listened
         if self._lease is not None:
             self._lease.lose()
         self.state = state
@@ -185,6 +204,10 @@ class Coordination:
         self.generation += 1
         for watch in self._watches:
             watch.begin_anew(state)
+
+    def ask_when_doubted(self, look: Callable[[], None]) -> None:
+        """From now on `look` is called when somebody doubts the log."""
+        self._on_doubt = look
 
     def report(self, trouble: str) -> None:
         """The log is not followed, for this reason, or ("") is."""

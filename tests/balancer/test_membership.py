@@ -1,9 +1,11 @@
 """Nodes take part, are counted out, and come back, by the coordination log alone."""
 
 import pytest
+import trio
+from msgspec.structs import replace
 
 from hermes_actors.balancer.membership import NodeLoads
-from hermes_actors.coordination.commands import COORDINATION_TOPIC, TaskLoad
+from hermes_actors.coordination.commands import COORDINATION_TOPIC, SETTINGS, TaskLoad
 from hermes_actors.log.base import TopicSettings
 
 
@@ -185,6 +187,95 @@ async def test_a_log_that_is_made_anew_ends_all_lives_and_new_ones_begin(cluster
     await cluster.until(lambda: lease.is_lost, within_s=3)
     await cluster.until(lambda: cluster.pushed_by(a, b), within_s=12)
     assert a.coordination.generation == b.coordination.generation == 2
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.2, 0.45])
+async def test_a_log_that_is_deleted_under_its_owners_never_makes_two_of_one(
+    cluster, autojump_clock, delay_s
+):
+    a, b = cluster.start("a", "b")
+    await cluster.until(lambda: cluster.pushed_by(a, b), within_s=2)
+    await cluster.sleep(20 + delay_s)
+    lease = a.presence.lease
+    await cluster.log.delete_topic(COORDINATION_TOPIC)
+    # One that knows nothing of it is the first in the new log.
+    await cluster.log.create_topic(COORDINATION_TOPIC, SETTINGS)
+    deleted_s = trio.current_time()
+    (c,) = cluster.start("c")
+    cluster.workload = replace(cluster.workload, has_run=True)
+    await cluster.until(lambda: lease.is_lost, within_s=0.6)
+    await cluster.until(lambda: cluster.pushed_by(c), within_s=5)
+    assert trio.current_time() - deleted_s > 3
+    await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=12)
+
+
+async def test_what_never_ran_needs_no_wait_in_a_new_log(cluster, autojump_clock):
+    (node,) = cluster.start("a")
+    assert await cluster.until(lambda: cluster.pushed_by(node), within_s=1) < 0.5
+
+
+async def test_what_has_run_before_waits_for_a_lease_in_a_log_that_tells_nothing_of_it(
+    cluster, autojump_clock
+):
+    cluster.workload = replace(cluster.workload, has_run=True)
+    (node,) = cluster.start("a")
+    assert await cluster.until(lambda: cluster.pushed_by(node), within_s=4) >= 3
+    # Who comes later finds a plan.
+    await node.stop()
+    cluster.nodes.clear()
+    (node,) = cluster.start("a")
+    assert await cluster.until(lambda: cluster.pushed_by(node), within_s=1) < 0.5
+
+
+async def test_a_heartbeat_below_what_was_read_fences_at_once(cluster, autojump_clock):
+    (node,) = cluster.start("a")
+    await cluster.until(lambda: cluster.pushed_by(node), within_s=1)
+    await cluster.sleep(5.1)
+    lease = node.presence.lease
+    partition = cluster.log.topic_or_raise(COORDINATION_TOPIC).partitions[0]
+    # An unclean election: the last ones are gone, and others come in their places.
+    del partition.records[-4:]
+    partition.replicate()
+    await cluster.until(lambda: lease.is_lost, within_s=0.51)
+    await cluster.until(lambda: cluster.pushed_by(node), within_s=15)
+    assert node.coordination.generation == 2
+
+
+async def test_all_that_come_back_to_a_log_that_retention_has_emptied_agree(
+    cluster, autojump_clock
+):
+    nodes = cluster.start("a", "b", "c")
+    await cluster.until(lambda: cluster.pushed_by(*nodes), within_s=2)
+    for node in nodes:
+        await node.stop()
+    cluster.nodes.clear()
+    await trio.sleep(7 * 3_600)
+    cluster.log.expire(cluster.clock.now_ms())
+    assert not cluster.log.topic_or_raise(COORDINATION_TOPIC).partitions[0].records
+    cluster.workload = replace(cluster.workload, has_run=True)
+    nodes = cluster.start("a", "b", "c")
+    # One lease of silence is enough.
+    assert await cluster.until(lambda: cluster.pushed_by(*nodes), within_s=5) >= 3
+    assert all(node.state == nodes[0].state for node in nodes)
+    assert sum(node.leads() for node in nodes) == 1
+
+
+@pytest.mark.parametrize("kept", [0, 1, 5, 20])
+async def test_a_log_that_was_emptied_under_its_owners_never_makes_two_of_one(
+    cluster, autojump_clock, kept
+):
+    a, b = cluster.start("a", "b")
+    await cluster.until(lambda: cluster.pushed_by(a, b), within_s=2)
+    await cluster.sleep(20)
+    partition = cluster.log.topic_or_raise(COORDINATION_TOPIC).partitions[0]
+    cut = len(partition.records) - kept
+    partition.start += cut
+    del partition.records[:cut]
+    (c,) = cluster.start("c")
+    # It waits for the leader's next snapshot.
+    await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=35)
+    assert a.state == b.state == c.state
+    assert a.state.expired == 0
 
 
 async def test_the_topic_keeps_the_logs_own_time(cluster, autojump_clock):
