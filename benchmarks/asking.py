@@ -1,4 +1,4 @@
-"""What the benchmarks' command lines share: options that are lists, what a result says of its run."""
+"""What the benchmarks' command lines share: lists as options, what a result says of its run."""
 
 import argparse
 import os
