@@ -141,6 +141,15 @@ class Cluster:
     def pushers(self, since=0):
         return {(node, name) for node, name, _ in self.pushes[since:]}
 
+    def holders(self):
+        """Who owns each partition of each subscription."""
+        return {
+            (name, partition): node
+            for name in NAMES
+            for node, partitions in self.owners(name).items()
+            for partition in partitions
+        }
+
     def owners(self, name):
         state = next(iter(self.nodes.values())).coordination.state
         return {
@@ -287,6 +296,44 @@ async def test_drained_nodes_deliver_while_no_other_node_takes_part(cluster, aut
     await trio.sleep(2)
     assert {node for node, _ in cluster.pushers(since)} == {"a", "b"}
     assert cluster.pushed() == once(*range(60))
+
+
+async def test_restarted_one_after_the_other_no_partition_has_another_node_more_than_twice(
+    cluster, autojump_clock
+):
+    await cluster.start("b")
+    await cluster.start("c")
+    await trio.sleep(6)
+    before = cluster.holders()
+    count = 0
+
+    async def publish():
+        nonlocal count
+        while True:
+            await cluster.publish(count)
+            count += 1
+            await trio.sleep(0.01)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(publish)
+        await trio.sleep(1)
+        since = len(cluster.pushes)
+        for name in "bca":
+            assert await cluster.stop(name) < 1.5
+            del cluster.nodes[name]
+            await trio.sleep(0.5)
+            await cluster.start(name)
+            await trio.sleep(0.5)
+        await trio.sleep(10)
+        nursery.cancel_scope.cancel()
+    await trio.sleep(5)
+    assert set(cluster.pushed()) == set(once(*range(count)))
+    moves = Counter()
+    for node, name, body in cluster.pushes[since:]:
+        lane = (name, int(body) % 10)
+        moves[lane] += before[lane] != node
+        before[lane] = node
+    assert 1 <= max(moves.values()) <= 2
 
 
 async def test_why_says_where_else_it_runs(cluster, autojump_clock):

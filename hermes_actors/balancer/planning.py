@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from msgspec.structs import replace
 
 from hermes_actors.balancer.leader import Wanted, Workload
+from hermes_actors.balancer.restarting import restarting_since
 from hermes_actors.balancer.shares import Use, share_out
 from hermes_actors.balancer.workload.planner import plan_in_steps
 from hermes_actors.balancer.workload.problem import (
@@ -15,6 +16,7 @@ from hermes_actors.balancer.workload.problem import (
     Planned,
     Problem,
     Settings,
+    Strategy,
     Work,
 )
 from hermes_actors.balancer.workload.speeds import NodeCost, Speeds
@@ -50,7 +52,12 @@ class WorkloadPlanner:
         ownerships = dict(state.subscriptions)
         members = list(state.members.values())
         gone = {departed.boot: departed.node for departed in state.departed}
-        now_s = state.clock_s
+        now_ms, now_s = state.clock_ms, state.clock_s
+        since_ms = restarting_since(members, state.departed, now_ms)
+        # Where tasks are counted, they have no window in which they stay.
+        is_weighted = self._settings.strategy is Strategy.WEIGHTED
+        window_ms = 1_000 * self._settings.stable_s if is_weighted else -1
+        lately_ms = now_ms - window_ms if since_ms is None else since_ms
         yield
         loads = {name: ownerships.get(name, _NOBODY).load for name in workload.subscriptions}
         weights = self._weights.update(now_s, loads)
@@ -78,16 +85,18 @@ class WorkloadPlanner:
                     member.cores,
                     speeds.get(member.boot, 1.0),
                     member.node in workload.draining,
+                    since_ms is not None and member.joined_log_ms >= since_ms,
                 )
                 for member in members
             ),
             works=tuple(
-                _work(name, wanted, weights[name], ownerships.get(name, _NOBODY))
+                _work(name, wanted, weights[name], ownerships.get(name, _NOBODY), lately_ms)
                 for name, wanted in workload.subscriptions.items()
             ),
             now_s=now_s,
             settings=self._settings,
             gone=gone,
+            is_restarting=since_ms is not None,
         )
         planned = self.latest = yield from plan_in_steps(problem)
         assignments = list(planned.assignments)
@@ -111,7 +120,7 @@ class WorkloadPlanner:
         return [] if targets == ownership.targets else [Assignment(name, targets, "shares")]
 
 
-def _work(name: str, wanted: Wanted, weight: float, ownership: Ownership) -> Work:
+def _work(name: str, wanted: Wanted, weight: float, ownership: Ownership, lately_ms: float) -> Work:
     moved_ms = ownership.moved_log_ms
     return Work(
         name,
@@ -121,6 +130,12 @@ def _work(name: str, wanted: Wanted, weight: float, ownership: Ownership) -> Wor
         wanted.constraint,
         None if moved_ms is None else moved_ms / 1_000,
         wanted.is_suspended,
+        {
+            partition: moves
+            for track in ownership.tracks
+            if (moves := sum(at_ms >= lately_ms for at_ms in track.moved_log_ms))
+            for partition in track.partitions
+        },
     )
 
 
@@ -128,7 +143,9 @@ def _carried(ownerships: dict[str, Ownership], weights: dict[str, float]) -> dic
     """The weight of what each boot owns."""
     carried: dict[str, float] = {}
     for name, ownership in ownerships.items():
-        count = sum(len(grant.partitions) for grant in ownership.grants)
+        # What a node had that is gone is nobody's yet: what the others carry is still their part.
+        owned = sum(len(grant.partitions) for grant in ownership.grants)
+        count = max(owned, sum(len(target.partitions) for target in ownership.targets))
         for grant in ownership.grants:
             part = weights.get(name, 0.0) * len(grant.partitions) / max(1, count)
             carried[grant.boot] = carried.get(grant.boot, 0.0) + part

@@ -6,12 +6,13 @@ from math import isfinite
 from msgspec.structs import replace
 
 from hermes_actors.coordination.commands import Assignment, RateState, Target, TaskLoad
-from hermes_actors.coordination.values import LEASE_MS, Grant, Ownership
+from hermes_actors.coordination.values import LEASE_MS, Grant, Ownership, Track
 
 _NAME_LENGTH_MAX = 1_000
 _PARTITION_MAX = 1_000_000
 _OWNERS_MAX = 1_000
 _LEVEL_LENGTH_MAX = 64
+_TRACKED_MAX = 2
 SMOOTHING_MS = 60_000
 """A measurement of a tenth of it counts for a tenth or so of the smoothed value."""
 
@@ -43,12 +44,32 @@ def planned(old: Ownership, assignment: Assignment, offset: int, log_ms: int) ->
         _shared(grant, wanted[grant.boot].share, log_ms) if _is_kept(grant, wanted) else grant
         for grant in old.grants
     )
-    moved_log_ms = old.moved_log_ms
+    moved_log_ms, tracks = old.moved_log_ms, old.tracks
     if old.targets and owners(old.targets) != owners(targets):
-        moved_log_ms = log_ms
+        moved_log_ms, tracks = log_ms, _tracked(old, targets, log_ms)
     return replace(
-        old, targets=targets, planned_at=offset, grants=grants, moved_log_ms=moved_log_ms
+        old,
+        targets=targets,
+        planned_at=offset,
+        grants=grants,
+        moved_log_ms=moved_log_ms,
+        tracks=tracks,
     )
+
+
+def _tracked(old: Ownership, targets: tuple[Target, ...], log_ms: int) -> tuple[Track, ...]:
+    """Where each partition's moves are known from, once it is with these targets."""
+    before = {each: target.boot for target in old.targets for each in target.partitions}
+    times = {each: track.moved_log_ms for track in old.tracks for each in track.partitions}
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for target in targets:
+        for partition in target.partitions:
+            moved = times.get(partition, ())
+            if before.get(partition, target.boot) != target.boot:
+                moved = (*moved, log_ms)[-_TRACKED_MAX:]
+            if moved:
+                alike.setdefault(moved, []).append(partition)
+    return tuple(Track(tuple(sorted(alike[moved])), moved) for moved in sorted(alike))
 
 
 def owners(targets: tuple[Target, ...]) -> dict[str, tuple[int, ...]]:

@@ -236,7 +236,9 @@ class State:
         member = self._members.pop(boot, None)
         if member is None:
             return
-        self.departed.append(Departed(boot, member.node, is_expired, timestamp_ms))
+        # Who fell silent has gone then: its next life may have begun before the lease ran out.
+        gone_log_ms = member.heard_log_ms if is_expired else self.clock_ms
+        self.departed.append(Departed(boot, member.node, is_expired, timestamp_ms, gone_log_ms))
         if self.leader == boot:
             self.leader = ""
         for name in list(self._grants.get(boot, ())):

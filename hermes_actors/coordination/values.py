@@ -42,13 +42,15 @@ class Member(Struct, frozen=True, array_like=True, gc=False):
 
 class Departed(Struct, frozen=True, array_like=True, gc=False):
     """A life that is over. `is_expired`: its lease ran out; else it left by its own will.
-    `at_ms` is the timestamp of the record that showed it, Unix epoch.
+    `at_ms` is the timestamp of the record that showed it, Unix epoch; `gone_log_ms` when it was
+    last heard of, -1 where that was not noted yet.
     """
 
     boot: str
     node: str
     is_expired: bool
     at_ms: int
+    gone_log_ms: int = -1
 
 
 class Grant(Struct, frozen=True, array_like=True, gc=False):
@@ -75,12 +77,20 @@ class Grant(Struct, frozen=True, array_like=True, gc=False):
         return max(self.high, self.share) if log_ms < self.high_until_log_ms else self.share
 
 
+class Track(Struct, frozen=True, array_like=True, gc=False):
+    """When some partitions were last planned for another owner than before: the last two times."""
+
+    partitions: tuple[int, ...]
+    moved_log_ms: tuple[int, ...]
+
+
 class Ownership(Struct, frozen=True, array_like=True, gc=False):
     """Who is to own a subscription and who does.
 
     `planned_at` is the offset of the plan that named it last. `load` is what all its owners
     together cost, smoothed, remembered over moves. `moved_log_ms` is when its owners last
-    changed, None if they never did since they were first named.
+    changed, None if they never did since they were first named; `tracks` tell it of its partitions,
+    those that never moved left out.
     """
 
     targets: tuple[Target, ...] = ()
@@ -89,6 +99,7 @@ class Ownership(Struct, frozen=True, array_like=True, gc=False):
     rate: RateState | None = None
     load: TaskLoad | None = None
     moved_log_ms: int | None = None
+    tracks: tuple[Track, ...] = ()
 
 
 class Move(Struct, frozen=True, array_like=True, gc=False):

@@ -19,7 +19,7 @@ from hermes_actors.coordination.commands import (
     Undecodable,
 )
 from hermes_actors.coordination.state import State
-from hermes_actors.coordination.values import NOTHING, Changed
+from hermes_actors.coordination.values import NOTHING, Changed, Track
 
 SUB = "shop.orders$push"
 OTHER = "shop.orders$audit"
@@ -361,6 +361,41 @@ def test_moves_are_told_with_their_reason_and_the_nodes(story):
     moves = [(move.reason, move.before, move.after) for move in story.state.moves]
     assert moves == [("first", (), ("node-a",)), ("node a left", ("node-a",), ("node-b",))]
     assert story.state.subscriptions[SUB].moved_log_ms == story.state.clock_ms
+
+
+def test_the_last_two_moves_of_each_partition_are_known(story: Story) -> None:
+    story.begin("a", "b")
+    story.plan(Target("a", (0, 1)), Target("b", (2, 3)))
+    assert story.state.subscriptions[SUB].tracks == ()
+    times = []
+    for targets in (
+        (Target("b", (0, 1, 2, 3)),),
+        (Target("a", (1,)), Target("b", (0, 2, 3))),
+        # Another share is no move.
+        (Target("a", (1,), 0.5), Target("b", (0, 2, 3), 0.5)),
+        (Target("b", (0, 1, 2, 3)),),
+    ):
+        story.beat("a", "b", for_s=1)
+        story.plan(*targets)
+        times.append(story.state.clock_ms)
+    first, second, _, last = times
+    assert story.state.subscriptions[SUB].tracks == (
+        Track((0,), (first,)),
+        Track((1,), (second, last)),
+    )
+    assert State.restored(story.state.snapshot()) == story.state
+
+
+def test_a_node_that_fell_silent_was_gone_when_it_was_last_heard_of(story: Story) -> None:
+    story.begin("a", "b", "c")
+    story.beat("a", "c", for_s=1)
+    story.say(Leave("c"))
+    left_ms = story.state.clock_ms
+    story.beat("a", for_s=4)
+    assert [(each.boot, each.gone_log_ms) for each in story.state.departed] == [
+        ("c", left_ms),
+        ("b", 0),
+    ]
 
 
 def test_the_last_moves_are_kept_and_no_more(story):

@@ -5,6 +5,7 @@ from bisect import bisect_left, bisect_right
 from msgspec import Struct
 
 from hermes_actors.balancer.workload.books import Books, Task
+from hermes_actors.balancer.workload.restarts import may_move
 
 _LOOKED_AT = 192
 """Of how many tasks of a node a swap is tried: a step takes at most a few milliseconds."""
@@ -70,7 +71,11 @@ class Step(Struct, frozen=True):
 
 
 def _may_go(books: Books, task: Task, sink: int, is_forced: bool) -> bool:
-    return (task.is_stable or is_forced) and task.work not in books.works[sink]
+    return (
+        (task.is_stable or is_forced)
+        and task.work not in books.works[sink]
+        and may_move(books, task, sink)
+    )
 
 
 def _step(bounds: Bounds, gone: Task, back: tuple[Task, ...]) -> Step | None:

@@ -18,7 +18,7 @@ from hermes_actors.balancer.workload.improving import NEAR, Limits, improve
 from hermes_actors.balancer.workload.placing import place
 from hermes_actors.balancer.workload.problem import Node, Planned, Problem, Strategy, Work
 from hermes_actors.balancer.workload.reasons import Reasons
-from hermes_actors.balancer.workload.slots import divide
+from hermes_actors.balancer.workload.slots import Restarting, divide
 from hermes_actors.balancer.workload.targets import targets
 from hermes_actors.coordination.commands import Assignment, Target
 
@@ -75,7 +75,9 @@ class _Round:
         self.nodes = sorted(open_nodes, key=lambda node: (node.name, node.boot))
         self.works = sorted(problem.works, key=lambda work: work.name)
         books_nodes = self.nodes if self.is_weighted else [_alike(node) for node in self.nodes]
-        self.books = Books(books_nodes, self.settings.tasks_max)
+        is_restarting = problem.is_restarting
+        self.books = Books(books_nodes, self.settings.tasks_max, is_restarting=is_restarting)
+        self.restarted = frozenset(node.boot for node in self.nodes if node.is_restarted)
         self.number = {node.boot: at for at, node in enumerate(self.nodes)}
         self.demands: list[Demand] = []
         self.first_task: list[int] = []
@@ -121,13 +123,17 @@ class _Round:
     def _add_tasks(self, at: int, work: Work, count: int, kept: frozenset[str]) -> None:
         now_s, moved_s = self.problem.now_s, work.moved_s
         is_stable = moved_s is None or now_s - moved_s >= self.settings.stable_s
-        for slot in divide(work.partitions, count, work.owners, kept):
+        is_restarting = self.problem.is_restarting
+        restarting = Restarting(self.restarted, work.moves) if is_restarting else None
+        for slot in divide(work.partitions, count, work.owners, kept, restarting):
             weight = self._weight(work, len(slot.partitions))
             task = self.books.add(at, slot.partitions, weight, slot.share)
             if slot.boot:
                 task.is_stable = is_stable
                 task.was = task.home = self.number[slot.boot]
                 self.books.put(task, task.was)
+            if is_restarting or work.moves:
+                _count_moves(task, slot.boot, work)
 
     def _evict(self) -> None:
         """Who has more tasks than a node may have loses the lightest."""
@@ -312,6 +318,16 @@ class _Round:
             for task in tasks
         ]
         return Assignment(work.name, tuple(found), self.reasons.of(work, demand, tasks))
+
+
+def _count_moves(task: Task, boot: str, work: Work) -> None:
+    """How often its partitions have moved, those counted in that come to a boot which stays."""
+    had = {each: owner.boot for owner in work.owners for each in owner.partitions}
+    task.is_new = had.keys().isdisjoint(task.partitions)
+    task.moves = max(
+        work.moves.get(each, 0) + (boot not in ("", had.get(each, boot)))
+        for each in task.partitions
+    )
 
 
 def _alike(node: Node) -> Node:

@@ -16,7 +16,8 @@ class Strategy(Enum):
 
 class Node(Struct, frozen=True):
     """A living node. `capacity` is in cores, or 1.0 for each where all are alike; `speed` is what
-    the CPU controller made of it. A draining node is to own nothing.
+    the CPU controller made of it. A draining node is to own nothing. `is_restarted`: its life began
+    in the restart that is under way.
     """
 
     boot: str
@@ -24,6 +25,7 @@ class Node(Struct, frozen=True):
     capacity: float = 1.0
     speed: float = 1.0
     is_draining: bool = False
+    is_restarted: bool = False
 
 
 class Owner(Struct, frozen=True):
@@ -40,6 +42,8 @@ class Work(Struct, frozen=True):
     `weight` is what all of it costs, in thousandths of a core; each owner's task has the part of
     it that it has of the partitions. `constraint` is how many owners an administrator asked for, of
     the subscription or else of its topic. `moved_s` is the log time of its last move, if known.
+    `moves` tells of each partition that has moved how often it did lately: since the restart that
+    is under way began, else within the stabilization window.
     """
 
     name: str
@@ -49,6 +53,7 @@ class Work(Struct, frozen=True):
     constraint: int | None = None
     moved_s: float | None = None
     is_suspended: bool = False
+    moves: dict[int, int] = {}
 
 
 class Settings(Struct, frozen=True):
@@ -74,7 +79,8 @@ class Settings(Struct, frozen=True):
 
 class Problem(Struct, frozen=True):
     """A cluster at a log time. The order of nodes and works does not matter. `gone` has the names
-    of nodes that live no more, by boot id, for people.
+    of nodes that live no more, by boot id, for people. `is_restarting`: nodes that are not
+    `is_restarted` may be about to be.
     """
 
     nodes: tuple[Node, ...]
@@ -82,6 +88,7 @@ class Problem(Struct, frozen=True):
     now_s: float = 0.0
     settings: Settings = Settings()
     gone: dict[str, str] = {}
+    is_restarting: bool = False
 
 
 class Planned(Struct, frozen=True):

@@ -1,0 +1,187 @@
+"""A datacentre without processes: the fold of its coordination log, its planner, and nodes that do
+at once what the state asks of them. Counts how often each partition has another node.
+"""
+
+import random
+
+from hermes_actors.balancer.leader import Wanted, Workload, in_parts
+from hermes_actors.balancer.planning import WorkloadPlanner
+from hermes_actors.balancer.workload.problem import Settings
+from hermes_actors.coordination.commands import (
+    Claim,
+    Heartbeat,
+    Join,
+    Leave,
+    Loads,
+    Plan,
+    Release,
+    TaskLoad,
+)
+from hermes_actors.coordination.state import State
+from hermes_actors.coordination.values import LEASE_MS
+from hermes_actors.runtime.turns import at_once
+
+STEP_MS = 1
+PARTS_MAX = 7
+
+
+class Cluster:
+    """`wanted` by subscription, with the messages a second of each."""
+
+    def __init__(self, nodes, wanted, rates, settings):
+        self.state = State()
+        self.settings = settings
+        self.wanted = wanted
+        self.rates = rates
+        self.planner = WorkloadPlanner(settings, lambda _name: 0.0)
+        self.now_ms = 1_700_000_000_000
+        # Of each node, in cores: so little tells nothing of how fast it is.
+        self.cpu = 0.05
+        self.boots = {}
+        self.lives = 0
+        self.nodes = [f"n{number:02}" for number in range(nodes)]
+        # Of each partition: the node that had it last, and how often that was another than before.
+        self.last = {}
+        self.moves = {}
+        for node in self.nodes:
+            self.join(node)
+        self.settle()
+        self.moves.clear()
+
+    # What happens.
+
+    def join(self, node):
+        self.lives += 1
+        self.boots[node] = boot = f"boot-{self.lives}"
+        self.say(Join(boot, node))
+        self.say(Heartbeat(boot, 1))
+
+    def leave(self, node):
+        self.say(Leave(self.boots.pop(node)))
+
+    def crash(self, node):
+        """It is silent until its lease has run out."""
+        del self.boots[node]
+        for _ in range(LEASE_MS // 500 + 2):
+            self.pass_time(500)
+
+    def pass_time(self, ms):
+        """In steps that log time takes, all nodes being heard of, and their loads."""
+        while ms > 0:
+            step_ms = min(ms, 1_000)
+            ms -= step_ms
+            self.now_ms += step_ms
+            for boot in list(self.boots.values()):
+                self.say(Heartbeat(boot, 1), 0)
+        self.tell_loads()
+
+    def tell_loads(self):
+        for boot in list(self.boots.values()):
+            tasks = {
+                name: TaskLoad(self.rates[name] * len(grant.partitions) / self.wanted[name])
+                for name, grant in self.state.grants_of(boot).items()
+            }
+            self.say(Loads(boot, self.cpu, 1.0, tasks), 0)
+
+    def say(self, said, ms=STEP_MS):
+        self.now_ms += ms
+        changed = self.state.apply(self.state.position, self.now_ms, said)
+        for name in changed.subscriptions:
+            self._note(name)
+
+    def plan(self):
+        """A round of whoever leads; whether it changed anything."""
+        state = self.state
+        if not self.boots:
+            return False
+        if not state.leader:
+            self.say(Claim(min(self.boots.values()), state.term + 1))
+            # Each leader has a planner of its own.
+            self.planner = WorkloadPlanner(self.settings, lambda _name: 0.0)
+        workload = Workload({name: Wanted(count) for name, count in self.wanted.items()})
+        assignments = at_once(self.planner.plan(state, workload))
+        for part in in_parts(assignments, PARTS_MAX, 1_000_000):
+            self.say(Plan(state.leader, state.term, state.plan_offset, tuple(part)))
+        self._release()
+        return bool(assignments)
+
+    def settle(self, rounds=100):
+        """Rounds until nothing changes any more."""
+        for _ in range(rounds):
+            if not self.plan():
+                return
+            self.pass_time(1_000)
+
+    def restart_all(self, order, pauses, is_crash=False):
+        """One after the other. `pauses`: how many rounds are planned after each comes back."""
+        for node, rounds in zip(order, pauses, strict=True):
+            (self.crash if is_crash else self.leave)(node)
+            self.plan()
+            self.pass_time(2_000)
+            self.join(node)
+            for _ in range(rounds):
+                self.plan()
+                self.pass_time(1_000)
+
+    def _release(self):
+        for boot in list(self.boots.values()):
+            for name, grant in list(self.state.grants_of(boot).items()):
+                if self.state.must_release(boot, name):
+                    self.say(Release(boot, name, grant.epoch))
+
+    # What is seen.
+
+    def _note(self, name):
+        for grant in self.state.grants(name):
+            node = self.state.node_of(grant.boot)
+            for partition in grant.partitions:
+                lane = (name, partition)
+                before = self.last.get(lane, node)
+                self.last[lane] = node
+                if before != node:
+                    self.moves[lane] = self.moves.get(lane, 0) + 1
+
+    @property
+    def moves_worst(self):
+        return max(self.moves.values(), default=0)
+
+    def unevenness(self):
+        """The fullest node's load over the mean, or over the heaviest task if that is more."""
+        loads = dict.fromkeys(self.boots.values(), 0.0)
+        heaviest = 0.0
+        for name, ownership in self.state.subscriptions.items():
+            for grant in ownership.grants:
+                part = len(grant.partitions) / self.wanted[name]
+                weight = max(0.03 * self.rates[name] * part, self.settings.idle_weight)
+                loads[grant.boot] += weight
+                heaviest = max(heaviest, weight)
+        mean = sum(loads.values()) / len(loads)
+        return max(loads.values()) / max(mean, heaviest)
+
+    def counts_worst(self):
+        """The most tasks of a node over the mean."""
+        counts = [len(self.state.grants_of(boot)) for boot in self.boots.values()]
+        return max(counts) * len(counts) / sum(counts)
+
+    def is_all_owned(self):
+        return all(
+            sorted(p for grant in self.state.grants(name) for p in grant.partitions)
+            == list(range(count))
+            for name, count in self.wanted.items()
+        )
+
+
+def cluster_of(nodes, subscriptions, seed, *, owners=2, partitions=(4,), **settings):
+    """A cluster at rest, with rates that differ as those of topics do."""
+    rng = random.Random(seed)
+    names = [f"g.t$s{number:03}" for number in range(subscriptions)]
+    wanted = {name: rng.choice(partitions) for name in names}
+    rates = {name: 100 * rng.lognormvariate(0, 1) for name in names}
+    cluster = Cluster(nodes, wanted, rates, Settings(owners_default=owners, **settings))
+    cluster.tell_loads()
+    # One that has not seen them unmeasured.
+    cluster.planner = WorkloadPlanner(cluster.settings, lambda _name: 0.0)
+    cluster.settle()
+    cluster.pass_time(2_000)
+    cluster.moves.clear()
+    return cluster
