@@ -1,10 +1,12 @@
 """`hermes balancer …`: who runs what, why, and what would change; drained nodes, constraints."""
 
+import json as json_text
 from typing import Annotated, Any
 
 import typer
 
 from hermes_actors.cli import balancer_constraints, draining
+from hermes_actors.cli.balancer_odd import is_calm, newest, odd, odd_of_datacenter, odd_of_node
 from hermes_actors.cli.balancer_tables import (
     show_changes,
     show_heading,
@@ -35,6 +37,7 @@ from hermes_actors.cli.render import (
 )
 
 app = command_group("The balancer: which node runs which subscription, and why.")
+_FOLLOWS_NONE = "the node that was asked follows no datacentre's coordination"
 app.add_typer(draining.app)
 app.add_typer(balancer_constraints.app)
 
@@ -43,6 +46,7 @@ app.add_typer(balancer_constraints.app)
     cls=PlainCommand,
     epilog=examples(
         "hermes balancer status",
+        "hermes balancer status --odd",
         "hermes balancer status --node node-a",
         "hermes balancer status --subscription 'shop.orders$billing' --json",
     ),
@@ -57,6 +61,9 @@ def status(
     node: Annotated[
         str, typer.Option("--node", metavar="NODE", help="Only this node and what it has.")
     ] = "",
+    only_odd: Annotated[
+        bool, typer.Option("--odd", help="Only what is not as it should be, and why.")
+    ] = False,
     management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
     json: JsonOption = False,
@@ -65,18 +72,47 @@ def status(
     asked = {"subscription": subscription, "node": node}
     with ManagementClient(management) as client:
         content = client.get("/balancer", {key: each for key, each in asked.items() if each})
-    if json or output is Output.JSON:
+    output = Output.JSON if json else output
+    if only_odd:
+        _show_odd(fields_of(parsed_object(content), "datacenters"), output)
+        return
+    if output is Output.JSON:
         write_json(content)
         return
     datacenters = fields_of(parsed_object(content), "datacenters")
     for dc in datacenters:
         show_heading(dc)
     if not datacenters:
-        say("the node that was asked follows no datacentre's coordination")
+        say(_FOLLOWS_NONE)
         return
     show_members(datacenters)
     show_owners(datacenters)
     show_troubles(datacenters)
+
+
+def _show_odd(datacenters: list[dict[str, Any]], output: Output) -> None:
+    left = [each for each in map(odd, datacenters) if not is_calm(each)]
+    if output is Output.JSON:
+        write_json(json_text.dumps({"datacenters": left}).encode())
+        return
+    if not datacenters:
+        say(_FOLLOWS_NONE)
+    elif not left:
+        nodes = sum(len(fields_of(dc, "members")) for dc in datacenters)
+        runs = sum(len(fields_of(dc, "subscriptions")) for dc in datacenters)
+        say(
+            f"all is as it should be: {counted(len(datacenters), 'datacentre')}, "
+            f"{counted(nodes, 'node')}, {counted(runs, 'subscription')} that run"
+        )
+    for dc in left:
+        name = dc.get("datacenter")
+        if said := "; ".join(odd_of_datacenter(dc)):
+            say(printable(f"{name}: {said}"))
+        for each in fields_of(dc, "members"):
+            say(printable(f"{name} {each.get('node')}: {'; '.join(odd_of_node(each, dc))}"))
+    if any(fields_of(dc, "subscriptions") for dc in left):
+        show_owners(left)
+    show_troubles(left)
 
 
 @app.command(
@@ -126,6 +162,7 @@ def plan(
     cls=PlainCommand,
     epilog=examples(
         "hermes balancer explain",
+        "hermes balancer explain --limit 10",
         "hermes balancer explain shop.orders billing",
         "hermes balancer explain node-a",
     ),
@@ -139,6 +176,12 @@ def explain(
         str,
         typer.Argument(metavar="NAME", help="The subscription's, where a topic stands before."),
     ] = "",
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit", min=0, metavar="N", help="The newest N moves.", show_default="all known"
+        ),
+    ] = None,
     management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
     json: JsonOption = False,
@@ -147,10 +190,14 @@ def explain(
     asked = f"{about}${name}" if name else about
     with ManagementClient(management) as client:
         content = client.get("/balancer/explain", {"about": asked} if asked else None)
+    found, left_out = parsed_object(content), 0
+    datacenters = fields_of(found, "datacenters")
+    if limit is not None:
+        datacenters, left_out = newest(datacenters, limit)
     if json or output is Output.JSON:
-        write_json(content)
+        newest_only = json_text.dumps({**found, "datacenters": datacenters}).encode()
+        write_json(content if limit is None else newest_only)
         return
-    datacenters = fields_of(parsed_object(content), "datacenters")
     for dc in datacenters:
         if asked and dc.get("isKnown") and not (dc.get("why") or dc.get("moves")):
             continue
@@ -158,4 +205,7 @@ def explain(
         why = dc.get("why")
         for sentence in why if isinstance(why, list) else ():
             say(printable(f"  {sentence}"))
-    show_moves(datacenters)
+    if limit != 0:
+        show_moves(datacenters)
+    if left_out:
+        say(f"{left_out} older ones are not shown; without --limit all are")
