@@ -8,25 +8,19 @@ time, with the policy's back-off, is slow enough for an endpoint that is not wel
 
 import logging
 from collections import deque
-from datetime import UTC, datetime
 from functools import partial
 
 from hermes_actors.consumer.batch.assembly import Batch, BatchAssembly, Bounds
 from hermes_actors.consumer.batch.body import element_of
 from hermes_actors.consumer.batch.pushing import BatchPushing
 from hermes_actors.consumer.batch.rate import BatchRate, messages_max
-from hermes_actors.consumer.letters.letter import DeadLetter, DeadLetters
-from hermes_actors.consumer.measures import SubscriptionMeasures, Undelivered
+from hermes_actors.consumer.dispatching import Dispatching
+from hermes_actors.consumer.letters.letter import DeadLetters
+from hermes_actors.consumer.measures import SubscriptionMeasures
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.rates.ladder import Level
-from hermes_actors.consumer.retry import (
-    Again,
-    Discard,
-    Gone,
-    RetryPolicy,
-    decide,
-)
-from hermes_actors.consumer.senders.sender import SendOutcome, forget_lane, trouble_of
+from hermes_actors.consumer.retry import Again, Discard, Gone
+from hermes_actors.consumer.senders.sender import SendOutcome, trouble_of
 from hermes_actors.consumer.sending import FILL_MAX, PAUSED, Surroundings
 from hermes_actors.consumer.serial.lanes import Delivery
 from hermes_actors.coordination.commands import RateState
@@ -96,10 +90,12 @@ def assembly_of(live: LiveSubscription, parts: ConsumerParts) -> BatchAssembly:
     )
 
 
-class BatchDispatch:
+class BatchDispatch(Dispatching[Batch]):
     """The sending half of one subscription's batch consumer. Raises Refused for an endpoint that
     batches cannot be pushed to.
     """
+
+    _pushing: BatchPushing
 
     def __init__(
         self,
@@ -111,32 +107,15 @@ class BatchDispatch:
         around: Surroundings,
         owned: Owned,
     ) -> None:
-        self._owned = owned
-        self._is_lease_open = owned.lease.is_open
-        self._parts = parts
-        self._clock = parts.clock
+        super().__init__(live, parts, assembly, measures, letters, around, owned)
         self._assembly = assembly
-        self._measures = measures
-        self._letters = letters
-        self._around = around
         self._rate = BatchRate(None)
         # Given up, and their letters not handed over yet: bounded by what is read.
         self._given_up: deque[GivenUp] = deque()
-        self._is_stopping = False
-        # Stopping, or the endpoint is gone.
-        self._is_halted = False
-        self._is_abandoned = False
         self._endpoint_text = live.subscription.endpoint
         # Which version's made the last attempt.
         self._asked: BatchPushing | None = None
-        self.alarm_s = float("inf")
-        self.error: Exception | None = None
-        self.gone = ""
-        self.last_undelivered: Undelivered | None = None
         self.last_failure: SendOutcome | None = None
-        self.last_failure_ms = 0
-        self.last_success_ms = 0
-        self.taken = self.taken_bytes = 0
         self.adopt(live)
 
     def adopt(self, live: LiveSubscription) -> None:
@@ -144,19 +123,14 @@ class BatchDispatch:
         body, unless they cannot be kept: other bounds, or another form.
         """
         policy = batch_policy(live)
-        self.live = live
         self.policy = policy
-        self._retry_policy = RetryPolicy.of(
-            policy,
-            has_oauth=live.subscription.o_auth_policy is not None,
-            gone_suspends=self._parts.config.gone_suspends,
-        )
+        self._begin(live, policy)
         self._pushing = BatchPushing(
             live,
             self._parts,
             request_timeout_ms=policy.request_timeout,
             may_begin=self._may_begin,
-            is_over=lambda: self._is_abandoned,
+            is_over=self._is_over,
             fail=self._fail,
         )
         now_s = self._clock.monotonic_s()
@@ -171,8 +145,6 @@ class BatchDispatch:
             # Nothing is known of another endpoint.
             waiting.due_s = now_s
         self._endpoint_text = live.subscription.endpoint
-        self.gone = ""
-        self._is_halted = self._is_stopping
 
     @property
     def allowed(self) -> float:
@@ -198,16 +170,10 @@ class BatchDispatch:
         """Nothing is learned of the endpoint."""
         return None
 
-    def stop(self) -> None:
-        """Begin no attempt any more; what is under way is still taken in."""
-        self._is_stopping = self._is_halted = True
-
     def abandon(self) -> None:
         """Nobody hears of what is still under way: it is sent again after a restart."""
-        self._is_stopping = self._is_halted = self._is_abandoned = True
-        forget_lane(self._pushing.sender, str(self.live.name))
+        super().abandon()
         self._given_up.clear()
-        self._assembly.clear()
 
     @property
     def read_ahead(self) -> int:
@@ -223,11 +189,6 @@ class BatchDispatch:
     def rate_now(self) -> float:
         """The owner's share of the policy's limit, in messages a second; 0 when there is none."""
         return float(self.policy.message_rate or 0) * self._owned.share.value
-
-    @property
-    def dropped_headers(self) -> tuple[str, ...]:
-        """Fixed headers of the subscription that are not sent."""
-        return self._pushing.dropped_headers
 
     @property
     def held_back(self) -> str:
@@ -337,23 +298,6 @@ class BatchDispatch:
 
     # Outcomes. These run in the sender's callback, on either loop.
 
-    def _on_outcome(self, batch: Batch, outcome: SendOutcome) -> None:
-        if self._is_abandoned:
-            return
-        try:
-            self._land(batch, outcome)
-        # Not swallowed: raised again in the actor, so that its supervisor restarts it.
-        except Exception as error:  # noqa: BLE001
-            self._fail(error)
-
-    def _may_begin(self) -> bool:
-        """For what has had to wait in a sender."""
-        return not self._is_abandoned and self._is_lease_open()
-
-    def _fail(self, error: Exception) -> None:
-        self.error = error
-        self._around.wake()
-
     def _land(self, batch: Batch, outcome: SendOutcome) -> None:
         """Take in an attempt's outcome; the actor then sees what is due."""
         now_s = self._clock.monotonic_s()
@@ -383,19 +327,8 @@ class BatchDispatch:
             # messages by now. If not, the batch is tried again.
             batch.due_s = now_s
             return
-        if not outcome.is_local:
-            batch.attempts += 1
-        now_ms = self._clock.now_ms()
-        self.last_failure, self.last_failure_ms = outcome, now_ms
-        decision = decide(
-            outcome,
-            policy=self._retry_policy,
-            previous_backoff_ms=batch.backoff_ms,
-            age_ms=(now_s - batch.first_s) * 1_000,
-            now_ms=now_ms,
-            rng=self._parts.rng,
-            attempts=batch.attempts,
-        )
+        self.last_failure = outcome
+        decision = self._decide(batch, outcome, (now_s - batch.first_s) * 1_000)
         if isinstance(decision, Gone) and self._asked is self._pushing:
             # An earlier version's endpoint says nothing of this one's.
             self._on_gone(outcome)
@@ -413,15 +346,6 @@ class BatchDispatch:
         else:
             assert isinstance(decision, Discard), "a success is not a failure"
             self._give_up(batch, decision.reason, outcome)
-
-    def _on_gone(self, outcome: SendOutcome) -> None:
-        if self.gone:
-            return
-        self._is_halted = True
-        moment = datetime.fromtimestamp(self.last_failure_ms / 1_000, UTC)
-        self.gone = f"the endpoint is gone, it answered {outcome.reason()} at {moment:%Y-%m-%dT%TZ}"
-        _logger.warning("%s: %s; suspending it", self.live.name, self.gone)
-        self._parts.suspend(self.live, self.gone)
 
     # Giving up: counted, logged and kept as dead letters, never silently.
 
@@ -445,44 +369,6 @@ class BatchDispatch:
         """Hand over dead letters, a bounded number at a time; how many it were."""
         count = min(count_max, len(self._given_up))
         for _ in range(count):
-            self._discard(self._given_up.popleft())
+            each = self._given_up.popleft()
+            self._write_off(each.delivery, each.reason, each.status, each.detail, each.attempts)
         return count
-
-    def _discard(self, given_up: GivenUp) -> None:
-        delivery = given_up.delivery
-        record, message = delivery.record, delivery.message
-        message_id = "" if message is None else message.id
-        now_ms = self._clock.now_ms()
-        self._measures.discarded.value += 1
-        self.last_undelivered = Undelivered(
-            timestamp_ms=now_ms,
-            partition=record.partition,
-            offset=record.offset,
-            message_id=message_id,
-            reason=f"{given_up.reason.value}: {given_up.detail}",
-        )
-        letter = DeadLetter(
-            record=record,
-            message_id=message_id,
-            reason=given_up.reason,
-            detail=given_up.detail,
-            attempts=given_up.attempts,
-            status=given_up.status,
-            at_ms=now_ms,
-            redriven=delivery.redriven,
-        )
-        self._letters.add(letter, partial(self._on_kept, delivery))
-
-    def _on_kept(self, delivery: Delivery) -> None:
-        """The dead letter is safe: now the message needs nothing more."""
-        if self._is_abandoned:
-            return
-        delivery.offsets.settle(delivery.record.offset)
-        self._assembly.forget(delivery)
-        self._around.note_settled()
-        self._note_landed()
-        self._around.wake()
-
-    def _note_landed(self) -> None:
-        if self._is_stopping and not self._assembly.inflight and not self._assembly.buried:
-            self._around.note_landed()

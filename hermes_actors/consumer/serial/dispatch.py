@@ -6,22 +6,16 @@ on the same thread. The actor around it (`push_consumer.py`) waits, reads and co
 """
 
 import logging
-from datetime import UTC, datetime
 from functools import partial
 
-from hermes_actors.consumer.letters.letter import DeadLetter, DeadLetters
-from hermes_actors.consumer.measures import SubscriptionMeasures, Undelivered
+from hermes_actors.consumer.dispatching import Dispatching
+from hermes_actors.consumer.letters.letter import DeadLetters
+from hermes_actors.consumer.measures import SubscriptionMeasures
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.rates.ladder import Level
 from hermes_actors.consumer.rates.pacing import Pacing
-from hermes_actors.consumer.retry import (
-    Again,
-    Discard,
-    Gone,
-    RetryPolicy,
-    decide,
-)
-from hermes_actors.consumer.senders.sender import SendOutcome, forget_lane, trouble_of
+from hermes_actors.consumer.retry import Again, Discard, Gone
+from hermes_actors.consumer.senders.sender import SendOutcome, trouble_of
 from hermes_actors.consumer.sending import FILL_MAX, PAUSED, Surroundings
 from hermes_actors.consumer.serial.lanes import Delivery, Lanes
 from hermes_actors.consumer.serial.pushing import Pushing
@@ -38,14 +32,12 @@ _logger = logging.getLogger(__name__)
 _ALARM_SLACK_S = 1e-4
 
 
-class Dispatch:
-    """The sending half of one subscription's consumer.
-
-    `alarm_s` is when the sending loop wakes by itself, set by it. `error` is what a callback
-    raised, for the actor to raise again. `gone` says that the endpoint is gone for good, "" while
-    it is not: then nothing is attempted until another version of the subscription comes. Raises
-    Refused for an endpoint that cannot be pushed to.
+class Dispatch(Dispatching[Delivery]):
+    """The sending half of one subscription's consumer. Raises Refused for an endpoint that cannot
+    be pushed to.
     """
+
+    _pushing: Pushing
 
     def __init__(
         self,
@@ -57,27 +49,11 @@ class Dispatch:
         around: Surroundings,
         owned: Owned,
     ) -> None:
-        self._parts = parts
-        self._clock = parts.clock
+        super().__init__(live, parts, lanes, measures, letters, around, owned)
         self._monotonic_s = parts.clock.monotonic_s
         self._lanes = lanes
-        self._measures = measures
-        self._letters = letters
-        self._around = around
-        self._owned = owned
-        self._is_lease_open = owned.lease.is_open
         self._is_filling = False
-        self._is_stopping = False
-        # Stopping, or the endpoint is gone.
-        self._is_halted = False
         self._version = 0
-        self.alarm_s = float("inf")
-        self.error: Exception | None = None
-        self.gone = ""
-        self.last_undelivered: Undelivered | None = None
-        self.last_failure_ms = 0
-        self.last_success_ms = 0
-        self.taken = self.taken_bytes = 0
         self._pacing = Pacing(live, _policy(live).rate, parts, owned)
         self._limit, self._ladder = self._pacing.limit, self._pacing.ladder
         self.adopt(live)
@@ -85,13 +61,8 @@ class Dispatch:
     def adopt(self, live: LiveSubscription) -> None:
         """Go on with this version of the subscription; what is in flight is not touched."""
         policy = _policy(live)
-        self.live = live
         self.policy = policy
-        self._retry_policy = RetryPolicy.of(
-            policy,
-            has_oauth=live.subscription.o_auth_policy is not None,
-            gone_suspends=self._parts.config.gone_suspends,
-        )
+        self._begin(live, policy)
         self._is_age_asked = bool(policy.sending_delay) or (
             self._retry_policy.is_ttl_from_publication
         )
@@ -108,21 +79,6 @@ class Dispatch:
         self._lanes.window = policy.inflight_size or self._parts.config.inflight_max
         self._pacing.adopt(live, policy.rate)
         self._version += 1
-        self.gone = ""
-        self._is_halted = self._is_stopping
-
-    def stop(self) -> None:
-        """Begin no attempt any more; what is under way is still taken in."""
-        self._is_stopping = self._is_halted = True
-
-    def abandon(self) -> None:
-        """Nobody hears of what is still under way: it is sent again after a restart."""
-        self._is_stopping = self._is_halted = True
-        self._version = -1
-        # A crash must not leave a queue of them, before which the next life's have to wait.
-        forget_lane(self._pushing.sender, str(self.live.name))
-        # The gauges outlive it while it is suspended; up to 64 MiB must not.
-        self._lanes.clear()
 
     @property
     def last_failure(self) -> SendOutcome | None:
@@ -164,11 +120,6 @@ class Dispatch:
             return PAUSED
         words, trouble = self._pacing.words(self._lanes), trouble_of(self._pushing.sender)
         return f"{trouble}; {words}" if trouble and words else trouble or words
-
-    @property
-    def dropped_headers(self) -> tuple[str, ...]:
-        """Fixed headers of the subscription that are not sent."""
-        return self._pushing.dropped_headers
 
     # Sending.
 
@@ -305,26 +256,6 @@ class Dispatch:
 
     # Outcomes. These run in the sender's callback, on either loop.
 
-    def _on_outcome(self, delivery: Delivery, outcome: SendOutcome) -> None:
-        if self._version < 0:
-            return
-        try:
-            self._land(delivery, outcome)
-        except Exception as error:  # noqa: BLE001
-            self._fail(error)
-
-    def _is_over(self) -> bool:
-        return self._version < 0
-
-    def _may_begin(self) -> bool:
-        """For what has had to wait in a sender."""
-        return self._version >= 0 and self._is_lease_open()
-
-    def _fail(self, error: Exception) -> None:
-        """Not swallowed: raised again in the actor, so that its supervisor restarts it."""
-        self.error = error
-        self._around.wake()
-
     def _land(self, delivery: Delivery, outcome: SendOutcome) -> None:
         """Take in an attempt's outcome, and use the room that it makes."""
         measures, ladder = self._measures, self._ladder
@@ -359,20 +290,8 @@ class Dispatch:
             self._pacing.forgo(delivery, now_s)
             self._lanes.wait(delivery, now_s)
             return
-        if not outcome.is_local:
-            delivery.attempts += 1
-        now_ms = self._clock.now_ms()
-        self._pacing.last_failure, self.last_failure_ms = outcome, now_ms
-        delivery.last = outcome
-        decision = decide(
-            outcome,
-            policy=self._retry_policy,
-            previous_backoff_ms=delivery.backoff_ms,
-            age_ms=self._age_ms(delivery, now_s),
-            now_ms=now_ms,
-            rng=self._parts.rng,
-            attempts=delivery.attempts,
-        )
+        self._pacing.last_failure = delivery.last = outcome
+        decision = self._decide(delivery, outcome, self._age_ms(delivery, now_s))
         if outcome.recipients is None:
             self._pacing.teach(decision, delivery, outcome, now_s)
         if delivery.offsets.is_superseded:
@@ -392,67 +311,21 @@ class Dispatch:
             assert isinstance(decision, Discard), "a success is not a failure"
             self._discard(delivery, decision.reason, outcome.status, outcome.reason())
 
-    def _on_gone(self, outcome: SendOutcome) -> None:
-        if self.gone:
-            return
-        self._is_halted = True
-        moment = datetime.fromtimestamp(self.last_failure_ms / 1_000, UTC)
-        self.gone = f"the endpoint is gone, it answered {outcome.reason()} at {moment:%Y-%m-%dT%TZ}"
-        _logger.warning("%s: %s; suspending it", self.live.name, self.gone)
-        self._parts.suspend(self.live, self.gone)
-
     def _discard(self, delivery: Delivery, reason: DiscardReason, status: int, detail: str) -> None:
         """Give a message up: counted, logged and kept as a dead letter, never silently."""
         self._lanes.bury(delivery)
-        self._measures.discarded.value += 1
         record, message = delivery.record, delivery.message
-        now_ms = self._clock.now_ms()
-        self.last_undelivered = Undelivered(
-            timestamp_ms=now_ms,
-            partition=record.partition,
-            offset=record.offset,
-            message_id="" if message is None else message.id,
-            reason=f"{reason.value}: {detail}",
-        )
         _logger.info(
             "%s: discarded %s at %d/%d after %d attempts: %s: %s",
             self.live.name,
-            self.last_undelivered.message_id or "a record",
+            "a record" if message is None else message.id or "a record",
             record.partition,
             record.offset,
             delivery.attempts,
             reason.value,
             detail,
         )
-        letter = DeadLetter(
-            record=record,
-            missed=() if delivery.served is None else delivery.served.missed,
-            message_id=self.last_undelivered.message_id,
-            reason=reason,
-            detail=detail,
-            attempts=delivery.attempts,
-            status=status,
-            at_ms=now_ms,
-            redriven=delivery.redriven,
-        )
-        self._letters.add(letter, partial(self._on_kept, delivery))
-
-    def _on_kept(self, delivery: Delivery) -> None:
-        """The dead letter is safe: now the message needs nothing more."""
-        if self._version < 0:
-            return
-        delivery.offsets.settle(delivery.record.offset)
-        self._lanes.forget(delivery)
-        self._around.note_settled()
-        if self._is_stopping:
-            self._note_landed()
-        else:
-            # Fresh messages may be held up by it: it might have had nowhere to wait.
-            self._around.wake()
-
-    def _note_landed(self) -> None:
-        if not self._lanes.inflight and not self._lanes.buried:
-            self._around.note_landed()
+        self._write_off(delivery, reason, status, detail, delivery.attempts)
 
 
 def _policy(live: LiveSubscription) -> SerialPolicy:

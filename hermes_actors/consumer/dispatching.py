@@ -1,0 +1,225 @@
+"""What every dispatch does, whatever goes into a push: it takes each outcome in once, says when an
+endpoint is gone, and lets a message that it gives up go only when its dead letter is kept.
+"""
+
+import logging
+from abc import abstractmethod
+from datetime import UTC, datetime
+from functools import partial
+from typing import Generic, Protocol, TypeVar
+
+from hermes_actors.consumer.letters.letter import DeadLetter, DeadLetters
+from hermes_actors.consumer.measures import SubscriptionMeasures, Undelivered
+from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.retry import Decision, RetryPolicy, decide
+from hermes_actors.consumer.senders.sender import Sender, SendOutcome, forget_lane
+from hermes_actors.consumer.sending import Surroundings
+from hermes_actors.consumer.serial.lanes import Delivery
+from hermes_actors.coordination.owned import Owned
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.dead_letter import DiscardReason
+from hermes_actors.model.subscription import BatchPolicy, SerialPolicy
+
+_logger = logging.getLogger(__name__)
+
+
+class Held(Protocol):
+    """All messages of one consumer that are read and not settled."""
+
+    @property
+    def inflight(self) -> int:
+        """How many are under way."""
+
+    @property
+    def buried(self) -> int:
+        """How many are given up, while their dead letters are on their way."""
+
+    def forget(self, delivery: Delivery) -> None:
+        """A buried message needs nothing more."""
+
+    def clear(self) -> None:
+        """Forget all messages: the consumer has ended."""
+
+
+class Attempted(Protocol):
+    """What goes into one push, and how its attempts went."""
+
+    attempts: int
+    backoff_ms: int | None
+
+
+class Pushes(Protocol):
+    """What makes one version's pushes."""
+
+    sender: Sender
+
+    @property
+    def dropped_headers(self) -> tuple[str, ...]:
+        """Fixed headers of the subscription that are not sent."""
+
+
+T = TypeVar("T", bound=Attempted)
+
+
+class Dispatching(Generic[T]):
+    """The base of one subscription's `Sending`; a push is of one `T`.
+
+    `alarm_s` is when the sending loop wakes by itself, set by it. `error` is what a callback
+    raised, for the actor to raise again. `gone` says that the endpoint is gone for good, "" while
+    it is not: then nothing is attempted until another version of the subscription comes.
+    """
+
+    _pushing: Pushes
+
+    def __init__(
+        self,
+        live: LiveSubscription,
+        parts: ConsumerParts,
+        held: Held,
+        measures: SubscriptionMeasures,
+        letters: DeadLetters,
+        around: Surroundings,
+        owned: Owned,
+    ) -> None:
+        self.live = live
+        self._parts = parts
+        self._clock = parts.clock
+        self._held = held
+        self._measures = measures
+        self._letters = letters
+        self._around = around
+        self._owned = owned
+        self._is_lease_open = owned.lease.is_open
+        self._is_stopping = False
+        # Stopping, or the endpoint is gone.
+        self._is_halted = False
+        self._is_abandoned = False
+        self.alarm_s = float("inf")
+        self.error: Exception | None = None
+        self.gone = ""
+        self.last_undelivered: Undelivered | None = None
+        self.last_failure_ms = 0
+        self.last_success_ms = 0
+        self.taken = self.taken_bytes = 0
+
+    def _begin(self, live: LiveSubscription, policy: SerialPolicy | BatchPolicy) -> None:
+        """Another version of the subscription is in force."""
+        self.live = live
+        self._retry_policy = RetryPolicy.of(
+            policy,
+            has_oauth=live.subscription.o_auth_policy is not None,
+            gone_suspends=self._parts.config.gone_suspends,
+        )
+        self.gone = ""
+        self._is_halted = self._is_stopping
+
+    def stop(self) -> None:
+        """Begin no attempt any more; what is under way is still taken in."""
+        self._is_stopping = self._is_halted = True
+
+    def abandon(self) -> None:
+        """Nobody hears of what is still under way: it is sent again after a restart."""
+        self._is_stopping = self._is_halted = self._is_abandoned = True
+        # A crash must not leave a queue of them, before which the next life's have to wait.
+        forget_lane(self._pushing.sender, str(self.live.name))
+        # The gauges outlive it while it is suspended; up to 64 MiB must not.
+        self._held.clear()
+
+    @property
+    def dropped_headers(self) -> tuple[str, ...]:
+        """Fixed headers of the subscription that are not sent."""
+        return self._pushing.dropped_headers
+
+    # Outcomes. These run in the sender's callback, on either loop.
+
+    def _on_outcome(self, what: T, outcome: SendOutcome) -> None:
+        if self._is_abandoned:
+            return
+        try:
+            self._land(what, outcome)
+        except Exception as error:  # noqa: BLE001
+            self._fail(error)
+
+    @abstractmethod
+    def _land(self, what: T, outcome: SendOutcome) -> None:
+        """Take in an attempt's outcome."""
+
+    def _is_over(self) -> bool:
+        return self._is_abandoned
+
+    def _may_begin(self) -> bool:
+        """For what has had to wait in a sender."""
+        return not self._is_abandoned and self._is_lease_open()
+
+    def _fail(self, error: Exception) -> None:
+        """Not swallowed: raised again in the actor, so that its supervisor restarts it."""
+        self.error = error
+        self._around.wake()
+
+    def _decide(self, what: T, outcome: SendOutcome, age_ms: float) -> Decision:
+        """What follows from an attempt that was no success."""
+        if not outcome.is_local:
+            what.attempts += 1
+        now_ms = self.last_failure_ms = self._clock.now_ms()
+        return decide(
+            outcome,
+            policy=self._retry_policy,
+            previous_backoff_ms=what.backoff_ms,
+            age_ms=age_ms,
+            now_ms=now_ms,
+            rng=self._parts.rng,
+            attempts=what.attempts,
+        )
+
+    def _on_gone(self, outcome: SendOutcome) -> None:
+        if self.gone:
+            return
+        self._is_halted = True
+        moment = datetime.fromtimestamp(self.last_failure_ms / 1_000, UTC)
+        self.gone = f"the endpoint is gone, it answered {outcome.reason()} at {moment:%Y-%m-%dT%TZ}"
+        _logger.warning("%s: %s; suspending it", self.live.name, self.gone)
+        self._parts.suspend(self.live, self.gone)
+
+    # Giving up: counted and kept as a dead letter.
+
+    def _write_off(
+        self, delivery: Delivery, reason: DiscardReason, status: int, detail: str, attempts: int
+    ) -> None:
+        """Make a buried message a dead letter."""
+        self._measures.discarded.value += 1
+        record, message = delivery.record, delivery.message
+        now_ms = self._clock.now_ms()
+        self.last_undelivered = Undelivered(
+            timestamp_ms=now_ms,
+            partition=record.partition,
+            offset=record.offset,
+            message_id="" if message is None else message.id,
+            reason=f"{reason.value}: {detail}",
+        )
+        letter = DeadLetter(
+            record=record,
+            missed=() if delivery.served is None else delivery.served.missed,
+            message_id=self.last_undelivered.message_id,
+            reason=reason,
+            detail=detail,
+            attempts=attempts,
+            status=status,
+            at_ms=now_ms,
+            redriven=delivery.redriven,
+        )
+        self._letters.add(letter, partial(self._on_kept, delivery))
+
+    def _on_kept(self, delivery: Delivery) -> None:
+        """The dead letter is safe: now the message needs nothing more."""
+        if self._is_abandoned:
+            return
+        delivery.offsets.settle(delivery.record.offset)
+        self._held.forget(delivery)
+        self._around.note_settled()
+        self._note_landed()
+        # Fresh messages may be held up by it: it might have had nowhere to wait.
+        self._around.wake()
+
+    def _note_landed(self) -> None:
+        if self._is_stopping and not self._held.inflight and not self._held.buried:
+            self._around.note_landed()
