@@ -14,7 +14,8 @@ def test_warnings_are_lines_and_errors_are_failures_unless_injected() -> None:
         logger.warning("the log of %s is away", "dc1")
         logger.error("router failed: %r", ActorCancelled("cancelled by its supervisor"))
         logger.error("router failed: %r", KeyError("topic"))
-    assert len(lines) == 3
+        logger.error("spool: %d messages of %s set aside: %s", 1, "sim.passing", "topic_gone")
+    assert len(lines) == 4
     assert lines[0] == "warning the log of dc1 is away"
     assert failures == ["error router failed: KeyError('topic')"]
     assert logging.getLogger("hermes_actors").handlers == handlers

@@ -12,6 +12,7 @@ from hermes_chaos.sim.history import (
     Coordinated,
     Ended,
     Event,
+    Forgotten,
     Healed,
     Lettered,
     Named,
@@ -42,6 +43,8 @@ class Ledgers:
                 self.of[event.dc].fold(event)
             case Named(life, boot):
                 self._lives[boot] = life
+            case Forgotten(dc):
+                self.of[dc] = Ledger(self.of[dc].clock_ms)
             case _:
                 pass
 

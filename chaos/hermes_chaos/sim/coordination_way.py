@@ -4,6 +4,7 @@ The records that it carries reach the log in their order, perhaps late, and perh
 has given them up or is dead: they lay in a socket.
 """
 
+import random
 from collections.abc import Sequence
 
 import trio
@@ -20,12 +21,14 @@ from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
 
 _REFUSAL_S = 0.01
+_REFUSED_RATE = 0.5
 
 
 class CoordinationWay:
     """Set the attributes at any time; as made it is a good one."""
 
-    def __init__(self) -> None:
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
         self._busy_until_s = 0.0
         self.calm()
 
@@ -39,6 +42,8 @@ class CoordinationWay:
         """Appends and reads are refused."""
         self.loses_acknowledgements = False
         """What is stored is not confirmed."""
+        self.failing_rate = 0.0
+        """Of what is appended, so much is refused, or stored and not confirmed."""
 
     async def append(
         self, log: Log, topic: str, partition: int, batch: Sequence[Record], ack: Ack
@@ -47,6 +52,10 @@ class CoordinationWay:
         if self.is_cut:
             await trio.sleep(_REFUSAL_S)
             return [UnavailableRecord("the log cannot be reached") for _ in batch]
+        is_failing = self._rng.random() < self.failing_rate
+        if is_failing and self._rng.random() < _REFUSED_RATE:
+            await trio.sleep(_REFUSAL_S)
+            return [UnavailableRecord("the log has no leader") for _ in batch]
         at_s = max(trio.current_time() + self.append_s, self._busy_until_s)
         outcomes: Sequence[Outcome]
         if at_s <= trio.current_time():
@@ -54,7 +63,7 @@ class CoordinationWay:
         else:
             self._busy_until_s = at_s
             outcomes = await self._append_at(at_s, log, topic, partition, batch, ack)
-        if self.loses_acknowledgements:
+        if self.loses_acknowledgements or is_failing:
             return [UnknownRecord("the connection broke before the answer") for _ in batch]
         return outcomes
 

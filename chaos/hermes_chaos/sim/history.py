@@ -353,6 +353,14 @@ class Calmed:
 
 
 @dataclass(frozen=True)
+class Forgotten:
+    """Retention has taken all of that datacentre's coordination, and none of its nodes lives."""
+
+    dc: str
+    at_s: float
+
+
+@dataclass(frozen=True)
 class Healed:
     """The last fault of the run has been lifted."""
 
@@ -385,6 +393,7 @@ Event = (
     | Troubled
     | Calmed
     | Healed
+    | Forgotten
 )
 
 

@@ -33,9 +33,9 @@ class Holding:
 class Ledger:
     """The state after the last record."""
 
-    def __init__(self) -> None:
-        self.clock_ms = 0
-        """Log time."""
+    def __init__(self, clock_ms: int = 0) -> None:
+        self.clock_ms = clock_ms
+        """Log time; what went before may have been forgotten."""
         self.members: dict[str, str] = {}
         """The living: boot → node."""
         self.holdings: dict[str, list[Holding]] = {}

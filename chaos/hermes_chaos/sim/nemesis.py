@@ -4,6 +4,7 @@ Each strike begins, lasts, and is lifted; at the end everything is healed. The n
 world through a small seam, so that the same words can be spoken to other worlds.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -15,6 +16,7 @@ from hermes_chaos.sim.coordination_way import CoordinationWay
 from hermes_chaos.sim.disk import SimulatedDisk
 from hermes_chaos.sim.history import (
     Calmed,
+    Forgotten,
     History,
     Troubled,
     coordination_of,
@@ -24,6 +26,7 @@ from hermes_chaos.sim.history import (
 from hermes_chaos.sim.strikes import Fault, Strike
 from hermes_chaos.sim.subscribers import DEATHS, FAULTS, Endpoint
 from hermes_chaos.sim.trace import Trace
+from hermes_chaos.sim.workload import LEDGER
 
 if TYPE_CHECKING:
     from hermes_chaos.sim.watched_log import WatchedLog
@@ -36,7 +39,12 @@ _READ_S = (0.0, 0.002)
 # The product allows for clocks that differ by 5 s.
 _SKEW_SPAN_MS = 4_000
 _COORDINATION = frozenset(
-    (Fault.COORDINATION_SLOW, Fault.COORDINATION_CUT, Fault.COORDINATION_ACKS_LOST)
+    (
+        Fault.COORDINATION_SLOW,
+        Fault.COORDINATION_CUT,
+        Fault.COORDINATION_ACKS_LOST,
+        Fault.COORDINATION_FAILING,
+    )
 )
 _GONE_RATE = 0.3
 _HUNG_RATE = 0.5
@@ -54,6 +62,11 @@ _BEHIND_MAX_S = 2.5
 _CLOCK_SET_S = 0.5
 _ROLLING_DOWN_S = 0.3
 _ROLLING_PAUSE_S = 0.7
+_FORGOTTEN_RATE = 0.5
+# Longer than the log of coordination is kept.
+_AWAY_MS = 7 * 3_600_000
+_FAILING_LEAST = 0.3
+_PARTITIONS_MAX = 5
 
 
 class Victims(Protocol):
@@ -198,6 +211,14 @@ class Nemesis:
                 return self._black_out(strike)
             case Fault.LOG_CLOCK:
                 return self._set_clock(strike)
+            case Fault.DC_RESTART:
+                self._kill_all(strike)
+                return None
+            case Fault.PARTITIONS:
+                log = _pick(self._victims.logs, strike.where)
+                if log.grow(LEDGER.name, _PARTITIONS_MAX):
+                    self._note(strike.fault, log.dc)
+                return None
             case fault if fault in _COORDINATION:
                 return self._cut_off(strike)
             case _:
@@ -246,7 +267,7 @@ class Nemesis:
             return None
         step_ms = _pick(_CLOCK_STEPS_MS, strike.how)
         self._note(strike.fault, f"{log.dc} {step_ms} ms")
-        self._stepped_s[log.dc] = float("inf")
+        self._stepped_s[log.dc] = math.inf
         log.clock.skew_ms = step_ms
 
         def lift() -> None:
@@ -272,6 +293,8 @@ class Nemesis:
                 way.is_cut = True
             elif strike.fault is Fault.COORDINATION_ACKS_LOST:
                 way.loses_acknowledgements = True
+            elif strike.fault is Fault.COORDINATION_FAILING:
+                way.failing_rate = _FAILING_LEAST + (1 - _FAILING_LEAST) * how
             else:
                 slow_s = (how * 3 % 1) * _COORDINATION_SLOW_MAX_S
                 way.append_s = slow_s if how > 1 / 3 else 0.0
@@ -286,6 +309,25 @@ class Nemesis:
             self._history.tell(Calmed(where, trio.current_time()))
 
         return lift
+
+    def _kill_all(self, strike: Strike) -> None:
+        """All nodes of a datacentre at once. In half of the cases, if none is starting just then,
+        they were away for longer than retention: nothing of what was coordinated is left.
+        """
+        log = _pick(self._victims.logs, strike.where)
+        nodes = [node for node in self._victims.node_names if node.startswith(log.dc)]
+        are_killed = [self._victims.kill(node, strike.lasts_s) for node in nodes]
+        if not any(are_killed):
+            return
+        self._note(strike.fault, log.dc)
+        is_on_time = self._stepped_s.get(log.dc, 0.0) != math.inf
+        if strike.how < _FORGOTTEN_RATE and all(are_killed) and is_on_time:
+            if not log.forget_coordination():
+                return
+            log.clock.skew_ms = _AWAY_MS
+            self._stepped_s[log.dc] = math.inf
+            self._history.tell(Forgotten(log.dc, trio.current_time()))
+            self._trace.note("nemesis", f"{log.dc} has forgotten what was coordinated")
 
     async def _restart_all(self, strike: Strike) -> None:
         """The nodes of a datacentre, one after the other, in good order."""

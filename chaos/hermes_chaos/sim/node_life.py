@@ -34,6 +34,7 @@ from hermes_chaos.sim.history import Adopted, Counted, Halted, History, Sought, 
 from hermes_chaos.sim.http_in import Exchange, Response
 from hermes_chaos.sim.mortal import MortalLog
 from hermes_chaos.sim.network import SimulatedNet
+from hermes_chaos.sim.passing import SUBSCRIPTION
 from hermes_chaos.sim.strikes import Fault
 from hermes_chaos.sim.subscribers import Endpoint
 from hermes_chaos.sim.trace import Trace
@@ -72,7 +73,7 @@ class NodeLife:
         self.name = name
         self.dc = dc
         self.clock = SimulatedClock(booted_s=rng_of(seed, f"{name} boot").uniform(0, 1e6))
-        self.way = CoordinationWay()
+        self.way = CoordinationWay(rng_of(seed, f"{name} way"))
         """To the coordination log; it outlives the node."""
         self._is_first = is_first
         self._cluster = cluster
@@ -401,6 +402,8 @@ async def _open_senders(net: SimulatedNet, life: str, history: History) -> Async
     watched = WatchedSender(sender, life, history)
 
     def sender_of(live: LiveSubscription) -> Sender:
+        if str(live.name) == SUBSCRIPTION.full_name:
+            return sender
         history.tell(Adopted(life, str(live.name)))
         return watched
 

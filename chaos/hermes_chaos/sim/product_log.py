@@ -5,10 +5,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from hermes_actors.actors.supervisor import ActorCancelled
+from hermes_chaos.sim.passing import TOPIC
 
 _PRODUCT = "hermes_actors"
-_INJECTED = (ActorCancelled.__name__, "spool's disk")
-"""What a nemesis does is told of too: actors that it crashes, disks that it spoils."""
+_INJECTED = (
+    ActorCancelled.__name__,
+    "spool's disk",
+    f"messages of {TOPIC.name} set aside: topic_gone",
+)
+"""What is done to it is told of too: to actors, to disks, to a topic that is removed."""
 
 
 class _Listener(logging.Handler):

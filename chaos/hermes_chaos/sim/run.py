@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hermes_actors.balancer import membership
+from hermes_actors.balancer import membership, workloads
+from hermes_actors.publisher import producer
 from hermes_chaos.sim import determinism
 from hermes_chaos.sim.mutant import Mutant
 from hermes_chaos.sim.mutants import MUTANTS
@@ -13,6 +14,7 @@ from hermes_chaos.sim.trace import Trace
 from hermes_chaos.sim.world import Shape, World
 
 _LOADS_INTERVAL_S = 1.0
+_PARTITIONS_INTERVAL_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -108,9 +110,16 @@ def run_seed(
     )
 
 
-# In life nodes tell their loads each ten seconds; a run is too short for that to move anything.
+# In life nodes tell their loads each ten seconds, and look for added partitions twice a minute; a
+# run is too short for that to move anything.
 _OFTEN_MEASURED = Mutant(
-    "measured often", "", ((membership, "LOADS_INTERVAL_S", _LOADS_INTERVAL_S),)
+    "measured often",
+    "",
+    (
+        (membership, "LOADS_INTERVAL_S", _LOADS_INTERVAL_S),
+        (workloads, "_ROUND_S", _PARTITIONS_INTERVAL_S),
+        (producer, "_LOOK_AGAIN_S", _PARTITIONS_INTERVAL_S),
+    ),
 )
 
 

@@ -38,6 +38,9 @@ class Fault(StrEnum):
     COORDINATION_SLOW = "coordination slow"
     COORDINATION_CUT = "coordination cut"
     COORDINATION_ACKS_LOST = "coordination acks lost"
+    COORDINATION_FAILING = "coordination failing"
+    DC_RESTART = "all nodes restarted"
+    PARTITIONS = "partitions added"
 
 
 _WEIGHTS = {
@@ -71,8 +74,11 @@ _WEIGHTS = {
     Fault.COORDINATION_SLOW: 3,
     Fault.COORDINATION_CUT: 2,
     Fault.COORDINATION_ACKS_LOST: 1,
+    Fault.COORDINATION_FAILING: 2,
+    Fault.DC_RESTART: 2,
+    Fault.PARTITIONS: 2,
 }
-_INSTANT = frozenset((Fault.ACTOR_CRASH, Fault.RETENTION))
+_INSTANT = frozenset((Fault.ACTOR_CRASH, Fault.RETENTION, Fault.PARTITIONS))
 _LASTS_LEAST_S = 0.3
 _LONG = frozenset(
     (
@@ -83,6 +89,7 @@ _LONG = frozenset(
         Fault.NODE_PAUSE,
         Fault.COORDINATION_SLOW,
         Fault.COORDINATION_CUT,
+        Fault.COORDINATION_FAILING,
     )
 )
 # A datacentre is lost for longer than a broker stumbles.

@@ -17,7 +17,7 @@ from hermes_actors.coordination.commands import (
 from hermes_actors.log.base import Commit, Outcome
 from hermes_actors.log.faults import Faults
 from hermes_actors.log.memory import MemoryLog
-from hermes_actors.log.memory_state import MemoryTopic
+from hermes_actors.log.memory_state import MemoryPartition, MemoryTopic
 from hermes_actors.model.dead_letter import Letter, dlq_topic, read_entry
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
@@ -85,6 +85,31 @@ class WatchedLog(MemoryLog):
             start = max([partition.start, *cuts])
             del partition.records[: start - partition.start]
             partition.start = start
+
+    def forget_coordination(self) -> bool:
+        """As if nothing had been coordinated for longer than retention. False: a leader change is
+        under way, or there is nothing yet.
+        """
+        known = self._topics.get(COORDINATION_TOPIC)
+        if known is None or self.faults.replication_stopped:
+            return False
+        partition = known.partitions[0]
+        partition.start = partition.end
+        partition.records.clear()
+        return True
+
+    def grow(self, name: str, partitions_max: int) -> bool:
+        """Add a partition to the topic of that name, as people do with Kafka's tools. False: it has
+        so many already.
+        """
+        log_topic = next((each for each, own in self._names.items() if own == name), "")
+        known = self._topics.get(log_topic)
+        if known is None or len(known.partitions) >= partitions_max:
+            return False
+        known.partitions.append(MemoryPartition())
+        known.settings = replace(known.settings, partitions=len(known.partitions))
+        known.readers.unpark_all()
+        return True
 
     def _store_one(self, topic: str, known: MemoryTopic, number: int, record: Record) -> int:
         if topic == COORDINATION_TOPIC:

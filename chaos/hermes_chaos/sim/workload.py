@@ -158,8 +158,10 @@ KEYED_TOPICS = TOPICS + FALLBACK_TOPICS
 """Messages with keys and without, from many publishers at a time."""
 # The one with the slow subscription twice: it is to lag behind.
 _MIX = (*KEYED_TOPICS, TOPICS[2], TOPICS[2])
+LEDGER = TopicPlan(f"{GROUP}.ledger", Ack.ALL)
+"""The one that gets more partitions meanwhile: without keys, nobody is promised an order."""
 KEYLESS_TOPICS = (
-    TopicPlan(f"{GROUP}.ledger", Ack.ALL),
+    LEDGER,
     TopicPlan(f"{GROUP}.ticks", Ack.LEADER),
 )
 """Only messages without keys, from one publisher at a time in each DC (see `run_in_turn`)."""

@@ -39,6 +39,7 @@ from hermes_chaos.sim.http_in import Response
 from hermes_chaos.sim.nemesis import Nemesis
 from hermes_chaos.sim.node_life import NodeLife
 from hermes_chaos.sim.operator import Operator
+from hermes_chaos.sim.passing import HOST, Passing, passing_endpoint
 from hermes_chaos.sim.settings import draw_config, spooled_topics
 from hermes_chaos.sim.settling import find_unsettled, open_letters
 from hermes_chaos.sim.spin import SpinGuard
@@ -113,6 +114,7 @@ class World:
             for plan in ALL_SUBSCRIPTIONS
             for host in plan.hosts
         }
+        self._passer_by = passing_endpoint(rng_of(seed, "passer-by"), trace)
         self._nodes: dict[str, NodeLife] = {}
         self._disks = {
             f"{dc}-n{number}": SimulatedDisk(rng_of(seed, f"spool {dc}-n{number}"))
@@ -203,14 +205,15 @@ class World:
                     life.backoff_max_s(actor),
                 )
             )
-        if actor is not None and kind == "producer":
+        topic = self._log_topics.get(log_topic.partition(" ")[0])
+        if kind == "producer" and topic is not None:
             self.history.tell(
                 Troubled(
                     node,
                     Fault.ACTOR_CRASH.value,
                     trio.current_time(),
-                    life.backoff_max_s(actor),
-                    self._log_topics[log_topic.partition(" ")[0]],
+                    life.backoff_max_s(actor or ""),
+                    topic,
                 )
             )
         return actor
@@ -296,7 +299,7 @@ class World:
                         disk=self._disks[name],
                         logs=self._logs,
                         log_topics=self._log_topics,
-                        endpoints=self._endpoints,
+                        endpoints=self._endpoints | {HOST: self._passer_by},
                         nursery=nursery,
                         history=self.history,
                         trace=self._trace,
@@ -371,9 +374,12 @@ class World:
             self.history,
             self._trace,
         )
+        dice = rng_of(seed, "passing")
+        passing = Passing(self._administrations, self, shape.dcs, dice, self.history, self._trace)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(nemesis.run, plan)
-            nursery.start_soon(_operate, operator, shape.acts, begin_s, end_s)
+            nursery.start_soon(partial(operator.run, shape.acts, begin_s=begin_s, end_s=end_s))
+            nursery.start_soon(passing.run, begin_s, end_s)
             for dc in shape.dcs:
                 for number in range(shape.publishers_per_dc):
                     nursery.start_soon(
@@ -488,7 +494,3 @@ class World:
                 self.counts["deliveries"] += event.is_processed
             case _:
                 pass
-
-
-async def _operate(operator: Operator, acts: int, begin_s: float, end_s: float) -> None:
-    await operator.run(acts, begin_s=begin_s, end_s=end_s)

@@ -1,0 +1,94 @@
+"""The faults of coordination do what they say, and the ledger follows them."""
+
+import random
+from collections import Counter
+
+import pytest
+import trio
+
+from hermes_actors.coordination.commands import (
+    COORDINATION_TOPIC,
+    SETTINGS,
+    Assignment,
+    Claim,
+    Join,
+    Plan,
+    Target,
+)
+from hermes_actors.log.base import Stored, TopicSettings, UnavailableRecord, UnknownRecord
+from hermes_actors.model.record import Record
+from hermes_actors.model.topic import Ack
+from hermes_chaos.sim.checkers_owning import Ledgers
+from hermes_chaos.sim.coordination_way import CoordinationWay
+from hermes_chaos.sim.history import Coordinated, Forgotten, History
+from hermes_chaos.sim.trace import Trace
+from hermes_chaos.sim.watched_log import WatchedLog, watched_log
+
+RECORD = Record(None, b"{}", (), 0)
+
+
+@pytest.fixture
+def log(autojump_clock) -> WatchedLog:
+    return watched_log("dc1", 1, {"sim.ledger_1": "sim.ledger"}, History(), Trace())
+
+
+async def test_a_way_that_fails_refuses_or_stores_without_a_word(log: WatchedLog) -> None:
+    await log.create_topic(COORDINATION_TOPIC, SETTINGS)
+    way = CoordinationWay(random.Random(1))
+    way.failing_rate = 0.6
+    outcomes = Counter[type]()
+    for _ in range(200):
+        (outcome,) = await way.append(log, COORDINATION_TOPIC, 0, [RECORD], Ack.ALL)
+        outcomes[type(outcome)] += 1
+    assert set(outcomes) == {Stored, UnavailableRecord, UnknownRecord}
+    assert all(count > 30 for count in outcomes.values())
+    ends = await log.end_positions(COORDINATION_TOPIC)
+    assert ends == {0: outcomes[Stored] + outcomes[UnknownRecord]}
+    way.calm()
+    (outcome,) = await way.append(log, COORDINATION_TOPIC, 0, [RECORD], Ack.ALL)
+    assert type(outcome) is Stored
+
+
+async def test_a_forgotten_coordination_goes_on_at_its_end(log: WatchedLog) -> None:
+    assert not log.forget_coordination()
+    await log.create_topic(COORDINATION_TOPIC, SETTINGS)
+    await log.append(COORDINATION_TOPIC, 0, [RECORD, RECORD], Ack.ALL)
+    assert log.forget_coordination()
+    assert await log.start_positions(COORDINATION_TOPIC) == {0: 2}
+    assert await log.end_positions(COORDINATION_TOPIC) == {0: 2}
+    assert await log.append(COORDINATION_TOPIC, 0, [RECORD], Ack.ALL) == [Stored(2)]
+    log.faults.replication_stopped = True
+    assert not log.forget_coordination()
+
+
+async def test_a_topic_grows_while_it_is_read_to_its_bound(log: WatchedLog) -> None:
+    await log.create_topic("sim.ledger_1", TopicSettings(partitions=1))
+    async with log.reader("sim.ledger_1", {0: 0}) as reader:
+        assert log.grow("sim.ledger", 2)
+        assert not log.grow("sim.ledger", 2)
+        assert not log.grow("sim.orders", 2)
+        with trio.move_on_after(1) as scope:
+            await reader.next_batch(1, 1_000)
+        assert scope.cancelled_caught
+    assert await log.end_positions("sim.ledger_1") == {0: 0, 1: 0}
+    settings = await log.describe_topic("sim.ledger_1")
+    assert settings is not None
+    assert settings.partitions == 2
+
+
+def test_the_ledger_counts_terms_from_one_again_when_all_is_forgotten() -> None:
+    ledgers = Ledgers()
+    plan = Plan("new", 1, -1, (Assignment("g.t$s", (Target("new", (0,)),)),))
+    said = [Join("old", "n1"), Claim("old", 1), Join("new", "n2"), Claim("new", 1), plan]
+    events = [Coordinated("dc1", at, 1_000 * at, each, at) for at, each in enumerate(said)]
+    for event in events[:2]:
+        ledgers.watch(event)
+    ledgers.watch(Forgotten("dc1", 2.0))
+    for event in events[2:]:
+        ledgers.watch(event)
+    ledger = ledgers.of["dc1"]
+    assert list(ledger.members) == ["new"]
+    assert ledger.clock_ms == 3_000
+    holding = ledger.holding("g.t$s", 0)
+    assert holding is not None
+    assert (holding.boot, holding.epoch) == ("new", 4)
