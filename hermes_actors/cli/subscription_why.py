@@ -5,6 +5,7 @@ from typing import Any
 
 import typer
 
+from hermes_actors.cli.balancer_tables import span
 from hermes_actors.cli.letters_line import say_letters
 from hermes_actors.cli.management import ManagementClient
 from hermes_actors.cli.options import (
@@ -80,6 +81,7 @@ _SHARE = (
 _AT_REST = ("IDLE", "")
 """States in which one node is as the next: nothing is to be done there."""
 _NAMED_MAX = 3
+_NEW_OWNER_S = 3_600.0
 
 
 def _lines(datacenters: list[dict[str, Any]]) -> Iterator[str]:
@@ -152,9 +154,27 @@ def _held_by(node: dict[str, Any]) -> Iterator[str]:
         if "lastSuccessAt" in node:
             yield f"last success {_time(node['lastSuccessAt'])}"
         else:
-            yield "no success since the node's start"
+            owned_for_s = node.get("ownedForS")
+            since = "since the node's start"
+            if owned_for_s is not None:
+                since = f"in the {span(owned_for_s)} that the node has had it"
+            yield f"no success {since}"
+    elif words := _taken_over(node):
+        yield words
     if hint := node.get("hint"):
         yield str(hint)
+
+
+def _taken_over(node: dict[str, Any]) -> str:
+    """What a new owner cannot know; "" for one of an hour and more, and where nothing is to do."""
+    before, owned_for_s = node.get("takenOverFrom"), node.get("ownedForS", 0.0)
+    if not before or node.get("state") in _AT_REST or owned_for_s > _NEW_OWNER_S:
+        return ""
+    theirs = ", ".join(map(str, before))
+    return (
+        f"it has been this node's for {span(owned_for_s)}, and {theirs}'s before "
+        f"({node.get('takenOverBecause')}): what failed there is not told here"
+    )
 
 
 def _time(epoch_s: object) -> str:

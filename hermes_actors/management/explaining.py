@@ -10,10 +10,10 @@ from hermes_actors.coordination.state import State
 from hermes_actors.coordination.values import Departed, Move, Resignation
 from hermes_actors.coordination.views import (
     MemberView,
-    OwnerView,
     SubscriptionView,
     unassigned_reason,
 )
+from hermes_actors.management.takeovers import move_of
 from hermes_actors.metadata.catalog import Catalog
 from hermes_actors.model.workload import Drain
 
@@ -76,7 +76,7 @@ def reasons_of_subscription(
     for owner in view.owners:
         partitions = _counted(len(owner.partitions), "partition")
         line = f"node {owner.node} has {partitions} of it for {_span(owner.owned_for_s)}"
-        move = _move_of(state, name, owner)
+        move = move_of(state, name, owner.node, owner.epoch)
         line += f": {move.reason or 'no reason was given'}" if move else _long_ago(state)
         if owner.is_to_release:
             line += "; it is to release them"
@@ -143,16 +143,6 @@ def _beside_the_mean(one: MemberView, members: Sequence[MemberView]) -> str:
     if abs(percent) < 1:
         return ", as the mean"
     return f", {abs(percent):.0f} % {'above' if percent > 0 else 'below'} the mean"
-
-
-def _move_of(state: State, name: str, owner: OwnerView) -> Move | None:
-    """The one by which the owner got these partitions, as far as it is remembered: the last before
-    they became its own, for later ones have left it as it was.
-    """
-    for move in reversed(state.moves):
-        if move.subscription == name and owner.node in move.after and move.offset <= owner.epoch:
-            return move
-    return None
 
 
 def _long_ago(state: State) -> str:

@@ -12,6 +12,7 @@ from hermes_actors.coordination.room import (
     no_room,
 )
 from hermes_actors.coordination.state import State
+from hermes_actors.management.takeovers import takeover
 from hermes_actors.metadata.registry import Metadata
 
 _IN_A_STEP = 1_000
@@ -54,6 +55,11 @@ class Placements:
         if followed is None or followed.trouble or followed.state.targets_of(name):
             return ""
         return self._full(dc, followed.state) or ""
+
+    def takeover(self, dc: str, name: str, node: str) -> dict[str, Any]:
+        """Since when the node has had the subscription and from whom, as far as it is known."""
+        followed = self._followed.get(dc)
+        return {} if followed is None or followed.trouble else takeover(followed.state, name, node)
 
     def all_missing(self, name: str) -> dict[str, str]:
         """The same for each datacentre where it is so."""

@@ -171,7 +171,12 @@ class Statuses:
                     "reason": (not found[dc] and self._placements.missing(dc, str(live.name)))
                     or self._reason(dc, found[dc], now_s),
                     "nodes": [
-                        {**_place(place), **_rate_max(place, live), **_hint(place, live)}
+                        {
+                            **_place(place),
+                            **_rate_max(place, live),
+                            **_hint(place, live),
+                            **self._placements.takeover(dc, str(live.name), _node(place)),
+                        }
                         for place in found[dc]
                     ],
                 }
@@ -353,10 +358,14 @@ def _rate_max(place: Place, live: LiveSubscription) -> dict[str, int]:
     return {"rateMax": rate} if rate is not None and place.status.level else {}
 
 
+def _node(place: Place) -> str:
+    return place.view.header.node
+
+
 def _place(place: Place) -> dict[str, Any]:
     status = place.status
     shown = {
-        "node": place.view.header.node,
+        "node": _node(place),
         "state": place.state,
         "isDelivering": place.is_delivering,
         "reason": place.reason,

@@ -81,3 +81,36 @@ def test_datacentres_that_nobody_tells_of_are_one_line_where_the_reason_is_the_s
         {"datacenter": "dc3", "nodes": [], **away},
     )
     assert cells(lines[1]) == ["dc2, dc3", "its log is away"]
+
+
+TAKEN = {
+    "ownedForS": 300.0,
+    "takenOverFrom": ["n9"],
+    "takenOverBecause": "node n9 left",
+}
+
+
+def test_a_new_owner_that_tells_of_no_failure_is_said_to_be_one(why):
+    (_, line) = why(in_dc("dc1", node("n1", "DELIVERING", lag=5, **TAKEN)))
+    assert line == (
+        "dc1 n1: it has been this node's for 5 min, and n9's before (node n9 left): "
+        "what failed there is not told here"
+    )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"state": "IDLE"},
+        {"ownedForS": 4_000.0},
+        {"takenOverFrom": []},
+    ],
+)
+def test_nothing_is_said_of_it_where_that_is_long_ago_or_does_not_matter(why, fields):
+    (_,) = why(in_dc("dc1", {**node("n1", "DELIVERING", lag=5), **TAKEN, **fields}))
+
+
+def test_without_a_success_it_is_said_for_how_long_the_node_could_have_had_one(why):
+    failing = node("n1", "FAILING", lastFailure="reset", lastFailureAt=0, **TAKEN)
+    (_, line) = why(in_dc("dc1", failing))
+    assert line.endswith("; no success in the 5 min that the node has had it")
