@@ -11,8 +11,9 @@ from typing import Generic, Protocol, TypeVar
 from hermes_actors.consumer.letters.letter import DeadLetter, DeadLetters
 from hermes_actors.consumer.measures import SubscriptionMeasures, Undelivered
 from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.pushes import Pushes
 from hermes_actors.consumer.retry import Decision, RetryPolicy, decide
-from hermes_actors.consumer.senders.sender import Sender, SendOutcome, forget_lane
+from hermes_actors.consumer.senders.sender import SendOutcome, forget_lane
 from hermes_actors.consumer.sending import Surroundings
 from hermes_actors.consumer.serial.lanes import Delivery
 from hermes_actors.coordination.owned import Owned
@@ -46,16 +47,6 @@ class Attempted(Protocol):
 
     attempts: int
     backoff_ms: int | None
-
-
-class Pushes(Protocol):
-    """What makes one version's pushes."""
-
-    sender: Sender
-
-    @property
-    def dropped_headers(self) -> tuple[str, ...]:
-        """Fixed headers of the subscription that are not sent."""
 
 
 T = TypeVar("T", bound=Attempted)

@@ -7,9 +7,9 @@ from hermes_actors.consumer.batch.pushing import batch_recipients_of
 from hermes_actors.consumer.letters.kept import letters_of
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.push_consumer import PushConsumer
+from hermes_actors.consumer.pushes import recipients_of
 from hermes_actors.consumer.recipients.signing import signer_of
 from hermes_actors.consumer.serial.consumer import SerialConsumer
-from hermes_actors.consumer.serial.pushing import recipients_of
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.errors import Refused
 from hermes_actors.filters.compiled import Filters

@@ -2,24 +2,18 @@
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from msgspec.structs import replace
 
 from hermes_actors.consumer.batch.assembly import Batch
 from hermes_actors.consumer.parts import ConsumerParts
-from hermes_actors.consumer.recipients.endpoint import Unresolved
-from hermes_actors.consumer.recipients.headers import RequestHead, request_head
+from hermes_actors.consumer.pushes import Pushes, recipients_of, unresolved
 from hermes_actors.consumer.recipients.resolver_recipients import Recipient, Recipients
-from hermes_actors.consumer.recipients.signing import signer_of
 from hermes_actors.consumer.senders.sender import (
-    NOT_BEGUN,
     Done,
-    Failure,
     Push,
-    Sender,
-    SendOutcome,
 )
-from hermes_actors.consumer.serial.pushing import recipients_of
 from hermes_actors.errors import Refused
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.message import Message
@@ -47,12 +41,8 @@ def batch_recipients_of(live: LiveSubscription, parts: ConsumerParts) -> Recipie
     return recipients
 
 
-class BatchPushing:
-    """Makes the pushes of one version of a subscription. Raises Refused for a wrong endpoint.
-
-    `may_begin` is asked immediately before anything is sent that had to wait first. `is_over` says
-    that nobody hears of outcomes any more; `fail` is told what a callback raised.
-    """
+class BatchPushing(Pushes):
+    """Makes the pushes of one version of a subscription. Raises Refused for a wrong endpoint."""
 
     def __init__(
         self,
@@ -64,72 +54,41 @@ class BatchPushing:
         is_over: Callable[[], bool],
         fail: Callable[[Exception], None],
     ) -> None:
-        # A batch is no event, whatever its messages are.
-        self._subscription = replace(live.subscription, cloud_events_enabled=False)
-        self._request_timeout_ms = request_timeout_ms
-        self._clock = parts.clock
-        self._may_begin = may_begin
-        self._is_over = is_over
-        self._fail = fail
-        self._recipients = batch_recipients_of(live, parts)
-        self._signer = signer_of(live.subscription)
-        single = self._recipients.single
-        self._authorization = "" if single is None else single.authorization
-        self._head = request_head(self._subscription, self._authorization)
+        super().__init__(
+            live,
+            parts,
+            # A batch is no event, whatever its messages are.
+            replace(live.subscription, cloud_events_enabled=False),
+            batch_recipients_of(live, parts),
+            request_timeout_ms=request_timeout_ms,
+            may_begin=may_begin,
+            is_over=is_over,
+            fail=fail,
+        )
         self._last_key = ""
-        self.sender: Sender = parts.sender_of(live)
-        if self.dropped_headers:
-            _logger.warning(
-                "%s: fixed headers left out, their names are taken or not valid: %s",
-                live.name,
-                ", ".join(self.dropped_headers),
-            )
-
-    @property
-    def dropped_headers(self) -> tuple[str, ...]:
-        """Fixed headers of the subscription that are not sent."""
-        return self._head.dropped
 
     def send(self, batch: Batch, first: Message, done: Done) -> None:
         """Attempt the batch; `done` hears the outcome once, perhaps at once. `first` is its first
         message, for resolvers that ask for one.
         """
-        asked_s = self._clock.monotonic_s()
-
-        def on_found(found: list[Recipient] | Unresolved) -> None:
-            if self._is_over():
-                return
-            # What the look-up took is no longer left for the push.
-            spent_ms = int((self._clock.monotonic_s() - asked_s) * 1_000)
-            left_ms = max(1, self._request_timeout_ms - spent_ms)
-            try:
-                if self._may_begin():
-                    self._send_to_one(batch, found, left_ms, done)
-                else:
-                    done(NOT_BEGUN)
-            # It may run in a look-up's callback.
-            except Exception as error:  # noqa: BLE001
-                self._fail(error)
-
+        push = self._when_found(partial(self._send_to_one, batch, done=done), done)
         # An address that failed is not the next one to be tried.
         last_key = self._last_key if batch.attempts else ""
-        self._recipients.find_one(first, last_key, self._request_timeout_ms / 1_000, on_found)
+        self._recipients.find_one(first, last_key, self._request_timeout_ms / 1_000, push)
 
     def _send_to_one(
-        self, batch: Batch, found: list[Recipient] | Unresolved, timeout_ms: int, done: Done
+        self, batch: Batch, found: list[Recipient], timeout_ms: int, done: Done
     ) -> None:
-        if isinstance(found, Unresolved) or not found:
-            problem = str(found) if isinstance(found, Unresolved) else "there is nobody to push to"
-            done(SendOutcome(0, "", Failure.UNRESOLVED, problem))
+        if not found:
+            done(unresolved("there is nobody to push to"))
             return
         recipient = found[0]
         self._last_key = recipient.key
         if recipient.route is None:
-            done(SendOutcome(0, "", Failure.UNRESOLVED, recipient.problem))
+            done(unresolved(recipient.problem))
             return
-        lines = self._head_with(recipient.authorization).lines(
-            b"Hermes-Batch-Id: %b\r\n" % batch.id.encode(), batch.attempts
-        )
+        self._head = self._head_with(recipient.authorization)
+        lines = self._head.lines(b"Hermes-Batch-Id: %b\r\n" % batch.id.encode(), batch.attempts)
         if self._signer is not None:
             lines += self._signer.sign(batch.id, self._clock.now_ms() // 1_000, batch.body)
         push = Push(
@@ -140,10 +99,3 @@ class BatchPushing:
             may_begin=self._may_begin,
         )
         self.sender.send(push, done)
-
-    def _head_with(self, authorization: str) -> RequestHead:
-        """The unchanging lines for an address with these credentials."""
-        if authorization != self._authorization:
-            self._authorization = authorization
-            self._head = request_head(self._subscription, authorization)
-        return self._head

@@ -1,56 +1,31 @@
 """How one version of a subscription pushes a message: headers, signature, recipients, sender."""
 
-import logging
 from collections.abc import Callable
+from functools import partial
 
 from hermes_actors.consumer.measures import SubscriptionMeasures
 from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.pushes import Pushes, recipients_of, unresolved
 from hermes_actors.consumer.recipients.broadcast import Broadcast, Served, who_missed
 from hermes_actors.consumer.recipients.endpoint import Unresolved
-from hermes_actors.consumer.recipients.headers import RequestHead, request_head
-from hermes_actors.consumer.recipients.resolver_recipients import Recipient, Recipients
-from hermes_actors.consumer.recipients.signing import signer_of
+from hermes_actors.consumer.recipients.headers import RequestHead
+from hermes_actors.consumer.recipients.resolver_recipients import Recipient
 from hermes_actors.consumer.retry import RetryPolicy
-from hermes_actors.consumer.senders.plugins import schemes_of
-from hermes_actors.consumer.senders.proxying import ProxiedHosts
 from hermes_actors.consumer.senders.sender import (
-    NOT_BEGUN,
     Done,
-    Failure,
     Push,
     Route,
-    Sender,
     SendOutcome,
 )
 from hermes_actors.consumer.serial.lanes import Delivery
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.subscription import DeliveryMode, SerialPolicy
 
-_logger = logging.getLogger(__name__)
 
-_HEADS_MAX = 100
-
-
-def recipients_of(live: LiveSubscription, parts: ConsumerParts) -> Recipients:
-    """Whom the subscription's messages go to. Raises Refused for an endpoint that is none."""
-    proxy = parts.config.proxy
-    return Recipients(
-        live,
-        parts.resolver,
-        parts.names,
-        is_proxied=ProxiedHosts(proxy.no_proxy).is_for if proxy.url else None,
-        other_schemes=schemes_of(parts.config.senders),
-        addresses_max=parts.config.recipients.addresses_max,
-        now_s=parts.clock.monotonic_s,
-    )
-
-
-class Pushing:
+class Pushing(Pushes):
     """Makes the pushes of one version of a subscription. Raises Refused for a wrong endpoint.
 
-    `epoch` is that of the grant of the partitions. `may_begin` is asked immediately before anything
-    is sent that had to wait first. `is_over` says that nobody hears of outcomes
-    any more; `fail` is told what a callback raised.
+    `epoch` is that of the grant of the partitions; the rest as in `Pushes`.
     """
 
     def __init__(
@@ -68,36 +43,24 @@ class Pushing:
         subscription = live.subscription
         policy = subscription.subscription_policy
         assert isinstance(policy, SerialPolicy), "a serial consumer needs a serial policy"
-        self._subscription = subscription
+        super().__init__(
+            live,
+            parts,
+            subscription,
+            recipients_of(live, parts),
+            request_timeout_ms=policy.request_timeout,
+            may_begin=may_begin,
+            is_over=is_over,
+            fail=fail,
+        )
         self._policy = policy
-        self._clock = parts.clock
         self._measures = measures
         self._retry_policy = retry_policy
         self._epoch = epoch
-        self._may_begin = may_begin
-        self._is_over = is_over
-        self._fail = fail
         self._pushes_max = parts.config.recipients.pushes_max
-        self._recipients = recipients_of(live, parts)
-        self._single = self._recipients.single
-        self._signer = signer_of(subscription)
         self._is_broadcast = subscription.mode is DeliveryMode.BROADCAST
         self._route = None if self._single is None else self._single.route
         self._is_ordered = policy.ordered
-        self._heads: dict[str, RequestHead] = {}
-        self._head = self._head_with("" if self._single is None else self._single.authorization)
-        self.sender: Sender = parts.sender_of(live)
-        if self.dropped_headers:
-            _logger.warning(
-                "%s: fixed headers left out, their names are taken or not valid: %s",
-                live.name,
-                ", ".join(self.dropped_headers),
-            )
-
-    @property
-    def dropped_headers(self) -> tuple[str, ...]:
-        """Fixed headers of the subscription that are not sent."""
-        return self._head.dropped
 
     def send(self, delivery: Delivery, done: Done) -> None:
         """Attempt the delivery's message; `done` hears the outcome once, perhaps at once."""
@@ -114,7 +77,7 @@ class Pushing:
                 try:
                     route = single.resolve(message.body)
                 except Unresolved as error:
-                    done(SendOutcome(0, "", Failure.UNRESOLVED, str(error)))
+                    done(unresolved(str(error)))
                     return
             delivery.route = route
         if delivery.attempts or self._is_ordered:
@@ -147,33 +110,13 @@ class Pushing:
         if delivery.served is None:
             delivery.served = Served()
         served = delivery.served
-        policy = self._policy
-        asked_s = self._clock.monotonic_s()
-        timeout_s = policy.request_timeout / 1_000
-
-        def on_found(found: list[Recipient] | Unresolved) -> None:
-            if self._is_over():
-                return
-            # What the look-up took is no longer left for the push.
-            spent_ms = int((self._clock.monotonic_s() - asked_s) * 1_000)
-            left_ms = max(1, policy.request_timeout - spent_ms)
-            try:
-                if not self._may_begin():
-                    done(NOT_BEGUN)
-                elif isinstance(found, Unresolved):
-                    done(SendOutcome(0, "", Failure.UNRESOLVED, str(found)))
-                elif self._is_broadcast:
-                    self._broadcast(delivery, served, found, left_ms, done)
-                else:
-                    self._send_to_one(delivery, served, found, left_ms, done)
-            # It may run in a look-up's callback.
-            except Exception as error:  # noqa: BLE001
-                self._fail(error)
-
+        timeout_s = self._request_timeout_ms / 1_000
         if self._is_broadcast:
-            self._recipients.find_all(message, timeout_s, on_found)
+            push = self._when_found(partial(self._broadcast, delivery, served, done=done), done)
+            self._recipients.find_all(message, timeout_s, push)
         else:
-            self._recipients.find_one(message, served.last_key, timeout_s, on_found)
+            push = self._when_found(partial(self._send_to_one, delivery, served, done=done), done)
+            self._recipients.find_one(message, served.last_key, timeout_s, push)
 
     def _send_to_one(
         self,
@@ -184,12 +127,12 @@ class Pushing:
         done: Done,
     ) -> None:
         if not found:
-            done(SendOutcome(0, "", Failure.UNRESOLVED, "there is nobody to push to"))
+            done(unresolved("there is nobody to push to"))
             return
         recipient = found[0]
         served.last_key = recipient.key
         if recipient.route is None:
-            done(SendOutcome(0, "", Failure.UNRESOLVED, recipient.problem))
+            done(unresolved(recipient.problem))
             return
         delivery.route = recipient.route
         signature = b"" if self._signer is None else self._signature(delivery)
@@ -261,15 +204,6 @@ class Pushing:
         self.sender.send(push, done)
 
     # Headers.
-
-    def _head_with(self, authorization: str) -> RequestHead:
-        """The unchanging lines for an address with these credentials."""
-        head = self._heads.get(authorization)
-        if head is None:
-            while len(self._heads) >= _HEADS_MAX:
-                del self._heads[next(iter(self._heads))]
-            head = self._heads[authorization] = request_head(self._subscription, authorization)
-        return head
 
     def _message_lines(self, head: RequestHead, delivery: Delivery) -> bytes:
         assert delivery.message is not None, "taken up before"
