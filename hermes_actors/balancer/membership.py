@@ -39,6 +39,8 @@ _LEAVE_TIMEOUT_S = 1.0
 _UNSEEN_MAX_S = 10.0
 _TASKS_MAX = 10_000
 """So many, with long names, are one record."""
+_TASKS_IN_A_TURN = 250
+"""Rounded between two looks at others: a millisecond."""
 
 
 class NodeLoads(Struct, frozen=True):
@@ -141,7 +143,14 @@ class Membership:
             await trio.sleep(LOADS_INTERVAL_S)
             if lease.is_open():
                 loads = self._loads()
-                tasks = {name: _rounded(loads.tasks[name]) for name in _heaviest(loads.tasks)}
+                await trio.lowlevel.checkpoint()
+                tasks: dict[str, TaskLoad] = {}
+                for count, name in enumerate(_heaviest(loads.tasks), 1):
+                    tasks[name] = _rounded(loads.tasks[name])
+                    if count % _TASKS_IN_A_TURN == 0:
+                        await trio.lowlevel.checkpoint()
+                if not lease.is_open():
+                    continue
                 said = Loads(lease.boot, round(loads.cpu, 4), round(loads.cpu_available, 4), tasks)
                 await self._append([said], Ack.LEADER, LOADS_INTERVAL_S)
 

@@ -20,7 +20,7 @@ from hermes_actors.status.record import RECORD_BYTES_MAX, SETTINGS, STATUS_TOPIC
 
 _logger = logging.getLogger(__name__)
 
-_ENTRIES_A_TURN = 100
+_ENTRIES_A_TURN = 25
 _APPEND_TIMEOUT_S = 3.0
 _FAREWELL_TIMEOUT_S = 1.0
 _ENDS_PAUSE_S = 0.1

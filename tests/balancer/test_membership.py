@@ -179,6 +179,33 @@ async def test_loads_are_told_each_ten_seconds_rounded_and_without_what_costs_no
     assert node.state.members[node.boot].load.cpu == 0.1235
 
 
+async def test_loads_of_many_tasks_are_told_in_turns_with_others(cluster, autojump_clock):
+    (node,) = cluster.start("a")
+    await cluster.until(lambda: cluster.pushed_by(node), within_s=1)
+    rounded, began = 0, trio.Event()
+
+    class Counted(float):
+        def __round__(self, digits=None):
+            nonlocal rounded
+            rounded += 1
+            began.set()
+            return round(float(self), digits)
+
+    tasks = {f"shop.orders$n{number}": TaskLoad(Counted(1.123)) for number in range(1_000)}
+    node.loads = NodeLoads(0.5, 1.5, tasks)
+    await cluster.sleep(9.5)
+    longest = before = 0
+    with trio.fail_after(3):
+        await began.wait()
+        while before < 1_000:
+            longest, before = max(longest, rounded - before), rounded
+            await trio.lowlevel.checkpoint()
+    # Two turns may lie between two of this task's.
+    assert longest <= 2 * 250
+    await cluster.sleep(0.1)
+    assert node.state.members[node.boot].load is not None
+
+
 async def test_a_log_that_is_made_anew_ends_all_lives_and_new_ones_begin(cluster, autojump_clock):
     a, b = cluster.start("a", "b")
     await cluster.until(lambda: cluster.pushed_by(a, b), within_s=2)

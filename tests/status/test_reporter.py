@@ -205,3 +205,30 @@ async def test_the_loops_lag_is_told(autojump_clock, world):
     await trio.sleep(0.5)
     lags_ms = [each.header.loop_lag_ms for each in await world.statuses()]
     assert lags_ms == [0.0, pytest.approx(300, abs=1)]
+
+
+async def test_no_turn_of_the_thread_makes_more_than_a_few_entries(autojump_clock, world):
+    made = 0
+    figures = SubscriptionFigures(why="")
+
+    def consumed(_name):
+        nonlocal made
+        made += 1
+        return figures
+
+    world.collector = Collector(
+        world.collector.identity,
+        Sources(
+            topics=list,
+            published=lambda _name: None,
+            subscriptions=lambda: [f"g.t$s{number}" for number in range(700)],
+            consumed=consumed,
+        ),
+    )
+    world.start()
+    longest = before = 0
+    while made < 700:
+        await trio.lowlevel.checkpoint()
+        longest, before = max(longest, made - before), made
+    # Two turns may lie between two of this task's. Each entry takes up to a tenth of a millisecond.
+    assert longest <= 2 * 25
