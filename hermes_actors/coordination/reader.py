@@ -188,7 +188,8 @@ class CoordinationReader:
                 for stored in await self._next(reader, state.position):
                     said = said_by(stored)
                     if not beginning.is_whole:
-                        if isinstance(said, Snapshot):
+                        # One below the end was looked at: it cannot be begun with.
+                        if isinstance(said, Snapshot) and stored.offset >= end:
                             raise _Stuck("a snapshot has come")
                         if is_strange(state, said):
                             until_s = self._clock.monotonic_s() + _STRANGERS_GONE_S

@@ -14,6 +14,7 @@ from hermes_actors.coordination.commands import (
     Claim,
     Heartbeat,
     Join,
+    Leave,
     Snapshot,
     encode,
 )
@@ -300,6 +301,22 @@ async def test_who_finds_a_cut_log_whose_members_are_gone_begins_after_ten_secon
     began_s = trio.current_time()
     async with site.reading() as coordination:
         assert 10 <= trio.current_time() - began_s < 13
+        assert not coordination.state.members
+
+
+async def test_a_log_cut_after_what_its_only_snapshot_knows_is_begun_without_it(
+    site, autojump_clock
+):
+    async with site.reading() as first:
+        await site.say(Join("a", "node-a"), Claim("a", 1))
+        await first.until(lambda state: state.leader == "a")
+        packed, as_of = first.state.snapshot(), first.state.position - 1
+    # It takes a while to make one.
+    await site.say(Heartbeat("a", 1), Snapshot("a", 1, as_of, packed), Leave("a"))
+    partition = site.log.topic_or_raise(COORDINATION_TOPIC).partitions[0]
+    partition.start = as_of + 2
+    del partition.records[: partition.start]
+    async with site.reading() as coordination:
         assert not coordination.state.members
 
 
