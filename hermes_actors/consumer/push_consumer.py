@@ -6,6 +6,7 @@ for due retries and for the rate, and commits what is settled.
 """
 
 import logging
+from abc import abstractmethod
 from collections.abc import Callable
 
 import trio
@@ -30,6 +31,8 @@ _logger = logging.getLogger(__name__)
 
 _COMMIT_TIMEOUT_S = 3.0
 
+MakeSending = Callable[[SubscriptionMeasures, DeadLetters, Surroundings], Sending]
+
 
 class PushConsumer:
     """The actor for one subscription. Its messages are the subscription's new versions.
@@ -45,14 +48,14 @@ class PushConsumer:
         live: LiveSubscription,
         log_topic: str,
         parts: ConsumerParts,
-        buffer: Buffer,
-        sending_of: Callable[[SubscriptionMeasures, DeadLetters, Surroundings], Sending],
-        owned: Owned,
         *,
+        owned: Owned | None = None,
         letters: DeadLetters | None = None,
         on_started: Callable[[], None] = lambda: None,
     ) -> None:
-        """`buffer` holds what is read and not settled; what `sending_of` makes empties it."""
+        """Raises Refused for an endpoint that cannot be pushed to. `owned` None: it is alone."""
+        owned = owned or Owned()
+        buffer, sending_of = self._halves(live, parts, owned)
         self._clock = parts.clock
         self._rng = parts.rng
         self._config = parts.config
@@ -91,6 +94,12 @@ class PushConsumer:
         self._read_ahead()
         for name, attribute in (("inflight", "inflight"), ("waiting_retries", "waiting")):
             self._measures.gauge(name, Gauge(buffer, attribute))
+
+    @abstractmethod
+    def _halves(
+        self, live: LiveSubscription, parts: ConsumerParts, owned: Owned
+    ) -> tuple[Buffer, MakeSending]:
+        """What holds the messages that are read and not settled, and makes what empties it."""
 
     async def run(self, inbox: Inbox[LiveSubscription]) -> None:
         """Deliver until asked to stop, then drain and commit."""

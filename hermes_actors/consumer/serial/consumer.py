@@ -5,11 +5,9 @@ settled offset → commit. What is sent when is decided in `dispatch.py`; `push_
 reads and commits.
 """
 
-from collections.abc import Callable
-
-from hermes_actors.consumer.letters.letter import DeadLetters
 from hermes_actors.consumer.parts import ConsumerParts
-from hermes_actors.consumer.push_consumer import PushConsumer
+from hermes_actors.consumer.push_consumer import MakeSending, PushConsumer
+from hermes_actors.consumer.reading.intake import Buffer
 from hermes_actors.consumer.serial.dispatch import Dispatch
 from hermes_actors.consumer.serial.lanes import Lanes
 from hermes_actors.coordination.owned import Owned
@@ -20,18 +18,9 @@ from hermes_actors.model.subscription import SerialPolicy
 class SerialConsumer(PushConsumer):
     """The actor for a subscription with `deliveryType` SERIAL: a push for each message."""
 
-    def __init__(
-        self,
-        live: LiveSubscription,
-        log_topic: str,
-        parts: ConsumerParts,
-        *,
-        owned: Owned | None = None,
-        letters: DeadLetters | None = None,
-        on_started: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Raises Refused for an endpoint that cannot be pushed to. `owned` None: it is alone."""
-        owned = owned or Owned()
+    def _halves(
+        self, live: LiveSubscription, parts: ConsumerParts, owned: Owned
+    ) -> tuple[Buffer, MakeSending]:
         policy = live.subscription.subscription_policy
         lanes = Lanes(
             1,
@@ -39,15 +28,6 @@ class SerialConsumer(PushConsumer):
             # Which of the two it is never changes: whoever changes it needs another consumer.
             is_ordered=isinstance(policy, SerialPolicy) and policy.ordered,
         )
-        super().__init__(
-            live,
-            log_topic,
-            parts,
-            lanes,
-            lambda measures, kept, around: Dispatch(
-                live, parts, lanes, measures, kept, around, owned
-            ),
-            owned,
-            letters=letters,
-            on_started=on_started,
+        return lanes, lambda measures, letters, around: Dispatch(
+            live, parts, lanes, measures, letters, around, owned
         )
