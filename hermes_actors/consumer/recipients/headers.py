@@ -77,8 +77,9 @@ class RequestHead(Struct, frozen=True):
         force_setattr(self, "after_id", b"\r\nHermes-Retry-Count: 0\r\n" + self.after)
 
     def __repr__(self) -> str:
-        before, after = hidden_bytes(self.before), hidden_bytes(self.after)
-        return redacted(self, before=before, after=after, taken=repr(sorted(self.taken)))
+        names = ("before", "after", "before_id", "after_id")
+        hidden = {name: hidden_bytes(getattr(self, name)) for name in names}
+        return redacted(self, **hidden, taken=repr(sorted(self.taken)))
 
     def message_lines(self, message: Message) -> bytes:
         """The header lines of one message that its retries share: from its id on, without count."""
