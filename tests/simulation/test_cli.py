@@ -15,7 +15,15 @@ run = CliRunner().invoke
 @pytest.fixture(autouse=True)
 def soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is printed does not depend on how long a run is."""
-    shape = Shape(messages_per_publisher=5, load_s=1.0, settle_max_s=10.0, strikes=3)
+    shape = Shape(
+        messages_per_publisher=5,
+        load_s=1.0,
+        settle_max_s=10.0,
+        strikes=3,
+        phases_in_turn=1,
+        messages_per_phase=2,
+        repeated_per_dc=1,
+    )
     monkeypatch.setattr(running, "run_seed", partial(running.run_seed, shape=shape))
 
 
