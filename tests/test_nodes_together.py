@@ -43,6 +43,8 @@ class Cluster:
         # (node, subscription, body), in order.
         self.pushes = []
         self.takes_s = 0.01
+        # Of subscriptions whose endpoint is slower.
+        self.slow_s = {}
         self.starts = 0
 
     async def start(self, name):
@@ -54,8 +56,10 @@ class Cluster:
         ended = trio.Event()
 
         def send(push, done):
-            self.pushes.append((name, push.route.lane.partition("$")[2], push.body))
-            self.nursery.start_soon(self._answer, done)
+            subscription = push.route.lane.partition("$")[2]
+            self.pushes.append((name, subscription, push.body))
+            takes_s = self.slow_s.get(subscription, self.takes_s)
+            self.nursery.start_soon(self._answer, done, takes_s)
 
         class Sender:
             pass
@@ -97,8 +101,8 @@ class Cluster:
         self.nodes[name].ended = ended
         await self.nodes[name].metadata.wait_current()
 
-    async def _answer(self, done):
-        await trio.sleep(self.takes_s)
+    async def _answer(self, done, takes_s):
+        await trio.sleep(takes_s)
         done(SendOutcome(200))
 
     async def stop(self, name):
@@ -296,6 +300,38 @@ async def test_drained_nodes_deliver_while_no_other_node_takes_part(cluster, aut
     await trio.sleep(2)
     assert {node for node, _ in cluster.pushers(since)} == {"a", "b"}
     assert cluster.pushed() == once(*range(60))
+
+
+@pytest.mark.parametrize("stopped", ["a", "b"])
+async def test_a_slow_endpoint_holds_only_its_own_subscription_when_its_node_stops(
+    cluster, autojump_clock, stopped
+):
+    await cluster.start("b")
+    await trio.sleep(6)
+    cluster.slow_s["billing"] = 4.0
+    await cluster.publish(*range(20))
+    await trio.sleep(0.5)
+    (other,) = set("ab") - {stopped}
+    took_s = []
+    async with trio.open_nursery() as nursery:
+
+        async def stop():
+            took_s.append(await cluster.stop(stopped))
+
+        nursery.start_soon(stop)
+        await trio.sleep(1)
+        # What the node had of this one is with the other, though it has not gone yet.
+        since = len(cluster.pushes)
+        await cluster.publish(*range(20, 40))
+        await trio.sleep(0.5)
+        mail = [(node, int(body)) for node, name, body in cluster.pushes[since:] if name == "mail"]
+        assert sorted(mail) == [(other, number) for number in range(20, 40)]
+        assert not took_s
+    assert 2 < took_s[0] < 5.5
+    await trio.sleep(15)
+    # The other's own pushes of the slow one are cut short: it goes on with all partitions.
+    assert set(cluster.pushed()) == set(once(*range(40)))
+    assert Counter(name for _, name, _ in cluster.pushes)["mail"] == 40
 
 
 async def test_restarted_one_after_the_other_no_partition_has_another_node_more_than_twice(

@@ -445,6 +445,8 @@ class Agent:
     # Stopping all.
 
     async def _stop_all(self, supervisor: Supervisor, lease: Lease | None) -> None:
+        if lease is not None and self._running:
+            await self._releases.stop(lease)
         async with trio.open_nursery() as nursery:
             for name in sorted(self._running):
                 nursery.start_soon(self._stop_one, name, supervisor, lease)

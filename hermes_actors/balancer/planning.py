@@ -84,8 +84,9 @@ class WorkloadPlanner:
                     member.node,
                     member.cores,
                     speeds.get(member.boot, 1.0),
-                    member.node in workload.draining,
+                    member.node in workload.draining or member.is_stopping,
                     since_ms is not None and member.joined_log_ms >= since_ms,
+                    member.is_stopping,
                 )
                 for member in members
             ),

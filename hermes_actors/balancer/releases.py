@@ -10,7 +10,7 @@ import trio
 from msgspec import Struct
 
 from hermes_actors.actors.mailbox import Inbox
-from hermes_actors.coordination.commands import RateState, Release, encode
+from hermes_actors.coordination.commands import RateState, Release, Stopping, encode
 from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.model.topic import Ack
@@ -21,6 +21,7 @@ _logger = logging.getLogger(__name__)
 _RECORDS_MAX = 500
 _APPEND_TIMEOUT_S = 2.0
 _FOLD_TIMEOUT_S = 1.0
+_STOPPING_TIMEOUT_S = 0.5
 _PAUSE_S = 0.25
 
 
@@ -50,6 +51,18 @@ class Releases:
         """True while this grant must not be used any more, though the log may still show it."""
         free = self._free.get(subscription)
         return free is not None and (free.lease, free.epoch) == (lease, epoch)
+
+    async def stop(self, lease: Lease) -> None:
+        """Say that the node is about to leave, before what it has is released; then others can have
+        each subscription as soon as it is. Without that word they wait until the node has left.
+        """
+        coordination = self._coordination
+        member = coordination.state.members.get(lease.boot)
+        if lease.is_lost or member is None or member.is_stopping:
+            return
+        record = encode(Stopping(lease.boot), self._clock.now_ms())
+        with trio.move_on_after(_STOPPING_TIMEOUT_S):
+            await coordination.log.append(coordination.topic, 0, [record], Ack.ALL)
 
     async def run(self, inbox: Inbox[object]) -> None:
         """Say it until asked to stop."""

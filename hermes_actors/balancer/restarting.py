@@ -1,6 +1,6 @@
 """Whether the nodes are being restarted one after another, and since when: by the log alone."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from hermes_actors.coordination.values import Departed, Member
 
@@ -11,7 +11,7 @@ LASTS_MAX_MS = 2 * 3_600_000
 
 
 def restarting_since(
-    members: Iterable[Member], departed: Iterable[Departed], now_ms: int
+    members: Collection[Member], departed: Iterable[Departed], now_ms: int
 ) -> int | None:
     """When the first node of the restart that is under way went, in log time; None if none is.
 
@@ -19,6 +19,7 @@ def restarting_since(
     gone may be the first of a restart. Who has joined since then has been restarted, or is new.
     """
     events = [(member.joined_log_ms, False) for member in members]
+    events += [(each.stops_log_ms, True) for each in members if each.stops_log_ms is not None]
     events += [(each.gone_log_ms, True) for each in departed if each.gone_log_ms >= 0]
     since_ms, last_ms = None, now_ms
     for at_ms, is_gone in sorted(events, reverse=True):

@@ -12,6 +12,7 @@ from hermes_actors.coordination.commands import (
     Resign,
     Said,
     Snapshot,
+    Stopping,
     Undecodable,
     decode,
 )
@@ -115,6 +116,6 @@ def said_by(stored: StoredRecord) -> Said | None:
 def is_strange(state: State, said: Said | None) -> bool:
     """Whether somebody speaks as a member who is none: the state may not know all members."""
     return (
-        isinstance(said, Heartbeat | Loads | Claim | Resign | Plan | Release)
+        isinstance(said, Heartbeat | Loads | Stopping | Claim | Resign | Plan | Release)
         and said.boot not in state.members
     )

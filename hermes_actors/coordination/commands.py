@@ -77,6 +77,12 @@ class Leave(_Said, frozen=True, array_like=True, tag="leave"):
     """The node is gone by its own will; it owns nothing any more."""
 
 
+class Stopping(_Said, frozen=True, array_like=True, tag="stopping"):
+    """The node is about to leave: what it releases is not its own again, it leads no more, and its
+    work is planned for others. It goes on owning what it has not released.
+    """
+
+
 class Claim(_Said, frozen=True, array_like=True, tag="claim"):
     """The node wants to lead in this term. The first that is valid wins."""
 
@@ -148,7 +154,7 @@ class Snapshot(_Said, frozen=True, array_like=True, tag="snapshot"):
     parts: int = 1
 
 
-Said = Join | Heartbeat | Loads | Leave | Claim | Resign | Plan | Release | Snapshot
+Said = Join | Heartbeat | Loads | Stopping | Leave | Claim | Resign | Plan | Release | Snapshot
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Said] = msgspec.json.Decoder(Said)

@@ -1,12 +1,12 @@
 """How one subscription's targets become grants, and which rate share an owner may use. Pure."""
 
-from collections.abc import Container
+from collections.abc import Mapping
 from math import isfinite
 
 from msgspec.structs import replace
 
 from hermes_actors.coordination.commands import Assignment, RateState, Target, TaskLoad
-from hermes_actors.coordination.values import LEASE_MS, Grant, Ownership, Track
+from hermes_actors.coordination.values import LEASE_MS, Grant, Member, Ownership, Track
 
 _NAME_LENGTH_MAX = 1_000
 _PARTITION_MAX = 1_000_000
@@ -77,15 +77,16 @@ def owners(targets: tuple[Target, ...]) -> dict[str, tuple[int, ...]]:
     return {target.boot: target.partitions for target in targets}
 
 
-def granted(old: Ownership, members: Container[str], offset: int, log_ms: int) -> Ownership:
-    """With a grant for each target of a member whose partitions nobody holds."""
+def granted(old: Ownership, members: Mapping[str, Member], offset: int, log_ms: int) -> Ownership:
+    """With a grant for each target whose partitions nobody holds, if its boot takes some."""
     grants = old.grants
     held = {partition for grant in grants for partition in grant.partitions}
     holders = {grant.boot for grant in grants}
     fresh = [
         Grant(target.boot, target.partitions, offset, target.share, log_ms)
         for target in old.targets
-        if target.boot in members
+        if (member := members.get(target.boot)) is not None
+        and not member.is_stopping
         and target.boot not in holders
         and held.isdisjoint(target.partitions)
     ]

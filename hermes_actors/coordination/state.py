@@ -24,6 +24,7 @@ from hermes_actors.coordination.commands import (
     Release,
     Resign,
     Said,
+    Stopping,
     Target,
     TaskLoad,
 )
@@ -163,13 +164,15 @@ class State:
         self._pass_time(timestamp_ms)
         members, leader = len(self._members), self.leader
         self._expire(offset, timestamp_ms)
-        has_joined = False
+        has_changed = False
         if isinstance(said, Heartbeat):
             self._hear(said.boot)
         elif isinstance(said, Join):
-            has_joined = self._join(said, offset)
+            has_changed = self._join(said, offset)
         elif isinstance(said, Loads):
             self._take_loads(said)
+        elif isinstance(said, Stopping):
+            has_changed = self._stop(said)
         elif isinstance(said, Leave):
             self._remove(said.boot, offset, timestamp_ms, is_expired=False)
         elif isinstance(said, Claim):
@@ -180,7 +183,7 @@ class State:
             self._plan(said, offset, timestamp_ms)
         elif isinstance(said, Release):
             self._release(said, offset)
-        has_other_members = has_joined or len(self._members) != members
+        has_other_members = has_changed or len(self._members) != members
         if not self._changed and not has_other_members and leader == self.leader:
             return NOTHING
         changed = Changed(tuple(sorted(self._changed)), has_other_members, leader != self.leader)
@@ -232,12 +235,25 @@ class State:
                 self._settle(name, ownership, offset)
         return True
 
+    def _stop(self, said: Stopping) -> bool:
+        member = self._members.get(said.boot)
+        if member is None or member.is_stopping:
+            return False
+        self._members[said.boot] = replace(member, stops_log_ms=self.clock_ms)
+        if self.leader == said.boot:
+            self.leader = ""
+        return True
+
     def _remove(self, boot: str, offset: int, timestamp_ms: int, *, is_expired: bool) -> None:
         member = self._members.pop(boot, None)
         if member is None:
             return
-        # Who fell silent has gone then: its next life may have begun before the lease ran out.
-        gone_log_ms = member.heard_log_ms if is_expired else self.clock_ms
+        gone_log_ms = self.clock_ms
+        if member.stops_log_ms is not None:
+            gone_log_ms = member.stops_log_ms
+        elif is_expired:
+            # When it fell silent: its next life may have begun before the lease ran out.
+            gone_log_ms = member.heard_log_ms
         self.departed.append(Departed(boot, member.node, is_expired, timestamp_ms, gone_log_ms))
         if self.leader == boot:
             self.leader = ""
@@ -262,7 +278,10 @@ class State:
             self._put(name, owning.measured(self._ownerships[name], said.boot, load, interval_ms))
 
     def _claim(self, said: Claim) -> None:
-        if not self.leader and said.boot in self._members and said.term == self.term + 1:
+        member = self._members.get(said.boot)
+        if self.leader or member is None or member.is_stopping:
+            return
+        if said.term == self.term + 1:
             self.term, self.leader = said.term, said.boot
 
     def _resign(self, said: Resign, timestamp_ms: int) -> None:

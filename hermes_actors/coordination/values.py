@@ -29,7 +29,9 @@ class NodeLoad(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Member(Struct, frozen=True, array_like=True, gc=False):
-    """A node that takes part, in one of its lives."""
+    """A node that takes part, in one of its lives. `stops_log_ms`: since when it is about to leave,
+    None as long as it is not.
+    """
 
     boot: str
     node: str
@@ -38,12 +40,18 @@ class Member(Struct, frozen=True, array_like=True, gc=False):
     joined_log_ms: int
     heard_log_ms: int
     load: NodeLoad | None = None
+    stops_log_ms: int | None = None
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it takes nothing more."""
+        return self.stops_log_ms is not None
 
 
 class Departed(Struct, frozen=True, array_like=True, gc=False):
     """A life that is over. `is_expired`: its lease ran out; else it left by its own will.
-    `at_ms` is the timestamp of the record that showed it, Unix epoch; `gone_log_ms` when it was
-    last heard of, -1 where that was not noted yet.
+    `at_ms` is the timestamp of the record that showed it, Unix epoch; `gone_log_ms` when it began
+    to stop or was last heard of, -1 where that was not noted yet.
     """
 
     boot: str

@@ -4,7 +4,7 @@ import pytest
 import trio
 from agent_scene import PUSH, World
 
-from hermes_actors.coordination.commands import RateState, Release, TaskLoad
+from hermes_actors.coordination.commands import RateState, Release, Stopping, TaskLoad
 from hermes_actors.coordination.owned import Spent
 from hermes_actors.model.subscription import SubscriptionState
 
@@ -236,6 +236,8 @@ async def test_a_node_that_stops_says_what_it_leaves_to_the_next_owners(world, a
     assert {said.subscription: said.epoch for said in releases(world)} == epochs
     assert {said.rate for said in releases(world)} == {RateState("SLOW", 1.0)}
     assert world.kinds == ["start"] * 3 + ["stop"] * 3
+    # Before anything is free: else it would be this node's again.
+    assert world.cluster.said.index(Stopping("b1")) < world.cluster.said.index(releases(world)[0])
 
 
 async def test_a_node_that_stops_while_the_log_is_away_waits_a_second_for_it(world, autojump_clock):

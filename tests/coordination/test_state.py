@@ -14,6 +14,7 @@ from hermes_actors.coordination.commands import (
     Release,
     Resign,
     Said,
+    Stopping,
     Target,
     TaskLoad,
     Undecodable,
@@ -361,6 +362,44 @@ def test_moves_are_told_with_their_reason_and_the_nodes(story):
     moves = [(move.reason, move.before, move.after) for move in story.state.moves]
     assert moves == [("first", (), ("node-a",)), ("node a left", ("node-a",), ("node-b",))]
     assert story.state.subscriptions[SUB].moved_log_ms == story.state.clock_ms
+
+
+def test_what_a_stopping_node_releases_is_not_its_own_again(story: Story) -> None:
+    story.begin("a", "b")
+    story.plan(Target("b", (0, 1)))
+    story.plan(Target("b", (0,)), sub=OTHER)
+    assert story.say(Stopping("b")) == Changed((), members=True)
+    assert story.owners() == {"b": (0, 1)}
+    story.say(Release("b", SUB, story.state.grants(SUB)[0].epoch))
+    assert story.owners() == {}
+    assert story.owners(OTHER) == {"b": (0,)}
+    story.plan(Target("a", (0, 1)))
+    assert story.owners() == {"a": (0, 1)}
+    # What is planned for it all the same waits for nobody.
+    story.plan(Target("b", (0, 1)), sub="shop.orders$late")
+    assert story.owners("shop.orders$late") == {}
+    assert State.restored(story.state.snapshot()) == story.state
+
+
+def test_a_leader_that_stops_leads_no_more_and_cannot_claim(story: Story) -> None:
+    story.begin("a", "b")
+    assert story.say(Stopping("a")) == Changed((), members=True, leader=True)
+    story.say(Claim("a", 2))
+    assert story.state.leader == ""
+    story.say(Claim("b", 2))
+    assert story.state.leader == "b"
+    assert story.say(Stopping("a")) == NOTHING
+    assert story.say(Stopping("stranger")) == NOTHING
+
+
+def test_a_node_that_stopped_was_gone_when_it_began_to(story: Story) -> None:
+    story.begin("a", "b")
+    story.beat("a", "b", for_s=1)
+    story.say(Stopping("b"))
+    began_ms = story.state.clock_ms
+    story.beat("a", "b", for_s=2)
+    story.say(Leave("b"))
+    assert [each.gone_log_ms for each in story.state.departed] == [began_ms]
 
 
 def test_the_last_two_moves_of_each_partition_are_known(story: Story) -> None:

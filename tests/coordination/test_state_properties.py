@@ -24,6 +24,7 @@ from hermes_actors.coordination.commands import (
     Release,
     Resign,
     Snapshot,
+    Stopping,
     Target,
     TaskLoad,
     Undecodable,
@@ -41,6 +42,7 @@ MEANINGLESS = (
     None,
     Heartbeat("stranger", 1),
     Leave("stranger"),
+    Stopping("stranger"),
     Claim("stranger", 1),
     Plan("stranger", 1, -1, ()),
     Loads("stranger", 1.0, 1.0, {}),
@@ -137,7 +139,10 @@ class Story:
         if rng.random() < 0.02:
             tasks = {name: TaskLoad(rng.random(), 10.0, 0.01, 0.5) for name in SUBSCRIPTIONS}
             self._append(Loads(life.boot, 0.1, 2.0, tasks))
-        if rng.random() < 0.003:
+        if rng.random() < 0.005:
+            self._append(Stopping(life.boot))
+        member = life.state.members.get(life.boot)
+        if rng.random() < (0.1 if member is not None and member.is_stopping else 0.003):
             self._append(Leave(life.boot))
             self.lives[number] = Life(f"{life.boot}+")
 
@@ -201,6 +206,12 @@ class Story:
             assert len(set(owned)) == len(owned)
             assert len({grant.boot for grant in grants}) == len(grants)
             assert all(grant.boot in truth.members for grant in grants)
+            # What began to be its own while it was stopping.
+            assert not any(
+                (since_ms := truth.members[grant.boot].stops_log_ms) is not None
+                and grant.since_log_ms > since_ms
+                for grant in grants
+            )
             acts = {life: grant for life in acting if (grant := life.acts_on(name))}
             pushed = [partition for grant in acts.values() for partition in grant.partitions]
             assert len(set(pushed)) == len(pushed), "two nodes push a partition"

@@ -98,8 +98,5 @@ def test_a_coordination_log_that_stands_still_moves_nothing(figures: dict[str, A
     assert found["all_again_s"] < RESUMED_WITHIN_S
 
 
-def test_a_rolling_restart_moves_no_task_more_often_than_nodes_are_restarted(
-    figures: dict[str, Any],
-) -> None:
-    # Two is the aim; what a node hands over may still go to one that is yet to be restarted.
-    assert 1 <= figures["rolling"]["moves_worst"] <= 3
+def test_a_rolling_restart_moves_no_task_more_than_twice(figures: dict[str, Any]) -> None:
+    assert 1 <= figures["rolling"]["moves_worst"] <= 2

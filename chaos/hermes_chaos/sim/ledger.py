@@ -14,6 +14,7 @@ from hermes_actors.coordination.commands import (
     Plan,
     Release,
     Resign,
+    Stopping,
 )
 from hermes_chaos.sim.history import Coordinated
 
@@ -44,6 +45,7 @@ class Ledger:
         """The offset of the last plan that has changed who is to own something."""
         self._heard_ms: dict[str, int] = {}
         self._gone: set[str] = set()
+        self._stopping: set[str] = set()
         self._last_ms: int | None = None
         self._leader = ""
         self._term = 0
@@ -63,10 +65,15 @@ class Ledger:
                 self._heard_ms[boot] = self.clock_ms
             case Heartbeat(boot=boot) if boot in self.members:
                 self._heard_ms[boot] = self.clock_ms
+            case Stopping(boot=boot) if boot in self.members:
+                self._stopping.add(boot)
+                if self._leader == boot:
+                    self._leader = ""
             case Leave(boot=boot):
                 self._forget(boot)
             case Claim(boot=boot, term=term):
-                if not self._leader and boot in self.members and term == self._term + 1:
+                may_lead = boot in self.members and boot not in self._stopping
+                if not self._leader and may_lead and term == self._term + 1:
                     self._leader, self._term = boot, term
             case Resign(boot=boot, term=term) if (boot, term) == (self._leader, self._term):
                 self._leader = ""
@@ -127,7 +134,7 @@ class Ledger:
             self._targets[each.subscription] = targets
 
     def _grant(self, offset: int) -> None:
-        """Each target of a member becomes its own once nobody holds any of it."""
+        """A target of a member that does not stop becomes its own once nobody holds any of it."""
         for name, targets in self._targets.items():
             before = self.holdings.setdefault(name, [])
             if len(before) == len(targets) and all(
@@ -135,9 +142,9 @@ class Ledger:
             ):
                 continue
             held = {partition for each in before for partition in each.partitions}
-            holders = {each.boot for each in before}
+            others = {each.boot for each in before} | self._stopping
             self.holdings[name] = before + [
                 Holding(boot, partitions, offset)
                 for boot, partitions in targets.items()
-                if boot in self.members and boot not in holders and held.isdisjoint(partitions)
+                if boot in self.members and boot not in others and held.isdisjoint(partitions)
             ]

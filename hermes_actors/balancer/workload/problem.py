@@ -17,7 +17,7 @@ class Strategy(Enum):
 class Node(Struct, frozen=True):
     """A living node. `capacity` is in cores, or 1.0 for each where all are alike; `speed` is what
     the CPU controller made of it. A draining node is to own nothing. `is_restarted`: its life began
-    in the restart that is under way.
+    in the restart that is under way. One that `is_stopping` drains for that.
     """
 
     boot: str
@@ -26,6 +26,7 @@ class Node(Struct, frozen=True):
     speed: float = 1.0
     is_draining: bool = False
     is_restarted: bool = False
+    is_stopping: bool = False
 
 
 class Owner(Struct, frozen=True):

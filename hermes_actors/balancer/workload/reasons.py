@@ -16,6 +16,7 @@ class Reasons:
         self._names = {**problem.gone, **{node.boot: node.name for node in problem.nodes}}
         self._living = {node.boot for node in problem.nodes}
         self._open = {node.boot for node in nodes}
+        self._stopping = {node.boot for node in problem.nodes if node.is_stopping}
         self._moved: dict[int, str] = {}
         self._evicted: dict[int, str] = {}
 
@@ -59,6 +60,8 @@ class Reasons:
             name = self._names.get(owner.boot, owner.boot)
             if owner.boot not in self._living:
                 causes.append(f"node {name} left")
+            elif owner.boot in self._stopping:
+                causes.append(f"node {name} stops")
             elif owner.boot not in self._open:
                 causes.append(f"node {name} is drained")
         if work.owners and demand.owners and demand.owners != len(work.owners):
