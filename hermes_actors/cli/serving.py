@@ -4,6 +4,7 @@ import gc
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import TypeVar
 
@@ -20,6 +21,8 @@ from hermes_actors.log.kafka.log import KafkaLog
 from hermes_actors.node import NodeEnvironment
 from hermes_actors.publisher.edges.sockets import PortUnusable
 from hermes_actors.runtime import guest
+from hermes_actors.runtime.clock import SystemClock
+from hermes_actors.runtime.collecting import long_lived_set_aside
 from hermes_actors.runtime.signals import call_on_signal, stop_on_signal
 from hermes_actors.telemetry.metrics import Metrics
 
@@ -64,7 +67,7 @@ async def serve_nodes(
                 _logger.warning("%s", line)
 
         await signals.start(partial(stop_on_signal, begin_drain, before_exit=before_exit))
-        async with trio.open_nursery() as serving:
+        async with AsyncExitStack() as until_end, trio.open_nursery() as serving:
             addresses = []
             for config, environment in nodes:
                 life = trio.CancelScope()
@@ -74,6 +77,7 @@ async def serve_nodes(
             # What start-up made lives as long as the process: the collector need not see it.
             gc.collect()
             gc.freeze()
+            until_end.enter_context(long_lived_set_aside(SystemClock().monotonic_s))
             if not stop.is_set():
                 announce(addresses)
         signals.cancel_scope.cancel()
