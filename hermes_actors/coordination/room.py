@@ -24,16 +24,17 @@ DEFAULT_LIMITS = Limits()
 
 def drained(state: State, asked: Collection[str]) -> tuple[str, ...]:
     """The nodes that are to own nothing, sorted, of those for which that was asked. None, when no
-    other node takes part: what is drained then carries everything, rather than nobody.
+    other node takes part, but for some that are about to leave: what is drained then carries
+    everything, rather than nobody.
     """
-    if all(member.node in asked for member in state.members.values()):
+    if all(member.node in asked for member in _staying(state)):
         return ()
     return tuple(sorted(asked))
 
 
 def is_drain_ignored(state: State, asked: Collection[str]) -> bool:
     """Whether nodes that take part were to own nothing, and own all because no others do."""
-    return bool(asked and state.members) and not drained(state, asked)
+    return bool(asked and _staying(state)) and not drained(state, asked)
 
 
 def full_nodes(state: State, draining: Collection[str], limits: Limits) -> list[Member]:
@@ -47,7 +48,7 @@ def full_nodes(state: State, draining: Collection[str], limits: Limits) -> list[
 
 def open_nodes(state: State, draining: Collection[str]) -> list[Member]:
     """The members that may own something."""
-    return [member for member in state.members.values() if member.node not in draining]
+    return [member for member in _staying(state) if member.node not in draining]
 
 
 def no_room(state: State, draining: Collection[str], limits: Limits) -> str | None:
@@ -61,3 +62,8 @@ def no_room(state: State, draining: Collection[str], limits: Limits) -> str | No
         f"no node has room: {which} {have} as many tasks as a node may have "
         f"({limits.tasks_max}); start more nodes, or raise {SETTING}"
     )
+
+
+def _staying(state: State) -> list[Member]:
+    """The members that are not about to leave."""
+    return [member for member in state.members.values() if not member.is_stopping]
