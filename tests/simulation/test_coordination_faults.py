@@ -18,9 +18,11 @@ from hermes_actors.coordination.commands import (
 from hermes_actors.log.base import Stored, TopicSettings, UnavailableRecord, UnknownRecord
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
-from hermes_chaos.sim.checkers_owning import Ledgers
+from hermes_chaos.sim.checker import Audience, Subject
+from hermes_chaos.sim.checkers_owning import Ledgers, OwnersAreFound
 from hermes_chaos.sim.coordination_way import CoordinationWay
-from hermes_chaos.sim.history import Coordinated, Forgotten, History
+from hermes_chaos.sim.history import Coordinated, Forgotten, Healed, History
+from hermes_chaos.sim.settling import are_members
 from hermes_chaos.sim.trace import Trace
 from hermes_chaos.sim.watched_log import WatchedLog, watched_log
 
@@ -92,3 +94,23 @@ def test_the_ledger_counts_terms_from_one_again_when_all_is_forgotten() -> None:
     holding = ledger.holding("g.t$s", 0)
     assert holding is not None
     assert (holding.boot, holding.epoch) == ("new", 4)
+
+
+def test_all_are_members_when_each_node_has_joined_under_some_boot() -> None:
+    ledgers = Ledgers()
+    for number, dc in enumerate(("dc1", "dc2")):
+        assert not are_members(["dc1-n1", "dc2-n1"], ledgers)
+        ledgers.watch(Coordinated(dc, 0, 0, Join(f"boot {number}", f"{dc}-n1"), 0.0))
+    assert are_members(["dc1-n1", "dc2-n1"], ledgers)
+
+
+@pytest.mark.parametrize(("at_s", "is_late"), [(24.9, False), (25.0, True)])
+def test_owners_may_be_found_later_where_all_was_forgotten(at_s: float, is_late: bool) -> None:
+    ledgers = Ledgers()
+    subject = Subject({"g.t": Ack.ALL}, [Audience("g.t$s", "g.t", "s")])
+    checker = OwnersAreFound(subject, ledgers, partitions=1)
+    join = Coordinated("dc1", 0, 0, Join("boot", "dc1-n1"), at_s)
+    for event in (Forgotten("dc1", 0.0), Healed(0.0), join):
+        ledgers.watch(event)
+        checker.watch(event)
+    assert bool(checker.violations) is is_late

@@ -26,6 +26,8 @@ from hermes_chaos.sim.ledger import Ledger
 UNOWNED_MAX_MS = 6_000
 """A lease of 3 s, a claim, a plan and a hand-over, in log time."""
 OWNED_WITHIN_S = 10.0
+FORGOTTEN_S = 15.0
+"""Longer, where a node that was asleep has spoken in a log that forgot: others wait 10 s for it."""
 _LETTERS_PARTITION = 0
 
 
@@ -154,7 +156,7 @@ class PartsAreOfOne(Checker):
 class OwnersAreFound(Checker):
     """No partition of a subscription that was planned once is without an owner for more than 6 s
     of log time while a node is a member and nothing is broken in that datacentre; and 10 s after
-    the last fault all are owned.
+    the last fault all are owned, 25 s where all that was coordinated was forgotten.
     """
 
     name = "owners are found"
@@ -170,6 +172,7 @@ class OwnersAreFound(Checker):
         self._unowned_ms: dict[tuple[str, str, int], int] = {}
         self._broken: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
         self._due_s = float("inf")
+        self._extra_s: dict[str, float] = {}
         self._judged: set[str] = set()
 
     def watch(self, event: Event) -> None:
@@ -187,9 +190,12 @@ class OwnersAreFound(Checker):
                         self._begin_anew(dc)
             case Healed(at_s):
                 self._due_s = at_s + OWNED_WITHIN_S
+            case Forgotten(dc):
+                self._extra_s[dc] = FORGOTTEN_S
             case Coordinated(dc=dc, at_s=at_s):
                 self._check(dc, at_s)
-                if at_s >= self._due_s and dc not in self._judged:
+                due_s = self._due_s + self._extra_s.get(dc, 0.0)
+                if at_s >= due_s and dc not in self._judged:
                     self._judged.add(dc)
                     self._check_all(dc, self._lasting, at_s)
             case Rested(at_s):

@@ -10,8 +10,10 @@ from hermes_actors.coordination import owning
 from hermes_actors.coordination.commands import Plan, Target
 from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.owned import Unfenced
+from hermes_actors.coordination.reader import CoordinationReader
 from hermes_actors.coordination.state import State
 from hermes_actors.coordination.values import Grant, Ownership
+from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.clock import Clock
 from hermes_chaos.sim.mutant import Mutant
 
@@ -78,6 +80,10 @@ async def _commit_without_a_look(self: TopicProgress, now_s: float) -> bool:
         self._lease = lease
 
 
+async def _go_on(_self: CoordinationReader, _stored: StoredRecord) -> None:
+    pass
+
+
 def _share_at_once(ownership: Ownership, boot: str, _log_ms: int) -> float:
     return next((grant.share for grant in ownership.grants if grant.boot == boot), 0.0)
 
@@ -124,6 +130,13 @@ _PATCHES: tuple[tuple[str, str, Any, str, Any], ...] = (
         TopicProgress,
         "_commit",
         _commit_without_a_look,
+    ),
+    (
+        "terms-go-on",
+        "who slept while retention took everything counts on from what it knew",
+        CoordinationReader,
+        "_outlive_silence",
+        _go_on,
     ),
     (
         "shares-rise-at-once",

@@ -63,6 +63,9 @@ _CLOCK_SET_S = 0.5
 _ROLLING_DOWN_S = 0.3
 _ROLLING_PAUSE_S = 0.7
 _FORGOTTEN_RATE = 0.5
+_ASLEEP_RATE = 0.3
+# Longer than a lease may be open; in life it would be hours.
+_FENCED_S = 2.5
 # Longer than the log of coordination is kept.
 _AWAY_MS = 7 * 3_600_000
 _FAILING_LEAST = 0.3
@@ -129,6 +132,8 @@ class Nemesis:
         self._is_over = False
         # By datacentre: when its log's clock was set forward last; inf while it is off.
         self._stepped_s: dict[str, float] = {}
+        # Datacentres whose logs' clocks stay ahead: the hours in which they forgot have passed.
+        self._forgetful: list[str] = []
 
     async def run(self, plan: Sequence[Strike]) -> None:
         """Strike as planned; returns when the last fault has been lifted."""
@@ -141,7 +146,8 @@ class Nemesis:
         self._is_over = True
         for log in self._victims.logs:
             calm(log)
-            log.clock.skew_ms = 0
+            if log.dc not in self._forgetful:
+                log.clock.skew_ms = 0
             self._history.tell(Calmed(log.dc, trio.current_time()))
             self._history.tell(Calmed(coordination_of(log.dc), trio.current_time()))
             self._history.tell(Calmed(readiness_of(log.dc), trio.current_time()))
@@ -168,6 +174,9 @@ class Nemesis:
             return
         if strike.fault is Fault.ROLLING:
             await self._restart_all(strike)
+            return
+        if strike.fault is Fault.DC_RESTART:
+            await self._kill_all(strike)
             return
         lift = self._strike(strike)
         if lift is None:
@@ -211,9 +220,6 @@ class Nemesis:
                 return self._black_out(strike)
             case Fault.LOG_CLOCK:
                 return self._set_clock(strike)
-            case Fault.DC_RESTART:
-                self._kill_all(strike)
-                return None
             case Fault.PARTITIONS:
                 log = _pick(self._victims.logs, strike.where)
                 if log.grow(LEDGER.name, _PARTITIONS_MAX):
@@ -310,24 +316,33 @@ class Nemesis:
 
         return lift
 
-    def _kill_all(self, strike: Strike) -> None:
+    async def _kill_all(self, strike: Strike) -> None:
         """All nodes of a datacentre at once. In half of the cases, if none is starting just then,
-        they were away for longer than retention: nothing of what was coordinated is left.
+        they were away for longer than retention: nothing of what was coordinated is left. One of
+        them may have been asleep for so long, and go on.
         """
         log = _pick(self._victims.logs, strike.where)
         nodes = [node for node in self._victims.node_names if node.startswith(log.dc)]
-        are_killed = [self._victims.kill(node, strike.lasts_s) for node in nodes]
-        if not any(are_killed):
-            return
-        self._note(strike.fault, log.dc)
-        is_on_time = self._stepped_s.get(log.dc, 0.0) != math.inf
-        if strike.how < _FORGOTTEN_RATE and all(are_killed) and is_on_time:
-            if not log.forget_coordination():
-                return
+        is_long = strike.how < _FORGOTTEN_RATE and self._stepped_s.get(log.dc) != math.inf
+        down_s = strike.lasts_s + (_FENCED_S if is_long else 0.0)
+        sleeper = ""
+        if is_long and strike.how < _ASLEEP_RATE and self._victims.pause(nodes[-1]):
+            sleeper, pause = nodes[-1], Fault.NODE_PAUSE.value
+            self._history.tell(Troubled(sleeper, pause, trio.current_time(), lasts_s=down_s))
+        killed = [self._victims.kill(node, down_s) for node in nodes if node != sleeper]
+        if any(killed):
+            self._note(strike.fault, log.dc)
+        if is_long and all(killed) and log.forget_coordination():
             log.clock.skew_ms = _AWAY_MS
             self._stepped_s[log.dc] = math.inf
+            self._forgetful.append(log.dc)
             self._history.tell(Forgotten(log.dc, trio.current_time()))
-            self._trace.note("nemesis", f"{log.dc} has forgotten what was coordinated")
+            self._history.faults["coordination forgotten"] += 1
+            self._trace.note("nemesis", f"{log.dc} forgets what was coordinated {sleeper}")
+        if sleeper:
+            # Before the others, or after them.
+            await trio.sleep(_FENCED_S + strike.lasts_s * 2 * strike.how / _ASLEEP_RATE)
+            self._victims.go_on(sleeper)
 
     async def _restart_all(self, strike: Strike) -> None:
         """The nodes of a datacentre, one after the other, in good order."""

@@ -7,6 +7,7 @@ from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.dead_letter import Letter, OpenLetters, dlq_topic, read_entry
 from hermes_actors.model.record import StoredRecord
 from hermes_chaos.sim.checkers_delivering import AcknowledgedAreDelivered
+from hermes_chaos.sim.checkers_owning import Ledgers
 from hermes_chaos.sim.node_life import NodeLife
 from hermes_chaos.sim.workload import ALL_SUBSCRIPTIONS, GROUP
 
@@ -38,6 +39,12 @@ async def find_unsettled(
                         f"{dc}/{plan.topic}/{partition}"
                     )
     return ""
+
+
+def are_members(nodes: Iterable[str], ledgers: Ledgers) -> bool:
+    """Whether each of these nodes takes part in its datacentre's coordination."""
+    members = {name for each in ledgers.of.values() for name in each.members.values()}
+    return members.issuperset(nodes)
 
 
 async def open_letters(logs: Iterable[MemoryLog]) -> dict[str, set[str]]:

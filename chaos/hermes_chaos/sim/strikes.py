@@ -75,7 +75,7 @@ _WEIGHTS = {
     Fault.COORDINATION_CUT: 2,
     Fault.COORDINATION_ACKS_LOST: 1,
     Fault.COORDINATION_FAILING: 2,
-    Fault.DC_RESTART: 2,
+    Fault.DC_RESTART: 3,
     Fault.PARTITIONS: 2,
 }
 _INSTANT = frozenset((Fault.ACTOR_CRASH, Fault.RETENTION, Fault.PARTITIONS))

@@ -41,7 +41,7 @@ from hermes_chaos.sim.node_life import NodeLife
 from hermes_chaos.sim.operator import Operator
 from hermes_chaos.sim.passing import HOST, Passing, passing_endpoint
 from hermes_chaos.sim.settings import draw_config, spooled_topics
-from hermes_chaos.sim.settling import find_unsettled, open_letters
+from hermes_chaos.sim.settling import are_members, find_unsettled, open_letters
 from hermes_chaos.sim.spin import SpinGuard
 from hermes_chaos.sim.strikes import Fault, draw_plan
 from hermes_chaos.sim.subscribers import Endpoint
@@ -479,7 +479,10 @@ class World:
                         self.history.tell(Allowed(dc, plan.full_name, parts, trio.current_time()))
 
     async def _rest(self) -> None:
-        """Leave all alone for some rounds of the balancer, and then for some more."""
+        """Once all take part, leave them alone for some rounds of the balancer, and some more."""
+        with trio.move_on_after(self._shape.settle_max_s):
+            while not are_members(self._nodes, self.checks.ledgers):  # noqa: ASYNC110 -- as above
+                await trio.sleep(_POLL_S)
         interval_s = self._config.consumers.balancer.interval_ms / 1_000
         await trio.sleep(_ROUNDS * interval_s)
         self.history.tell(Rested(trio.current_time()))
