@@ -66,7 +66,13 @@ def _rows(
             for name in ("ours", "Hermes weighted")
         ]
     return [
-        throttled.run(Shape(nodes, 20 * nodes, "log-normal 1.0"), FIRST_SEED, round(10 * hours))
+        throttled.run(
+            Shape(nodes, 20 * nodes, "log-normal 1.0"),
+            FIRST_SEED,
+            round(10 * hours),
+            has_rival=has_rival,
+        )
+        for has_rival in (False, True)
         for nodes in sorted({shape.nodes for shape in shapes})
     ]
 

@@ -17,7 +17,7 @@ def lines(results: dict[str, Any]) -> Iterator[str]:
         (_joins, "A node joins"),
         (_losses, "A node is lost"),
         (_days, "A day under noise"),
-        (_throttled, "One node at half its speed"),
+        (_throttled, "One node at half its speed, or with half a core"),
     ):
         rows = results[part.__name__.strip("_")]
         if rows:
@@ -112,12 +112,13 @@ def _days(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _throttled(rows: list[dict[str, Any]]) -> Iterator[str]:
-    heads = ["nodes × subscriptions", "minutes until its CPU is within 10 %", "busiest/mean at end"]
+    heads = ["nodes × subscriptions", "why", "minutes until all are within 10 %", "busiest/mean"]
     yield from _table(
         [*heads, "moves", "of them in the second half"],
         [
             [
                 row["shape"],
+                row["why"],
                 f"{row['settled_min']:.1f}",
                 f"{row['busiest']:.3f}",
                 str(row["moves"]),

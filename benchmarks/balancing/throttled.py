@@ -1,4 +1,6 @@
-"""One node at half its speed: how long until it is as busy as the others, and what moves for it."""
+"""One node at half its speed, or with half a core: how long until it is as busy as the others for
+what it has, and what moves for it.
+"""
 
 import random
 from typing import Any
@@ -11,39 +13,75 @@ from balancing.even import ours_anew
 from hermes_actors.balancer.workload.planner import plan
 from hermes_actors.balancer.workload.problem import Settings
 from hermes_actors.balancer.workload.speeds import NodeCost, Speeds
+from hermes_actors.runtime.cpu_share import CpuSample, CpuShare
 
 ROUND_S = 30.0
 BUSY = 0.5
 AS_BUSY = 1.1
+LOADS_S = 10.0
+USUAL_WAITING = 0.07
+"""Even alone on its core a process waits for such a part of the time that it runs, at most."""
 
 
-def run(shape: Shape, seed: int, minutes: int) -> dict[str, Any]:
-    """From the minute on in which the first node becomes half as fast."""
+class _Core:
+    """One that a node's thread runs on, and how much of it is left, as that thread finds out."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._share = CpuShare(1.0)
+        self._at_s = self._ran_s = self._waited_s = 0.0
+
+    def left_after(self, seconds: float, cpu: float, part: float) -> float:
+        """When it has used so much and got a part of what it wanted each time."""
+        left = 1.0
+        for _ in range(round(seconds / LOADS_S)):
+            waited = cpu / part - cpu + cpu * self._rng.uniform(0, USUAL_WAITING)
+            self._at_s += LOADS_S
+            self._ran_s += cpu * LOADS_S
+            self._waited_s += min(waited, 1 - cpu) * LOADS_S
+            left = self._share.update(CpuSample(self._at_s, self._ran_s, self._waited_s))
+        return left
+
+
+def run(shape: Shape, seed: int, minutes: int, *, has_rival: bool = False) -> dict[str, Any]:
+    """From the minute on in which the first node becomes half as fast, or `has_rival`: another
+    process takes half its core, which only its waiting tells of.
+    """
     cluster = make(shape, seed)
     rng = random.Random(seed)
     now = problem(cluster, ours_anew(cluster, []), Settings(idle_weight=1e-6))
     speeds = Speeds()
+    cores = {node.boot: _Core(rng) for node in now.nodes}
     mean = 2 * sum(cluster.weights) / len(cluster.capacity)
     settled_min, moves, last_moves = 0.0, 0, 0
     busiest = 0.0
     rounds = int(minutes * 60 / ROUND_S)
     for number in range(rounds):
         # Two quiet minutes come first: the controller knows all nodes as equals.
-        slow = 2.0 if number * ROUND_S >= 120 else 1.0
+        is_throttled = number * ROUND_S >= 120
+        slow = 2.0 if is_throttled and not has_rival else 1.0
+        part = 0.5 if is_throttled and has_rival else 1.0
         loads = {node.boot: 0.0 for node in now.nodes}
         for work in now.works:
             for owner in work.owners:
                 loads[owner.boot] += work.weight / 2
         first = now.nodes[0].boot
+        parts = {boot: part if boot == first else 1.0 for boot in loads}
         cpu = {
-            boot: min(1.0, BUSY * load / mean * (slow if boot == first else 1.0))
+            boot: min(parts[boot], BUSY * load / mean * (slow if boot == first else 1.0))
             for boot, load in loads.items()
         }
-        busiest = max(cpu.values()) / (sum(cpu.values()) / len(cpu))
+        busiest = max(cpu[boot] / parts[boot] for boot in cpu)
+        busiest /= sum(cpu.values()) / sum(parts.values())
         if busiest > AS_BUSY:
             settled_min = (number + 1) * ROUND_S / 60 - 2
         costs = {
-            boot: NodeCost(1.0, cpu[boot] * rng.uniform(0.95, 1.05), 1.0, loads[boot])
+            boot: NodeCost(
+                1.0,
+                cpu[boot] * rng.uniform(0.95, 1.05),
+                cores[boot].left_after(ROUND_S, cpu[boot], parts[boot]),
+                loads[boot],
+            )
             for boot in cpu
         }
         known = speeds.update(now.now_s, costs)
@@ -56,6 +94,7 @@ def run(shape: Shape, seed: int, minutes: int) -> dict[str, Any]:
         now = with_owners(before, placement_after(before, planned), changed)
     return {
         "shape": shape.name,
+        "why": "a rival on its core" if has_rival else "half as fast",
         "minutes": minutes,
         "settled_min": settled_min,
         "busiest": busiest,
