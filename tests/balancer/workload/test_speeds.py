@@ -48,7 +48,7 @@ class Loop:
             self.problem = after(replace(problem, nodes=nodes), planned)
 
 
-@pytest.mark.parametrize("nodes", [3, 5, 50])
+@pytest.mark.parametrize("nodes", [3, 5, pytest.param(50, marks=pytest.mark.slow)])
 def test_a_node_at_half_speed_ends_up_as_busy_as_the_others_and_nothing_moves_any_more(
     nodes: int,
 ) -> None:

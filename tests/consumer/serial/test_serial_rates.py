@@ -2,6 +2,7 @@
 
 import itertools
 
+import pytest
 import trio
 from msgspec.structs import replace
 
@@ -265,6 +266,7 @@ async def test_what_failed_before_a_restart_slows_nothing_that_is_healthy_behind
     assert fresh_s[-1] - restarted_s < 2
 
 
+@pytest.mark.slow
 async def test_a_quiet_restart_with_much_that_failed_before_slows_nothing_either(
     world, autojump_clock
 ):
