@@ -30,8 +30,10 @@ _FAILURES_MIN = 20
 _ROUNDS_MIN = 2
 # A small share is held for so long before the rate is tried again.
 _ROUNDS_HELD = 4
-# An excuse after which most fails was wrong, and for a while there is no other.
+# An excuse after which most fails, and not so much more is taken, was wrong, and for a while there
+# is no other.
 _TRIAL_S = 5.0
+_GROWN = 1.1
 _DISTRUST_S = 60.0
 _EXCUSED_MIN = 0.005
 
@@ -55,6 +57,8 @@ class Blame:
         "_before_share",
         "_distrusted_s",
         "_excused_s",
+        "_excused_sent_per_s",
+        "_excused_taken_per_s",
         "_failures",
         "_outcomes",
         "_rounds",
@@ -63,6 +67,7 @@ class Blame:
 
     def __init__(self) -> None:
         self._distrusted_s = self._excused_s = float("-inf")
+        self._excused_sent_per_s = self._excused_taken_per_s = 0.0
         self.clear()
 
     @property
@@ -86,11 +91,25 @@ class Blame:
         self._begin_pool()
 
     def on_outage(self, now_s: float) -> None:
-        """Nearly all fails. If that follows an excuse, it was the load after all."""
+        """Nothing is taken."""
+        self.on_overload(0.0, now_s)
+
+    def on_overload(self, taken_per_s: float, now_s: float) -> None:
+        """Most fails. If that follows an excuse after which more was sent and not more taken, it
+        was the load after all; if more was taken, only now is it the load.
+        """
         self.abandon()
-        if now_s - self._excused_s <= _TRIAL_S:
+        if self._is_wrong(taken_per_s, now_s):
             self.excused = 0.0
             self._distrusted_s = now_s + _DISTRUST_S
+
+    def _is_more_sent(self, tally: Tally) -> bool:
+        return tally.sent_per_s > _GROWN * self._excused_sent_per_s
+
+    def _is_wrong(self, taken_per_s: float, now_s: float) -> bool:
+        """True if after an excuse the rate has risen, and no more is taken."""
+        is_trial = now_s - self._excused_s <= _TRIAL_S
+        return is_trial and taken_per_s <= _GROWN * self._excused_taken_per_s
 
     def judge(self, tally: Tally, now_s: float, *, is_lowest: bool) -> Verdict:
         """What follows for the rate from a round with enough outcomes.
@@ -106,6 +125,8 @@ class Blame:
         surplus = failures - self.excused * outcomes
         if surplus <= RISE_TOLERANCE * outcomes + 1 + spread / 2:
             self.abandon()
+            if tally.taken_per_s > _GROWN * self._excused_taken_per_s:
+                self._excused_s = float("-inf")  # the trial is passed
             if surplus < -spread:
                 self._fade(tally.share)
             return Verdict.RISE
@@ -125,14 +146,18 @@ class Blame:
         if self._rounds < _ROUNDS_HELD:
             return Verdict.HOLD
         if not self.excused:
-            return self._excuse(now_s)
+            return self._excuse(tally, now_s)
+        if self._is_more_sent(tally) and self._is_wrong(tally.taken_per_s, now_s):
+            self.on_overload(tally.taken_per_s, now_s)
+            return Verdict.FALL
         # A little more than is excused may grow little by little, and be the load all the same.
         self._compare_with(self._failures / self._outcomes, tally.sent_per_s)
         return Verdict.FALL
 
     def _suspect(self, tally: Tally, now_s: float, *, is_lowest: bool) -> Verdict:
-        if tally.share >= _EXCUSED_MAX:
-            self.on_outage(now_s)
+        is_trial_lost = self._is_more_sent(tally) and self._is_wrong(tally.taken_per_s, now_s)
+        if tally.share >= _EXCUSED_MAX or is_trial_lost:
+            self.on_overload(tally.taken_per_s, now_s)
             return Verdict.FALL
         if not self._before_share:
             self._compare_with(tally.share, tally.sent_per_s)
@@ -148,18 +173,20 @@ class Blame:
         if pooled <= _HELPED * self._before_share:
             self._compare_with(pooled, tally.sent_per_s)
             return Verdict.FALL
-        return self._excuse(now_s)
+        return self._excuse(tally, now_s)
 
     def _compare_with(self, share: float, sent_per_s: float) -> None:
         self._before_share, self._before_per_s = share, sent_per_s
         self._begin_pool()
 
-    def _excuse(self, now_s: float) -> Verdict:
+    def _excuse(self, tally: Tally, now_s: float) -> Verdict:
         """The share of the rounds that were held is none of the load's."""
         share = self._failures / self._outcomes
         self.abandon()
         if now_s >= self._distrusted_s and share < _EXCUSED_MAX:
             self.excused, self._excused_s = share, now_s
+            self._excused_sent_per_s = tally.sent_per_s
+            self._excused_taken_per_s = tally.taken_per_s
         return Verdict.HOLD
 
     def _pool(self, tally: Tally) -> None:

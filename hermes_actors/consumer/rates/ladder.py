@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from hermes_actors.consumer.rates.blame import Blame, Verdict
 from hermes_actors.consumer.rates.limit import RateLimit
-from hermes_actors.consumer.rates.rounds import EVIDENCE_AGE_S, Finding, Round
+from hermes_actors.consumer.rates.rounds import EVIDENCE_AGE_S, Finding, Round, Tally
 from hermes_actors.consumer.senders.sender import PROBE_TIMEOUT_S
 from hermes_actors.coordination.commands import RateState
 
@@ -115,6 +115,7 @@ class Ladder:
         self._unanswered = 0
         self.epoch += 1
         self._blame.clear()
+        self._round.clear(now_s)
         self._move(Level.FULL, self.maximum, now_s)
 
     def change(self, maximum: float, now_s: float) -> None:
@@ -282,7 +283,7 @@ class Ladder:
             self.is_watching = True
             self._round.begin(now_s)
             self._round.sent = 1
-        self._round.on_failure(now_s, is_pressed=is_pressed)
+        self._round.on_failure(now_s, self.success_s, is_pressed=is_pressed)
         self._judge(now_s)
         return True
 
@@ -313,52 +314,69 @@ class Ladder:
         return min(self.maximum, max(1.0, self.maximum / _FLOOR_SHARE))
 
     def _judge(self, now_s: float) -> None:
-        blame = self._blame
         finding = self._round.find(
-            now_s, is_full=self.is_full, is_open=blame.is_open, is_comparing=blame.is_comparing
+            now_s, self.success_s, is_full=self.is_full, is_open=self._blame.is_open
         )
-        if finding is Finding.NONE:
-            return
         if finding is Finding.OUTAGE:
-            blame.on_outage(now_s)
+            self._blame.on_outage(now_s)
             self._fall(Level.SLOW, now_s)
-            return
-        if finding is Finding.SHARE:
+        elif finding is Finding.OVERLOAD:
+            self._yield(now_s)
+        elif finding is Finding.SHARE:
             self._follow(now_s)
         elif finding is Finding.CALM:
-            blame.abandon()
+            self._blame.abandon()
             self._increase(now_s)
-        self._begin_round(now_s)
+            self._begin_round(now_s)
+        elif finding is Finding.FEW:
+            self._begin_round(now_s)
+
+    def _yield(self, now_s: float) -> None:
+        """Most fails: from now on what it takes is sent, or if that is next to nothing, a probe."""
+        tally = self._round.tally(now_s)
+        self._blame.on_overload(tally.taken_per_s, now_s)
+        rate = tally.taken_per_s / (1.0 - self._blame.excused)
+        if min(self.rate, rate) > self._floor:
+            self._decrease(min(rate, self._lowered(tally)), now_s)
+        else:
+            self._fall(Level.SLOW, now_s)
 
     def _follow(self, now_s: float) -> None:
         tally = self._round.tally(now_s)
         verdict = self._blame.judge(tally, now_s, is_lowest=self.rate <= self._floor)
         if verdict is Verdict.FALL:
-            self._decrease(tally.sent_per_s, now_s)
-        elif verdict is Verdict.RISE:
+            self._decrease(self._lowered(tally), now_s)
+            return
+        if verdict is Verdict.RISE:
             self._increase(now_s)
         else:
             self._is_slow_start = False
+        self._begin_round(now_s)
+
+    def _lowered(self, tally: Tally) -> float:
+        # To allow less than before, but more than is sent, would change nothing (RFC 7661).
+        return min(self.rate, tally.sent_per_s) * _DECREASE
 
     def _begin_round(self, now_s: float) -> None:
         self._round.begin(now_s)
         # At full rate successes alone could change nothing: nobody need count them.
         self.is_watching = not self.is_full
 
-    def _decrease(self, sent_per_s: float, now_s: float) -> None:
+    def _decrease(self, rate: float, now_s: float) -> None:
         self._is_slow_start = False
-        # To allow less than before, but more than is sent, would change nothing (RFC 7661).
-        rate = max(self._floor, min(self.rate, sent_per_s) * _DECREASE)
+        rate = max(self._floor, rate)
         if self.level is Level.FULL:
             self._move(Level.ADAPTING, rate, now_s)
         else:
             self._set_rate(rate, now_s)
         self.epoch += 1
+        if not self.is_full:
+            self._round.begin_with_an_answer(now_s)
 
     def _increase(self, now_s: float) -> None:
         if self.level is Level.ADAPTING:
             # A tenth of a maximum that is far off is many times what a small endpoint can take.
-            step = self.rate if self._is_slow_start else min(self.rate, self.maximum / _STEPS)
+            step = self.rate if self._is_slow_start else min(self.rate / 2, self.maximum / _STEPS)
             self._set_rate(min(self.maximum, self.rate + step), now_s)
 
     def _set_rate(self, rate: float, now_s: float) -> None:
@@ -381,6 +399,7 @@ class Ladder:
         self._is_pushing = self._is_connecting = self._is_slow_start = False
         self._has_connected = False
         self._unanswered = 0
+        self._round.clear(now_s)
         self.epoch += 1
         self._move(level, 1 / _SLOW_S if level is Level.SLOW else 1 / _HEARTBEAT_S, now_s)
         self._next_s = now_s + self._pause_s

@@ -15,11 +15,10 @@ RISE_TOLERANCE = 0.01
 # With fewer outcomes, some of them failures, a round goes on for longer.
 _OUTCOMES_MIN = 20
 _OUTCOMES_PER_S_MIN = 10
-_ROUND_COMPARING_S = 1.0
 _ROUND_MAX_S = 2.0
-# So many more failures than successes are no chance: a share of 30 % gets there once in an hour.
+# So many failures one after the other, or more than successes in a round, are no chance.
 _MAJORITY_MIN = 10
-# Where much fails for other reasons than the load: a share of 40 % gets there once in a day.
+# Where much fails for other reasons than the load they may be, up to a share of 40 %.
 _MAJORITY_OPEN_MIN = 30
 
 
@@ -30,7 +29,10 @@ class Finding(Enum):
     """It goes on."""
 
     OUTAGE = auto()
-    """Nearly all fails."""
+    """Nothing has been taken for as long as a round is, and what failed meanwhile is no chance."""
+
+    OVERLOAD = auto()
+    """Most fails, but not all."""
 
     SHARE = auto()
     """There are enough outcomes to tell the share that fails."""
@@ -48,6 +50,7 @@ class Tally(NamedTuple):
     failures: int
     outcomes: int
     sent_per_s: float
+    taken_per_s: float
     pressed: int = 0
 
     @property
@@ -57,17 +60,43 @@ class Tally(NamedTuple):
 
 
 class Round:
-    """Outcomes since `begin`; `sent` is counted by its user. Times are monotonic seconds."""
+    """Outcomes since `begin`; `sent` is counted by its user. Times are monotonic seconds.
 
-    __slots__ = ("_begun_s", "_pressed", "_successes", "failures", "sent")
+    Beside it goes a row of failures without a success between, however many rounds that takes: too
+    much makes an endpoint fail most of what it gets, an outage all. Ten failures in one instant may
+    be either; half a second in which nothing is taken is the latter.
+    """
+
+    __slots__ = (
+        "_begun_s",
+        "_failed_s",
+        "_is_awaited",
+        "_pressed",
+        "_row",
+        "_successes",
+        "failures",
+        "sent",
+    )
 
     def __init__(self, now_s: float) -> None:
+        self._failed_s = now_s
+        self.clear(now_s)
+
+    def clear(self, now_s: float) -> None:
+        """Nothing is known."""
+        self._row = 0
         self.begin(now_s)
 
     def begin(self, now_s: float) -> None:
         """Count anew."""
         self._begun_s = now_s
+        self._is_awaited = False
         self.failures = self._pressed = self._successes = self.sent = 0
+
+    def begin_with_an_answer(self, now_s: float) -> None:
+        """Count anew, from the first outcome on: until then there are none of the lower rate."""
+        self.begin(now_s)
+        self._is_awaited = True
 
     def age_s(self, now_s: float) -> float:
         """How long it has been going on."""
@@ -76,44 +105,58 @@ class Round:
     def on_success(self, now_s: float) -> None:
         """A message was taken."""
         self._expire(now_s)
+        self._row = 0
         self._successes += 1
 
-    def on_failure(self, now_s: float, *, is_pressed: bool) -> None:
-        """A message failed."""
+    def on_failure(self, now_s: float, success_s: float, *, is_pressed: bool) -> None:
+        """A message failed; the last success, told or not, was at `success_s`."""
         self._expire(now_s)
+        self._row = 1 if success_s >= self._failed_s else self._row + 1
+        self._failed_s = now_s
         self.failures += 1
         self._pressed += is_pressed
 
     def tally(self, now_s: float) -> Tally:
         """What was counted; some time must have passed."""
-        outcomes = self.failures + self._successes
-        return Tally(self.failures, outcomes, self.sent / self.age_s(now_s), self._pressed)
+        age_s = self.age_s(now_s)
+        return Tally(
+            self.failures,
+            self.failures + self._successes,
+            self.sent / age_s,
+            self._successes / age_s,
+            self._pressed,
+        )
 
-    def find(self, now_s: float, *, is_full: bool, is_open: bool, is_comparing: bool) -> Finding:
+    def find(self, now_s: float, success_s: float, *, is_full: bool, is_open: bool) -> Finding:
         """What it has come to. `is_full`: at full rate; `is_open`: part of the failures has, or may
-        have, another cause than the load; `is_comparing`: the rate was cut to find that out.
+        have, another cause than the load.
         """
         outcomes = self.failures + self._successes
         age_s = self.age_s(now_s)
-        if self.failures >= self._successes + (_MAJORITY_OPEN_MIN if is_open else _MAJORITY_MIN):
-            return Finding.OUTAGE
+        majority_min = _MAJORITY_OPEN_MIN if is_open else _MAJORITY_MIN
+        if self._row >= majority_min:
+            # Until it is known which of the two it is, nothing else is judged.
+            return Finding.OUTAGE if now_s - success_s >= ROUND_S else Finding.NONE
+        if self.failures >= self._successes + majority_min and age_s >= ROUND_S:
+            return Finding.OVERLOAD
         # Gathered slowly, evidence is too old to lower a rate that is not used anyway.
         if outcomes >= max(_OUTCOMES_MIN, _OUTCOMES_PER_S_MIN * age_s):
             return Finding.SHARE if age_s >= ROUND_S else Finding.NONE
-        if age_s < self._length_s(is_full=is_full, is_comparing=is_comparing):
+        if age_s < self._length_s(is_full=is_full):
             return Finding.NONE
         # Few outcomes lower nothing. Without failures, or with one in so many, they raise the rate.
         return Finding.CALM if self.failures <= RISE_TOLERANCE * outcomes else Finding.FEW
 
-    def _length_s(self, *, is_full: bool, is_comparing: bool) -> float:
+    def _length_s(self, *, is_full: bool) -> float:
         if not self.failures:
-            # After a cut the first answer of a slow endpoint, alone, must not take the cut back.
-            return _ROUND_COMPARING_S if is_comparing else ROUND_S
-        # A dead endpoint with little to push is found out too, if it takes longer.
+            return ROUND_S
+        # A sick endpoint with little to push is found out too, if it takes longer.
         is_suspect = is_full and self.failures > self._successes
         return EVIDENCE_AGE_S if is_suspect else _ROUND_MAX_S
 
     def _expire(self, now_s: float) -> None:
         """What was gathered long ago is forgotten."""
-        if self.age_s(now_s) >= EVIDENCE_AGE_S:
+        if self._is_awaited:
+            self.begin(now_s)
+        elif self.age_s(now_s) >= EVIDENCE_AGE_S:
             self.begin(now_s - ROUND_S)

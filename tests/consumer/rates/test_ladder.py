@@ -13,6 +13,7 @@ from hermes_actors.consumer.rates.ladder import Ladder, Level
 from hermes_actors.consumer.rates.ladders import Ladders
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.consumer.rates.rounds import ROUND_S
+from hermes_actors.coordination.commands import RateState
 
 
 class Endpoint:
@@ -278,6 +279,24 @@ def test_a_dead_endpoint_is_found_out_however_little_there_is_to_push():
         now_s += 5.0
         ladder.on_failure(now_s, ladder.epoch, failed_before_s=None, is_answered=False)
     assert ladder.level is Level.SLOW
+
+
+def test_an_endpoint_that_dies_at_the_lowest_rate_is_found_out_too():
+    ladder, now_s = Ladder(100, 0.0), 0.0
+    ladder.take_over(RateState("ADAPTING", 1.0), now_s)
+    while ladder.level is Level.ADAPTING and now_s < 60:
+        now_s += max(0.001, ladder.wait_s(now_s))
+        ladder.take(now_s)
+        ladder.on_failure(now_s, ladder.epoch, failed_before_s=None, is_answered=False)
+    assert ladder.level is Level.SLOW
+    assert now_s < 10
+
+
+@pytest.mark.parametrize("maximum", [5, 100, 10_000])
+def test_an_endpoint_that_dies_at_full_rate_is_probed_after_some_ten_failures(maximum):
+    run = Endpoint(maximum, fails=lambda now_s: None if now_s < 10 else "sick", window=200).run(20)
+    assert [level for _, level in run.levels] == [Level.FULL, Level.SLOW]
+    assert run.levels[1][0] < 10.6 + 11 / maximum
 
 
 def fallen(level=Level.HEARTBEAT):
