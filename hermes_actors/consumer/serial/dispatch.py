@@ -148,7 +148,7 @@ class Dispatch(Dispatching[Delivery]):
             if not ladder.is_full and not ladder.available(now_s):
                 break
             # Each time, for the process may have been stopped between any two.
-            if sent and not self._is_lease_open():
+            if looked_at and not self._is_lease_open():
                 self._around.wake()
                 break
             delivery = lanes.next(now_s)
