@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.consumer.batch.consumer import BatchConsumer
-from hermes_actors.consumer.letters.letter import Discarded
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.consumer.reading.resting import Resting
 from hermes_actors.consumer.recipients.broadcast import Broadcast, Served
@@ -30,9 +29,7 @@ from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned, RateShare
 from hermes_actors.log.commits import Ownership, decode
-from hermes_actors.model.record import Record
 from hermes_actors.model.subscription import SerialPolicy
-from hermes_actors.model.topic import Ack
 
 OK, BROKEN = SendOutcome(200), SendOutcome(500)
 
@@ -117,25 +114,6 @@ async def test_a_process_that_was_stopped_begins_not_one_push_when_it_goes_on(
     async with world.consuming(owned=Owned(lease=lease)):
         await trio.sleep(30)
         assert world.sender.bodies == [b"0", b"1", b"2"]
-
-
-async def test_a_process_that_was_stopped_while_it_gave_a_message_up_begins_no_push_either(
-    world, lease, autojump_clock
-):
-    class Stopping(Discarded):
-        def add(self, letter, kept):
-            lease.close()
-            super().add(letter, kept)
-
-    unreadable = Record(None, b'{"_w":true,"metadata":', (), world.clock.now_ms())
-    await world.log.append(world.topic, 0, [unreadable], Ack.LEADER)
-    await world.publish(b"0")
-    async with world.consuming(owned=Owned(lease=lease), letters=Stopping()):
-        await trio.sleep(5)
-        assert world.sender.bodies == []
-        lease.open()
-        await trio.sleep(1)
-        assert world.sender.bodies == [b"0"]
 
 
 async def test_neither_an_answer_nor_a_retry_begins_a_push_under_a_closed_lease(

@@ -1,0 +1,48 @@
+"""The lease is looked at before each push, also after what was no push."""
+
+import trio
+
+from hermes_actors.consumer.letters.letter import Discarded
+from hermes_actors.coordination.owned import Owned
+from hermes_actors.model.record import Record
+from hermes_actors.model.topic import Ack
+
+
+class HandLease:
+    is_lost = False
+
+    def __init__(self):
+        self.is_closed = False
+        self._opened = trio.Event()
+
+    def is_open(self):
+        return not self.is_closed
+
+    async def opened(self):
+        while self.is_closed:
+            await self._opened.wait()
+
+    def open(self):
+        self.is_closed = False
+        self._opened.set()
+
+
+async def test_a_process_that_was_stopped_while_it_gave_a_message_up_begins_no_push(
+    world, autojump_clock
+):
+    lease = HandLease()
+
+    class Stopping(Discarded):
+        def add(self, letter, kept):
+            lease.is_closed = True
+            super().add(letter, kept)
+
+    unreadable = Record(None, b'{"_w":true,"metadata":', (), world.clock.now_ms())
+    await world.log.append(world.topic, 0, [unreadable], Ack.LEADER)
+    await world.publish(b"0")
+    async with world.consuming(owned=Owned(lease=lease), letters=Stopping()):
+        await trio.sleep(5)
+        assert world.sender.bodies == []
+        lease.open()
+        await trio.sleep(1)
+        assert world.sender.bodies == [b"0"]
