@@ -144,6 +144,7 @@ class Sender(Protocol):
         """Start the push; `done` is called exactly once, later, never from inside `send`.
 
         It is called also when the sender is closed, on the thread of the loops, from either loop.
+        `done` never waits and never raises: who calls it has nobody to tell.
         Redirects are not followed: a 3xx is an outcome like another.
         """
 
@@ -165,7 +166,8 @@ class ProbingSender(Sender, Protocol):
         """Make a connection (with TLS where the origin has it), and keep or close it.
 
         `done(None)` when it was made, else with why not: exactly once, later, never from inside
-        `probe`, after PROBE_TIMEOUT_S at the latest. It never waits and never raises.
+        `probe`, after PROBE_TIMEOUT_S at the latest. Neither `probe` nor `done` ever waits or
+        raises.
         """
 
 
