@@ -153,6 +153,9 @@ class Leader:
             await lease.opened()
             if self._leads(lease):
                 await self._lead(lease, predecessor)
+            elif self._is_stopping(lease):
+                # Whatever it claims is refused until this life is over.
+                await trio.sleep_forever()
             elif not coordination.state.leader:
                 await self._claim(lease)
             else:
@@ -162,6 +165,10 @@ class Leader:
     def _leads(self, lease: Lease) -> bool:
         return self._coordination.state.leader == lease.boot
 
+    def _is_stopping(self, lease: Lease) -> bool:
+        member = self._coordination.state.members.get(lease.boot)
+        return member is not None and member.is_stopping
+
     async def _claim(self, lease: Lease) -> None:
         coordination = self._coordination
         if len(coordination.state.members) > 1:
@@ -170,7 +177,7 @@ class Leader:
                     await coordination.until(lambda state: bool(state.leader))
             await trio.sleep(self._rng.uniform(0, _CLAIM_JITTER_S))
         state = coordination.state
-        if state.leader or not lease.is_open():
+        if state.leader or self._is_stopping(lease) or not lease.is_open():
             return
         term = state.term + 1
         if await self._append(Claim(lease.boot, term)) is None:
@@ -236,13 +243,20 @@ class Leader:
             yield
         finally:
             error = sys.exc_info()[1]
-            if isinstance(error, Exception) and self._attempts.failed(self._clock.monotonic_s()):
-                await self._resign(lease, error)
+            if isinstance(error, Exception):
+                is_once_too_often = self._attempts.failed(self._clock.monotonic_s())
+                # Where planning fails on every node no lead lasts until the regular one.
+                await self._take_overdue_snapshot(lease)
+                if is_once_too_often:
+                    await self._resign(lease, error)
 
     async def _resign(self, lease: Lease, error: Exception) -> None:
         state = self._coordination.state
         # Nobody could do better where nobody else is.
         if len(state.members) < 2 or not (self._leads(lease) and lease.is_open()):
+            return
+        if not state.is_of_one_version:
+            # Who does not know the word would go on following the old leader.
             return
         _logger.error(
             "node %s gives up leading %s: planning has failed %d times, the last time with %r",
@@ -250,6 +264,8 @@ class Leader:
             self._coordination.dc,
             FAILURES_MAX,
             error,
+            # The supervisor may never see it: this is cancelled as soon as the word is read.
+            exc_info=error,
         )
         reason = f"planning failed {FAILURES_MAX} times, last with {error!r}"[:_REASON_LENGTH_MAX]
         await self._append(Resign(lease.boot, state.term, reason))
@@ -283,16 +299,28 @@ class Leader:
         await trio.sleep(_FIRST_SNAPSHOT_S)
         while True:
             await lease.opened()
-            state = self._coordination.state
-            term, as_of = state.term, state.position - 1
-            packed = await in_turns(state.snapshot_in_steps())
-            count = -(-len(packed) // _PART_BYTES_MAX)
-            for part in range(count):
-                piece = packed[part * _PART_BYTES_MAX : (part + 1) * _PART_BYTES_MAX]
-                if not lease.is_open():
-                    break
-                await self._append(Snapshot(lease.boot, term, as_of, piece, part, count))
+            await self._take_snapshot(lease)
             await trio.sleep(SNAPSHOT_INTERVAL_S)
+
+    async def _take_overdue_snapshot(self, lease: Lease) -> None:
+        coordination = self._coordination
+        last_ms, now_ms = coordination.snapshot_ms, coordination.state.timestamp_ms
+        is_overdue = (
+            last_ms is None or now_ms is None or now_ms - last_ms > SNAPSHOT_INTERVAL_S * 1_000
+        )
+        if is_overdue and self._leads(lease) and lease.is_open():
+            await self._take_snapshot(lease)
+
+    async def _take_snapshot(self, lease: Lease) -> None:
+        state = self._coordination.state
+        term, as_of = state.term, state.position - 1
+        packed = await in_turns(state.snapshot_in_steps())
+        count = -(-len(packed) // _PART_BYTES_MAX)
+        for part in range(count):
+            piece = packed[part * _PART_BYTES_MAX : (part + 1) * _PART_BYTES_MAX]
+            if not lease.is_open():
+                break
+            await self._append(Snapshot(lease.boot, term, as_of, piece, part, count))
 
     async def _append(self, said: Said) -> int | None:
         """Its offset; None if it is not known to be stored."""

@@ -60,6 +60,9 @@ class Releases:
         member = coordination.state.members.get(lease.boot)
         if lease.is_lost or member is None or member.is_stopping:
             return
+        if not coordination.state.is_of_one_version:
+            # Who does not know the word would have other grants from then on.
+            return
         record = encode(Stopping(lease.boot), self._clock.now_ms())
         with trio.move_on_after(_STOPPING_TIMEOUT_S):
             await coordination.log.append(coordination.topic, 0, [record], Ack.ALL)

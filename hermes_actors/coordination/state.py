@@ -103,6 +103,13 @@ class State:
         return MappingProxyType(self._members)
 
     @property
+    def is_of_one_version(self) -> bool:
+        """Whether all members are of the same version. Only then may words be said that were
+        added: a build that does not know them would have another state from then on.
+        """
+        return len({member.version for member in self._members.values()}) <= 1
+
+    @property
     def subscriptions(self) -> Mapping[str, Ownership]:
         """All that are to be owned, or are."""
         return MappingProxyType(self._ownerships)

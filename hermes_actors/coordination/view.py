@@ -7,7 +7,7 @@ from typing import Self
 import trio
 from msgspec import Struct
 
-from hermes_actors.coordination.commands import Heartbeat, Said, coordination_topic
+from hermes_actors.coordination.commands import Heartbeat, Said, Snapshot, coordination_topic
 from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.state import State
 from hermes_actors.coordination.values import Changed
@@ -111,6 +111,8 @@ class Coordination:
         """Records that this version cannot read."""
         self.last: StoredRecord | None = None
         """The record that was folded last, None if there was none since a snapshot."""
+        self.snapshot_ms: int | None = None
+        """The timestamp of the newest snapshot that was read here, None if there was none."""
         self.has_listened = False
         """Whether there was silence for as long as a lease before this state was begun with."""
         self._trouble = "the coordination log has not been read yet"
@@ -180,6 +182,8 @@ class Coordination:
             self.undecodable += 1
         changed = state.apply(stored.offset, stored.timestamp_ms, said)
         self.last = stored
+        if isinstance(said, Snapshot) and said.part == said.parts - 1:
+            self.snapshot_ms = stored.timestamp_ms
         if changed:
             for watch in self._watches:
                 watch.note(changed)
@@ -201,6 +205,7 @@ class Coordination:
             self._lease.lose()
         self.state = state
         self.last = last
+        self.snapshot_ms = None
         self.generation += 1
         for watch in self._watches:
             watch.begin_anew(state)

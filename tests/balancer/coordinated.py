@@ -148,7 +148,7 @@ class CoordinatedNode:
             self.presence,
             node=name,
             cores=2.0,
-            version="1",
+            version=cluster.versions.get(name, "1"),
             clock=clock,
             ids=seeded_ids(rng),
             loads=lambda: self.loads,
@@ -263,6 +263,7 @@ class Cluster:
         self.workload = Workload({name: Wanted(4) for name in SUBSCRIPTIONS})
         self._nursery = nursery
         self.pushing_since_s = {}
+        self.versions = {}
 
     def start(self, *names):
         nodes = []

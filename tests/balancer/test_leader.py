@@ -7,12 +7,17 @@ from hermes_actors.balancer.leader import Wanted, Workload, in_parts
 from hermes_actors.coordination.commands import (
     COORDINATION_TOPIC,
     Assignment,
+    Claim,
     Plan,
+    Resign,
     Snapshot,
+    Stopping,
     Target,
     decode,
+    encode,
 )
 from hermes_actors.coordination.state import State
+from hermes_actors.model.topic import Ack
 
 SUBSCRIPTIONS = [f"shop.orders$s{number}" for number in range(6)]
 
@@ -183,7 +188,7 @@ async def test_who_held_the_lead_and_lost_it_in_a_pause_plans_no_more(cluster, a
 
 
 async def test_a_leader_whose_planning_fails_again_and_again_gives_the_lead_to_another(
-    cluster, autojump_clock
+    cluster, autojump_clock, caplog
 ):
     nodes, leader = await led(cluster, "a", "b", "c")
     leader.planner.is_broken = True
@@ -197,6 +202,9 @@ async def test_a_leader_whose_planning_fails_again_and_again_gives_the_lead_to_a
     assert resignation.node == leader.name
     assert "3 times" in resignation.reason
     assert "division by nothing" in resignation.reason
+    # With where it failed, for this is the only place that tells.
+    (logged,) = [each for each in caplog.records if "gives up leading" in each.getMessage()]
+    assert logged.exc_info[2].tb_next is not None
     # It does not come back to it as long as others do it.
     await cluster.sleep(120)
     assert leader.state.term == 2
@@ -217,6 +225,43 @@ async def test_the_lead_goes_round_seldom_where_planning_fails_everywhere(cluste
     for node in nodes:
         node.planner.is_broken = False
     await cluster.until(lambda: nodes[0].state.grants("shop.orders$new"), within_s=310)
+
+
+@pytest.mark.parametrize("names", ["abc", "a"])
+async def test_snapshots_are_taken_where_planning_fails_on_every_node(
+    cluster, autojump_clock, names
+):
+    nodes = cluster.start(*names)
+    for node in nodes:
+        node.planner.is_broken = True
+    await cluster.sleep(1_000)
+    snapshots = said(cluster, Snapshot)
+    # An actor that has failed often is restarted after up to five minutes.
+    assert 3 <= len(snapshots) <= 34
+    assert snapshots[-1][0] - snapshots[0][0] > 300
+    assert said(cluster, Plan) == []
+    (joiner,) = cluster.start("z")
+    await cluster.sleep(2)
+    assert joiner.state == nodes[0].state
+
+
+async def test_a_lead_is_not_given_up_while_a_node_may_not_know_that_word(cluster, autojump_clock):
+    cluster.versions = {"b": "2"}
+    _, leader = await led(cluster, "a", "b")
+    leader.planner.is_broken = True
+    cluster.change_workload(Workload({"shop.orders$new": Wanted(4)}))
+    await cluster.sleep(20)
+    assert leader.leads()
+    assert said(cluster, Resign) == []
+
+
+async def test_a_node_that_is_stopping_claims_nothing(cluster, autojump_clock):
+    (node,), _ = await led(cluster, "a")
+    record = encode(Stopping(node.boot), 0)
+    await cluster.log.append(COORDINATION_TOPIC, 0, [record], Ack.ALL)
+    await cluster.sleep(20)
+    assert not node.state.leader
+    assert len(said(cluster, Claim)) == 1
 
 
 async def test_who_is_alone_keeps_the_lead_and_tries_on(cluster, autojump_clock):
