@@ -17,15 +17,20 @@ def restarting_since(
 
     Nodes that went are followed back from now, with nodes that came in between: any node that is
     gone may be the first of a restart. Who has joined since then has been restarted, or is new.
+    A restart takes each node once: what went before is no part of it when one of them goes again,
+    as nodes that crash do. Else what they moved would stay where it is, however uneven that is.
     """
-    events = [(member.joined_log_ms, False) for member in members]
-    events += [(each.stops_log_ms, True) for each in members if each.stops_log_ms is not None]
-    events += [(each.gone_log_ms, True) for each in departed if each.gone_log_ms >= 0]
+    # Beside the time: who is gone, "" for one that comes.
+    events = [(member.joined_log_ms, "") for member in members]
+    events += [(each.stops_log_ms, each.node) for each in members if each.stops_log_ms is not None]
+    events += [(each.gone_log_ms, each.node) for each in departed if each.gone_log_ms >= 0]
     since_ms, last_ms = None, now_ms
-    for at_ms, is_gone in sorted(events, reverse=True):
-        if last_ms - at_ms > PAUSE_MAX_MS or now_ms - at_ms > LASTS_MAX_MS:
+    gone: set[str] = set()
+    for at_ms, node in sorted(events, reverse=True):
+        if last_ms - at_ms > PAUSE_MAX_MS or now_ms - at_ms > LASTS_MAX_MS or node in gone:
             break
         last_ms = at_ms
-        if is_gone:
+        if node:
+            gone.add(node)
             since_ms = at_ms
     return since_ms

@@ -131,8 +131,14 @@ def test_what_was_before_a_pause_is_another_restart() -> None:
     assert restarting_since(members, departed, 14 * MINUTE_MS) == 12 * MINUTE_MS
 
 
+def test_a_node_that_goes_once_more_begins_another_restart() -> None:
+    members = [_member("a", 8 * MINUTE_MS), _member("b", 6 * MINUTE_MS)]
+    departed = [_gone("a", MINUTE_MS), _gone("b", 5 * MINUTE_MS), _gone("a", 7 * MINUTE_MS)]
+    assert restarting_since(members, departed, 8 * MINUTE_MS) == 5 * MINUTE_MS
+
+
 def test_nodes_that_come_and_go_for_hours_are_no_restart_of_hours() -> None:
-    departed = [_gone("a", minute * MINUTE_MS) for minute in range(0, 600, 5)]
+    departed = [_gone(f"n{minute}", minute * MINUTE_MS) for minute in range(0, 600, 5)]
     now_ms = 600 * MINUTE_MS
     since_ms = restarting_since([], departed, now_ms)
     assert since_ms is not None
