@@ -12,7 +12,7 @@ from hermes_chaos.sim.world import Shape
 
 SEEDS = range(1, 21)
 OTHER_SEEDS = {"lease-by-the-wall": range(21, 41)}
-"""Of a bug that needs a rare moment (a push that is due when a stopped machine wakes up): others."""
+"""Of a bug that needs a rare moment: a push that is due when a stopped machine wakes up."""
 AT_EACH_COMMIT = 3
 """Seeds that are run at each commit, soon over; whole runs are for `make test`."""
 
