@@ -22,6 +22,8 @@ _MANY = 3
 """Several owners of a subscription each meet a part of what fails."""
 _SURELY_FALLEN = 30
 """Ten failures more than successes in a round show it; those of the round before may not count."""
+_UNTIL_SURE_S = 0.5
+"""For so long nothing must have been taken before failures are an outage; it goes on until then."""
 _AT_ONCE_S = 0.1
 
 
@@ -157,9 +159,9 @@ class BatchesAreBounded(Checker):
 
 
 class DeadEndpointsRest(Checker):
-    """Since the first failure at an endpoint at which nothing has come of anything else since, few
-    more messages are attempted there, and one a second beside; until its consumer begins anew or
-    hears of a change. Judged where failures come at once.
+    """Half a second after the first failure at an endpoint at which nothing has come of anything
+    else since, few more messages are attempted there, and one a second beside; until its consumer
+    begins anew or hears of a change. Judged where failures come at once.
     """
 
     name = "dead endpoints rest"
@@ -199,6 +201,8 @@ class DeadEndpointsRest(Checker):
         return ended.status >= 500 and not ended.retry_after and not is_refused
 
     def _check(self, attempt: Attempted, since_s: float, attempted: dict[str, None]) -> None:
+        if attempt.at_s - since_s < _UNTIL_SURE_S:
+            return
         attempted[attempt.message_id] = None
         self.examined += len(attempted) > _MANY
         if len(attempted) > _SURELY_FALLEN + attempt.at_s - since_s:

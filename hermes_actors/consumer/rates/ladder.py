@@ -278,6 +278,8 @@ class Ladder:
             if failed_before_s == IN_AN_EARLIER_LIFE_S or failed_before_s < self.success_s:
                 return True
             if now_s - failed_before_s < _RECOUNT_S:
+                if self._round.is_outage(now_s, self.success_s, is_open=self._blame.is_open):
+                    self._judge(now_s)
                 return False
         if not self.is_watching:
             self.is_watching = True

@@ -59,6 +59,10 @@ class Tally(NamedTuple):
         return self.failures / self.outcomes
 
 
+def _majority_min(*, is_open: bool) -> int:
+    return _MAJORITY_OPEN_MIN if is_open else _MAJORITY_MIN
+
+
 class Round:
     """Outcomes since `begin`; `sent` is counted by its user. Times are monotonic seconds.
 
@@ -133,7 +137,7 @@ class Round:
         """
         outcomes = self.failures + self._successes
         age_s = self.age_s(now_s)
-        majority_min = _MAJORITY_OPEN_MIN if is_open else _MAJORITY_MIN
+        majority_min = _majority_min(is_open=is_open)
         if self._row >= majority_min:
             # Until it is known which of the two it is, nothing else is judged.
             return Finding.OUTAGE if now_s - success_s >= ROUND_S else Finding.NONE
@@ -146,6 +150,10 @@ class Round:
             return Finding.NONE
         # Few outcomes lower nothing. Without failures, or with one in so many, they raise the rate.
         return Finding.CALM if self.failures <= RISE_TOLERANCE * outcomes else Finding.FEW
+
+    def is_outage(self, now_s: float, success_s: float, *, is_open: bool) -> bool:
+        """Whether it is one by now: time alone may show it, when all that there is fails again."""
+        return self._row >= _majority_min(is_open=is_open) and now_s - success_s >= ROUND_S
 
     def _length_s(self, *, is_full: bool) -> float:
         if not self.failures:

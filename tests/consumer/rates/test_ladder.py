@@ -254,6 +254,19 @@ def test_a_message_that_fails_again_and_again_alone_is_evidence_after_half_a_min
     assert 25 < now_s < 30
 
 
+def test_a_dozen_messages_that_are_all_there_is_show_an_outage_when_they_fail_again():
+    ladder, now_s = Ladder(1_000, 0.0), 0.1
+    ladder.success_s = now_s
+    failed_s = [None] * 12
+    while ladder.is_full and now_s < 10:
+        for at, before_s in enumerate(failed_s):
+            now_s += 0.01
+            if ladder.on_failure(now_s, ladder.epoch, failed_before_s=before_s, is_answered=True):
+                failed_s[at] = now_s
+    assert ladder.level is Level.SLOW
+    assert now_s < 0.1 + ROUND_S + 12 * 0.01
+
+
 def test_messages_that_fail_again_between_bursts_of_successes_count_once():
     ladder, now_s = Ladder(1_000, 0.0), 0.0
     failed_s = [None] * 20
