@@ -117,7 +117,7 @@ def _show_odd(datacenters: list[dict[str, Any]], output: Output) -> None:
 
 @app.command(
     cls=PlainCommand,
-    epilog=examples("hermes balancer plan --dry-run", "hermes balancer plan --dry-run --dc dc2"),
+    epilog=examples("hermes balancer plan --dry-run"),
 )
 def plan(
     dry_run: Annotated[
