@@ -1,8 +1,9 @@
 """Sends what the spool holds to a log that works again: in order for each key, until stored.
 
 Each lane of each topic has a sender of its own, which backs off by itself, so that a topic or a
-partition that stays away holds up no other. What cannot be sent any more (its topic is gone, a log
-refuses it, it is too old) is set aside and counted, never dropped.
+partition that stays away holds up no other; when a whole log is back, all are woken. What cannot be
+sent any more (its topic is gone, a log refuses it, it is too old) is set aside and counted, never
+dropped.
 """
 
 import random
@@ -13,6 +14,7 @@ import trio
 
 from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.config.spool import SpoolConfig
+from hermes_actors.fallback.returns import Returns
 from hermes_actors.fallback.spool import Spool
 from hermes_actors.fallback.spool_format import SpoolEntry
 from hermes_actors.fallback.spool_index import KEYLESS, TopicQueue, Waiting
@@ -100,6 +102,7 @@ class Replayer:
         self._records_max = records_max
         self._bytes_max = bytes_max
         self._topics: dict[str, _Sending] = {}
+        self._returns = Returns(self._logs)
         # Whoever failed last waits among the like: topics that are away take no healthy one's turn.
         self._healthy = trio.CapacityLimiter(_SENDING_MAX)
         self._probing = trio.CapacityLimiter(_PROBING_MAX)
@@ -108,6 +111,7 @@ class Replayer:
         """Send until the inbox ends. What is being sent then may be sent again."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._follow, nursery)
+            nursery.start_soon(self._returns.watch)
             await inbox.wait()
             nursery.cancel_scope.cancel()
 
@@ -160,7 +164,7 @@ class Replayer:
                     queue.arrange(partitions)
                     sending.next_partition = self._rng.randrange(partitions)
                     break
-            await trio.sleep(backoff.next_s())
+            await self._returns.rest(backoff.next_s())
         sending.is_arranged = True
 
     async def _empty(self, sending: _Sending, lane: int) -> None:
@@ -186,7 +190,7 @@ class Replayer:
                 records_max = min(records_max * 2, self._records_max)
             else:
                 records_max = min(_FIRST_RECORDS, self._records_max)
-                await trio.sleep(backoff.next_s())
+                await self._returns.rest(backoff.next_s())
 
     def _backoff(self) -> "_CountedBackoff":
         return _CountedBackoff(
@@ -235,6 +239,16 @@ class Replayer:
             if sending.away_until_s.get(log.dc, now_s) <= now_s:
                 return log
         return logs[failures % len(logs)]
+
+    def _logs(self) -> dict[str, tuple[Log, str]]:
+        """The logs that may take something of what waits, and a topic of each."""
+        found: dict[str, tuple[Log, str]] = {}
+        for sending in self._topics.values():
+            live = self._destinations.live(sending.queue.topic)
+            if live is not None:
+                for log in self._destinations.logs(live):
+                    found.setdefault(log.dc, (log, sending.queue.log_topic))
+        return found
 
     def _pass_over(self, sending: _Sending, log: Log) -> None:
         sending.away_until_s[log.dc] = self._clock.monotonic_s() + _PASSED_OVER_S
