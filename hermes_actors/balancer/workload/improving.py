@@ -3,7 +3,8 @@
 A local search in the manner of list scheduling with interchanges (Finn and Horowitz 1979). A node
 far above its target hands a task to one below, exchanges one for a lighter one, or for several. A
 step is judged by how much it lowers the sum of load² / target for each task that it moves, and it
-always lowers it, so the search ends.
+always lowers it, so the search ends. None gives a node more, for its capacity, than the busiest
+has: beside a task that fills its node, what lowers that sum could.
 """
 
 from collections.abc import Iterator
@@ -153,6 +154,7 @@ def _bounds(
     else:
         keeps, takes = (1 - LOW) * target[node], (1 + NEAR) * target[other]
         most = min(most, load[node] - keeps, takes - load[other])
+    most = min(most, _busiest(books) * books.capacity[other] - load[other])
     return Bounds(
         node,
         other,
@@ -162,6 +164,11 @@ def _bounds(
         curve=curve,
         is_forced=below < 1 - _STARVED_AT_ONCE,
     )
+
+
+def _busiest(books: Books) -> float:
+    """The most that a node has beside its capacity."""
+    return max(load / part for load, part in zip(books.load, books.capacity, strict=True))
 
 
 def _better(one: Step | None, other: Step | None) -> Step | None:
