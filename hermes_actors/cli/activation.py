@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hermes_actors.cli.confirm import confirm_deletion
+from hermes_actors.cli.confirm import confirm
 from hermes_actors.cli.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.management import ManagementClient
 from hermes_actors.cli.options import (
@@ -79,18 +79,20 @@ def _set_states(
     topic: str, asked: list[str], state: str, yes: bool, management: str, output: Output
 ) -> None:
     with ManagementClient(management) as client:
-        names = asked
+        names = list(dict.fromkeys(asked))
         if any(_is_pattern(each) for each in asked):
             names = fitting(asked, partial(_listed, client, topic), topic)
             verb = "activate" if state == "ACTIVE" else "suspend"
             shown = ", ".join(names[:_NAMED_MAX])
             more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
             what = f"{counted(len(names), 'subscription')} of {topic} ({shown}{more})"
-            confirm_deletion(printable(what), yes, verb)
+            confirm(printable(what), yes, verb)
+        # All are looked at before the first is changed.
+        paths = {name: subscription_path(topic, name) for name in names}
         failed: list[CommandFailed] = []
-        for name in dict.fromkeys(names):
+        for name, path in paths.items():
             try:
-                _set_state(client, topic, name, state, output)
+                _set_state(client, path, name, topic, state, output)
             except CommandFailed as failure:
                 # The others are asked for all the same: that one is missing holds up none.
                 failed.append(failure)
@@ -98,11 +100,12 @@ def _set_states(
         raise failed[0]
     if failed:
         reasons = "; ".join(each.message for each in failed)
-        raise CommandFailed(f"{len(failed)} of {len(dict.fromkeys(names))} failed: {reasons}")
+        raise CommandFailed(f"{len(failed)} of {len(names)} failed: {reasons}")
 
 
-def _set_state(client: ManagementClient, topic: str, name: str, state: str, output: Output) -> None:
-    path = subscription_path(topic, name)
+def _set_state(
+    client: ManagementClient, path: str, name: str, topic: str, state: str, output: Output
+) -> None:
     answer = client.put(f"{path}/state", state)
     line = f"subscription {name} of {topic}: asked to be {state}"
     show_changed(client, path, answer, line, output)

@@ -148,7 +148,7 @@ def drained(drain: Fields) -> str:
             f"{line}that does not count while no other node takes part that is not drained: it has "
             f"{counted(tasks, 'task')}"
         )
-    unplanned = f", {targets} of them without a node to go to yet" if targets else ""
+    unplanned = f"; for {targets} of them no other node is planned yet" if targets else ""
     return line + f"{counted(tasks, 'task')} left{unplanned}"
 
 

@@ -1,4 +1,4 @@
-"""Asks before something is deleted; without a terminal to ask on, `--yes` is needed."""
+"""Asks before what cannot be undone or concerns much; without a terminal, `--yes` is needed."""
 
 import sys
 
@@ -7,8 +7,8 @@ import typer
 from hermes_actors.cli.failures import UsageWrong
 
 
-def confirm_deletion(what: str, yes: bool, verb: str = "delete") -> None:
-    """Return if the deletion is wanted. Raises UsageWrong, or typer.Abort for a no."""
+def confirm(what: str, yes: bool, verb: str = "delete") -> None:
+    """Return if it is wanted. Raises UsageWrong, or typer.Abort for a no."""
     if yes:
         return
     if not sys.stdin.isatty():

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.confirm import confirm_deletion
+from hermes_actors.cli.confirm import confirm
 from hermes_actors.cli.failures import UsageWrong
 from hermes_actors.cli.letters_line import say_letters
 from hermes_actors.cli.management import ManagementClient
@@ -112,7 +112,7 @@ def retransmit(
     body = retransmission(to, offset)
     if to == "end" and not dry_run:
         what = f"all that subscription {subscription} of {topic} has not been delivered yet"
-        confirm_deletion(what, yes, "skip")
+        confirm(what, yes, "skip")
     path = f"{subscription_path(topic, subscription)}/retransmission"
     if dry_run:
         path += "?dryRun=true"

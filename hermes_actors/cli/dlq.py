@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.confirm import confirm_deletion
+from hermes_actors.cli.confirm import confirm
 from hermes_actors.cli.failures import UsageWrong
 from hermes_actors.cli.management import ManagementClient, quoted
 from hermes_actors.cli.options import (
@@ -257,7 +257,7 @@ def expire(
     body = _meant(ids, all_, reason, status, message_id, since, until) | {"dryRun": dry_run}
     if not ids and not dry_run:
         what = f"those dead letters of subscription {subscription} of {topic}"
-        confirm_deletion(what, yes, "expire")
+        confirm(what, yes, "expire")
     with ManagementClient(management) as client:
         content = client.post(f"{_path(topic, subscription)}/expire", body)
     if json or output is Output.JSON:

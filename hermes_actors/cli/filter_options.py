@@ -42,7 +42,9 @@ def _parsed(text: str) -> list[Any]:
 
 
 def _short(text: str, kind: str, rest: str) -> dict[str, str]:
-    at = _equals_at(rest) if kind == "jsonpath" else rest.find("=")
+    at, unclosed = _equals_at(rest) if kind == "jsonpath" else (rest.find("="), "")
+    if at < 0 and unclosed:
+        raise UsageWrong(f"--filter '{text}': '{unclosed}' is not closed before an =")
     what = rest[:at].strip() if at >= 0 else ""
     matcher = rest[at + 1 :] if at >= 0 else ""
     if not what or not matcher:
@@ -53,21 +55,23 @@ def _short(text: str, kind: str, rest: str) -> dict[str, str]:
     return {"type": kind, _KEYS[kind]: what, "matcher": matcher}
 
 
-def _equals_at(text: str) -> int:
-    """The first `=` that is not in brackets or quotes, where a path may have some; -1: none."""
-    depth, quote = 0, ""
+def _equals_at(text: str) -> tuple[int, str]:
+    """The first `=` that is not in brackets or quotes, where a path may have some; -1: none, and
+    then what is still open in the end.
+    """
+    depth, quote, opened = 0, "", ""
     for at, letter in enumerate(text):
         if quote:
             quote = "" if letter == quote and text[at - 1] != "\\" else quote
         elif letter in "'\"" and depth:
             quote = letter
         elif letter in "[(":
-            depth += 1
+            depth, opened = depth + 1, text[at:]
         elif letter in "])":
             depth -= 1
         elif letter == "=" and depth <= 0:
-            return at
-    return -1
+            return at, ""
+    return -1, opened if depth > 0 else ""
 
 
 def checked(filter_: Any, text: str) -> Any:

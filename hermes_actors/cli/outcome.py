@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from hermes_actors.cli.confirm import confirm_deletion
+from hermes_actors.cli.confirm import confirm
 from hermes_actors.cli.failures import CommandFailed
 from hermes_actors.cli.management import ManagementClient
 from hermes_actors.cli.options import Output
@@ -67,9 +67,9 @@ def delete_object(
 ) -> None:
     """Ask, unless that is answered, and delete what has that path; say so, as JSON by its name.
 
-    `named` is the object in words; `also` is what goes with it. Raises as `confirm_deletion` does.
+    `named` is the object in words; `also` is what goes with it. Raises as `confirm` does.
     """
-    confirm_deletion(named + also, yes)
+    confirm(named + also, yes)
     with ManagementClient(management) as client:
         client.delete(path)
     say(json.dumps({"deleted": name}) if output is Output.JSON else f"deleted {named}")

@@ -118,7 +118,7 @@ def reasons_of_node(
     lives = [each for each in members if each.node == node]
     for each in lives:
         said.append(
-            f"it takes part for {_span(each.member_for_s)} with {each.cores:g} cores: "
+            f"it takes part for {_span(each.member_for_s)} with {_cores(each.cores)}: "
             f"{_counted(each.tasks, 'task')}, weight {each.weight:.4g}"
             f"{_beside_the_mean(each, members)}"
         )
@@ -155,6 +155,10 @@ def _span(seconds: float) -> str:
     if seconds < 7_200:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3_600:.0f} h"
+
+
+def _cores(count: float) -> str:
+    return "1 core" if count == 1 else f"{count:g} cores"
 
 
 def _counted(count: int, noun: str) -> str:

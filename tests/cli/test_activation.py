@@ -65,8 +65,15 @@ def test_one_that_is_refused_holds_up_no_other(hermes, server, names):
     assert result.stdout == "subscription mail of a.b: asked to be ACTIVE\n"
     assert "1 of 2 failed: " in result.stderr
     assert "no such" in result.stderr
-    alone = hermes("subscription", "activate", "a.b", "gone")
-    assert (alone.exit_code, "of 1 failed" in alone.stderr) == (1, False)
+    for asked in (["gone"], ["gone", "gone"]):
+        alone = hermes("subscription", "activate", "a.b", *asked)
+        assert (alone.exit_code, "of 1 failed" in alone.stderr) == (1, False)
+
+
+def test_what_is_no_name_is_said_before_any_other_is_changed(hermes, server, names):
+    result = hermes("subscription", "suspend", "a.b", "mail", "..")
+    assert (result.exit_code, puts(server)) == (2, [])
+    assert "'..' is not a name" in result.stderr
 
 
 def test_as_json_each_is_a_line(hermes, server, names):

@@ -305,7 +305,7 @@ async def test_waiting_ends_in_time(autojump_clock, capsys):
         await draining.wait_empty(looked, "dc1 a", 60.0)
     assert trio.current_time() - began_s == pytest.approx(60.0, abs=draining.POLL_S)
     (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("dc1 a: drained since 1970-01-01T00:00:01Z: 1 task left, 1 of them ")
+    assert line.startswith("dc1 a: drained since 1970-01-01T00:00:01Z: 1 task left; for 1 of them ")
 
 
 def test_a_draining_that_somebody_undoes_is_not_waited_for(hermes, server):

@@ -54,7 +54,7 @@ def test_a_filter_is_taken_in_short_or_as_json(text, filters):
         ('{"type":"header","header":"A"}', "missing required field `matcher`"),
         ('{"type":"avropath","path":".a","matcher":"x"}', "type "),
         ("jsonpath:$.country=(", "matcher "),
-        ("jsonpath:$.a[=x", "expected jsonpath:PATH=REGEX"),
+        ("jsonpath:$.a[=x", "'[=x' is not closed before an ="),
         ("jsonpath:$..a..b=x", "path "),
     ],
 )

@@ -140,7 +140,8 @@ class Round:
         majority_min = _majority_min(is_open=is_open)
         if self._row >= majority_min:
             # Until it is known which of the two it is, nothing else is judged.
-            return Finding.OUTAGE if now_s - success_s >= ROUND_S else Finding.NONE
+            is_outage = self.is_outage(now_s, success_s, is_open=is_open)
+            return Finding.OUTAGE if is_outage else Finding.NONE
         if self.failures >= self._successes + majority_min and age_s >= ROUND_S:
             return Finding.OVERLOAD
         # Gathered slowly, evidence is too old to lower a rate that is not used anyway.
