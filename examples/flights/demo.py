@@ -39,7 +39,7 @@ from examples.flights.publishing import (  # noqa: E402
 )
 from examples.flights.tables import show  # noqa: E402
 from examples.flights.verify import rows  # noqa: E402
-from hermes_actors.cli.publisher import Outcome, Unreachable  # noqa: E402
+from hermes_actors.cli.publishing.publisher import Outcome, Unreachable  # noqa: E402
 from hermes_actors.runtime.clock import SystemClock  # noqa: E402
 
 FLIGHTS = HERE / "flights-2013-01.ndjson.gz"

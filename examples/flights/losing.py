@@ -14,7 +14,7 @@ from rich.table import Table
 
 from examples.flights.deliveries import DeliveryFile
 from examples.flights.publishing import Datacentre, publish_all
-from hermes_actors.cli.publisher import Outcome, Unreachable
+from hermes_actors.cli.publishing.publisher import Outcome, Unreachable
 from hermes_actors.runtime.clock import SystemClock
 
 AFTER_S = 0.3

@@ -16,7 +16,13 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from hermes_actors.cli.publisher import BulkPublisher, Message, Outcome, PublishPlan, Unreachable
+from hermes_actors.cli.publishing.publisher import (
+    BulkPublisher,
+    Message,
+    Outcome,
+    PublishPlan,
+    Unreachable,
+)
 from hermes_actors.runtime.clock import SystemClock, system_rng
 
 CONNECTIONS_EACH = 16

@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 
 from examples.flights.deliveries import DeliveryFile
-from hermes_actors.cli.publisher import Outcome, percentile
+from hermes_actors.cli.publishing.publisher import Outcome, percentile
 
 
 def show(

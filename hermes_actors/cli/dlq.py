@@ -4,10 +4,9 @@ from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.confirm import confirm
-from hermes_actors.cli.failures import UsageWrong
-from hermes_actors.cli.management import ManagementClient, quoted
-from hermes_actors.cli.options import (
+from hermes_actors.cli.command_line.confirm import confirm
+from hermes_actors.cli.command_line.failures import UsageWrong
+from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
     JsonOption,
     ManagementOption,
@@ -18,8 +17,10 @@ from hermes_actors.cli.options import (
     YesOption,
     examples,
 )
-from hermes_actors.cli.plain import PlainCommand, command_group
-from hermes_actors.cli.render import (
+from hermes_actors.cli.command_line.plain import PlainCommand, command_group
+from hermes_actors.cli.command_line.times import TIME_HELP, optional_time
+from hermes_actors.cli.connection.management import ManagementClient, quoted
+from hermes_actors.cli.output.render import (
     counted,
     fields_of,
     parsed_object,
@@ -29,7 +30,6 @@ from hermes_actors.cli.render import (
     show_rows,
     write_json,
 )
-from hermes_actors.cli.times import TIME_HELP, optional_time
 from hermes_actors.model.dead_letter import DiscardReason
 
 app = command_group(

@@ -9,40 +9,54 @@ from typing import Annotated, Any
 import typer
 
 from hermes_actors import __version__
-from hermes_actors.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
-from hermes_actors.cli.lazy import LazyCommand, PluginGroup
-from hermes_actors.cli.options import examples
+from hermes_actors.cli.command_line.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
+from hermes_actors.cli.command_line.lazy import LazyCommand, PluginGroup
+from hermes_actors.cli.command_line.options import examples
 from hermes_actors.errors import HermesError
 
 _PACKAGE = "hermes_actors.cli"
 _COMMANDS = (
-    LazyCommand("dev", f"{_PACKAGE}.dev:dev", "Run a whole cluster on this machine, two DCs."),
-    LazyCommand("node", f"{_PACKAGE}.node:node", "Run one node of a cluster, on Kafka or alone."),
-    LazyCommand("publish", f"{_PACKAGE}.publish:app", "Publish one message, or many."),
+    LazyCommand(
+        "dev", f"{_PACKAGE}.nodes.dev:dev", "Run a whole cluster on this machine, two DCs."
+    ),
+    LazyCommand(
+        "node", f"{_PACKAGE}.nodes.node:node", "Run one node of a cluster, on Kafka or alone."
+    ),
+    LazyCommand("publish", f"{_PACKAGE}.publishing.publish:app", "Publish one message, or many."),
     LazyCommand("tail", f"{_PACKAGE}.tail:app", "Print what lies in a topic, and what comes."),
-    LazyCommand("sink", f"{_PACKAGE}.sink:app", "Be a subscriber: take pushes, print, count."),
-    LazyCommand("group", f"{_PACKAGE}.groups:app", "Create, list, show, update, delete groups."),
-    LazyCommand("topic", f"{_PACKAGE}.topics:app", "Create, list, show, update, delete topics."),
+    LazyCommand(
+        "sink", f"{_PACKAGE}.sink.command:app", "Be a subscriber: take pushes, print, count."
+    ),
+    LazyCommand(
+        "group",
+        f"{_PACKAGE}.administration.groups:app",
+        "Create, list, show, update, delete groups.",
+    ),
+    LazyCommand(
+        "topic",
+        f"{_PACKAGE}.administration.topics:app",
+        "Create, list, show, update, delete topics.",
+    ),
     LazyCommand(
         "subscription",
-        f"{_PACKAGE}.subscriptions:app",
+        f"{_PACKAGE}.subscriptions.commands:app",
         "Create, list, update, suspend, retransmit, explain, delete subscriptions.",
     ),
     LazyCommand("dlq", f"{_PACKAGE}.dlq:app", "List, show, re-drive, expire dead letters."),
     LazyCommand(
         "balancer",
-        f"{_PACKAGE}.balancer:app",
+        f"{_PACKAGE}.balancer.commands:app",
         "Show who runs what and why; drain nodes, constrain work.",
     ),
     LazyCommand("status", f"{_PACKAGE}.status:app", "Show all nodes, and how they fare."),
     LazyCommand(
         "oauth-provider",
-        f"{_PACKAGE}.oauth_providers:app",
+        f"{_PACKAGE}.administration.oauth_providers:app",
         "Create, list, show, update, delete providers of OAuth tokens.",
     ),
-    LazyCommand("spool", f"{_PACKAGE}.spool:app", "Show and empty what waits for a log."),
-    LazyCommand("user", f"{_PACKAGE}.users:app", "Hash passwords, check a users file."),
-    LazyCommand("config", f"{_PACKAGE}.configuration:app", "Check and show a configuration."),
+    LazyCommand("spool", f"{_PACKAGE}.nodes.spool:app", "Show and empty what waits for a log."),
+    LazyCommand("user", f"{_PACKAGE}.nodes.users:app", "Hash passwords, check a users file."),
+    LazyCommand("config", f"{_PACKAGE}.nodes.configuration:app", "Check and show a configuration."),
 )
 
 

@@ -4,16 +4,16 @@ from typing import Any
 
 import typer
 
-from hermes_actors.cli.management import ManagementClient
-from hermes_actors.cli.options import (
+from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
     ManagementOption,
     Output,
     OutputOption,
     examples,
 )
-from hermes_actors.cli.plain import PlainCommand
-from hermes_actors.cli.render import (
+from hermes_actors.cli.command_line.plain import PlainCommand
+from hermes_actors.cli.connection.management import ManagementClient
+from hermes_actors.cli.output.render import (
     counted,
     fields_of,
     parsed_object,

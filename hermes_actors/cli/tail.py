@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.failures import CommandFailed
-from hermes_actors.cli.management import ManagementClient, quoted
-from hermes_actors.cli.options import (
+from hermes_actors.cli.command_line.failures import CommandFailed
+from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
     ManagementOption,
     Output,
@@ -17,9 +16,10 @@ from hermes_actors.cli.options import (
     TopicArgument,
     examples,
 )
-from hermes_actors.cli.plain import PlainCommand
-from hermes_actors.cli.render import printable
-from hermes_actors.cli.times import TIME_HELP, time_to_send
+from hermes_actors.cli.command_line.plain import PlainCommand
+from hermes_actors.cli.command_line.times import TIME_HELP, time_to_send
+from hermes_actors.cli.connection.management import ManagementClient, quoted
+from hermes_actors.cli.output.render import printable
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 

@@ -3,7 +3,7 @@ from collections import Counter
 import pytest
 import trio
 
-from hermes_actors.cli.http_server import HttpServer, answer
+from hermes_actors.cli.connection.http_server import HttpServer, answer
 from hermes_chaos.live.load import NO_CONNECTION, Account, Acknowledged, Subscribers, publishing
 
 TOPIC = "t.all"

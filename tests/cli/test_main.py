@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from hermes_actors import __version__
-from hermes_actors.cli import lazy
+from hermes_actors.cli.command_line import lazy
 from hermes_actors.cli.main import HermesGroup, app
 from hermes_actors.errors import StartupError
 
@@ -211,7 +211,7 @@ def test_what_stdout_does_not_take_at_the_end_is_a_failure():
 def test_help_imports_neither_trio_nor_httpx():
     code = (
         "import sys\n"
-        "from hermes_actors.cli import lazy\n"
+        "from hermes_actors.cli.command_line import lazy\n"
         "lazy.installed_plugins = lambda: []\n"
         "from hermes_actors.cli.main import app\n"
         "sys.argv = ['hermes', '--help']\n"

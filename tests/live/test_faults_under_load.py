@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 import trio
 
-from hermes_actors.cli.publisher import percentile
+from hermes_actors.cli.publishing.publisher import percentile
 from hermes_chaos.live.load import Account, Phase, Subscribers, publishing
 from hermes_chaos.live.logs import until
 from hermes_chaos.wanted import subscription_body, topic_body

@@ -7,8 +7,13 @@ from dataclasses import dataclass, field
 
 import trio
 
-from hermes_actors.cli.http_client import CannotConnect, Connection, ConnectionLost, Origin
-from hermes_actors.cli.http_server import HttpServer, Request, answer
+from hermes_actors.cli.connection.http_client import (
+    CannotConnect,
+    Connection,
+    ConnectionLost,
+    Origin,
+)
+from hermes_actors.cli.connection.http_server import HttpServer, Request, answer
 
 _ANSWER_TIMEOUT_S = 15.0
 _REFUSED_PAUSE_S = 0.1

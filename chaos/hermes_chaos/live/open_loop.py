@@ -13,8 +13,13 @@ from itertools import pairwise
 
 import trio
 
-from hermes_actors.cli.http_client import CannotConnect, Connection, ConnectionLost, Origin
-from hermes_actors.cli.publisher import percentile
+from hermes_actors.cli.connection.http_client import (
+    CannotConnect,
+    Connection,
+    ConnectionLost,
+    Origin,
+)
+from hermes_actors.cli.publishing.publisher import percentile
 
 _ANSWER_TIMEOUT_S = 15.0
 _IDLE_MAX_S = 1.0

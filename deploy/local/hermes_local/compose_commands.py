@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.failures import EXIT_FAILED
-from hermes_actors.cli.options import Output, OutputOption, examples
-from hermes_actors.cli.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.command_line.failures import EXIT_FAILED
+from hermes_actors.cli.command_line.options import Output, OutputOption, examples
+from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
 from hermes_local.compose import COMPOSE_FILE, START_TIMEOUT_S, Topology
 from hermes_local.compose_state import Record, State, published
 from hermes_local.interpolation import ComposeWrong

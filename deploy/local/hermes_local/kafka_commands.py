@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.failures import EXIT_FAILED, CommandFailed, UsageWrong
-from hermes_actors.cli.options import Output, OutputOption, examples
-from hermes_actors.cli.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.command_line.failures import EXIT_FAILED, CommandFailed, UsageWrong
+from hermes_actors.cli.command_line.options import Output, OutputOption, examples
+from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
 from hermes_local import jars
 from hermes_local.broker import Broker
 from hermes_local.kafka import FULL_SPEED, Cluster, stop_brokers

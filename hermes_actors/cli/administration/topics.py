@@ -1,0 +1,212 @@
+"""`hermes topic …`: topics through the management API."""
+
+from typing import Annotated, Any
+
+import typer
+
+from hermes_actors.cli.command_line import bodies
+from hermes_actors.cli.command_line.failures import UsageWrong
+from hermes_actors.cli.command_line.options import (
+    MANAGEMENT_URL_DEFAULT,
+    FromFileOption,
+    ManagementOption,
+    Output,
+    OutputOption,
+    PatchArgument,
+    TopicArgument,
+    YesOption,
+    examples,
+)
+from hermes_actors.cli.command_line.plain import PlainCommand, command_group
+from hermes_actors.cli.connection.management import ManagementClient, Refusal, quoted
+from hermes_actors.cli.output.outcome import delete_object, show_changed, show_updated
+from hermes_actors.cli.output.render import show_names, show_object
+from hermes_actors.model.topic import (
+    MESSAGE_BYTES_DEFAULT,
+    MESSAGE_BYTES_MAX,
+    MESSAGE_BYTES_MIN,
+    Ack,
+    ContentType,
+)
+
+OWNER_DEFAULT = "Plaintext:dev"
+
+app = command_group("Topics: what is published to.")
+
+
+@app.command(
+    cls=PlainCommand,
+    epilog=examples(
+        "hermes topic create shop.orders",
+        "hermes topic create shop.orders --create-group --retention 7d --ack ALL",
+        "hermes topic create shop.orders --owner Plaintext:team-shop --fallback",
+        "hermes topic create --from-file topic.json",
+        "hermes topic show shop.orders -o json > topic.json",
+    ),
+)
+def create(
+    topic: Annotated[
+        str | None, typer.Argument(metavar="TOPIC", help="group.topic; may be in the file.")
+    ] = None,
+    content_type: Annotated[
+        ContentType | None,
+        typer.Option(help="What is stored; JSON in this version.", show_default="JSON"),
+    ] = None,
+    retention: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Like 90s, 30m, 12h, 7d.", show_default="1d")
+    ] = None,
+    ack: Annotated[
+        Ack | None, typer.Option(help="Replicas that hold it at 201.", show_default="LEADER")
+    ] = None,
+    max_message_size: Annotated[
+        int | None,
+        typer.Option(
+            min=MESSAGE_BYTES_MIN,
+            max=MESSAGE_BYTES_MAX,
+            metavar="BYTES",
+            show_default=str(MESSAGE_BYTES_DEFAULT),
+        ),
+    ] = None,
+    owner: Annotated[
+        str | None, typer.Option(metavar="SOURCE:ID", show_default=OWNER_DEFAULT)
+    ] = None,
+    description: Annotated[str | None, typer.Option(metavar="TEXT")] = None,
+    tracking: Annotated[bool, typer.Option("--tracking", help="Leave a trace.")] = False,
+    fallback: Annotated[
+        bool | None,
+        typer.Option(
+            "--fallback/--no-fallback",
+            help="Publish to another datacentre when the own one does not work.",
+            show_default="the server's",
+        ),
+    ] = None,
+    create_group: Annotated[
+        bool, typer.Option("--create-group", help="Create its group too, where missing.")
+    ] = False,
+    from_file: FromFileOption = None,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Create a topic; options win over the file."""
+    given: dict[str, Any] = {
+        "name": topic,
+        "description": description,
+        "owner": None if owner is None else bodies.owner(owner),
+        "contentType": content_type,
+        "retentionTime": None if retention is None else bodies.retention(retention),
+        "ack": ack,
+        "maxMessageSize": max_message_size,
+        "trackingEnabled": tracking or None,
+        "fallbackToRemoteDatacenterEnabled": fallback,
+    }
+    body = topic_body(bodies.from_file(from_file), given)
+    name = str(body["name"])
+    with ManagementClient(management) as client:
+        if create_group:
+            ensure_group(client, name.rpartition(".")[0])
+        answer = client.post("/topics", body)
+        show_changed(client, f"/topics/{quoted(name)}", answer, f"created topic {name}", output)
+
+
+def topic_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """A topic's wire form: what was given, over the file, over defaults for development."""
+    defaults: dict[str, Any] = {
+        "description": "",
+        "owner": bodies.owner(OWNER_DEFAULT),
+        "contentType": "JSON",
+        "retentionTime": bodies.retention("1d"),
+        "ack": "LEADER",
+        "maxMessageSize": MESSAGE_BYTES_DEFAULT,
+    }
+    body = defaults | file | {key: value for key, value in given.items() if value is not None}
+    # A topic shown by the server can be given back as it is; these two are the server's own.
+    body.pop("createdAt", None)
+    body.pop("modifiedAt", None)
+    _require_no_avro(body)
+    name = body.get("name")
+    if not isinstance(name, str) or not name:
+        raise UsageWrong('a topic needs a name: give TOPIC, or "name" in the file')
+    if not name.rpartition(".")[0]:
+        raise UsageWrong(f"topic '{name}': expected group.topic, for example shop.{name}")
+    return body
+
+
+def _require_no_avro(body: dict[str, Any]) -> None:
+    """Refuse here what the server would refuse for its missing schema, as no schema helps."""
+    if body.get("contentType") == ContentType.AVRO:
+        raise UsageWrong("contentType AVRO: Avro is not supported by this version; use JSON")
+
+
+def ensure_group(client: ManagementClient, group: str) -> None:
+    """Create the group unless it is there."""
+    try:
+        client.post("/groups", {"groupName": group})
+    except Refusal as refusal:
+        if refusal.code != "GROUP_ALREADY_EXISTS":
+            raise
+
+
+@app.command(
+    cls=PlainCommand,
+    name="list",
+    epilog=examples("hermes topic list", "hermes topic list --group shop --output json"),
+)
+def list_topics(
+    group: Annotated[str | None, typer.Option(metavar="GROUP", help="Only this group's.")] = None,
+    tracked: Annotated[bool, typer.Option("--tracked", help="Only those with tracking.")] = False,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List the topics."""
+    params = {} if group is None else {"groupName": group}
+    if tracked:
+        params["tracked"] = "true"
+    with ManagementClient(management) as client:
+        show_names(client.get("/topics", params), "Topic", output)
+
+
+@app.command(cls=PlainCommand, epilog=examples("hermes topic show shop.orders"))
+def show(
+    topic: TopicArgument,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show a topic."""
+    with ManagementClient(management) as client:
+        show_object(client.get(f"/topics/{quoted(topic)}"), output)
+
+
+@app.command(
+    cls=PlainCommand,
+    epilog=examples(
+        "hermes topic update shop.orders ack=ALL retentionTime.duration=2",
+        "hermes topic update shop.orders description='all orders'",
+        "hermes topic update shop.orders --from-file patch.json",
+    ),
+)
+def update(
+    topic: TopicArgument,
+    pairs: PatchArgument = None,
+    from_file: FromFileOption = None,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Update some fields of a topic; the others stay. Pairs win over the file."""
+    body = bodies.changes(pairs, from_file)
+    _require_no_avro(body)
+    path = f"/topics/{quoted(topic)}"
+    with ManagementClient(management) as client:
+        show_updated(client, path, client.put(path, body), f"updated topic {topic}", output, body)
+
+
+@app.command(cls=PlainCommand, epilog=examples("hermes topic delete shop.orders --yes"))
+def delete(
+    topic: TopicArgument,
+    yes: YesOption = False,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Delete a topic that has no subscriptions, with its messages."""
+    path = f"/topics/{quoted(topic)}"
+    also = " and its messages"
+    delete_object(path, topic, f"topic {topic}", yes, management, output, also)

@@ -1,0 +1,1 @@
+"""`hermes balancer …`: which node runs what and why, drained nodes, constraints."""

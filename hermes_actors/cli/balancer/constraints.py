@@ -1,0 +1,110 @@
+"""`hermes balancer constraints|constrain`: how many nodes consume a topic or a subscription."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from hermes_actors.cli.command_line.failures import UsageWrong
+from hermes_actors.cli.command_line.options import (
+    MANAGEMENT_URL_DEFAULT,
+    JsonOption,
+    ManagementOption,
+    Output,
+    OutputOption,
+    TopicArgument,
+    examples,
+)
+from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.connection.management import ManagementClient, Refusal, quoted
+from hermes_actors.cli.output.render import (
+    counted,
+    parsed_object,
+    printable,
+    say,
+    show_rows,
+    write_json,
+)
+
+app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
+
+_PATH = "/workload-constraints"
+
+
+@app.command(cls=PlainCommand, epilog=examples("hermes balancer constraints --json"))
+def constraints(
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+    json: JsonOption = False,
+) -> None:
+    """List how many nodes are to consume topics and subscriptions, where that was asked for."""
+    with ManagementClient(management) as client:
+        content = client.get(_PATH)
+    if json or output is Output.JSON:
+        write_json(content)
+        return
+    found = parsed_object(content)
+    rows = [
+        [name, str(each.get("consumersNumber", "")), str(each.get("reason", ""))]
+        for kind in ("topicConstraints", "subscriptionConstraints")
+        for name, each in (found.get(kind) or {}).items()
+    ]
+    columns = ("Topic or subscription", "Nodes", "Reason")
+    show_rows(columns, rows, "nothing is constrained", has_sentences=True)
+
+
+@app.command(
+    cls=PlainCommand,
+    epilog=examples(
+        "hermes balancer constrain shop.orders billing --nodes 1 --reason 'takes one connection'",
+        "hermes balancer constrain shop.orders --nodes 4",
+        "hermes balancer constrain shop.orders --remove",
+    ),
+)
+def constrain(
+    topic: TopicArgument,
+    subscription: Annotated[
+        str, typer.Argument(metavar="SUBSCRIPTION", help="By default all of the topic.")
+    ] = "",
+    nodes: Annotated[
+        int | None,
+        typer.Option("--nodes", metavar="N", min=1, help="How many nodes are to consume it."),
+    ] = None,
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Why, for whoever looks.")
+    ] = "",
+    remove: Annotated[bool, typer.Option("--remove", help="Take the constraint away.")] = False,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+) -> None:
+    """Say how many nodes are to consume a subscription, or each one of a topic.
+
+    There are never more of them than nodes, and than partitions of the topic.
+    """
+    if remove == (nodes is not None):
+        raise UsageWrong("give --nodes N, or --remove to take the constraint away")
+    name = f"{topic}${subscription}" if subscription else topic
+    with ManagementClient(management) as client:
+        if nodes is None:
+            end = f"subscription/{quoted(topic)}/{quoted(subscription)}" if subscription else ""
+            client.delete(f"{_PATH}/{end or f'topic/{quoted(topic)}'}")
+            say(printable(f"{name}: is not constrained"))
+            return
+        kind = "subscription" if subscription else "topic"
+        wanted = {"consumersNumber": nodes, **({"reason": reason} if reason else {})}
+        client.put(f"{_PATH}/{kind}", {f"{kind}Name": name, "constraints": wanted})
+        say(printable(f"{name}: is to be consumed by {counted(nodes, 'node')}"))
+        _warn_where_missing(client, topic, subscription)
+
+
+def _warn_where_missing(client: ManagementClient, topic: str, subscription: str) -> None:
+    """A constraint may come before what it is for; more often its name is misspelt."""
+    path = f"/topics/{quoted(topic)}"
+    path += f"/subscriptions/{quoted(subscription)}" if subscription else ""
+    try:
+        client.get(path)
+    except Refusal as refusal:
+        if refusal.code in ("TOPIC_NOT_EXISTS", "GROUP_NOT_EXISTS", "SUBSCRIPTION_NOT_EXISTS"):
+            print(
+                f"hermes: warning: {printable(subscription or topic)} does not exist yet",
+                file=sys.stderr,
+            )

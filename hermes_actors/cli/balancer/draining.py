@@ -1,0 +1,143 @@
+"""`hermes balancer drain`: empty a node of its work before it is stopped, and fill it again."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+import trio
+import typer
+
+from hermes_actors.cli.balancer.tables import drained
+from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
+from hermes_actors.cli.command_line.options import (
+    MANAGEMENT_URL_DEFAULT,
+    ManagementOption,
+    examples,
+)
+from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.connection.management import ManagementClient, Refusal, quoted
+from hermes_actors.cli.output.render import counted, fields_of, parsed_object, printable, say
+
+app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
+
+POLL_S = 0.5
+_TIMEOUT_S_DEFAULT = 120.0
+
+
+@app.command(
+    cls=PlainCommand,
+    epilog=examples(
+        "hermes balancer drain node-a --wait",
+        "hermes balancer drain node-a --dc dc2 --reason 'new disks'",
+        "hermes balancer drain node-a --undo",
+    ),
+)
+def drain(
+    node: Annotated[str, typer.Argument(metavar="NODE", help="A consuming node's name.")],
+    dc: Annotated[
+        str, typer.Option("--dc", metavar="DC", help="Where nodes of several are called so.")
+    ] = "",
+    undo: Annotated[bool, typer.Option("--undo", help="Let it own something again.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also a node that nobody knows, and the last one.")
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is empty.")] = False,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", min=0, help="How long to wait.")
+    ] = _TIMEOUT_S_DEFAULT,
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Why, for whoever looks.")
+    ] = "",
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+) -> None:
+    """Move all work away from a node, and give it none, until that is undone.
+
+    Messages go on being delivered: each subscription is handed over. The node itself goes on
+    running; its name counts, so it is drained after a restart too.
+    """
+    if undo and (wait or force or reason):
+        raise UsageWrong("--undo goes with neither --wait, --force nor --reason")
+    with ManagementClient(management) as client:
+        dc = dc or _datacenter_of(client, node)
+        path = f"/balancer/drains/{quoted(dc)}/{quoted(node)}"
+        if undo:
+            _undo(client, path, dc, node)
+            return
+        query = "?" + urlencode({"force": "true"}) if force else ""
+        try:
+            client.put(path + query, {"reason": reason} if reason else {})
+        except Refusal as refusal:
+            if "force it" in refusal.message:
+                raise CommandFailed(f"{refusal.message}: --force") from refusal
+            raise
+        say(printable(f"{dc} {node}: its work moves away; --undo lets it own something again"))
+        if wait:
+            trio.run(wait_empty, lambda: _drained(client, dc, node), f"{dc} {node}", timeout_s)
+
+
+def _undo(client: ManagementClient, path: str, dc: str, node: str) -> None:
+    was_drained = parsed_object(client.delete(path)).get("wasDrained")
+    line = "may own something again" if was_drained else "was not drained"
+    say(printable(f"{dc} {node}: {line}"))
+
+
+def _datacenter_of(client: ManagementClient, node: str) -> str:
+    """Where a node of that name takes part or is drained. Raises UsageWrong."""
+    datacenters = fields_of(parsed_object(client.get("/balancer")), "datacenters")
+    names = [str(each.get("datacenter", "")) for each in datacenters]
+    found = [
+        name
+        for name, each in zip(names, datacenters, strict=True)
+        if any(
+            known.get("node") == node
+            for known in (*fields_of(each, "members"), *fields_of(each, "drained"))
+        )
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageWrong(f"{' and '.join(found)} each have a node {node}; say which by --dc")
+    if len(names) == 1:
+        # The server says which nodes there are.
+        return names[0]
+    known = "; ".join(
+        f"{name}: {', '.join(str(known.get('node')) for known in fields_of(each, 'members'))}"
+        for name, each in zip(names, datacenters, strict=True)
+    )
+    raise UsageWrong(
+        f"no node {node} takes part; those that do: {known or 'none that is followed'}; for "
+        "another one say where it is, by --dc"
+    )
+
+
+def _drained(client: ManagementClient, dc: str, node: str) -> dict[str, Any]:
+    """The draining of a node. Raises CommandFailed where it was undone."""
+    content = client.get("/balancer", {"node": node})
+    for each in fields_of(parsed_object(content), "datacenters"):
+        if each.get("datacenter") == dc:
+            for known in fields_of(each, "drained"):
+                return known
+    raise CommandFailed(f"{dc} {node}: is not drained any more: somebody has undone it")
+
+
+async def wait_empty(look: Callable[[], dict[str, Any]], name: str, timeout_s: float) -> None:
+    """Say how far a node's draining has come, whenever that changes, until it is empty.
+
+    Raises CommandFailed after `timeout_s`.
+    """
+    until_s = trio.current_time() + timeout_s
+    said = ""
+    while True:
+        found = look()
+        line = printable(f"{name}: {drained(found)}")
+        if line != said:
+            say(line)
+            said = line
+        if not found.get("tasks"):
+            return
+        if trio.current_time() >= until_s:
+            raise CommandFailed(
+                f"{name}: has {counted(found['tasks'], 'task')} after {timeout_s:.0f} s; moving "
+                "goes on: see 'hermes balancer status'"
+            )
+        await trio.sleep(POLL_S)

@@ -1,0 +1,1 @@
+"""What every command reads its line with: options, names, bodies, times, and how it fails."""

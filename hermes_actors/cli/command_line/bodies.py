@@ -1,0 +1,107 @@
+"""Builds request bodies from command lines; what cannot be read is refused with its reason."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from hermes_actors.cli.command_line.failures import UsageWrong
+
+_RETENTION = re.compile(r"(\d+)\s*(s|m|h|d)")
+_UNITS = {"s": "SECONDS", "m": "MINUTES", "h": "HOURS", "d": "DAYS"}
+
+
+def retention(text: str) -> dict[str, Any]:
+    """A retention time in the wire's form from `90s`, `30m`, `12h` or `7d`."""
+    match = _RETENTION.fullmatch(text.strip().lower())
+    if match is None:
+        raise UsageWrong(
+            f"--retention '{text}': expected a whole number and a unit, like 12h or 1d "
+            "(s, m, h or d)"
+        )
+    return {"duration": int(match[1]), "retentionUnit": _UNITS[match[2]]}
+
+
+def owner(text: str) -> dict[str, str]:
+    """An owner in the wire's form from `source:id`."""
+    source, colon, identity = text.partition(":")
+    if not (source and colon and identity):
+        raise UsageWrong(f"--owner '{text}': expected source:id, for example Plaintext:team-shop")
+    return {"source": source, "id": identity}
+
+
+def patch(pairs: list[str]) -> dict[str, Any]:
+    """One patch from `key=value` pairs: dotted keys nest, values are JSON, else text.
+
+    The later of two equal keys wins; a key cannot be both a value and a parent.
+    """
+    tree: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        parts = key.split(".")
+        if not equals or not all(parts):
+            raise UsageWrong(
+                f"'{pair}': expected key=value, for example retentionTime.duration=2 or ack=ALL"
+            )
+        node = tree
+        for part in parts[:-1]:
+            child = node.setdefault(part, {})
+            if not isinstance(child, dict):
+                raise UsageWrong(f"'{pair}': '{part}' already has a value; give one or the other")
+            node = child
+        node[parts[-1]] = _value(text)
+    return tree
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+    except RecursionError as error:
+        raise UsageWrong(f"'{text[:40]}…': nested too deep") from error
+
+
+def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """`over` laid upon `under`, nested objects key by key, as the server merges patches."""
+    result = dict(under)
+    for key, value in over.items():
+        old = result.get(key)
+        if isinstance(old, dict) and isinstance(value, dict):
+            result[key] = merged(old, value)
+        else:
+            result[key] = value
+    return result
+
+
+def from_file(name: str | None) -> dict[str, Any]:
+    """The JSON object in a file, or on stdin for `-`; nothing for no name."""
+    if name is None:
+        return {}
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+        body = json.loads(text)
+    except OSError as error:
+        raise UsageWrong(f"--from-file {name}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageWrong(f"--from-file {name}: not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise UsageWrong(f"--from-file {name}: expected a JSON object, found {_kind(body)}")
+    return body
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, list):
+        return "an array"
+    return "null" if value is None else f"the {type(value).__name__} {value!r}"
+
+
+def changes(pairs: list[str] | None, file: str | None) -> dict[str, Any]:
+    """An update's patch from a file and pairs over it; refuses an empty one."""
+    body = merged(from_file(file), patch(pairs or []))
+    if not body:
+        raise UsageWrong(
+            "nothing to update: give key=value pairs (ack=ALL) or --from-file patch.json"
+        )
+    return body

@@ -1,0 +1,58 @@
+"""Help that reads as other command lines' does: flags take no value, names stand without braces."""
+
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup, TyperOption
+
+from hermes_actors.cli.command_line.credentials import credential_options
+
+_SERVERS = frozenset({"management", "publish_url"})
+
+
+def _without_flag_values(params: list[Any]) -> list[Any]:
+    for param in params:
+        if isinstance(param, TyperOption) and param.is_flag and param.metavar is None:
+            param.metavar = ""
+    return params
+
+
+class PlainCommand(TyperCommand):
+    """A command whose help shows no `<bool>` for a flag, and TOPIC, not {TOPIC}.
+
+    One that asks a server something also has the options that say who asks.
+    """
+
+    def __init__(self, *args: Any, **attrs: Any) -> None:
+        super().__init__(*args, **attrs)
+        if any(param.name in _SERVERS for param in self.params):
+            self.params += credential_options()
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters, `--help` among them."""
+        return _without_flag_values(super().get_params(ctx))
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The words of the usage line."""
+        return [
+            piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)
+        ]
+
+
+class PlainGroup(TyperGroup):
+    """A group of commands whose help shows no `<bool>` for a flag."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters, `--help` among them."""
+        return _without_flag_values(super().get_params(ctx))
+
+
+def command_group(help_: str) -> typer.Typer:
+    """A group of commands: `hermes topic`, `hermes dlq`, …"""
+    return typer.Typer(
+        cls=PlainGroup,
+        no_args_is_help=True,
+        help=help_,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )

@@ -1,0 +1,199 @@
+"""Calls to the management API; what the server says no to becomes one line with a way out."""
+
+import ipaddress
+import json
+import os
+import ssl
+import sys
+from collections.abc import Iterator
+from typing import Any, Self
+from urllib.parse import quote, urlsplit
+
+import httpx
+
+from hermes_actors.cli.command_line.credentials import authorization
+from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
+from hermes_actors.cli.command_line.options import MANAGEMENT_URL_DEFAULT
+from hermes_actors.cli.output.render import printable
+
+_TIMEOUT_S = 30.0
+_ERROR_TEXT_MAX = 500
+
+# Only where the server's own text does not say it already.
+_WAYS_OUT = {
+    "GROUP_NOT_EXISTS": "create it with 'hermes group create', or see 'hermes group list'",
+    "TOPIC_NOT_EXISTS": "see 'hermes topic list'",
+    "SUBSCRIPTION_NOT_EXISTS": "see 'hermes subscription list TOPIC'",
+    "TOPIC_ALREADY_EXISTS": "change it with 'hermes topic update'",
+    "OWNER_SOURCE_NOT_FOUND": "use --owner Plaintext:<id>",
+}
+
+
+def quoted(name: str) -> str:
+    """A name as one path segment. Raises UsageWrong for what would name another path."""
+    if name in ("", ".", ".."):
+        # Clients and servers resolve these: deleting subscription '..' would delete its topic.
+        raise UsageWrong(f"'{name}' is not a name")
+    try:
+        return quote(name, safe="")
+    except UnicodeEncodeError as error:
+        raise UsageWrong(f"{name!r} is not a name: it is not UTF-8") from error
+
+
+def is_loopback(url: str) -> bool:
+    """True for this machine, which no proxy of the environment can reach."""
+    host = urlsplit(url).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def checked_url(url: str, option: str, example: str) -> str:
+    """The URL without a trailing slash. Raises UsageWrong for what is no http(s) URL."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        # What cannot be looked up is found out here, not in the middle of a run.
+        is_good = parts.scheme in ("http", "https") and bool(host.encode("idna"))
+        is_good = is_good and not any(c.isspace() or not c.isprintable() for c in url)
+        _ = parts.port
+    except ValueError:
+        is_good = False
+    if not is_good:
+        raise UsageWrong(f"{option} '{url}': expected a URL like {example}")
+    return url.rstrip("/")
+
+
+class ManagementClient:
+    """One management API. Every failure is CommandFailed with what, why and a way out."""
+
+    def __init__(self, url: str) -> None:
+        self._url = checked_url(url, "--management", MANAGEMENT_URL_DEFAULT)
+        shown = authorization()
+        self._client = httpx.Client(
+            timeout=_TIMEOUT_S,
+            trust_env=not is_loopback(self._url),
+            verify=_trust(),
+            headers={"Authorization": shown} if shown else None,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def get(self, path: str, params: dict[str, str] | None = None) -> bytes:
+        """The body of a GET."""
+        return self._call("GET", path, params=params)
+
+    def post(self, path: str, body: Any) -> bytes:
+        """The body of the answer to a POST of JSON."""
+        return self._call("POST", path, json=body)
+
+    def put(self, path: str, body: Any, *, timeout_s: float = _TIMEOUT_S) -> bytes:
+        """The body of the answer to a PUT of JSON."""
+        return self._call("PUT", path, timeout_s, json=body)
+
+    def delete(self, path: str) -> bytes:
+        """The body of the answer to a DELETE."""
+        return self._call("DELETE", path)
+
+    def stream_lines(self, path: str, params: dict[str, str]) -> Iterator[str]:
+        """The lines of a GET whose answer may never end."""
+        timeout = httpx.Timeout(_TIMEOUT_S, read=None)
+        try:
+            with self._client.stream(
+                "GET", self._url + path, params=params, timeout=timeout
+            ) as answer:
+                if answer.is_error:
+                    answer.read()
+                    raise self._refusal("GET", path, answer.status_code, answer.content)
+                yield from answer.iter_lines()
+        except (httpx.ConnectError, httpx.InvalidURL) as error:
+            raise self._unreachable(error) from error
+        except httpx.HTTPError as error:
+            raise CommandFailed(
+                f"the stream from {self._url} broke off: {_reason(error)}; run the command again"
+            ) from error
+
+    def _call(self, method: str, path: str, timeout_s: float = _TIMEOUT_S, **request: Any) -> bytes:
+        try:
+            answer = self._client.request(method, self._url + path, timeout=timeout_s, **request)
+        except httpx.TimeoutException as error:
+            raise CommandFailed(
+                f"management at {self._url} did not answer {method} {path} within "
+                f"{timeout_s:.0f} s; whether it was done is unknown: look before you repeat it"
+            ) from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise self._unreachable(error) from error
+        except UnicodeEncodeError as error:
+            raise UsageWrong(f"{error.object!r} cannot be sent: it is not UTF-8") from error
+        if answer.is_success:
+            if warning := answer.headers.get("Hermes-Warning"):
+                print(f"hermes: warning: {printable(warning)}", file=sys.stderr)
+            return answer.content
+        raise self._refusal(method, path, answer.status_code, answer.content)
+
+    def _refusal(self, method: str, path: str, status: int, content: bytes) -> "Refusal":
+        """The failure that an error answer means."""
+        code, text = error_of(content)
+        way_out = _WAYS_OUT.get(code, "")
+        if status == 401:
+            way_out = "say who you are with --user and --password-file, or with --token-file"
+        if not code and status in (404, 405):
+            # A management API explains itself in JSON; a publishing side knows no such path.
+            way_out = f"is {self._url} a management API (default port 8090)?"
+        message = f"the server refused {method} {path} ({status}{' ' + code if code else ''})"
+        message += f": {text}" if text else ""
+        return Refusal(message + (f"; {way_out}" if way_out else ""), status, code)
+
+    def _unreachable(self, error: Exception) -> CommandFailed:
+        return CommandFailed(
+            f"cannot reach management at {self._url}: {_reason(error)}; start one with "
+            "'hermes dev', or name another with --management URL or HERMES_MANAGEMENT_URL"
+        )
+
+
+class Refusal(CommandFailed):
+    """The server said no. `code` is the error body's, or empty."""
+
+    def __init__(self, message: str, status: int, code: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+def error_of(content: bytes) -> tuple[str, str]:
+    """The code and the text of an error body; a body of another shape is all text."""
+    text = content[:_ERROR_TEXT_MAX].decode("utf-8", "replace").strip()
+    try:
+        body = json.loads(content)
+    except (ValueError, RecursionError):
+        return "", text
+    if isinstance(body, dict) and "message" in body:
+        return str(body.get("code", "")), str(body["message"])
+    return "", text
+
+
+def _trust() -> ssl.SSLContext | bool:
+    """Whom to trust: the CA in SSL_CERT_FILE, on this machine too, else the usual ones."""
+    file = os.environ.get("SSL_CERT_FILE")
+    if not file:
+        return True
+    try:
+        return ssl.create_default_context(cafile=file)
+    except OSError as error:
+        raise UsageWrong(
+            f"SSL_CERT_FILE {file}: holds no certificates: {error.strerror or error}"
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    text = str(error) or type(error).__name__
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        text += "; for a CA of your own name its file in SSL_CERT_FILE"
+    return text

@@ -1,0 +1,58 @@
+"""`hermes config …`: reads a node's configuration as the node itself would."""
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from hermes_actors import config
+from hermes_actors.cli.command_line.options import examples
+from hermes_actors.cli.command_line.plain import PlainCommand, command_group
+
+app = command_group("A node's configuration.")
+
+FileArgument = Annotated[
+    Path | None,
+    typer.Argument(metavar="FILE", help="A TOML file."),
+]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="The same, as for 'hermes node'."),
+]
+
+
+@app.command(
+    cls=PlainCommand,
+    epilog=examples(
+        "hermes config check node.toml",
+        "HERMES_NODE=consumers-dc1-1 hermes config check deploy/nodes/dc1.toml",
+    ),
+)
+def check(file: FileArgument = None, option: ConfigOption = None) -> None:
+    """Check a file, with the HERMES_… variables of the environment over it."""
+    config.load(file or option, os.environ)
+    print("ok")
+
+
+@app.command(
+    cls=PlainCommand,
+    epilog=examples("hermes config show", "HERMES_FRONTEND_PORT=8081 hermes config show node.toml"),
+)
+def show(file: FileArgument = None, option: ConfigOption = None) -> None:
+    """Show every field as a node would run with it, as TOML."""
+    for line in _lines(msgspec.to_builtins(config.load(file or option, os.environ)), ""):
+        print(line)
+
+
+def _lines(section: dict[str, Any], prefix: str) -> list[str]:
+    """TOML with dotted keys: strings, numbers, booleans and lists of text read as in JSON."""
+    lines: list[str] = []
+    for key, value in section.items():
+        if isinstance(value, dict):
+            lines += _lines(value, f"{prefix}{key}.")
+        else:
+            lines.append(f"{prefix}{key} = {json.dumps(value, ensure_ascii=False)}")
+    return lines

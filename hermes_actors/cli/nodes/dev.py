@@ -1,0 +1,290 @@
+"""`hermes dev`: a whole cluster in one process, a node and an embedded log for each datacentre."""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from hermes_actors import config as configuration
+from hermes_actors.cli.command_line.failures import UsageWrong
+from hermes_actors.cli.command_line.options import examples
+from hermes_actors.cli.command_line.plain import PlainCommand
+from hermes_actors.cli.nodes.logs import log_to
+from hermes_actors.cli.nodes.serving import embedded_log_metrics, run_nodes, serve_nodes
+from hermes_actors.config import Config
+from hermes_actors.consumer.senders.opening import open_senders
+from hermes_actors.fallback.spool_opening import open_spool_store
+from hermes_actors.listeners import Addresses
+from hermes_actors.log.embedded import EmbeddedLog, open_embedded_log
+from hermes_actors.model.names import is_name_part
+from hermes_actors.node import NodeEnvironment
+from hermes_actors.runtime.clock import IdSource, SystemClock, system_rng
+from hermes_actors.runtime.cpu import ProcessCpu
+
+DEV_DEFAULTS: dict[str, dict[str, Any]] = {
+    "frontend": {
+        # A laptop that builds and tests beside the broker needs more than a data centre's limits.
+        "idle_timeout_ms": 2_000,
+        "long_idle_timeout_ms": 2_000,
+        "max_publish_request_duration_ms": 2_000,
+        "read_timeout_ms": 2_000,
+        # No load balancer looks at a laptop's health.
+        "graceful_shutdown_initial_wait_ms": 0,
+    },
+    # Subscribers of a laptop are on the laptop.
+    "consumers": {"endpoints": {"allow_loopback": True}},
+    "management": {"allow_removal": True, "topic_partitions": 4},
+    "metadata": {"topic_data_deletion_delay_ms": 60_000},
+}
+"""What differs from a production node's defaults; a --config file and HERMES_… come over it."""
+
+
+_PORT_OPTIONS = {"frontend.port": "--publish-port", "management.port": "--management-port"}
+
+
+class DevPlan(msgspec.Struct, frozen=True):
+    """One configuration for each datacentre, and where the data goes (None: a temporary folder).
+
+    `more` are nodes that only deliver, beside those.
+    """
+
+    nodes: list[Config]
+    data: Path | None
+    prints_json: bool
+    more: list[Config] = []
+
+    def consumers(self, dc: str) -> list[str]:
+        """The nodes that deliver in a datacentre, by their names."""
+        nodes = [*self.nodes, *self.more]
+        return [each.node for each in nodes if each.dc == dc and "consumers" in each.roles]
+
+
+# As the other commands' `app`; the root command loads it by this name.
+dev = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
+
+
+@dev.command(cls=PlainCommand, epilog=examples("hermes dev", "hermes dev --data ./my-data --json"))
+def run_dev(
+    dcs: Annotated[str, typer.Option(metavar="NAMES", help="Datacentres, by commas.")] = "dc1,dc2",
+    publish_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65_535,
+            metavar="PORT",
+            help="The first DC's; the others count up. 0: free ones.",
+            show_default="frontend.port, 8080",
+        ),
+    ] = None,
+    management_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65_535,
+            metavar="PORT",
+            help="The first DC's; the others count up. 0: free ones.",
+            show_default="management.port, 8090",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep data here. Without it: a temporary folder."),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A TOML file for every node.")
+    ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="hypercorn, or granian (the extra 'fast': several times faster)."
+        ),
+    ] = None,
+    consumers: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=9,
+            metavar="N",
+            help="Nodes of each DC that deliver; all but the first do nothing else. SIGUSR1 ends "
+            "the last one of the first DC, as a crash would.",
+        ),
+    ] = 1,
+    prints_json: Annotated[
+        bool, typer.Option("--json", help="When ready, print one JSON line with all URLs.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Log discarded messages too, with the reason.")
+    ] = False,
+) -> None:
+    """Run a whole cluster on this machine: two datacentres in one process, no Kafka needed.
+
+    Each datacentre publishes and is managed on ports of its own.
+    Subscriptions made at one are known at both; each delivers what was published in it.
+    SIGTERM or Ctrl-C drains and stops; a second one stops at once.
+    """
+    plan = plan_nodes(
+        *(dcs, publish_port, management_port),
+        data=data,
+        file=config,
+        server=server,
+        consumers=consumers,
+    )
+    log_to(sys.stderr, is_verbose=verbose)
+    run_nodes(_run, msgspec.structs.replace(plan, prints_json=prints_json), options=_PORT_OPTIONS)
+
+
+def plan_nodes(
+    dcs: str,
+    publish_port: int | None = None,
+    management_port: int | None = None,
+    *,
+    data: Path | None = None,
+    file: Path | None = None,
+    server: str | None = None,
+    consumers: int = 1,
+) -> DevPlan:
+    """The configuration of each datacentre's node. Raises UsageWrong and ConfigError.
+
+    `consumers`: how many nodes of each datacentre deliver.
+
+    Options that are None leave what the file and the environment say; ports count up from the
+    first datacentre's, 0 takes free ones.
+    """
+    names = [name.strip() for name in dcs.split(",")]
+    if len(set(names)) != len(names) or not all(map(is_name_part, names)):
+        raise UsageWrong(
+            f"--dcs: '{dcs}' is not a list of different names by commas, for example dc1,dc2"
+        )
+    if server not in (None, "hypercorn", "granian"):
+        raise UsageWrong(f"--server: '{server}' is not known; it is hypercorn or granian")
+    base = configuration.load(file, os.environ, DEV_DEFAULTS)
+    publish_port = base.frontend.port if publish_port is None else publish_port
+    management_port = base.management.port if management_port is None else management_port
+    _check_ports(publish_port, management_port, len(names))
+    nodes = []
+    for index, name in enumerate(names):
+        frontend = msgspec.structs.replace(
+            base.frontend,
+            port=publish_port + index if publish_port else 0,
+            server=server or base.frontend.server,
+        )
+        if frontend.tls.certificate_file and frontend.tls.port:
+            tls = msgspec.structs.replace(frontend.tls, port=frontend.tls.port + index)
+            frontend = msgspec.structs.replace(frontend, tls=tls)
+        management = msgspec.structs.replace(
+            base.management, port=management_port + index if management_port else 0
+        )
+        if management.tls.certificate_file and management.tls.port:
+            own_tls = msgspec.structs.replace(management.tls, port=management.tls.port + index)
+            management = msgspec.structs.replace(management, tls=own_tls)
+        nodes.append(
+            msgspec.structs.replace(
+                base, dc=name, node=f"{name}-1", frontend=frontend, management=management
+            )
+        )
+    more = [_delivering(node, number) for node in nodes for number in range(2, consumers + 1)]
+    return DevPlan(nodes, data, prints_json=False, more=more)
+
+
+def _delivering(first: Config, number: int) -> Config:
+    """Another node of the datacentre, which only delivers."""
+    return msgspec.structs.replace(
+        first,
+        node=f"{first.dc}-{number}",
+        roles=["consumers"],
+        status=msgspec.structs.replace(first.status, port=0),
+        metadata=msgspec.structs.replace(first.metadata, replicator=first.node),
+    )
+
+
+def _check_ports(publish_port: int, management_port: int, count: int) -> None:
+    for option, port in (("--publish-port", publish_port), ("--management-port", management_port)):
+        if port + count - 1 > 65_535:
+            raise UsageWrong(f"{option}: {port} leaves no room for {count} datacentres below 65536")
+    if publish_port and management_port and abs(publish_port - management_port) < count:
+        raise UsageWrong(
+            f"--publish-port and --management-port: {publish_port} and {management_port} overlap "
+            f"for {count} datacentres; leave {count} between them"
+        )
+
+
+async def _run(plan: DevPlan) -> None:
+    async with AsyncExitStack() as stack:
+        data = plan.data
+        if data is None:
+            data = Path(
+                stack.enter_context(
+                    tempfile.TemporaryDirectory(prefix="hermes-", ignore_cleanup_errors=True)
+                )
+            )
+        logs = {
+            node.dc: await stack.enter_async_context(
+                open_embedded_log(
+                    data / node.dc,
+                    node.dc,
+                    SystemClock(),
+                    retention_check_interval_ms=node.log.retention_check_interval_ms,
+                )
+            )
+            for node in plan.nodes
+        }
+        nodes = _spooling_to(data / "spool", [*plan.nodes, *plan.more])
+        await serve_nodes(
+            [(node, _environment(node, logs)) for node in nodes],
+            lambda addresses: _announce(plan, addresses, data),
+            before_exit=lambda: None if plan.data else shutil.rmtree(data, ignore_errors=True),
+            ends_at_usr1=plan.consumers(plan.nodes[0].dc)[-1] if plan.more else "",
+        )
+
+
+def _spooling_to(directory: Path, nodes: Sequence[Config]) -> list[Config]:
+    """The nodes with their spools beside their logs."""
+    return [
+        msgspec.structs.replace(
+            node, spool=msgspec.structs.replace(node.spool, directory=str(directory))
+        )
+        for node in nodes
+    ]
+
+
+def _environment(node: Config, logs: dict[str, EmbeddedLog]) -> NodeEnvironment:
+    return NodeEnvironment(
+        clock=SystemClock(),
+        ids=IdSource(),
+        rng=system_rng(),
+        log=logs[node.dc],
+        remote_logs={dc: log for dc, log in logs.items() if dc != node.dc},
+        open_senders=partial(open_senders, node.consumers),
+        cpu=ProcessCpu(node.consumers.balancer.cores),
+        metrics=(embedded_log_metrics(logs[node.dc]),),
+        open_spool=lambda: open_spool_store(node, IdSource()),
+    )
+
+
+def _announce(plan: DevPlan, addresses: list[Addresses], data: Path) -> None:
+    addresses = addresses[: len(plan.nodes)]
+    if plan.prints_json:
+        dcs = [
+            {
+                **msgspec.to_builtins(each),
+                "consumers": [{"node": name} for name in plan.consumers(each.dc)],
+            }
+            for each in addresses
+        ]
+        print(json.dumps({"ready": True, "dcs": dcs, "data": str(data)}), flush=True)
+        return
+    for each in addresses:
+        print(f"{each.dc}: publish {each.publish or '-'}, management {each.management or '-'}")
+        if plan.more:
+            print(f"{each.dc}: delivered by {', '.join(plan.consumers(each.dc))}")
+    kept = "kept" if plan.data is not None else "temporary: gone when this ends"
+    print(f"data: {data} ({kept})", flush=True)

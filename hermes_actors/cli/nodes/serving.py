@@ -1,0 +1,161 @@
+"""What `hermes dev` and `hermes node` share: nodes that run in this process until a signal."""
+
+import gc
+import logging
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TypeVar
+
+import trio
+
+from hermes_actors.actors.supervisor import RestartIntensityExceeded
+from hermes_actors.cli.command_line.failures import CommandFailed
+from hermes_actors.cli.nodes.logs import named_node
+from hermes_actors.config import Config
+from hermes_actors.errors import HermesError, StartupError
+from hermes_actors.listeners import Addresses, serve_node
+from hermes_actors.log.embedded import EmbeddedLog
+from hermes_actors.log.kafka.log import KafkaLog
+from hermes_actors.node import NodeEnvironment
+from hermes_actors.publisher.edges.sockets import PortUnusable
+from hermes_actors.runtime import guest
+from hermes_actors.runtime.clock import SystemClock
+from hermes_actors.runtime.collecting import long_lived_set_aside
+from hermes_actors.runtime.signals import call_on_signal, stop_on_signal
+from hermes_actors.telemetry.metrics import Metrics
+
+_Plan = TypeVar("_Plan")
+_logger = logging.getLogger(__name__)
+
+
+def run_nodes(
+    main: Callable[[_Plan], Awaitable[None]], plan: _Plan, *, options: Mapping[str, str]
+) -> None:
+    """Run a trio main that serves nodes; what ends it is raised as one readable error.
+
+    `options` names the command's option for a field whose port is taken.
+    """
+    try:
+        guest.run(main, plan)
+    except BaseExceptionGroup as group:
+        # A node fails inside a nursery, so its error comes wrapped.
+        raise _only_error(group, options) from group
+
+
+async def serve_nodes(
+    nodes: Sequence[tuple[Config, NodeEnvironment]],
+    announce: Callable[[list[Addresses]], None],
+    *,
+    before_exit: Callable[[], None] = lambda: None,
+    ends_at_usr1: str = "",
+) -> None:
+    """Serve the nodes until SIGTERM or SIGINT, then drain them; a second signal exits at once.
+
+    The node `ends_at_usr1` ends at SIGUSR1 as in a crash: nothing is drained, nobody is told.
+
+    `announce` is told the addresses when all do their work; `before_exit` is called before the
+    exit of a second signal.
+    """
+    stop = trio.Event()
+    async with trio.open_nursery() as signals:
+
+        def begin_drain() -> None:
+            stop.set()
+            if line := stopping([config for config, _ in nodes]):
+                _logger.warning("%s", line)
+
+        await signals.start(partial(stop_on_signal, begin_drain, before_exit=before_exit))
+        async with AsyncExitStack() as until_end, trio.open_nursery() as serving:
+            addresses = []
+            for config, environment in nodes:
+                life = trio.CancelScope()
+                addresses.append(await serving.start(_serve, config, environment, stop, life))
+                if config.node == ends_at_usr1:
+                    await signals.start(call_on_signal, signal.SIGUSR1, life.cancel)
+            # What start-up made lives as long as the process: the collector need not see it.
+            gc.collect()
+            gc.freeze()
+            until_end.enter_context(long_lived_set_aside(SystemClock().monotonic_s))
+            if not stop.is_set():
+                announce(addresses)
+        signals.cancel_scope.cancel()
+
+
+def stopping(configs: Sequence[Config]) -> str:
+    """What to say when these nodes begin to stop: why that takes long; "" if it does not."""
+    waits = {
+        config.node: config.frontend.graceful_shutdown_initial_wait_ms
+        for config in configs
+        if "frontend" in config.roles and config.frontend.graceful_shutdown_initial_wait_ms
+    }
+    if not waits:
+        return ""
+    return (
+        f"{', '.join(waits)}: stops; publishes go on for {max(waits.values()) / 1_000:g} s so that "
+        "load balancers notice (frontend.graceful_shutdown_initial_wait_ms, 0 for none), then what "
+        "is under way ends; a second signal ends at once"
+    )
+
+
+def embedded_log_metrics(log: EmbeddedLog) -> Metrics:
+    """What an embedded log shows of itself."""
+    metrics = Metrics("hermes_log")
+    # A commit is one fsync for all that waited, of every topic.
+    metrics.total("commits", lambda: log.statistics().commits)
+    metrics.total("commits_failed", lambda: log.statistics().failed_commits)
+    metrics.total("records", lambda: log.statistics().records)
+    metrics.total("bytes", lambda: log.statistics().bytes)
+    return metrics
+
+
+def kafka_log_metrics(log: KafkaLog) -> Metrics:
+    """What a Kafka log shows of itself: producing, and whether the cluster is reached."""
+    metrics = Metrics("hermes_log")
+    metrics.gauge("is_connected", lambda: float(log.statistics().is_connected))
+    metrics.gauge("in_flight", lambda: log.statistics().in_flight)
+    metrics.gauge("connections", lambda: log.statistics().connections)
+    for name in (
+        "appends",
+        "records",
+        "bytes",
+        "stored",
+        "refused",
+        "unavailable",
+        "unknown",
+        "lost",
+    ):
+        metrics.total(name, lambda name=name: getattr(log.statistics(), name))  # type: ignore[misc]
+    metrics.total("producer_ids_replaced", lambda: sum(log.statistics().replaced.values()))
+    return metrics
+
+
+async def _serve(
+    config: Config,
+    environment: NodeEnvironment,
+    stop: trio.Event,
+    life: trio.CancelScope,
+    *,
+    task_status: trio.TaskStatus[Addresses],
+) -> None:
+    with named_node(config.dc, config.node), life:
+        await serve_node(config, environment, stop, task_status=task_status)
+
+
+def _only_error(
+    group: BaseExceptionGroup[BaseException], options: Mapping[str, str]
+) -> BaseException:
+    """The one error that people should read, or the group when it holds something unexpected."""
+    first: BaseException = group
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    if isinstance(first, PortUnusable) and first.field in options:
+        return CommandFailed(f"{first.message} with {options[first.field]}")
+    if isinstance(first, RestartIntensityExceeded) and isinstance(first.__cause__, StartupError):
+        return first.__cause__
+    if isinstance(first, RestartIntensityExceeded):
+        return CommandFailed(f"the node cannot go on: {first}")
+    if isinstance(first, HermesError | KeyboardInterrupt):
+        return first
+    return group

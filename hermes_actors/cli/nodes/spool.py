@@ -1,0 +1,113 @@
+"""`hermes spool …`: what a node keeps until a log takes it, and how that is sent by hand."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from hermes_actors import config as configuration
+from hermes_actors.cli.command_line.failures import CommandFailed
+from hermes_actors.cli.command_line.options import Output, OutputOption, examples
+from hermes_actors.cli.command_line.plain import PlainCommand, command_group
+from hermes_actors.cli.output.render import say, show_rows, write_json
+from hermes_actors.config import Config
+from hermes_actors.fallback.spool_opening import spool_folder
+from hermes_actors.fallback.spool_reading import SpoolContent, read_spool
+from hermes_actors.runtime.clock import SystemClock
+
+app = command_group("What a node keeps on its disk until a log takes it.")
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="The node's, as for 'hermes node'. Without it: the defaults and HERMES_… variables.",
+    ),
+]
+
+_COLUMNS = ("Topic", "Messages", "Bytes", "Oldest")
+
+
+@app.command(
+    cls=PlainCommand,
+    epilog=examples("hermes spool status --config node.toml", "hermes spool status --output json"),
+)
+def status(config: ConfigOption = None, output: OutputOption = Output.TABLE) -> None:
+    """Show what waits in a node's spool, whether the node runs or not. Changes nothing."""
+    content = read_spool(_existing_folder(configuration.load(config, os.environ)))
+    if output is Output.JSON:
+        write_json(msgspec.json.encode(content))
+        return
+    _show(content, SystemClock().now_ms())
+
+
+@app.command(
+    cls=PlainCommand,
+    epilog=examples(
+        "hermes spool drain --config node.toml",
+        "hermes spool drain --config node.toml --timeout-s 600",
+    ),
+)
+def drain(
+    config: ConfigOption = None,
+    timeout_s: Annotated[
+        float,
+        typer.Option("--timeout-s", min=0.1, metavar="S", help="Then it gives up: exit code 1."),
+    ] = 300.0,
+) -> None:
+    """Wait until a node's spool is empty; a node that does not run has its messages sent here.
+
+    What cannot be sent any more (its topic is gone, it is too old) is set aside and counted.
+    """
+    from hermes_actors.cli.nodes.spool_drain import drain_spool
+
+    read = configuration.load(config, os.environ)
+    _existing_folder(read)
+    drain_spool(read, timeout_s)
+
+
+def _existing_folder(config: Config) -> Path:
+    """The node's spool. Raises CommandFailed when there is none: nobody has looked anywhere, and
+    "nothing waits" would be a guess.
+    """
+    folder = spool_folder(config)
+    if folder.is_dir():
+        return folder
+    node = f"node {config.node} of {config.dc}"
+    way_out = (
+        f"name the node by --config or HERMES_DC and HERMES_NODE (this is {node}), and run this in "
+        "the directory where the node runs or set spool.directory (HERMES_SPOOL_DIRECTORY)"
+    )
+    if not config.spool.enabled:
+        way_out = f"spool.enabled is false, and {node} then keeps nothing; else {way_out}"
+    elif "frontend" not in config.roles:
+        way_out = f"{node} has no role frontend, and then keeps nothing; else {way_out}"
+    raise CommandFailed(f"there is no spool in {folder.absolute()}: {way_out}")
+
+
+def _show(content: SpoolContent, now_ms: int) -> None:
+    rows = [
+        [each.topic, str(each.entries), str(each.size_bytes), age(now_ms - each.oldest_ms)]
+        for each in content.topics
+    ]
+    show_rows(_COLUMNS, rows, "nothing waits")
+    runs = f"in use by process {content.pid}" if content.pid else "its node does not run"
+    say(f"{content.folder}: {content.disk_bytes} bytes on the disk, {runs}")
+    for reason, count in content.set_aside.items():
+        say(f"set aside: {count} {reason}; see {content.folder}/set-aside")
+    if content.damaged_ranges:
+        say(f"damaged: {content.damaged_ranges} ranges, which the node sets aside when it starts")
+
+
+def age(duration_ms: int) -> str:
+    """A duration as people say it: in its two largest units."""
+    seconds = max(duration_ms, 0) // 1_000
+    for unit, smaller, length, part in (("d", "h", 86_400, 3_600), ("h", "min", 3_600, 60)):
+        if seconds >= length:
+            return f"{seconds // length} {unit} {seconds % length // part} {smaller}"
+    if seconds >= 60:
+        return f"{seconds // 60} min {seconds % 60} s"
+    return f"{max(duration_ms, 0) / 1_000:.1f} s"

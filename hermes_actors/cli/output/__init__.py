@@ -1,0 +1,1 @@
+"""How commands answer: tables for people, the server's own JSON for programs."""

@@ -1,0 +1,101 @@
+"""Shows what a change or a deletion led to: a line for people, JSON for programs."""
+
+import json
+import sys
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+from hermes_actors.cli.command_line.confirm import confirm
+from hermes_actors.cli.command_line.failures import CommandFailed
+from hermes_actors.cli.command_line.options import Output
+from hermes_actors.cli.connection.management import ManagementClient
+from hermes_actors.cli.output.render import printable, say, write_json
+
+
+def show_changed(
+    client: ManagementClient, path: str, answer: bytes, line: str, output: Output
+) -> None:
+    """Say that it was done. As JSON: the server's answer, or, as it is empty, the object read back.
+
+    A change that was done stays done: failing to read it back is a warning.
+    """
+    if output is Output.TABLE:
+        say(line)
+        return
+    shown = _read_back(client, path, answer, line)
+    if shown is not None:
+        write_json(shown)
+
+
+def show_updated(
+    client: ManagementClient,
+    path: str,
+    answer: bytes,
+    line: str,
+    output: Output,
+    patch: dict[str, Any],
+    unshown: Callable[[dict[str, Any]], Collection[str]] | None = None,
+) -> None:
+    """As `show_changed`, with a warning for each field of the patch that the object has not.
+
+    A server ignores those without a word, so a misspelt field would look like a done change.
+    `unshown` names the fields (dotted) that such an object may have without showing them.
+    """
+    if output is Output.TABLE:
+        say(line)
+    shown = _read_back(client, path, answer, line)
+    if shown is None:
+        return
+    if output is Output.JSON:
+        write_json(shown)
+    try:
+        fields = json.loads(shown)
+    except (ValueError, RecursionError):
+        return
+    known = unshown(fields) if unshown and isinstance(fields, dict) else ()
+    for name in unknown_fields(patch, fields):
+        if name in known:
+            continue
+        print(
+            f"hermes: warning: unknown field {printable(name)} was ignored by the server",
+            file=sys.stderr,
+        )
+
+
+def delete_object(
+    path: str, name: str, named: str, yes: bool, management: str, output: Output, also: str = ""
+) -> None:
+    """Ask, unless that is answered, and delete what has that path; say so, as JSON by its name.
+
+    `named` is the object in words; `also` is what goes with it. Raises as `confirm` does.
+    """
+    confirm(named + also, yes)
+    with ManagementClient(management) as client:
+        client.delete(path)
+    say(json.dumps({"deleted": name}) if output is Output.JSON else f"deleted {named}")
+
+
+def unknown_fields(patch: dict[str, Any], shown: Any, prefix: str = "") -> Iterator[str]:
+    """The dotted names in a patch that the object does not have after it.
+
+    A field that was unset (null) may rightly be gone.
+    """
+    if not isinstance(shown, dict):
+        return
+    for key, value in patch.items():
+        if key not in shown:
+            if value is not None:
+                yield prefix + key
+        elif isinstance(value, dict):
+            yield from unknown_fields(value, shown[key], f"{prefix}{key}.")
+
+
+def _read_back(client: ManagementClient, path: str, answer: bytes, line: str) -> bytes | None:
+    """The answer, or, as it is empty, the object; None, and a warning, if it cannot be read."""
+    if answer.strip():
+        return answer
+    try:
+        return client.get(path)
+    except CommandFailed as failure:
+        print(f"hermes: warning: {line}, but: {failure.message}", file=sys.stderr)
+        return None

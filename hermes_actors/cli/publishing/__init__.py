@@ -1,0 +1,1 @@
+"""`hermes publish`: one message, or many at a rate, each accounted for."""

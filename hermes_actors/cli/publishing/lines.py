@@ -1,0 +1,152 @@
+"""Reads messages line by line from a file or a pipe, as they come, within a bound."""
+
+import gzip
+import json
+import sys
+import zlib
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import trio
+
+from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
+from hermes_actors.cli.publishing.publisher import Message
+
+_READ_BYTES = 65_536
+LINE_BYTES_MAX = 16 * 1_048_576
+
+
+class LineSplitter:
+    """Bytes in, whole lines out, without their ends. Raises CommandFailed for an endless line."""
+
+    def __init__(self, line_bytes_max: int = LINE_BYTES_MAX) -> None:
+        self._line_bytes_max = line_bytes_max
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that these bytes complete."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > self._line_bytes_max:
+            raise CommandFailed(
+                f"a line is longer than {self._line_bytes_max} bytes: "
+                "the input does not look like one message a line; use --file for one message"
+            )
+        return [line.removesuffix(b"\r") for line in lines]
+
+    def end(self) -> list[bytes]:
+        """The last line, where the input does not end with a line end."""
+        last, self._rest = self._rest.removesuffix(b"\r"), b""
+        return [last] if last else []
+
+
+async def messages_of_lines(source: BinaryIO, keys: "KeyOf") -> AsyncGenerator[Message, None]:
+    """One message for each line that is not empty; `number` is the line's, from 1."""
+    splitter = LineSplitter()
+    number = 0
+    is_open = True
+    while is_open:
+        # Abandoned on Ctrl-C: a thread that reads a silent pipe would never come back.
+        data = await trio.to_thread.run_sync(_read_some, source, abandon_on_cancel=True)
+        is_open = bool(data)
+        for line in splitter.feed(data) if data else splitter.end():
+            number += 1
+            if line.strip():
+                yield Message(number, line, keys.key(line, number))
+
+
+def _read_some(source: BinaryIO) -> bytes:
+    read1 = getattr(source, "read1", source.read)
+    try:
+        return bytes(read1(_READ_BYTES))
+    # What is no gzip file, or a torn one, shows only when it is read.
+    except (OSError, EOFError, zlib.error) as error:
+        raise CommandFailed(f"the lines cannot be read: {error}") from error
+
+
+class KeyOf:
+    """The partition key of each message: the same for all, or a field's value in its JSON."""
+
+    def __init__(self, key: str | None = None, field: str | None = None) -> None:
+        if key is not None and field is not None:
+            raise UsageWrong("--key and --key-field exclude each other; give one")
+        self._key = None if key is None else header_value(key, "--key")
+        self._field = field
+
+    def key(self, body: bytes, number: int) -> str | None:
+        """The key, or None for no key: none was asked for, or the field is null.
+
+        Raises CommandFailed where the field is not there or holds no plain value.
+        """
+        if self._field is None:
+            return self._key
+        value = self._look_up(body, number)
+        if value is None:
+            return None
+        if isinstance(value, (dict, list)):
+            raise CommandFailed(
+                f"message {number}: --key-field {self._field}: expected text, a number or a "
+                f"boolean, found {'an object' if isinstance(value, dict) else 'an array'}"
+            )
+        text = value if isinstance(value, str) else json.dumps(value)
+        return header_value(text, f"message {number}: --key-field {self._field}")
+
+    def _look_up(self, body: bytes, number: int) -> object:
+        try:
+            value = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise CommandFailed(
+                f"message {number}: --key-field needs JSON messages: {error}"
+            ) from error
+        for part in (self._field or "").split("."):
+            if not isinstance(value, dict) or part not in value:
+                raise CommandFailed(
+                    f"message {number}: has no field '{self._field}' (--key-field); "
+                    "name a field that each message has, null for no key"
+                )
+            value = value[part]
+        return value
+
+
+def header_value(text: str, option: str) -> str:
+    """The text, if it can stand in a header. Raises UsageWrong."""
+    if any(ord(c) < 32 or ord(c) == 127 for c in text):
+        raise UsageWrong(f"{option}: a header cannot hold control characters: {text!r}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageWrong(f"{option}: a header must be UTF-8: {text!r}") from error
+    return text
+
+
+async def only(message: Message) -> AsyncGenerator[Message, None]:
+    """One message as a stream."""
+    yield message
+
+
+def open_lines(name: str) -> BinaryIO:
+    """A file of lines, unpacked if its name ends with .gz; stdin for `-`. Raises UsageWrong."""
+    if name == "-":
+        return sys.stdin.buffer
+    try:
+        if name.endswith(".gz"):
+            return gzip.open(name, "rb")  # type: ignore[return-value]
+        return Path(name).open("rb")
+    except OSError as error:
+        raise UsageWrong(f"{name}: cannot be read: {error.strerror}") from error
+
+
+def count_lines(name: str) -> int | None:
+    """How many messages a file holds, for a progress bar; None for stdin."""
+    if name == "-":
+        return None
+    try:
+        with open_lines(name) as file:
+            return sum(1 for line in _lines(file) if line.strip())
+    except (OSError, EOFError, zlib.error):
+        # Whoever reads it next says what is wrong with it.
+        return None
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    yield from file

@@ -1,0 +1,286 @@
+"""`hermes publish`: one message from the command line, or many, a line each."""
+
+import json
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import trio
+import typer
+
+from hermes_actors.cli.command_line.credentials import authorization
+from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
+from hermes_actors.cli.command_line.options import (
+    PUBLISH_URL_DEFAULT,
+    Output,
+    OutputOption,
+    PublishUrlOption,
+    TopicArgument,
+    examples,
+)
+from hermes_actors.cli.command_line.plain import PlainCommand
+from hermes_actors.cli.connection.management import checked_url, quoted
+from hermes_actors.cli.publishing.batch_publisher import BATCH_MAX, BatchPublisher
+from hermes_actors.cli.publishing.lines import (
+    KeyOf,
+    count_lines,
+    header_value,
+    messages_of_lines,
+    only,
+    open_lines,
+)
+from hermes_actors.cli.publishing.publisher import (
+    BulkPublisher,
+    Message,
+    Outcome,
+    PublishPlan,
+    Unreachable,
+    percentile,
+)
+from hermes_actors.runtime.clock import SystemClock, system_rng
+
+_ERRORS_SHOWN_MAX = 10
+_LATENCIES_MAX = 1_000_000
+
+app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
+
+
+@app.command(
+    cls=PlainCommand,
+    epilog=examples(
+        """hermes publish shop.orders '{"id": 1, "total": 9.5}'""",
+        "hermes publish shop.orders --file order.json --key customer-7",
+        "hermes publish shop.orders --lines orders.ndjson.gz --key-field customer.id",
+        "hermes publish shop.orders --lines orders.ndjson --batch 1000",
+        "tail -f orders.log | hermes publish shop.orders --output json",
+    ),
+)
+def publish(
+    topic: TopicArgument,
+    message: Annotated[
+        str | None,
+        typer.Argument(metavar="MESSAGE", help="The message; '-' or nothing reads stdin's lines."),
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="One message: the file's content.")
+    ] = None,
+    lines: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Many messages: one a line; .gz is unpacked."),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Partition-Key of all messages.")
+    ] = None,
+    key_field: Annotated[
+        str | None,
+        typer.Option("--key-field", metavar="FIELD", help="Partition-Key from a JSON field."),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME:VALUE", help="A request header; repeatable."),
+    ] = None,
+    content_type: Annotated[str, typer.Option(metavar="TYPE")] = "application/json",
+    connections: Annotated[
+        int, typer.Option(min=1, max=1_000, metavar="N", help="Requests at a time.")
+    ] = 8,
+    batch: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=BATCH_MAX,
+            metavar="N",
+            help="Messages in one request; for lines.",
+        ),
+    ] = 1,
+    retries: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="N", help="After 503, 429, a time-out or a lost connection; may double."
+        ),
+    ] = 3,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout-s", min=0.01, metavar="S", help="For each attempt.")
+    ] = 10.0,
+    publish_url: PublishUrlOption = PUBLISH_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Publish messages; prints their ids, and a summary on stderr. 1 if not all were accepted."""
+    quoted(topic)
+    plan = PublishPlan(
+        url=checked_url(publish_url, "--publish-url", PUBLISH_URL_DEFAULT),
+        topic=topic,
+        connections=connections,
+        retries=retries,
+        timeout_s=timeout_s,
+        batch=batch,
+        headers=[("Content-Type", header_value(content_type, "--content-type"))]
+        + [_header(text) for text in header or []]
+        + _credentials(),
+    )
+    if batch > 1 and (file is not None or message not in (None, "-")):
+        raise UsageWrong("--batch is for many messages: give --lines, or pipe lines in")
+    messages, total = _source(message, file, lines, KeyOf(key, key_field))
+    report = Report(output)
+    with _progress(total) as advance:
+        report.advance = advance
+        trio.run(_run, plan, messages, report)
+    report.finish()
+
+
+def _source(
+    message: str | None, file: Path | None, lines: str | None, keys: KeyOf
+) -> tuple[AsyncGenerator[Message, None], int | None]:
+    """The messages, and how many they are if that is known. Raises UsageWrong."""
+    if sum(each is not None for each in (message, file, lines)) > 1:
+        raise UsageWrong("MESSAGE, --file and --lines exclude each other; give one")
+    if file is not None:
+        try:
+            body = file.read_bytes()
+        except OSError as error:
+            raise UsageWrong(f"--file {file}: cannot be read: {error.strerror}") from error
+        return only(Message(1, body, keys.key(body, 1))), 1
+    if message is not None and message != "-":
+        body = message.encode("utf-8", "surrogateescape")
+        return only(Message(1, body, keys.key(body, 1))), 1
+    if message is None and lines is None and sys.stdin.isatty():
+        raise UsageWrong(
+            "nothing to publish: give MESSAGE, --file or --lines, or pipe lines in "
+            "('-' reads them from the terminal)"
+        )
+    name = lines or "-"
+    total = count_lines(name) if sys.stderr.isatty() else None
+    return messages_of_lines(open_lines(name), keys), total
+
+
+def _credentials() -> list[tuple[str, str]]:
+    shown = authorization()
+    return [("Authorization", shown)] if shown else []
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
+        raise UsageWrong(f"--header '{text}': expected Name:value, for example Trace-Id:42")
+    return name, header_value(value.strip(), "--header")
+
+
+async def _run(
+    plan: PublishPlan, messages: AsyncGenerator[Message, None], report: "Report"
+) -> None:
+    clock = SystemClock()
+    began_s = clock.monotonic_s()
+    kind = BulkPublisher if plan.batch == 1 else BatchPublisher
+    publisher = kind(plan, report.take, clock, system_rng())
+    try:
+        await publisher.run(messages)
+        if publisher.is_cut_short:
+            report.failure = "stopped: every message would be refused alike; the rest was not sent"
+    except Unreachable as error:
+        report.failure = (
+            f"cannot reach {plan.url}: {error}; start a node with 'hermes dev', or name another "
+            "with --publish-url URL or HERMES_PUBLISH_URL"
+        )
+    except CommandFailed as failure:
+        report.failure = failure.message
+    report.seconds = clock.monotonic_s() - began_s
+
+
+class Report:
+    """Prints outcomes as they come, keeps what the summary needs."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._latencies_ms: list[float] = []
+        self._accepted = 0
+        self._kept = 0
+        self._refused = 0
+        self._retried = 0
+        self.advance: Callable[[], None] = _nothing
+        self.failure = ""
+        self.seconds = 0.0
+
+    def take(self, outcome: Outcome) -> None:
+        """One message has ended."""
+        self._retried += outcome.attempts > 1
+        if outcome.is_accepted:
+            self._accepted += 1
+            self._kept += outcome.is_kept
+            if len(self._latencies_ms) < _LATENCIES_MAX:
+                self._latencies_ms.append(outcome.latency_ms)
+        else:
+            self._refused += 1
+        self._print(outcome)
+        self.advance()
+
+    def _print(self, outcome: Outcome) -> None:
+        if self._output is Output.JSON:
+            fields: dict[str, object] = {
+                "number": outcome.number,
+                "status": outcome.status,
+                "messageId": outcome.message_id,
+                "isKept": outcome.is_kept,
+                "attempts": outcome.attempts,
+                "latencyMs": round(outcome.latency_ms, 3),
+            }
+            if outcome.error:
+                fields["error"] = outcome.error
+            print(json.dumps(fields, ensure_ascii=False))
+        elif outcome.is_accepted:
+            print(outcome.message_id)
+        elif self._refused <= _ERRORS_SHOWN_MAX:
+            print(f"hermes: message {outcome.number}: {_why(outcome)}", file=sys.stderr)
+            if self._refused == _ERRORS_SHOWN_MAX:
+                print("hermes: further errors are only counted", file=sys.stderr)
+
+    def finish(self) -> None:
+        """The summary on stderr. Raises CommandFailed unless every message was accepted."""
+        sys.stdout.flush()
+        latencies = sorted(self._latencies_ms)
+        rate = self._accepted / self.seconds if self.seconds > 0 else 0.0
+        kept = f" ({self._kept} kept on the node's disk, sent later)" if self._kept else ""
+        summary = (
+            f"accepted {self._accepted}{kept}, not accepted {self._refused}, "
+            f"retried {self._retried} in {self.seconds:.2f} s ({rate:.0f}/s)"
+        )
+        if latencies:
+            summary += (
+                f"; latency p50 {percentile(latencies, 50):.1f}, "
+                f"p99 {percentile(latencies, 99):.1f}, max {percentile(latencies, 100):.1f} ms"
+            )
+        print(summary, file=sys.stderr)
+        if self.failure:
+            raise CommandFailed(self.failure)
+        if self._refused:
+            raise CommandFailed(f"{self._refused} message(s) were not accepted")
+
+
+def _why(outcome: Outcome) -> str:
+    if outcome.status == 0:
+        return f"no answer: {outcome.error}; it may have been stored all the same"
+    return f"refused with {outcome.status}{': ' if outcome.error else ''}{outcome.error}"
+
+
+def _nothing() -> None:
+    """No progress bar."""
+
+
+@contextmanager
+def _progress(total: int | None) -> Iterator[Callable[[], None]]:
+    """A progress bar on stderr if that is a terminal and there is more than one message."""
+    if not sys.stderr.isatty() or total == 1:
+        yield _nothing
+        return
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    with Progress(
+        *Progress.get_default_columns()[:2],
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as bar:
+        task = bar.add_task("publishing", total=total)
+        yield lambda: bar.advance(task)

@@ -1,0 +1,147 @@
+"""`hermes sink`: be a subscriber for a while; prints and counts what it gets."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import trio
+import typer
+
+from hermes_actors.cli.command_line.failures import CommandFailed
+from hermes_actors.cli.command_line.options import examples
+from hermes_actors.cli.command_line.plain import PlainCommand
+from hermes_actors.cli.connection.http_server import HttpServer
+from hermes_actors.cli.output.render import printable
+from hermes_actors.cli.sink.journal import Journal
+from hermes_actors.cli.sink.server import Delivery, Sink, SinkCounts, SinkRules
+from hermes_actors.runtime.clock import SystemClock
+from hermes_actors.runtime.signals import stop_on_signal
+
+_DRAIN_S = 5.0
+_BODY_SHOWN_MAX = 200
+
+
+app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
+
+
+@app.command(
+    cls=PlainCommand,
+    epilog=examples(
+        "hermes sink",
+        "hermes sink --port 9001 --fail-first 10% --write taken.ndjson",
+        "hermes sink --port 0 --json --quiet",
+    ),
+)
+def sink(
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, metavar="PORT", help="0 takes a free one.")
+    ] = 9000,
+    host: Annotated[str, typer.Option(metavar="ADDRESS")] = "127.0.0.1",
+    write: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a line of JSON for each delivery, with its body."),
+    ] = None,
+    delay_ms: Annotated[
+        int, typer.Option("--delay-ms", min=0, metavar="MS", help="Wait before each answer.")
+    ] = 0,
+    status: Annotated[
+        int, typer.Option(min=200, max=599, metavar="STATUS", help="Answer with this.")
+    ] = 200,
+    fail_first: Annotated[
+        str,
+        typer.Option(
+            "--fail-first",
+            metavar="PERCENT",
+            help="Answer 500 to the first attempt of this share of messages, chosen by their id.",
+        ),
+    ] = "0%",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print deliveries.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print all as JSON, a ready line with the URL first.")
+    ] = False,
+) -> None:
+    """Be a subscriber: take pushes at any path, print them, count them. Ctrl-C ends it."""
+    rules = SinkRules(status=status, delay_ms=delay_ms, fail_first_percent=percent(fail_first))
+    show = None if quiet else (_show_json if as_json else _show_text)
+    journal = None if write is None else Journal(write)
+    endpoint = Sink(rules, SystemClock().now_ms, journal, show)
+    try:
+        trio.run(_run, endpoint, host, port, as_json)
+    except OSError as error:
+        raise CommandFailed(
+            f"cannot listen on {host}:{port} or write the file: {error.strerror or error}; "
+            "choose another --port (0 takes a free one), --host or --write"
+        ) from error
+
+
+def percent(text: str) -> float:
+    """A share from `10` or `10%`. Raises typer.BadParameter."""
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 100:
+        raise typer.BadParameter(
+            f"'{text}': expected a share like 10%, from 0% to 100%", param_hint="--fail-first"
+        )
+    return value
+
+
+async def _run(endpoint: Sink, host: str, port: int, as_json: bool) -> None:
+    """Serve until SIGTERM or Ctrl-C, answer what is under way, then print the counts."""
+    listeners = await trio.open_tcp_listeners(port, host=host)
+    server = HttpServer(endpoint.respond)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(stop_on_signal, server.drain)
+        if endpoint.journal is not None:
+            await nursery.start(endpoint.journal.run)
+        await _ready(bound_url(listeners[0], host), as_json)
+        await server.serve(listeners)
+        nursery.cancel_scope.cancel()
+    _summary(endpoint.counts, as_json)
+
+
+def bound_url(listener: trio.SocketListener, host: str) -> str:
+    """The URL under which a listener is reached, with the port that it really has."""
+    bound_port = listener.socket.getsockname()[1]
+    return f"http://{f'[{host}]' if ':' in host else host}:{bound_port}/"
+
+
+async def _ready(url: str, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"ready": True, "url": url}), flush=True)
+    else:
+        print(f"taking pushes at {url} (Ctrl-C ends it)", file=sys.stderr, flush=True)
+
+
+def _show_text(delivery: Delivery) -> None:
+    body = printable(delivery.body[:_BODY_SHOWN_MAX].decode("utf-8", "replace"))
+    cut = "…" if len(delivery.body) > _BODY_SHOWN_MAX else ""
+    retry = f" retry {delivery.retry_count}" if delivery.retry_count else ""
+    print(
+        f"{delivery.status} {printable(delivery.path)} "
+        f"{printable(delivery.message_id) or '-'}{retry} {body}{cut}",
+        flush=True,
+    )
+
+
+def _show_json(delivery: Delivery) -> None:
+    sys.stdout.write(delivery.line().decode())
+    sys.stdout.flush()
+
+
+def _summary(counts: SinkCounts, as_json: bool) -> None:
+    fields = {
+        "received": counts.received,
+        "accepted": counts.accepted,
+        "refused": counts.refused,
+        "retries": counts.retries,
+        "duplicates": counts.duplicates,
+        "bytes": counts.bytes,
+        "spanMs": 0 if counts.first_ms is None else counts.last_ms - counts.first_ms,
+    }
+    if as_json:
+        print(json.dumps({"summary": fields}), flush=True)
+    else:
+        print(", ".join(f"{name} {value}" for name, value in fields.items()), flush=True)

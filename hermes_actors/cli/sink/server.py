@@ -1,0 +1,162 @@
+"""A subscriber that decides by rules, counts what it takes, and can write it down."""
+
+import hashlib
+import json
+from base64 import b64encode
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import trio
+
+from hermes_actors.cli.connection.http_server import Request, answer
+from hermes_actors.cli.sink.journal import Journal
+
+_IDS_MAX = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SinkRules:
+    """How a sink answers. `fail_first_percent` of messages get a 500 at their first attempt."""
+
+    status: int = 200
+    delay_ms: int = 0
+    fail_first_percent: float = 0.0
+
+    def picks(self, message_id: str) -> bool:
+        """True for the share of messages whose first attempt fails; the same ones every time."""
+        if self.fail_first_percent <= 0:
+            return False
+        digest = hashlib.sha256(message_id.encode()).digest()
+        return int.from_bytes(digest[:8], "big") < self.fail_first_percent / 100 * 2**64
+
+
+class RecentIds:
+    """The last `ids_max` ids, so that a sink that runs for days stays small."""
+
+    def __init__(self, ids_max: int = _IDS_MAX) -> None:
+        self._ids_max = ids_max
+        self._ids: OrderedDict[str, None] = OrderedDict()
+
+    def is_new(self, message_id: str) -> bool:
+        """True the first time an id is shown; it is remembered."""
+        if message_id in self._ids:
+            return False
+        self._ids[message_id] = None
+        if len(self._ids) > self._ids_max:
+            self._ids.popitem(last=False)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One push as it came in, and the status it was answered with."""
+
+    received_ms: int
+    message_id: str
+    retry_count: int
+    method: str
+    path: str
+    body: bytes
+    status: int
+
+    def line(self) -> bytes:
+        """One line of NDJSON; a body that is not UTF-8 is in `bodyBase64`."""
+        fields: dict[str, object] = {
+            "receivedMs": self.received_ms,
+            "messageId": self.message_id,
+            "retryCount": self.retry_count,
+            "method": self.method,
+            "path": self.path,
+            "status": self.status,
+            "bodySha256": hashlib.sha256(self.body).hexdigest(),
+        }
+        try:
+            fields["body"] = self.body.decode("utf-8")
+        except UnicodeDecodeError:
+            fields["bodyBase64"] = b64encode(self.body).decode("ascii")
+        return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+
+
+@dataclass(slots=True)
+class SinkCounts:
+    """What a sink has seen. A duplicate is an accepted delivery of an id accepted before."""
+
+    received: int = 0
+    accepted: int = 0
+    refused: int = 0
+    retries: int = 0
+    duplicates: int = 0
+    bytes: int = 0
+    first_ms: int | None = None
+    last_ms: int = 0
+
+
+@dataclass(slots=True)
+class Sink:
+    """One endpoint: `take` decides at once; `respond` also waits as its rules say.
+
+    `now_ms` gives the wall-clock time in milliseconds.
+    """
+
+    rules: SinkRules
+    now_ms: Callable[[], int]
+    journal: Journal | None = None
+    show: Callable[[Delivery], None] | None = None
+    counts: SinkCounts = field(default_factory=SinkCounts)
+    _accepted: RecentIds = field(default_factory=RecentIds)
+    _failed_once: RecentIds = field(default_factory=RecentIds)
+
+    def take(self, request: Request) -> Delivery:
+        """Decide on one request and count it."""
+        headers = request.headers
+        raw_id = headers.get(b"hermes-message-id") or headers.get(b"hermes-batch-id") or b""
+        message_id = raw_id.decode("latin-1")
+        # Without an id, equal bodies are the same message: the best that can be said of them.
+        identity = message_id or hashlib.sha256(request.body).hexdigest()
+        retry_text = headers.get(b"hermes-retry-count", b"0")
+        status = self.rules.status
+        if self.rules.picks(identity) and self._failed_once.is_new(identity):
+            status = 500
+        delivery = Delivery(
+            received_ms=self.now_ms(),
+            message_id=message_id,
+            retry_count=int(retry_text) if retry_text.isdigit() else 0,
+            method=request.method,
+            path=request.path,
+            body=request.body,
+            status=status,
+        )
+        self._count(delivery, identity)
+        return delivery
+
+    def _count(self, delivery: Delivery, identity: str) -> None:
+        counts = self.counts
+        counts.received += 1
+        counts.bytes += len(delivery.body)
+        counts.retries += delivery.retry_count > 0
+        counts.last_ms = delivery.received_ms
+        if counts.first_ms is None:
+            counts.first_ms = delivery.received_ms
+        if 200 <= delivery.status < 300:
+            counts.accepted += 1
+            counts.duplicates += not self._accepted.is_new(identity)
+        else:
+            counts.refused += 1
+
+    async def respond(self, request: Request) -> bytes:
+        """The answer to one request, after the delay of the rules; written down before it."""
+        delivery = self.take(request)
+        if self.rules.delay_ms:
+            await trio.sleep(self.rules.delay_ms / 1_000)
+        if self.journal is not None:
+            await self.journal.add(delivery.line())
+        if self.show is not None:
+            self.show(delivery)
+        return _answer(delivery.status, request.keeps_alive)
+
+
+@lru_cache(maxsize=64)
+def _answer(status: int, keeps_alive: bool) -> bytes:
+    return answer(status, keeps_alive=keeps_alive)

@@ -1,0 +1,1 @@
+"""`hermes subscription …`: what subscriptions are, how they fare, and where they go on."""

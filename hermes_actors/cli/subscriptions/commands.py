@@ -1,0 +1,272 @@
+"""`hermes subscription create|list|show|update|delete`: what subscriptions are."""
+
+import sys
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from hermes_actors.cli.administration.topics import OWNER_DEFAULT
+from hermes_actors.cli.command_line import bodies
+from hermes_actors.cli.command_line.failures import UsageWrong
+from hermes_actors.cli.command_line.options import (
+    MANAGEMENT_URL_DEFAULT,
+    FromFileOption,
+    ManagementOption,
+    Output,
+    OutputOption,
+    PatchArgument,
+    SubscriptionArgument,
+    TopicArgument,
+    YesOption,
+    examples,
+)
+from hermes_actors.cli.command_line.plain import PlainCommand, command_group
+from hermes_actors.cli.connection.management import ManagementClient
+from hermes_actors.cli.connection.paths import subscription_path
+from hermes_actors.cli.output.outcome import delete_object, show_updated
+from hermes_actors.cli.output.render import (
+    printable,
+    show_object,
+)
+from hermes_actors.cli.subscriptions import (
+    activation,
+    deliveries,
+    filter_test,
+    listing,
+    signing,
+    why,
+)
+from hermes_actors.cli.subscriptions.filter_options import FilterOption, filters_of
+from hermes_actors.consumer.recipients.endpoint import SCHEMES
+from hermes_actors.model.subscription import (
+    BatchPolicy,
+    DeliveryType,
+    SerialPolicy,
+    Subscription,
+)
+
+app = command_group("Subscriptions: where a topic's messages are pushed to.")
+
+
+@app.command(
+    cls=PlainCommand,
+    epilog=examples(
+        "hermes subscription create shop.orders a --endpoint http://127.0.0.1:9000/",
+        "hermes subscription create shop.orders b --endpoint http://... --rate 50",
+        "hermes subscription create shop.orders c --endpoint http://... "
+        "--filter 'jsonpath:$.country=PL|DE' --filter header:Channel=web",
+        "hermes subscription create shop.orders --from-file subscription.json",
+    ),
+)
+def create(
+    topic: TopicArgument,
+    subscription: Annotated[
+        str | None, typer.Argument(metavar="SUBSCRIPTION", help="May be in the file.")
+    ] = None,
+    endpoint: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where messages are pushed to.")
+    ] = None,
+    rate: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Messages a second, in each DC.",
+            show_default="400, BATCH: no limit",
+        ),
+    ] = None,
+    ttl_s: Annotated[
+        int | None,
+        typer.Option(
+            "--ttl-s", min=0, help="Retry no longer than this.", show_default="3600, BATCH: 60"
+        ),
+    ] = None,
+    backoff_ms: Annotated[
+        int | None,
+        typer.Option("--backoff-ms", min=0, help="Before a retry.", show_default="100, BATCH: 500"),
+    ] = None,
+    request_timeout_ms: Annotated[
+        int | None, typer.Option("--request-timeout-ms", min=1, show_default="1000, BATCH: 30000")
+    ] = None,
+    retry_client_errors: Annotated[
+        bool, typer.Option("--retry-client-errors", help="Retry 4xx answers too.")
+    ] = False,
+    ordered: Annotated[
+        bool, typer.Option("--ordered", help="In order for each Partition-Key; SERIAL only.")
+    ] = False,
+    attempts_max: Annotated[
+        int | None,
+        typer.Option("--attempts-max", min=1, metavar="N", help="Give up after as many attempts."),
+    ] = None,
+    retry_on: Annotated[
+        list[int] | None,
+        typer.Option(metavar="STATUS", help="An answer that is tried again; repeatable."),
+    ] = None,
+    discard_on: Annotated[
+        list[int] | None,
+        typer.Option(metavar="STATUS", help="An answer that gives it up; repeatable."),
+    ] = None,
+    filters: FilterOption = None,
+    delivery_type: Annotated[
+        DeliveryType | None, typer.Option(help="One by one or in batches.", show_default="SERIAL")
+    ] = None,
+    owner: Annotated[
+        str | None, typer.Option(metavar="SOURCE:ID", show_default=OWNER_DEFAULT)
+    ] = None,
+    description: Annotated[str | None, typer.Option(metavar="TEXT")] = None,
+    from_file: FromFileOption = None,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Create a subscription; options win over the file. It gets what is published from then on."""
+    file = bodies.from_file(from_file)
+    is_batch = (delivery_type or file.get("deliveryType")) == DeliveryType.BATCH
+    if ordered and is_batch:
+        raise UsageWrong("--ordered is for SERIAL subscriptions; a batch keeps the log's order")
+    policy = {
+        "messageRate" if is_batch else "rate": rate,
+        "messageTtl": ttl_s,
+        "messageBackoff": backoff_ms,
+        "requestTimeout": request_timeout_ms,
+        "retryClientErrors": retry_client_errors or None,
+        "ordered": ordered or None,
+        "attemptsMax": attempts_max,
+        "retryOn": retry_on or None,
+        "discardOn": discard_on or None,
+    }
+    given: dict[str, Any] = {
+        "topicName": topic,
+        "name": subscription,
+        "endpoint": endpoint,
+        "description": description,
+        "owner": None if owner is None else bodies.owner(owner),
+        "deliveryType": delivery_type,
+        "filters": filters_of(filters) or None,
+        "subscriptionPolicy": {key: value for key, value in policy.items() if value is not None},
+    }
+    body = subscription_body(file, given)
+    name = str(body["name"])
+    with ManagementClient(management) as client:
+        answer = client.post(subscription_path(topic), body)
+        line = f"created subscription {name} of {topic}"
+        path = subscription_path(topic, name)
+        show_updated(client, path, answer, line, output, body, known_fields)
+    _warn_of_endpoint(topic, name, body)
+
+
+def known_fields(shown: dict[str, Any]) -> frozenset[str]:
+    """The dotted names of all fields of a subscription of this delivery type.
+
+    Those that Hermes does not know are shown only where they differ from their defaults, so a
+    field that is not shown may well have been understood.
+    """
+    policy = BatchPolicy if shown.get("deliveryType") == DeliveryType.BATCH else SerialPolicy
+    names = [field.encode_name for field in msgspec.structs.fields(Subscription)]
+    return frozenset(
+        names
+        + [f"subscriptionPolicy.{each.encode_name}" for each in msgspec.structs.fields(policy)]
+    )
+
+
+def subscription_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """A subscription's wire form: what was given, over the file, over defaults."""
+    defaults = {"description": "", "owner": bodies.owner(OWNER_DEFAULT)}
+    set_now = {key: value for key, value in given.items() if value is not None}
+    body = bodies.merged(defaults | file, set_now)
+    # The state is not among them: a copy of a suspended one must not begin to deliver.
+    for servers_own in ("createdAt", "modifiedAt"):
+        body.pop(servers_own, None)
+    if not body.get("subscriptionPolicy"):
+        body.pop("subscriptionPolicy", None)
+    if not body.get("name"):
+        raise UsageWrong('a subscription needs a name: give SUBSCRIPTION, or "name" in the file')
+    if not body.get("endpoint"):
+        raise UsageWrong(
+            "a subscription needs an endpoint: give --endpoint http://host:port/path "
+            "('hermes sink' is one to try with)"
+        )
+    return body
+
+
+@app.command(cls=PlainCommand, epilog=examples("hermes subscription show shop.orders billing"))
+def show(
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show a subscription; secrets are masked by the server."""
+    with ManagementClient(management) as client:
+        show_object(client.get(subscription_path(topic, subscription)), output)
+
+
+@app.command(
+    cls=PlainCommand,
+    epilog=examples(
+        "hermes subscription update shop.orders billing subscriptionPolicy.rate=50",
+        "hermes subscription update shop.orders billing endpoint=http://...",
+    ),
+)
+def update(
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
+    pairs: PatchArgument = None,
+    from_file: FromFileOption = None,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Update some fields of a subscription; the others stay. Pairs win over the file."""
+    body = bodies.changes(pairs, from_file)
+    path = subscription_path(topic, subscription)
+    line = f"updated subscription {subscription} of {topic}"
+    with ManagementClient(management) as client:
+        show_updated(client, path, client.put(path, body), line, output, body, known_fields)
+    _warn_of_endpoint(topic, subscription, body)
+
+
+@app.command(
+    cls=PlainCommand, epilog=examples("hermes subscription delete shop.orders billing --yes")
+)
+def delete(
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
+    yes: YesOption = False,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Delete a subscription and its place in the topic."""
+    path = subscription_path(topic, subscription)
+    named = f"subscription {subscription} of {topic}"
+    delete_object(path, subscription, named, yes, management, output)
+
+
+def _warn_of_endpoint(topic: str, name: str, body: dict[str, Any]) -> None:
+    """Say so if what was stored will not be delivered: the server takes more schemes, as Hermes."""
+    # The scheme only: what follows may hold a password.
+    scheme, separator, _ = str(body.get("endpoint") or "").partition("://")
+    if separator and scheme.lower() not in SCHEMES:
+        print(
+            f"hermes: warning: the endpoint of subscription {printable(name)} of "
+            f"{printable(topic)}, of scheme {printable(scheme)}, is stored, but this version "
+            f"delivers to {' and '.join(SCHEMES)} only",
+            file=sys.stderr,
+        )
+
+
+app.command(
+    cls=PlainCommand,
+    name="list",
+    epilog=examples(
+        "hermes subscription list",
+        "hermes subscription list --unhealthy",
+        "hermes subscription list shop.orders --sort lag",
+    ),
+)(listing.list_subscriptions)
+
+# What they do: suspend, activate, lag, retransmit, why; how they sign, what filters let pass.
+app.add_typer(activation.app)
+app.add_typer(deliveries.app)
+app.add_typer(why.app)
+app.add_typer(signing.app)
+app.add_typer(filter_test.app)

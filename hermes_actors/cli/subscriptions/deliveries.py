@@ -1,0 +1,206 @@
+"""`hermes subscription lag|retransmit`: where subscriptions are, and where they go on."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from hermes_actors.cli.command_line.confirm import confirm
+from hermes_actors.cli.command_line.failures import UsageWrong
+from hermes_actors.cli.command_line.options import (
+    MANAGEMENT_URL_DEFAULT,
+    ManagementOption,
+    Output,
+    OutputOption,
+    SubscriptionArgument,
+    TopicArgument,
+    YesOption,
+    examples,
+)
+from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.command_line.times import TIME_HELP, time_to_send
+from hermes_actors.cli.connection.management import ManagementClient
+from hermes_actors.cli.connection.paths import subscription_path
+from hermes_actors.cli.output.render import (
+    fields_of,
+    parsed_object,
+    printable,
+    say,
+    show_rows,
+    write_json,
+)
+from hermes_actors.cli.subscriptions.letters_line import say_letters
+
+app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
+
+RETRANSMISSION_TIMEOUT_S = 60.0
+"""The server waits up to 30 s for the consumers, and before that for logs that do not answer."""
+
+
+@app.command(cls=PlainCommand, epilog=examples("hermes subscription lag shop.orders billing"))
+def lag(
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show for each datacentre and partition what is not delivered yet.
+
+    A message that waits for its retry counts as one, whatever was delivered after it.
+    """
+    with ManagementClient(management) as client:
+        content = client.get(f"{subscription_path(topic, subscription)}/lag")
+    if output is Output.JSON:
+        write_json(content)
+        return
+    found = parsed_object(content)
+    datacenters = fields_of(found, "datacenters")
+    rows = [
+        [str(dc.get("datacenter", "")), *_figures(partition)]
+        for dc in datacenters
+        for partition in fields_of(dc, "partitions")
+    ]
+    show_rows(("DC", "Partition", "Position", "End", "Lag"), rows, "no partition is known")
+    for dc in datacenters:
+        if reason := dc.get("reason"):
+            say(printable(f"{dc.get('datacenter')}: {reason}"))
+    say(f"in all: {_known(found.get('lag'))}")
+    say_letters(topic, subscription, found)
+
+
+def _figures(partition: dict[str, Any]) -> list[str]:
+    names = ("partition", "position", "end", "lag")
+    return [_known(partition.get(name)) for name in names]
+
+
+def _known(number: object) -> str:
+    return str(number) if isinstance(number, int) and number >= 0 else "?"
+
+
+@app.command(
+    cls=PlainCommand,
+    epilog=examples(
+        "hermes subscription retransmit shop.orders billing --to 2026-01-31T12:00:00Z --dry-run",
+        "hermes subscription retransmit shop.orders billing --to end",
+        "hermes subscription retransmit shop.orders billing --offset dc1/0=4200 --offset dc2/3=0",
+    ),
+)
+def retransmit(
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME|start|end", help=f"Where to go on, in all datacentres; TIME: {TIME_HELP}."
+        ),
+    ] = None,
+    offset: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DC/PARTITION=N", help="Where to go on in one partition; repeatable."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show where it would go on, and what that means.")
+    ] = False,
+    yes: YesOption = False,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Go on somewhere else in the topic: back, to deliver again, or forward, to skip.
+
+    The subscription may be suspended. Returns when its consumers have gone there.
+    """
+    body = retransmission(to, offset)
+    if to == "end" and not dry_run:
+        what = f"all that subscription {subscription} of {topic} has not been delivered yet"
+        confirm(what, yes, "skip")
+    path = f"{subscription_path(topic, subscription)}/retransmission"
+    if dry_run:
+        path += "?dryRun=true"
+    with ManagementClient(management) as client:
+        content = client.put(path, body, timeout_s=RETRANSMISSION_TIMEOUT_S)
+        is_shown = dry_run and output is Output.TABLE
+        now = client.get(f"{subscription_path(topic, subscription)}/lag") if is_shown else b"{}"
+    if output is Output.JSON:
+        write_json(content)
+        return
+    found = parsed_object(content)
+    positions = _positions(parsed_object(now))
+    rows = [
+        [
+            dc,
+            _known(entry.get("partition")),
+            _known(entry.get("offset")),
+            *([_moved(entry, positions.get((dc, entry.get("partition"))))] if dry_run else []),
+        ]
+        for dc in found
+        for entry in fields_of(found, dc)
+    ]
+    columns = ("DC", "Partition", "Offset", *(("Means",) if dry_run else ()))
+    show_rows(columns, rows, "no partition is known")
+    for line in _kept_within(body, found):
+        say(printable(line))
+    for dc in found:
+        if not fields_of(found, dc) and "offsets" not in body:
+            say(printable(f"{dc}: its log does not answer; found out there when it does"))
+    what = "would go on" if dry_run else "goes on"
+    say(f"subscription {printable(subscription)} of {printable(topic)} {what} there")
+
+
+def _positions(lag: dict[str, Any]) -> dict[tuple[str, Any], int]:
+    """Where each partition of each datacentre stands, as far as that is known."""
+    return {
+        (str(dc.get("datacenter")), partition.get("partition")): partition["position"]
+        for dc in fields_of(lag, "datacenters")
+        for partition in fields_of(dc, "partitions")
+        if isinstance(partition.get("position"), int)
+    }
+
+
+def _moved(entry: dict[str, Any], position: int | None) -> str:
+    offset = entry.get("offset")
+    if position is None or not isinstance(offset, int):
+        return "?"
+    if offset == position:
+        return "stays"
+    return f"{position - offset} again" if offset < position else f"{offset - position} skipped"
+
+
+def _kept_within(body: dict[str, Any], found: dict[str, Any]) -> Iterator[str]:
+    """Where the server has gone on elsewhere than was asked for: the log holds no such offset."""
+    for dc, asked in body.get("offsets", {}).items():
+        for entry in fields_of(found, dc):
+            wanted, got = asked.get(str(entry.get("partition"))), entry.get("offset")
+            if wanted is not None and wanted != got:
+                edge = "begins" if isinstance(got, int) and got > wanted else "ends"
+                yield (
+                    f"{dc}/{entry.get('partition')}: not at {wanted}, for what the log holds "
+                    f"{edge} at {got}"
+                )
+
+
+def retransmission(to: str | None, offsets: list[str] | None) -> dict[str, Any]:
+    """The body that the options mean. Raises UsageWrong."""
+    if bool(to) == bool(offsets):
+        raise UsageWrong(
+            "say where to go on: --to with a time, start or end, or --offset DC/PARTITION=N, "
+            "not both"
+        )
+    if offsets:
+        return {"offsets": _offsets(offsets)}
+    assert to is not None, "one of the two was given"
+    if to in ("start", "end"):
+        return {"to": to}
+    return {"retransmissionDate": time_to_send("--to", to, "start, end, ")}
+
+
+def _offsets(texts: list[str]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for text in texts:
+        place, _, number = text.partition("=")
+        dc, _, partition = place.rpartition("/")
+        if not dc or not partition.isdecimal() or not number.isdecimal():
+            raise UsageWrong(f"--offset '{text}': expected DC/PARTITION=N, for example dc1/0=4200")
+        if partition in found.setdefault(dc, {}):
+            raise UsageWrong(f"--offset '{text}': partition {partition} of {dc} is given twice")
+        found[dc][partition] = int(number)
+    return found

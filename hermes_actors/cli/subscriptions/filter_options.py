@@ -1,0 +1,93 @@
+"""Filters from the command line, in short or as JSON; one that cannot be meant is refused."""
+
+import json
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from hermes_actors.cli.command_line.failures import UsageWrong
+from hermes_actors.model.subscription import Filter
+
+FilterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--filter",
+        metavar="jsonpath:PATH=REGEX|header:NAME=REGEX|JSON",
+        help="What passes: the whole value must match. Repeatable: all must pass.",
+    ),
+]
+_KEYS = {"jsonpath": "path", "header": "header"}
+_SHORT = "jsonpath:$.country=PL, header:Channel=web, or JSON"
+_KNOWN = frozenset(field.encode_name for field in msgspec.structs.fields(Filter))
+
+
+def filters_of(texts: list[str] | None) -> list[Any]:
+    """The filters in the wire's form, in their order. Raises UsageWrong that names the option."""
+    return [checked(each, text) for text in texts or () for each in _parsed(text)]
+
+
+def _parsed(text: str) -> list[Any]:
+    kind, colon, rest = text.partition(":")
+    if colon and kind in _KEYS:
+        return [_short(text, kind, rest)]
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        begins = text.lstrip()[:1]
+        if begins in ("{", "["):
+            raise UsageWrong(f"--filter {text}: not JSON: {error}") from error
+        raise UsageWrong(f"--filter '{text}': expected {_SHORT} (not JSON either)") from error
+    return found if isinstance(found, list) else [found]
+
+
+def _short(text: str, kind: str, rest: str) -> dict[str, str]:
+    at, unclosed = _equals_at(rest) if kind == "jsonpath" else (rest.find("="), "")
+    if at < 0 and unclosed:
+        raise UsageWrong(f"--filter '{text}': '{unclosed}' is not closed before an =")
+    what = rest[:at].strip() if at >= 0 else ""
+    matcher = rest[at + 1 :] if at >= 0 else ""
+    if not what or not matcher:
+        raise UsageWrong(
+            f"--filter '{text}': expected {kind}:{_KEYS[kind].upper()}=REGEX, for example "
+            f"{'jsonpath:$.country=PL' if kind == 'jsonpath' else 'header:Channel=web'}"
+        )
+    return {"type": kind, _KEYS[kind]: what, "matcher": matcher}
+
+
+def _equals_at(text: str) -> tuple[int, str]:
+    """The first `=` that is not in brackets or quotes, where a path may have some; -1: none, and
+    then what is still open in the end.
+    """
+    depth, quote, opened = 0, "", ""
+    for at, letter in enumerate(text):
+        if quote:
+            quote = "" if letter == quote and text[at - 1] != "\\" else quote
+        elif letter in "'\"" and depth:
+            quote = letter
+        elif letter in "[(":
+            depth, opened = depth + 1, text[at:]
+        elif letter in "])":
+            depth -= 1
+        elif letter == "=" and depth <= 0:
+            return at, ""
+    return -1, opened if depth > 0 else ""
+
+
+def checked(filter_: Any, text: str) -> Any:
+    """The filter as it is, if it could be a subscription's. Raises UsageWrong; `text`: as given."""
+    # Their libraries take a tenth of a second to import, which other commands need not wait for.
+    from hermes_actors.filters.compiled import compile_filter
+    from hermes_actors.filters.failures import FilterInvalid
+
+    if not isinstance(filter_, dict):
+        raise UsageWrong(f"--filter {text}: expected a JSON object, or {_SHORT}")
+    if unknown := ", ".join(sorted(set(filter_) - _KNOWN)):
+        raise UsageWrong(
+            f"--filter {text}: unknown field {unknown}; there are {', '.join(sorted(_KNOWN))}"
+        )
+    try:
+        compile_filter(msgspec.convert(filter_, Filter))
+    except (FilterInvalid, msgspec.ValidationError) as error:
+        raise UsageWrong(f"--filter {text}: {error}") from error
+    return filter_

@@ -1,0 +1,97 @@
+"""`hermes subscription filter-test`: whether a message passes filters, before anybody loses one."""
+
+import base64
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hermes_actors.cli.command_line.failures import UsageWrong
+from hermes_actors.cli.command_line.options import (
+    MANAGEMENT_URL_DEFAULT,
+    ManagementOption,
+    Output,
+    OutputOption,
+    TopicArgument,
+    examples,
+)
+from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.connection.management import ManagementClient, quoted
+from hermes_actors.cli.connection.paths import subscription_path
+from hermes_actors.cli.output.render import parsed_object, printable, say, write_json
+from hermes_actors.cli.subscriptions.filter_options import FilterOption, filters_of
+
+app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
+
+
+@app.command(
+    cls=PlainCommand,
+    name="filter-test",
+    epilog=examples(
+        'hermes subscription filter-test shop.orders billing -m \'{"country":"PL"}\'',
+        "hermes subscription filter-test shop.orders billing --file order.json",
+        "hermes subscription filter-test shop.orders --file order.json --filter "
+        "'jsonpath:$.country=PL|DE'",
+    ),
+)
+def filter_test(
+    topic: TopicArgument,
+    subscription: Annotated[
+        str | None,
+        typer.Argument(metavar="SUBSCRIPTION", help="Whose filters; not together with --filter."),
+    ] = None,
+    message: Annotated[
+        str | None, typer.Option("--message", "-m", metavar="TEXT", help="The message's body.")
+    ] = None,
+    file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The body is there; '-' reads stdin.")
+    ] = None,
+    filters: FilterOption = None,
+    headers: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME:VALUE", help="A header that was propagated."),
+    ] = None,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Say whether a message passes filters: MATCHED, NOT_MATCHED, or ERROR with the reason."""
+    if (subscription is None) is not bool(filters):
+        raise UsageWrong("give either SUBSCRIPTION, whose filters are tried, or --filter")
+    given = filters_of(filters)
+    body = {
+        "message": base64.b64encode(_body(message, file)).decode(),
+        "headers": dict(_header(each) for each in headers or []),
+    }
+    with ManagementClient(management) as client:
+        if subscription is not None:
+            found = parsed_object(client.get(subscription_path(topic, subscription)))
+            given = found.get("filters") or []
+        content = client.post(f"/filters/{quoted(topic)}", {**body, "filters": given})
+    if output is Output.JSON:
+        write_json(content)
+        return
+    answer = parsed_object(content)
+    reason = answer.get("errorMessage")
+    say(printable(f"{answer.get('status')}: {reason}" if reason else str(answer.get("status"))))
+    for warning in answer.get("warnings") or []:
+        print(f"hermes: warning: {printable(str(warning))}", file=sys.stderr)
+
+
+def _body(message: str | None, file: str | None) -> bytes:
+    if (message is None) is (file is None):
+        raise UsageWrong("give the message's body: either --message TEXT or --file FILE")
+    if message is not None:
+        return message.encode()
+    assert file is not None, "one of the two is given"
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise UsageWrong(f"--file {file}: cannot be read: {error.strerror}") from error
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not (name.strip() and colon):
+        raise UsageWrong(f"--header '{text}': expected NAME:VALUE, for example 'Country: PL'")
+    return name.strip(), value.strip()

@@ -1,0 +1,109 @@
+"""`hermes subscription list`: how all of them fare, so that the sick one is found."""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from hermes_actors.cli.command_line.failures import UsageWrong
+from hermes_actors.cli.command_line.options import (
+    MANAGEMENT_URL_DEFAULT,
+    JsonOption,
+    ManagementOption,
+    Output,
+    OutputOption,
+)
+from hermes_actors.cli.connection.management import ManagementClient
+from hermes_actors.cli.connection.paths import subscription_path
+from hermes_actors.cli.output.render import (
+    fields_of,
+    parsed_object,
+    printable,
+    say,
+    show_names,
+    show_rows,
+    write_json,
+)
+from hermes_actors.model.moments import iso_ms
+
+
+class Sort(StrEnum):
+    """What the rows are sorted by; all but names the worst first."""
+
+    NAME = "name"
+    STATE = "state"
+    LAG = "lag"
+    RATE = "rate"
+
+
+_COLUMNS = ("Subscription", "State", "Level", "Deliv./s", "Lag", "Reason")
+
+
+def list_subscriptions(
+    topic: Annotated[
+        str | None, typer.Argument(metavar="[TOPIC]", help="Of this topic; else of all.")
+    ] = None,
+    unhealthy: Annotated[
+        bool, typer.Option("--unhealthy", help="Only those with problems.")
+    ] = False,
+    sort: Annotated[
+        Sort | None, typer.Option("--sort", help="The worst first.", show_default="name")
+    ] = None,
+    tracked: Annotated[
+        bool, typer.Option("--tracked", help="Names of those of TOPIC with tracking.")
+    ] = False,
+    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    output: OutputOption = Output.TABLE,
+    json: JsonOption = False,
+) -> None:
+    """List how all subscriptions fare, or the names of one topic's.
+
+    With --unhealthy or --sort, how that topic's fare.
+    """
+    output = Output.JSON if json else output
+    fares = topic is None or unhealthy or sort is not None
+    if tracked and fares:
+        raise UsageWrong("--tracked lists names: give TOPIC, and neither --unhealthy nor --sort")
+    with ManagementClient(management) as client:
+        if topic is not None and not fares:
+            params = {"tracked": "true"} if tracked else None
+            show_names(client.get(subscription_path(topic), params), "Subscription", output)
+            return
+        asked = {"topicName": topic, "sort": None if sort is None else sort.value}
+        params = {name: value for name, value in asked.items() if value is not None}
+        if unhealthy:
+            params["unhealthy"] = "true"
+        content = client.get("/status/subscriptions", params or None)
+    if output is Output.JSON:
+        write_json(content)
+        return
+    found = parsed_object(content)
+    rows = [_row(each) for each in fields_of(found, "subscriptions")]
+    nothing = "no subscription has a problem" if unhealthy else "no subscriptions"
+    show_rows(_COLUMNS, rows, nothing, optional=("Level",), has_sentences=True)
+    for dc in fields_of(found, "datacenters"):
+        if not dc.get("isKnown"):
+            say(printable(f"{dc.get('datacenter')}: {dc.get('reason')}"))
+
+
+def _row(found: dict[str, Any]) -> list[str]:
+    lag = found.get("lag", -1)
+    return [
+        f"{found.get('topicName')} {found.get('name')}",
+        str(found.get("condition", "")),
+        str(found.get("rateLevel") or "-"),
+        f"{found.get('rate', 0):.1f}",
+        "?" if lag < 0 else str(lag),
+        "; ".join(_said(found)),
+    ]
+
+
+def _said(found: dict[str, Any]) -> list[str]:
+    """Its problems, or else how it fares; and the last failure where they do not tell of it."""
+    said = [str(each.get("description", "")) for each in fields_of(found, "problems")]
+    said = said or [each for each in (str(found.get("reason", "")),) if each]
+    failure = str(found.get("lastFailure", ""))
+    if failure and not any(failure in each for each in said):
+        at = iso_ms(round(found.get("lastFailureAt", 0) * 1_000), "seconds")
+        said.append(f"last failure {at}: {failure}")
+    return said

@@ -1,0 +1,36 @@
+"""Every command's help shows flags without a value and names without braces."""
+
+import pytest
+import typer
+
+from hermes_actors.cli.command_line.lazy import LazyCommand
+from hermes_actors.cli.main import app
+
+
+def command_lines():
+    """Every command line there is, without its arguments."""
+    for name, command in typer.main.get_command(app).commands.items():
+        if type(command) is not LazyCommand:
+            continue
+        yield (name,)
+        for below in getattr(command.real(), "commands", {}):
+            yield (name, below)
+
+
+@pytest.mark.parametrize("words", [(), *command_lines()], ids=" ".join)
+def test_help_has_flags_without_a_value_and_names_without_braces(hermes, words) -> None:
+    result = hermes(*words, "--help")
+    assert result.exit_code == 0
+    assert "bool" not in result.stdout
+    usage = next(line for line in result.stdout.splitlines() if "Usage:" in line)
+    assert not {"{", "}"} & set(usage)
+    assert "......" not in usage.replace("]", "")
+
+
+def test_the_usage_shows_what_is_required_plainly_and_what_is_not_in_brackets(hermes) -> None:
+    assert "hermes publish [OPTIONS] TOPIC [MESSAGE]" in hermes("publish", "--help").stdout
+
+
+def test_the_help_of_a_flag_is_still_there(hermes) -> None:
+    shown = " ".join(hermes("topic", "create", "--help").stdout.split())
+    assert "--tracking Leave a trace." in shown

@@ -1,0 +1,141 @@
+"""`hermes spool`: what waits in a node's folder, told without touching it."""
+
+import json
+from pathlib import Path
+
+import pytest
+import trio
+
+from hermes_actors.cli.nodes.spool import age
+from hermes_actors.fallback.spool_format import SpoolEntry, encode_entry
+from hermes_actors.fallback.spool_store import open_segment_store
+from hermes_actors.model.message import Message
+from hermes_actors.model.topic import Ack
+from hermes_actors.runtime.clock import IdSource, SystemClock
+
+NOW_MS = SystemClock().now_ms()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("HERMES_SPOOL_DIRECTORY", str(tmp_path / "spools"))
+    monkeypatch.setenv("HERMES_NODE", "f1")
+    return tmp_path / "spools" / "dc1.f1"
+
+
+def entry(number: int, topic: str, age_ms: int) -> bytes:
+    message = Message(f"id-{number}", b'{"id": %d}' % number, NOW_MS - age_ms)
+    return encode_entry(number, SpoolEntry(topic, topic, 0, Ack.LEADER, NOW_MS - age_ms, message))
+
+
+async def fill(folder: Path) -> None:
+    folder.parent.mkdir()
+    async with open_segment_store(folder, IdSource(), segment_bytes_max=10_000) as store:
+        await store.load()
+        places = await store.append(
+            [
+                entry(1, "shop.orders", 7_200_000),
+                entry(2, "shop.orders", 90_000),
+                entry(3, "shop.clicks", 3_000),
+                entry(4, "shop.orders", 1_000),
+            ]
+        )
+        await store.mark_done(places[3:])
+        await store.set_aside("expired", b"{}\n{}\n")
+
+
+def test_status_of_a_node_whose_spool_is_empty(hermes, folder):
+    folder.mkdir(parents=True)
+    result = hermes("spool", "status")
+    assert result.exit_code == 0
+    assert "nothing waits" in result.stdout
+    assert list(folder.iterdir()) == [], "looking makes nothing"
+
+
+@pytest.mark.parametrize("command", ["status", "drain"])
+def test_a_folder_that_is_not_there_is_no_empty_spool(hermes, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HERMES_NODE", "f1")
+    result = hermes("spool", command)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"there is no spool in {tmp_path}/hermes-spool/dc1.f1" in result.stderr
+    assert "HERMES_SPOOL_DIRECTORY" in result.stderr
+    assert "keeps nothing" not in result.stderr
+    assert list(tmp_path.iterdir()) == [], "looking makes nothing"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "why"),
+    [
+        ("HERMES_SPOOL_ENABLED", "false", "spool.enabled is false"),
+        ("HERMES_ROLES", "consumers", "has no role frontend"),
+    ],
+)
+def test_a_node_that_keeps_nothing_is_told_as_such(
+    hermes, folder, monkeypatch, variable, value, why
+):
+    monkeypatch.setenv(variable, value)
+    result = hermes("spool", "status")
+    assert result.exit_code == 1
+    assert why in result.stderr
+
+
+def test_status_lists_what_waits_by_topic_and_what_was_set_aside(hermes, folder):
+    trio.run(fill, folder)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    result = hermes("spool", "status")
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert lines[0] == ["Topic", "Messages", "Bytes", "Oldest"]
+    assert lines[1][:2] == ["shop.clicks", "1"]
+    assert lines[2][:2] == ["shop.orders", "2"]
+    assert lines[2][3:5] == ["2", "h"]
+    assert "its node does not run" in result.stdout
+    assert "set aside: 2 expired" in result.stdout
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_status_as_json(hermes, folder):
+    trio.run(fill, folder)
+    found = json.loads(hermes("spool", "status", "--output", "json").stdout)
+    assert (found["entries"], found["pid"], found["setAside"]) == (3, "", {"expired": 2})
+    assert found["oldestMs"] == NOW_MS - 7_200_000
+    assert [each["topic"] for each in found["topics"]] == ["shop.clicks", "shop.orders"]
+    assert found["diskBytes"] > found["sizeBytes"] > 0
+    assert found["damagedRanges"] == 0
+
+
+def test_status_tells_of_damage_and_of_the_process_that_has_the_folder(hermes, folder):
+    trio.run(fill, folder)
+    (segment,) = folder.glob("*.spool")
+    data = bytearray(segment.read_bytes())
+    data[60] ^= 1
+    segment.write_bytes(data)
+
+    async def look_while_open():
+        async with open_segment_store(folder, IdSource(), segment_bytes_max=10_000):
+            return hermes("spool", "status")
+
+    result = trio.run(look_while_open)
+    assert "in use by process" in result.stdout
+    assert "damaged: 1 ranges" in result.stdout
+    assert "set aside: 2 expired" in result.stdout
+
+
+def test_draining_a_folder_in_which_nothing_waits_needs_no_log(hermes, folder):
+    folder.mkdir(parents=True)
+    result = hermes("spool", "drain")
+    assert (result.exit_code, result.stdout) == (0, "nothing waits\n")
+
+
+@pytest.mark.parametrize(
+    ("duration_ms", "text"),
+    [
+        (-5, "0.0 s"),
+        (1_500, "1.5 s"),
+        (61_000, "1 min 1 s"),
+        (3_600_000, "1 h 0 min"),
+        (90_000_000, "1 d 1 h"),
+    ],
+)
+def test_ages_read_as_people_say_them(duration_ms, text):
+    assert age(duration_ms) == text
