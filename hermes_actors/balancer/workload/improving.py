@@ -92,28 +92,31 @@ def relieve(books: Books, target: list[float], node: int, uneven: float) -> Step
     receivers = sorted(range(len(target)), key=lambda each: (load[each] / target[each], each))
     least = max(1 + uneven, load[node] / target[node] - _ALIKE)
     alike = [each for each in receivers if load[each] > least * target[each]]
+    busiest = _busiest(books)
     best: Step | None = None
     for each in reversed(alike):
         for other in receivers[: _PARTNERS if len(alike) > _PARTNERS else _RECEIVERS]:
-            bounds = _bounds(books, target, each, other)
+            bounds = _bounds(books, target, each, other, busiest)
             if bounds.most > 0:
                 best = _better(best, give(books, bounds))
     if best is not None and best.shifted >= 0.5 * (load[node] - target[node]):
         return best
     for other in receivers[:_PARTNERS]:
-        bounds = _bounds(books, target, node, other)
+        bounds = _bounds(books, target, node, other, busiest)
         if bounds.most > 0:
             best = _better(best, swap(books, bounds))
     if best is None:
-        best = _rougher(books, target, node, receivers)
+        best = _rougher(books, target, node, receivers, busiest)
     return best
 
 
-def _rougher(books: Books, target: list[float], node: int, receivers: list[int]) -> Step | None:
+def _rougher(
+    books: Books, target: list[float], node: int, receivers: list[int], busiest: float
+) -> Step | None:
     """Where no step leads to two good nodes, one that leads to two better ones."""
     best: Step | None = None
     for other in receivers[:_PARTNERS]:
-        bounds = _bounds(books, target, node, other, is_rough=True)
+        bounds = _bounds(books, target, node, other, busiest, is_rough=True)
         if bounds.most > 0:
             for kind in (give, swap, several):
                 best = _better(best, kind(books, bounds))
@@ -127,10 +130,11 @@ def fill(books: Books, target: list[float], node: int) -> Step | None:
         (each for each in range(len(target)) if each != node),
         key=lambda each: (-load[each] / target[each], each),
     )
+    busiest = _busiest(books)
     best: Step | None = None
     for is_rough in (False, True):
         for donor in donors:
-            bounds = _bounds(books, target, donor, node, is_rough=is_rough)
+            bounds = _bounds(books, target, donor, node, busiest, is_rough=is_rough)
             if bounds.most > 0:
                 best = _better(best, give(books, bounds))
         if best is not None:
@@ -139,9 +143,15 @@ def fill(books: Books, target: list[float], node: int) -> Step | None:
 
 
 def _bounds(
-    books: Books, target: list[float], node: int, other: int, *, is_rough: bool = False
+    books: Books,
+    target: list[float],
+    node: int,
+    other: int,
+    busiest: float,
+    *,
+    is_rough: bool = False,
 ) -> Bounds:
-    """What may be shifted from a node to another."""
+    """What may be shifted from a node to another; `busiest` as of the books now."""
     load = books.load
     above, below = load[node] / target[node], load[other] / target[other]
     curve = 1 / target[node] + 1 / target[other]
@@ -154,7 +164,7 @@ def _bounds(
     else:
         keeps, takes = (1 - LOW) * target[node], (1 + NEAR) * target[other]
         most = min(most, load[node] - keeps, takes - load[other])
-    most = min(most, _busiest(books) * books.capacity[other] - load[other])
+    most = min(most, busiest * books.capacity[other] - load[other])
     return Bounds(
         node,
         other,
