@@ -147,7 +147,7 @@ class CoordinationReader:
         is_there = start <= position <= end
         if is_there and (position == start or await self._holds_the_last()):
             return True
-        self._must_begin = True
+        self._begin_next()
         _logger.warning(
             "coordination of %s is read anew, and this node takes part under a new id: its log has "
             "[%d, %d), %d was read",
@@ -157,6 +157,10 @@ class CoordinationReader:
             position,
         )
         return False
+
+    def _begin_next(self) -> None:
+        self._must_begin = True
+        self._coordination.lose_lease()
 
     async def _holds_the_last(self) -> bool:
         last = self._coordination.last
@@ -244,7 +248,7 @@ class CoordinationReader:
                 beginning = await find_beginning(self._log, self._topic, start, stored.offset)
                 if beginning.is_whole:
                     return
-        self._must_begin = True
+        self._begin_next()
         raise _Stuck(f"nothing is left of what was said before {stored.offset}")
 
     async def _verify_now_and_then(self) -> None:

@@ -168,12 +168,18 @@ class Coordination:
         """Somebody has seen that the log is not the one that was read: the lease is lost at once,
         and nothing is followed until the reader has looked.
         """
-        if self._lease is not None:
-            self._lease.lose()
+        self.lose_lease()
         self.report(f"the coordination log is doubted: {trouble}")
         self._on_doubt()
 
     # What follows is for the reader.
+
+    def lose_lease(self) -> None:
+        """What the lease stood on is not known any more: whoever goes on to speak in its name is
+        a stranger to all who begin, and they wait until no stranger is heard.
+        """
+        if self._lease is not None:
+            self._lease.lose()
 
     def fold(self, stored: StoredRecord, said: Said | None) -> None:
         """Fold one record, and tell who watches."""
@@ -201,8 +207,7 @@ class Coordination:
     ) -> None:
         """The log is another one, or read for the first time: this is what it says."""
         self.has_listened = has_listened
-        if self._lease is not None:
-            self._lease.lose()
+        self.lose_lease()
         self.state = state
         self.last = last
         self.snapshot_ms = None

@@ -351,6 +351,23 @@ async def test_who_was_there_before_a_long_silence_begins_where_a_newcomer_does(
             assert old.generation == 2
 
 
+async def test_whose_log_has_forgotten_him_is_lost_at_once_though_strangers_are_waited_for(
+    site, autojump_clock
+):
+    async with site.reading() as coordination:
+        lease = Lease("a", site.clock)
+        coordination.hold(lease)
+        await site.say(Join("a", "node-a"), Claim("a", 1))
+        await coordination.until(lambda state: state.leader == "a")
+        await trio.sleep(7 * 3_600)
+        site.log.expire(site.clock.now_ms())
+        # His own next word is a stranger's: who said more would wait for himself.
+        await site.say(Heartbeat("a", 1))
+        await trio.sleep(0.1)
+        assert not coordination.is_current
+        assert lease.is_lost
+
+
 async def test_a_long_silence_that_the_log_remembers_ends_nothing(site, autojump_clock):
     async with site.reading() as coordination:
         await site.say(Join("a", "node-a"), Claim("a", 1))
