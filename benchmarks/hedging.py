@@ -39,8 +39,8 @@ from hermes_actors.publisher.head import BytesHead
 from hermes_actors.publisher.publication import Publication
 from hermes_actors.runtime.clock import IdSource
 from hermes_actors.telemetry.metrics import Metrics
-from hermes_chaos.sim.clock import SimulatedClock
 from hermes_chaos.sim.determinism import rng_of, run
+from hermes_chaos.sim.environment.clock import SimulatedClock
 from publishing.arrivals import poisson
 from publishing.latencies import Latencies
 

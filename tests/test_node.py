@@ -17,8 +17,8 @@ from hermes_actors.metadata.commands import METADATA_TOPIC, LogCreated, encode
 from hermes_actors.model.topic import Ack
 from hermes_actors.node import open_node
 from hermes_actors.telemetry.metrics import render
-from hermes_chaos.sim.clock import SimulatedClock
-from hermes_chaos.sim.surroundings import create_shop, surroundings
+from hermes_chaos.sim.environment.clock import SimulatedClock
+from hermes_chaos.sim.environment.surroundings import create_shop, surroundings
 
 
 def config_of(**metadata):

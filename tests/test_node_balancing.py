@@ -9,8 +9,8 @@ from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.roles import Anonymous
 from hermes_actors.node import open_node
 from hermes_actors.telemetry.metrics import render
-from hermes_chaos.sim.clock import SimulatedClock
-from hermes_chaos.sim.surroundings import create_shop, surroundings
+from hermes_chaos.sim.environment.clock import SimulatedClock
+from hermes_chaos.sim.environment.surroundings import create_shop, surroundings
 
 BILLING = "shop.orders$billing"
 

@@ -34,7 +34,7 @@ def sim(
 ) -> None:
     """Simulate whole clusters in virtual time, one history for each seed."""
     # Imported here: the command's help should not load the broker.
-    from hermes_chaos.sim.mutants import MUTANTS
+    from hermes_chaos.sim.mutants.all import MUTANTS
     from hermes_chaos.sim.run import run_seed
 
     if mutant is not None and mutant not in MUTANTS:

@@ -19,7 +19,7 @@ from hermes_actors.log.base import LogUnavailable, UnavailableRecord
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import seeded_ids
-from hermes_chaos.sim.clock import SimulatedClock
+from hermes_chaos.sim.environment.clock import SimulatedClock
 
 SUBSCRIPTIONS = tuple(f"shop.orders$s{number}" for number in range(6))
 

@@ -21,7 +21,7 @@ from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.log.base import Stored, UnavailableRecord
 from hermes_actors.model.record import StoredRecord
-from hermes_chaos.sim.clock import SimulatedClock
+from hermes_chaos.sim.environment.clock import SimulatedClock
 
 
 class HandCoordination:

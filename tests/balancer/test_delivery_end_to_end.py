@@ -43,7 +43,7 @@ from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, To
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.runtime.cpu import StillCpu
 from hermes_actors.telemetry.metrics import Metrics, render
-from hermes_chaos.sim.clock import EPOCH_MS, SimulatedClock
+from hermes_chaos.sim.environment.clock import EPOCH_MS, SimulatedClock
 
 TOPIC = TopicName("shop", "orders")
 NAME = SubscriptionName(TOPIC, "push")

@@ -35,7 +35,7 @@ from hermes_actors.model.subscription import (
 from hermes_actors.model.topic import Ack, Owner
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics
-from hermes_chaos.sim.clock import EPOCH_MS, SimulatedClock
+from hermes_chaos.sim.environment.clock import EPOCH_MS, SimulatedClock
 
 # Test modules are imported by their path; a helper beside them is found by its folder's.
 sys.path.insert(0, str(Path(__file__).parent))

@@ -25,7 +25,7 @@ from hermes_actors.coordination.view import Coordination
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.telemetry.metrics import render
-from hermes_chaos.sim.clock import SimulatedClock
+from hermes_chaos.sim.environment.clock import SimulatedClock
 
 ORDERS = "shop.orders$billing"
 PAGES = "shop.pages$search"

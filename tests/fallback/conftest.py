@@ -15,7 +15,7 @@ from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack, Chaos
 from hermes_actors.telemetry.metrics import Metrics, render
-from hermes_chaos.sim.clock import SimulatedClock
+from hermes_chaos.sim.environment.clock import SimulatedClock
 
 TOPIC = "shop.orders"
 LIMIT_S = 0.5

@@ -20,8 +20,8 @@ from hermes_actors.publisher.head import BytesHead
 from hermes_actors.publisher.publication import Publication
 from hermes_actors.security.account import Credentials
 from hermes_actors.telemetry.metrics import render
-from hermes_chaos.sim.clock import SimulatedClock
-from hermes_chaos.sim.surroundings import surroundings
+from hermes_chaos.sim.environment.clock import SimulatedClock
+from hermes_chaos.sim.environment.surroundings import surroundings
 from hermes_chaos.wanted import subscription_body, topic_body
 from hermes_local import dockerfile
 

@@ -13,7 +13,7 @@ from hermes_actors.metadata.registry import Metadata, Refold, Registry
 from hermes_actors.model.subscription import Subscription
 from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
 from hermes_actors.runtime.clock import seeded_ids
-from hermes_chaos.sim.clock import SimulatedClock
+from hermes_chaos.sim.environment.clock import SimulatedClock
 
 
 class Site:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_actors.publisher.deadlines import Deadlines
-from hermes_chaos.sim.clock import SimulatedClock
+from hermes_chaos.sim.environment.clock import SimulatedClock
 
 
 class Request:

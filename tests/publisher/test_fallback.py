@@ -18,7 +18,7 @@ from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.topic import Chaos, ChaosMode, ChaosPolicy
 from hermes_actors.publisher.answers import answer_to
 from hermes_actors.telemetry.metrics import Metrics
-from hermes_chaos.sim.clock import SimulatedClock
+from hermes_chaos.sim.environment.clock import SimulatedClock
 
 OpenPair = Callable[..., AbstractAsyncContextManager[SimpleNamespace]]
 

@@ -16,7 +16,7 @@ from hermes_actors.log.memory import MemoryLog
 from hermes_actors.publisher.answers import answer_to
 from hermes_actors.publisher.publication import Buffered
 from hermes_actors.telemetry.metrics import Metrics
-from hermes_chaos.sim.clock import SimulatedClock
+from hermes_chaos.sim.environment.clock import SimulatedClock
 
 
 class Keeper:

@@ -18,7 +18,7 @@ from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
 from hermes_actors.publisher.readiness import ReadinessCheck
 from hermes_actors.runtime.clock import seeded_ids
-from hermes_chaos.sim.clock import SimulatedClock
+from hermes_chaos.sim.environment.clock import SimulatedClock
 
 
 class Dc:

@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from hermes_actors.security.account import Credentials
-from hermes_chaos.sim.clock import SimulatedClock
+from hermes_chaos.sim.environment.clock import SimulatedClock
 
 EPOCH_S = 1_700_000_000
 ISSUER = "https://id.example.com"

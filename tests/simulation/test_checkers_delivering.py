@@ -9,20 +9,20 @@ from hermes_actors.log.base import Commit
 from hermes_actors.log.commits import Ownership, encode
 from hermes_actors.model.dead_letter import DiscardReason, Letter
 from hermes_actors.model.topic import Ack
-from hermes_chaos.sim.checker import Audience, Checker, Subject
-from hermes_chaos.sim.checkers_delivering import AcknowledgedAreDelivered, CommitsPassOnlySettled
-from hermes_chaos.sim.checkers_giving_up import LettersCloseByDelivery, LettersHaveCauses
-from hermes_chaos.sim.checkers_holding import (
+from hermes_chaos.sim.checkers.checker import Audience, Checker, Subject
+from hermes_chaos.sim.checkers.delivering import AcknowledgedAreDelivered, CommitsPassOnlySettled
+from hermes_chaos.sim.checkers.giving_up import LettersCloseByDelivery, LettersHaveCauses
+from hermes_chaos.sim.checkers.holding import (
     AttemptsAreFew,
     BatchesAreBounded,
     DeadEndpointsRest,
     FilteredStayAway,
     SuspensionHalts,
 )
-from hermes_chaos.sim.checkers_publishing import AcknowledgedAreStored
-from hermes_chaos.sim.checkers_pushing import RetriesWait
-from hermes_chaos.sim.checkers_sequencing import OrderIsKept
-from hermes_chaos.sim.history import (
+from hermes_chaos.sim.checkers.publishing import AcknowledgedAreStored
+from hermes_chaos.sim.checkers.pushing import RetriesWait
+from hermes_chaos.sim.checkers.sequencing import OrderIsKept
+from hermes_chaos.sim.history.events import (
     Adopted,
     Answer,
     Attempted,

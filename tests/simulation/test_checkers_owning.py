@@ -19,16 +19,17 @@ from hermes_actors.coordination.commands import (
 from hermes_actors.log.base import Commit
 from hermes_actors.log.commits import Ownership, encode
 from hermes_actors.model.topic import Ack
-from hermes_chaos.sim.checker import Audience, Subject
-from hermes_chaos.sim.checkers_owning import (
+from hermes_chaos.sim.checkers.checker import Audience, Subject
+from hermes_chaos.sim.checkers.owning import (
     BalancerSettles,
     Ledgers,
     OneOwner,
     OwnersAreFound,
     PartsAreOfOne,
 )
-from hermes_chaos.sim.checkers_pushing import RateIsKept, RetriesWait
-from hermes_chaos.sim.history import (
+from hermes_chaos.sim.checkers.pushing import RateIsKept, RetriesWait
+from hermes_chaos.sim.faults.strikes import Fault
+from hermes_chaos.sim.history.events import (
     Allowed,
     Attempted,
     Calmed,
@@ -43,8 +44,7 @@ from hermes_chaos.sim.history import (
     Troubled,
     coordination_of,
 )
-from hermes_chaos.sim.ledger import Ledger
-from hermes_chaos.sim.strikes import Fault
+from hermes_chaos.sim.history.ledger import Ledger
 
 S = "g.t$s"
 SUBJECT = Subject({"g.t": Ack.ALL}, [Audience(S, "g.t", "s", rate=4)])

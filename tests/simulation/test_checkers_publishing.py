@@ -6,15 +6,16 @@ from dataclasses import replace
 import pytest
 
 from hermes_actors.model.topic import Ack
-from hermes_chaos.sim.checker import Checker, Subject
-from hermes_chaos.sim.checkers_answering import OtherDatacentreServes, PublishesAreAnswered
-from hermes_chaos.sim.checkers_delivering import PayloadsAreIntact
-from hermes_chaos.sim.checkers_duplicating import DuplicatesHaveCauses, HedgesAreFew
-from hermes_chaos.sim.checkers_ordering import SpoolKeepsOrder
-from hermes_chaos.sim.checkers_publishing import AcknowledgedAreStored, RefusedAreNowhere
-from hermes_chaos.sim.checkers_recovering import LostLogsAreSpared, OwnDatacentreServesAgain
-from hermes_chaos.sim.checkers_repeating import IdempotencyIsKept
-from hermes_chaos.sim.history import (
+from hermes_chaos.sim.checkers.answering import OtherDatacentreServes, PublishesAreAnswered
+from hermes_chaos.sim.checkers.checker import Checker, Subject
+from hermes_chaos.sim.checkers.delivering import PayloadsAreIntact
+from hermes_chaos.sim.checkers.duplicating import DuplicatesHaveCauses, HedgesAreFew
+from hermes_chaos.sim.checkers.ordering import SpoolKeepsOrder
+from hermes_chaos.sim.checkers.publishing import AcknowledgedAreStored, RefusedAreNowhere
+from hermes_chaos.sim.checkers.recovering import LostLogsAreSpared, OwnDatacentreServesAgain
+from hermes_chaos.sim.checkers.repeating import IdempotencyIsKept
+from hermes_chaos.sim.faults.strikes import Fault
+from hermes_chaos.sim.history.events import (
     Calmed,
     Counted,
     Dropped,
@@ -29,7 +30,6 @@ from hermes_chaos.sim.history import (
     disk_of,
     readiness_of,
 )
-from hermes_chaos.sim.strikes import Fault
 
 LIFE = "dc1-n1#1"
 SUBJECT = Subject(

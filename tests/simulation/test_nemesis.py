@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from hermes_chaos.sim.strikes import Fault, Strike, draw_plan
+from hermes_chaos.sim.faults.strikes import Fault, Strike, draw_plan
 
 
 def plan_of(seed: int, strikes: int = 200) -> list[Strike]:

@@ -1,7 +1,7 @@
 import logging
 
 from hermes_actors.actors.supervisor import ActorCancelled
-from hermes_chaos.sim import product_log
+from hermes_chaos.sim.environment import product_log
 
 
 def test_warnings_are_lines_and_errors_are_failures_unless_injected() -> None:

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from hermes_chaos.sim.mutants import MUTANTS
+from hermes_chaos.sim.mutants.all import MUTANTS
 from hermes_chaos.sim.run import Verdict, run_seed
 from hermes_chaos.sim.world import Shape
 

@@ -4,7 +4,7 @@ import pytest
 
 from hermes_actors.status.collector import NodeIdentity
 from hermes_actors.status.record import Header, StatusRecord, SubscriptionStatus, TopicStatus
-from hermes_chaos.sim.clock import EPOCH_MS, SimulatedClock
+from hermes_chaos.sim.environment.clock import EPOCH_MS, SimulatedClock
 
 
 def make_identity(node="n1", dc="dc1", boot="b1"):

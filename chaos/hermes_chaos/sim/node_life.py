@@ -25,20 +25,20 @@ from hermes_actors.publisher.edges.cells import TrioCell
 from hermes_actors.runtime.clock import IdSource, seeded_ids
 from hermes_actors.runtime.cpu import StillCpu
 from hermes_chaos.sim import determinism
-from hermes_chaos.sim.checkers import NothingFailsUnasked
-from hermes_chaos.sim.clock import SimulatedClock
-from hermes_chaos.sim.coordination_way import CoordinationWay
+from hermes_chaos.sim.checkers.checks import NothingFailsUnasked
 from hermes_chaos.sim.determinism import rng_of
-from hermes_chaos.sim.disk import Mount, SimulatedDisk
-from hermes_chaos.sim.history import Adopted, Counted, Halted, History, Sought, Troubled
-from hermes_chaos.sim.http_in import Exchange, Response
-from hermes_chaos.sim.mortal import MortalLog
-from hermes_chaos.sim.network import SimulatedNet
-from hermes_chaos.sim.passing import SUBSCRIPTION
-from hermes_chaos.sim.strikes import Fault
-from hermes_chaos.sim.subscribers import Endpoint
-from hermes_chaos.sim.trace import Trace
-from hermes_chaos.sim.watched_sender import WatchedSender
+from hermes_chaos.sim.environment.clock import SimulatedClock
+from hermes_chaos.sim.environment.coordination_way import CoordinationWay
+from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk
+from hermes_chaos.sim.environment.http_in import Exchange, Response
+from hermes_chaos.sim.environment.mortal import MortalLog
+from hermes_chaos.sim.environment.network import SimulatedNet
+from hermes_chaos.sim.environment.subscribers import Endpoint
+from hermes_chaos.sim.environment.watched_sender import WatchedSender
+from hermes_chaos.sim.faults.strikes import Fault
+from hermes_chaos.sim.history.events import Adopted, Counted, Halted, History, Sought, Troubled
+from hermes_chaos.sim.history.trace import Trace
+from hermes_chaos.sim.workload.passing import SUBSCRIPTION
 
 _CONNECTIONS_MAX = 20
 _RESTART_S = 1.0

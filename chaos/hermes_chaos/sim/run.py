@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from hermes_actors.balancer import membership, workloads
 from hermes_actors.publisher import producer
 from hermes_chaos.sim import determinism
-from hermes_chaos.sim.mutant import Mutant
-from hermes_chaos.sim.mutants import MUTANTS
-from hermes_chaos.sim.trace import Trace
+from hermes_chaos.sim.history.trace import Trace
+from hermes_chaos.sim.mutants.all import MUTANTS
+from hermes_chaos.sim.mutants.mutant import Mutant
 from hermes_chaos.sim.world import Shape, World
 
 _LOADS_INTERVAL_S = 1.0

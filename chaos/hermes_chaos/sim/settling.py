@@ -6,10 +6,10 @@ from hermes_actors.log.base import Commit
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.dead_letter import Letter, OpenLetters, dlq_topic, read_entry
 from hermes_actors.model.record import StoredRecord
-from hermes_chaos.sim.checkers_delivering import AcknowledgedAreDelivered
-from hermes_chaos.sim.checkers_owning import Ledgers
+from hermes_chaos.sim.checkers.delivering import AcknowledgedAreDelivered
+from hermes_chaos.sim.checkers.owning import Ledgers
 from hermes_chaos.sim.node_life import NodeLife
-from hermes_chaos.sim.workload import ALL_SUBSCRIPTIONS, GROUP
+from hermes_chaos.sim.workload.publisher import ALL_SUBSCRIPTIONS, GROUP
 
 
 async def find_unsettled(

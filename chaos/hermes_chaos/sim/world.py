@@ -17,13 +17,18 @@ from trio.testing import MockClock
 from hermes_actors.errors import HermesError
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.roles import Anonymous
-from hermes_chaos.sim import product_log
-from hermes_chaos.sim.checker import Subject
-from hermes_chaos.sim.checkers import Checks
-from hermes_chaos.sim.coordination_way import CoordinationWay
+from hermes_chaos.sim.checkers.checker import Subject
+from hermes_chaos.sim.checkers.checks import Checks
 from hermes_chaos.sim.determinism import rng_of
-from hermes_chaos.sim.disk import SimulatedDisk
-from hermes_chaos.sim.history import (
+from hermes_chaos.sim.environment import product_log
+from hermes_chaos.sim.environment.coordination_way import CoordinationWay
+from hermes_chaos.sim.environment.disk import SimulatedDisk
+from hermes_chaos.sim.environment.http_in import Response
+from hermes_chaos.sim.environment.subscribers import Endpoint
+from hermes_chaos.sim.environment.watched_log import WatchedLog, watched_log
+from hermes_chaos.sim.faults.nemesis import Nemesis
+from hermes_chaos.sim.faults.strikes import Fault, draw_plan
+from hermes_chaos.sim.history.events import (
     Allowed,
     Delivery,
     Event,
@@ -35,19 +40,14 @@ from hermes_chaos.sim.history import (
     coordination_of,
     disk_of,
 )
-from hermes_chaos.sim.http_in import Response
-from hermes_chaos.sim.nemesis import Nemesis
+from hermes_chaos.sim.history.trace import Trace
 from hermes_chaos.sim.node_life import NodeLife
-from hermes_chaos.sim.operator import Operator
-from hermes_chaos.sim.passing import HOST, Passing, passing_endpoint
 from hermes_chaos.sim.settings import draw_config, spooled_topics
 from hermes_chaos.sim.settling import are_members, find_unsettled, open_letters
 from hermes_chaos.sim.spin import SpinGuard
-from hermes_chaos.sim.strikes import Fault, draw_plan
-from hermes_chaos.sim.subscribers import Endpoint
-from hermes_chaos.sim.trace import Trace
-from hermes_chaos.sim.watched_log import WatchedLog, watched_log
-from hermes_chaos.sim.workload import (
+from hermes_chaos.sim.workload.operator import Operator
+from hermes_chaos.sim.workload.passing import HOST, Passing, passing_endpoint
+from hermes_chaos.sim.workload.publisher import (
     ALL_SUBSCRIPTIONS,
     ALL_TOPICS,
     FALLBACK_TOPICS,

@@ -14,7 +14,7 @@ from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.message import Message, to_record
 from hermes_actors.model.topic import Ack
 from hermes_actors.node import open_node
-from hermes_chaos.sim.surroundings import create_shop, surroundings
+from hermes_chaos.sim.environment.surroundings import create_shop, surroundings
 
 
 class Registry:

@@ -23,7 +23,7 @@ from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, Topic
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics, render
-from hermes_chaos.sim.clock import SimulatedClock
+from hermes_chaos.sim.environment.clock import SimulatedClock
 
 ORDERS = "shop.orders"
 

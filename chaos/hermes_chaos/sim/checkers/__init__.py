@@ -1,0 +1,1 @@
+"""What was promised: each checker judges one promise from what the edges tell."""

@@ -1,0 +1,144 @@
+"""All checkers of a run. Each promise is judged from the edges: what publishers were answered, what
+logs hold, what subscribers got.
+"""
+
+from collections.abc import Callable
+
+from hermes_actors.config import Config
+from hermes_chaos.sim.checkers.answering import OtherDatacentreServes, PublishesAreAnswered
+from hermes_chaos.sim.checkers.checker import Checker, Subject
+from hermes_chaos.sim.checkers.delivering import (
+    AcknowledgedAreDelivered,
+    CommitsPassOnlySettled,
+    PayloadsAreIntact,
+)
+from hermes_chaos.sim.checkers.duplicating import DuplicatesHaveCauses, HedgesAreFew
+from hermes_chaos.sim.checkers.giving_up import LettersCloseByDelivery, LettersHaveCauses
+from hermes_chaos.sim.checkers.holding import (
+    AttemptsAreFew,
+    BatchesAreBounded,
+    DeadEndpointsRest,
+    FilteredStayAway,
+    SuspensionHalts,
+)
+from hermes_chaos.sim.checkers.ordering import SpoolKeepsOrder
+from hermes_chaos.sim.checkers.owning import (
+    BalancerSettles,
+    Ledgers,
+    OneOwner,
+    OwnersAreFound,
+    PartsAreOfOne,
+)
+from hermes_chaos.sim.checkers.publishing import AcknowledgedAreStored, RefusedAreNowhere
+from hermes_chaos.sim.checkers.pushing import InflightIsKept, RateIsKept, RetriesWait
+from hermes_chaos.sim.checkers.recovering import LostLogsAreSpared, OwnDatacentreServesAgain
+from hermes_chaos.sim.checkers.repeating import IdempotencyIsKept
+from hermes_chaos.sim.checkers.sequencing import OrderIsKept
+from hermes_chaos.sim.history.events import Event
+
+_ROOMY_BATCH_BYTES = 500_000
+
+
+class Settling(Checker):
+    """After the last fault is healed everything settles within a bound. Told by the world."""
+
+    name = "everything settles"
+
+    def settled(self, subscriptions: int) -> None:
+        """All is quiet: that many subscriptions are owed nothing and lag behind nowhere."""
+        self.examined += subscriptions
+
+    def failed(self, why: str) -> None:
+        """The bound has passed, or the world could not be set up at all."""
+        self.examined += 1
+        self.violations.append(why)
+
+
+class NothingFailsUnasked(Checker):
+    """No actor fails unless the nemesis made it fail. Told by the world."""
+
+    name = "nothing fails unasked"
+
+    def started(self) -> None:
+        """A node has begun a life that is watched."""
+        self.examined += 1
+
+    def failed(self, what: str) -> None:
+        """The product reported a failure that nobody injected."""
+        self.violations.append(what)
+
+
+class Checks:
+    """The checkers, and the events told to all of them.
+
+    `config` is what all nodes share. `keeps` (node, message id): whether a crash now would leave
+    the message on that node's disk.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        config: Config,
+        keeps: Callable[[str, str], bool],
+    ) -> None:
+        frontend, fallback = config.frontend, config.fallback
+        # Messages may be larger than a small batch.
+        is_small = frontend.batch_bytes_max < _ROOMY_BATCH_BYTES
+        limits = frontend.waiting_per_topic_max, 1 if is_small else frontend.batch_records_max
+        self.stored = AcknowledgedAreStored(subject, keeps)
+        self.refused = RefusedAreNowhere()
+        self.delivered = AcknowledgedAreDelivered(subject, self.stored)
+        self.commits = CommitsPassOnlySettled(subject)
+        self.payloads = PayloadsAreIntact(subject)
+        self.retries = RetriesWait(subject)
+        self.ledgers = Ledgers()
+        self.settling = Settling()
+        self.failures = NothingFailsUnasked()
+        self.all: tuple[Checker, ...] = (
+            self.stored,
+            self.refused,
+            PublishesAreAnswered(subject, *limits),
+            OtherDatacentreServes(subject, *limits),
+            IdempotencyIsKept(),
+            SpoolKeepsOrder(),
+            DuplicatesHaveCauses(subject),
+            HedgesAreFew(subject, fallback.hedge_budget_percent, fallback.hedge_burst_max),
+            LostLogsAreSpared(subject),
+            OwnDatacentreServesAgain(subject),
+            self.delivered,
+            self.commits,
+            self.payloads,
+            RateIsKept(subject),
+            InflightIsKept(subject),
+            self.retries,
+            OrderIsKept(subject),
+            FilteredStayAway(subject),
+            AttemptsAreFew(subject),
+            SuspensionHalts(subject),
+            BatchesAreBounded(subject),
+            DeadEndpointsRest(subject),
+            OneOwner(subject, self.ledgers),
+            PartsAreOfOne(subject),
+            OwnersAreFound(subject, self.ledgers, config.management.topic_partitions),
+            BalancerSettles(self.ledgers),
+            LettersHaveCauses(subject),
+            LettersCloseByDelivery(subject),
+            self.settling,
+            self.failures,
+        )
+
+    def watch(self, event: Event) -> None:
+        """Show the event to every checker."""
+        self.ledgers.watch(event)
+        for checker in self.all:
+            checker.watch(event)
+
+    def finish(self) -> list[str]:
+        """All violations, each with its checker's name."""
+        found: list[str] = []
+        for checker in self.all:
+            checker.finish()
+            if checker.examined == 0 and not checker.is_rare:
+                checker.violations.append("nothing was examined")
+            found.extend(f"{checker.name}: {each}" for each in checker.violations)
+        return found

@@ -1,0 +1,127 @@
+"""What was promised of duplicates: each has a cause that the product allows itself, and counts."""
+
+from collections import Counter, defaultdict
+
+from hermes_chaos.sim.checkers.checker import Checker, Subject
+from hermes_chaos.sim.history.events import Counted, Event, Handed, Published, Told
+
+_DUPLICATED = "hermes_frontend_topic_duplicated_message_total"
+_SENT_AGAIN = "hermes_frontend_fallback_messages_total"
+_SPOOL = "spool"
+_HEDGE = "hedge"
+
+
+class DuplicatesHaveCauses(Checker):
+    """Once a node knows that a log has a message, it hands it to no log any more.
+
+    What it hands to a second log before that it counts, when both turn out to have it. Only topics
+    that fall back are handed to another datacentre's log. Examined are messages that were handed to
+    logs more than once.
+    """
+
+    name = "duplicates have causes"
+    is_rare = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self._subject = subject
+        self._handed: Counter[tuple[str, str]] = Counter()
+        self._known: dict[tuple[str, str], float] = {}
+        self._stored: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
+        self._ways: dict[tuple[str, str, str], str] = {}
+        self._repeated: set[str] = set()
+
+    def watch(self, event: Event) -> None:
+        """Take note, and check."""
+        match event:
+            case Handed():
+                self._hand(event)
+            case Told(life, dc, _, stored, at_s):
+                for message_id in stored:
+                    self._known.setdefault((life, message_id), at_s)
+                    if self._ways[life, dc, message_id] != _SPOOL:
+                        self._stored[life][message_id, dc] += 1
+            case Published() if event.idempotency_key:
+                self._repeated.add(event.message_id)
+            case Counted() if event.is_whole:
+                self._compare(event)
+            case _:
+                pass
+
+    def _hand(self, handed: Handed) -> None:
+        life, dc = handed.life, handed.dc
+        if not life.startswith(f"{dc}-") and handed.topic not in self._subject.falls_back:
+            self.violations.append(
+                f"{life} handed {handed.ids} of {handed.topic}, which does not fall back, to {dc}"
+            )
+        for message_id, via in zip(handed.ids, handed.vias, strict=True):
+            self._ways[life, dc, message_id] = via
+            self._handed[life, message_id] += 1
+            if self._handed[life, message_id] == 1 or message_id in self._repeated:
+                # What was not acknowledged may be stored again under its idempotency key.
+                continue
+            self.examined += 1
+            known_s = self._known.get((life, message_id))
+            # Handed and known at the same moment: neither came first.
+            if known_s is not None and known_s < handed.at_s:
+                self.violations.append(
+                    f"{life} handed {message_id} of {handed.topic} to {dc} by {via} at "
+                    f"{handed.at_s:.3f}, though it knew at {known_s:.3f} that a log has it"
+                )
+
+    def _compare(self, counted: Counted) -> None:
+        """What the life counted against what it was told."""
+        times = Counter(message_id for message_id, _ in self._stored[counted.life])
+        found = sum(count - 1 for each, count in times.items() if each not in self._repeated)
+        # Of what was published twice under one id, each time may have been stored twice.
+        unsure = sum(
+            count
+            for (each, _), count in self._stored[counted.life].items()
+            if each in self._repeated
+        )
+        said = sum(value for name, _, value in counted.samples if name == _DUPLICATED)
+        if not found <= said <= found + unsure:
+            self.violations.append(
+                f"{counted.life} was told of {found} messages more than once that a log has them, "
+                f"and counted {said:g}"
+            )
+
+
+class HedgesAreFew(Checker):
+    """Of the messages of each topic, a life of a node hedges at most the budget's share, and the
+    burst beside. Judged by what it has counted. Examined are the messages to topics that fall back.
+    """
+
+    name = "hedges are few"
+
+    def __init__(self, subject: Subject, budget_percent: int, burst_max: int) -> None:
+        super().__init__()
+        self._subject = subject
+        self._percent = budget_percent
+        self._burst_max = burst_max
+        self._handed: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+
+    def watch(self, event: Event) -> None:
+        """Take note, and check."""
+        match event:
+            case Handed(life, _, topic, ids) if topic in self._subject.falls_back:
+                self.examined += len(ids)
+                self._handed[life][topic].update(ids)
+            case Counted():
+                self._check(event)
+            case _:
+                pass
+
+    def _check(self, counted: Counted) -> None:
+        sizes = [len(ids) for ids in self._handed[counted.life].values()]
+        allowed = sum(self._burst_max + size * self._percent / 100 for size in sizes)
+        hedged = sum(
+            value
+            for name, labels, value in counted.samples
+            if name == _SENT_AGAIN and labels["cause"] == _HEDGE
+        )
+        if hedged > allowed:
+            self.violations.append(
+                f"{counted.life} hedged {hedged:g} of {sum(sizes)} messages, {allowed:g} were "
+                "allowed"
+            )

@@ -1,0 +1,92 @@
+"""What owners were promised of what is given up: a cause, and that it is kept until delivered."""
+
+from hermes_actors.model.dead_letter import DiscardReason, Letter, MarkKind
+from hermes_chaos.sim.checkers.checker import Checker, Subject
+from hermes_chaos.sim.checkers.sequencing import ENVELOPE_BYTES
+from hermes_chaos.sim.history.events import Answer, Closed, Event, Lettered
+from hermes_chaos.sim.history.settlements import Settlements
+
+
+class LettersHaveCauses(Checker):
+    """A message is given up for what its subscription's policy says, and what was answered."""
+
+    name = "dead letters have causes"
+    is_rare = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self._by_name = subject.by_name
+        self._answers: set[tuple[str, str, str, int]] = set()
+
+    def watch(self, event: Event) -> None:
+        """Take note, and check."""
+        match event:
+            case Answer(dc, name, message_id, status):
+                self._answers.add((dc, name, message_id, status))
+            case Lettered(dc, letter):
+                self.examined += 1
+                fault = self._fault(dc, letter)
+                if fault:
+                    self.violations.append(
+                        f"{letter.subscription} gave {letter.message_id} up ({letter.reason}, "
+                        f"{letter.status} after {letter.attempts} attempts): {fault}"
+                    )
+            case _:
+                pass
+
+    def _fault(self, dc: str, letter: Letter) -> str:
+        audience, status = self._by_name[letter.subscription], letter.status
+        heard = dc, letter.subscription, letter.message_id, status
+        if not audience.keeps_letters:
+            return "it wants no dead letters"
+        if status and heard not in self._answers:
+            return "nobody answered that"
+        match letter.reason:
+            case DiscardReason.CLIENT_ERROR if audience.ends(status):
+                return ""
+            case DiscardReason.DISCARD_STATUS if status in audience.discard_on:
+                return ""
+            case DiscardReason.ATTEMPTS if letter.attempts == audience.attempts_max:
+                return ""
+            # Longer than a run lasts.
+            case DiscardReason.EXPIRED if audience.ttl_s < 60:
+                return ""
+            case DiscardReason.TOO_LARGE if audience.batch is not None:
+                size_max = audience.batch[1] - ENVELOPE_BYTES
+                return "" if len(letter.value) > size_max else "it would fit"
+        return "that is no reason"
+
+
+class LettersCloseByDelivery(Checker):
+    """A dead letter is closed as re-driven only when its message has been delivered since."""
+
+    name = "dead letters close by delivery"
+    is_rare = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self._settlements = Settlements(subject)
+        self._letters: dict[tuple[str, str, str], Lettered] = {}
+
+    def watch(self, event: Event) -> None:
+        """Take note, and check."""
+        match event:
+            case Lettered(dc, letter):
+                self._letters[dc, letter.subscription, letter.id] = event
+            case Answer():
+                self._settlements.watch(event)
+            case Closed(dc, name, MarkKind.REDRIVEN, ids):
+                self.examined += len(ids)
+                self.violations.extend(
+                    f"{name}: the dead letter {each} was closed at {event.at_s:.3f}, and its "
+                    "message had not been delivered since"
+                    for each in ids
+                    if not self._is_delivered(dc, name, each)
+                )
+            case _:
+                pass
+
+    def _is_delivered(self, dc: str, name: str, letter_id: str) -> bool:
+        lettered = self._letters[dc, name, letter_id]
+        message_id = lettered.letter.message_id
+        return self._settlements.delivered_s(dc, name, message_id) >= lettered.at_s

@@ -1,0 +1,212 @@
+"""What subscribers were promised not to get: what they filter out, what comes too often, too late,
+or in too large a piece.
+"""
+
+from collections import defaultdict
+
+from hermes_chaos.sim.checkers.checker import Checker, Subject
+from hermes_chaos.sim.history.events import (
+    Adopted,
+    Attempted,
+    Delivery,
+    Ended,
+    Event,
+    Halted,
+    Lettered,
+    Stored,
+    serial_of,
+)
+
+_HALTED_WITHIN_S = 1.0
+_MANY = 3
+"""Several owners of a subscription each meet a part of what fails."""
+_SURELY_FALLEN = 30
+"""Ten failures more than successes in a round show it; those of the round before may not count."""
+_UNTIL_SURE_S = 0.5
+"""For so long nothing must have been taken before failures are an outage; it goes on until then."""
+_AT_ONCE_S = 0.1
+
+
+class FilteredStayAway(Checker):
+    """A message that a subscription's filter leaves out never reaches its subscriber."""
+
+    name = "filtered stay away"
+    is_rare = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self._filtering = {each.name: each for each in subject.audiences if each.wants_even}
+
+    def watch(self, event: Event) -> None:
+        """Check."""
+        if isinstance(event, Delivery) and event.subscription in self._filtering:
+            self.examined += 1
+            if not self._filtering[event.subscription].wants(event.body):
+                self.violations.append(
+                    f"{event.subscription} got message {serial_of(event.body)}, which its filter "
+                    "leaves out"
+                )
+
+
+class AttemptsAreFew(Checker):
+    """No message is attempted more often than `attemptsMax`, unless it is re-driven or its consumer
+    is another one.
+    """
+
+    name = "attempts are few"
+    is_rare = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self._limits = {
+            each.name: each.attempts_max
+            for each in subject.audiences
+            if each.attempts_max is not None
+        }
+        self._made: dict[tuple[str, str, str, str], int] = defaultdict(int)
+        self._lettered: set[tuple[str, str, str]] = set()
+        self._copies: dict[tuple[str, str], int] = defaultdict(int)
+
+    def watch(self, event: Event) -> None:
+        """Take note, and check."""
+        match event:
+            case Stored(place, _, message_id):
+                self._copies[place[0], message_id] += 1
+            case Attempted(subscription=name) if name in self._limits:
+                self.examined += 1
+                if event.retries == 0:
+                    self._made[event.lane] = 0
+                limit = self._limits[name]
+                # After a crash a message may be read again while its letter is re-driven; and of
+                # two copies in a log nobody can tell which one is attempted.
+                is_single = (
+                    event.dc,
+                    name,
+                    event.message_id,
+                ) not in self._lettered and self._copies[event.dc, event.message_id] <= 1
+                made = self._made[event.lane] if is_single else 0
+                if max(event.retries, made) >= limit:
+                    self.violations.append(
+                        f"{event.node} made attempt {event.retries + 1} at {event.message_id} for "
+                        f"{name} at {event.at_s:.3f}; {limit} are allowed"
+                    )
+            case Lettered(dc, letter):
+                self._lettered.add((dc, letter.subscription, letter.message_id))
+            case Ended(attempt=attempt, status=status) if attempt.subscription in self._limits:
+                # One that ended without an answer may not have been sent.
+                self._made[attempt.lane] += status > 0
+            case _:
+                pass
+
+
+class SuspensionHalts(Checker):
+    """A second after a node has heard that a subscription is suspended it attempts nothing more,
+    until it hears that it is not.
+    """
+
+    name = "a suspension halts"
+    is_rare = True
+
+    def __init__(self, _subject: Subject) -> None:
+        super().__init__()
+        self._since_s: dict[tuple[str, str], float] = {}
+
+    def watch(self, event: Event) -> None:
+        """Take note, and check."""
+        match event:
+            case Halted(node, name, is_suspended, at_s):
+                if is_suspended:
+                    self.examined += 1
+                    self._since_s[node, name] = at_s
+                else:
+                    self._since_s.pop((node, name), None)
+            case Attempted(node=node, subscription=name, at_s=at_s):
+                since_s = self._since_s.get((node, name))
+                if since_s is not None and at_s > since_s + _HALTED_WITHIN_S:
+                    self.violations.append(
+                        f"{node} pushed {event.message_id} to {name} at {at_s:.3f}, and has known "
+                        f"of its suspension since {since_s:.3f}"
+                    )
+            case _:
+                pass
+
+
+class BatchesAreBounded(Checker):
+    """No batch holds more messages or bytes than asked for, and one of the same id is the same."""
+
+    name = "batches are bounded"
+    is_rare = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self._limits = {e.name: e.batch for e in subject.audiences if e.batch is not None}
+        self._bodies: dict[str, bytes] = {}
+
+    def watch(self, event: Event) -> None:
+        """Take note, and check."""
+        if not isinstance(event, Attempted) or event.subscription not in self._limits:
+            return
+        self.examined += 1
+        size, volume_bytes = self._limits[event.subscription]
+        batch = f"{event.subscription} was pushed batch {event.message_id}"
+        if len(event.ids) > size or len(event.body) > volume_bytes:
+            self.violations.append(
+                f"{batch} of {len(event.ids)} messages and {len(event.body)} bytes; at most {size} "
+                f"and {volume_bytes} are asked for"
+            )
+        if self._bodies.setdefault(event.message_id, event.body) != event.body:
+            self.violations.append(f"{batch} with two different bodies")
+
+
+class DeadEndpointsRest(Checker):
+    """Half a second after the first failure at an endpoint at which nothing has come of anything
+    else since, few more messages are attempted there, and one a second beside; until its consumer
+    begins anew or hears of a change. Judged where failures come at once.
+    """
+
+    name = "dead endpoints rest"
+    is_rare = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        # A batch waits for the one before it; of several recipients each may be dead.
+        self._audiences = {
+            e.name: e for e in subject.audiences if e.batch is None and e.recipients == 1
+        }
+        # Since when only failures, and which messages were attempted since.
+        self._failing: dict[tuple[str, str], tuple[float, dict[str, None]]] = {}
+
+    def watch(self, event: Event) -> None:
+        """Take note, and check."""
+        match event:
+            case Adopted(node, name):
+                self._failing.pop((node, name), None)
+            case Ended(attempt=attempt) if attempt.subscription in self._audiences:
+                lane = attempt.node, attempt.subscription
+                is_late = event.at_s - attempt.at_s > _AT_ONCE_S
+                if is_late or not self._is_failure(event):
+                    self._failing.pop(lane, None)
+                else:
+                    self._failing.setdefault(lane, (event.at_s, {}))
+            case Attempted(node=node, subscription=name) if (node, name) in self._failing:
+                self._check(event, *self._failing[node, name])
+            case _:
+                pass
+
+    def _is_failure(self, ended: Ended) -> bool:
+        """True for what says that the endpoint is not well, whatever the message is."""
+        if ended.status == 0:
+            return True
+        is_refused = self._audiences[ended.attempt.subscription].ends(ended.status)
+        return ended.status >= 500 and not ended.retry_after and not is_refused
+
+    def _check(self, attempt: Attempted, since_s: float, attempted: dict[str, None]) -> None:
+        if attempt.at_s - since_s < _UNTIL_SURE_S:
+            return
+        attempted[attempt.message_id] = None
+        self.examined += len(attempted) > _MANY
+        if len(attempted) > _SURELY_FALLEN + attempt.at_s - since_s:
+            self.violations.append(
+                f"{attempt.node} attempted {len(attempted)} messages for {attempt.subscription} "
+                f"from {since_s:.3f} to {attempt.at_s:.3f}, and all have failed there"
+            )

@@ -1,0 +1,75 @@
+"""What publishers with keys were promised of a spool: nothing overtakes what waits in it."""
+
+import math
+from collections import defaultdict
+
+from hermes_chaos.sim.checkers.checker import Checker
+from hermes_chaos.sim.history.events import Dropped, Event, Place, Published, Stored, Told
+
+
+class SpoolKeepsOrder(Checker):
+    """Of messages of one key that a node acknowledged one after the other, the first with 202, the
+    second is in no log before the first is in that log, unless another log had told the node that
+    it has the first.
+
+    What comes after that is a copy, made by a crash with which what was sent was forgotten, or by
+    an append that was late: no disorder. Judged by where each first appears in a log. Examined are
+    pairs that follow each other.
+    """
+
+    name = "the spool keeps the order"
+    is_rare = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._published: dict[tuple[str, str, str], list[Published]] = defaultdict(list)
+        self._first: dict[str, dict[Place, int]] = defaultdict(dict)
+        # After how many events the first of a message was at a place, and a node knew of one.
+        self._order: dict[str, dict[Place, int]] = defaultdict(dict)
+        self._known: dict[tuple[str, str], int] = {}
+        self._events = 0
+
+    def watch(self, event: Event) -> None:
+        """Take note; judged is at the end."""
+        self._events += 1
+        match event:
+            case Stored(place, offset, message_id):
+                self._first[message_id].setdefault(place, offset)
+                self._order[message_id].setdefault(place, self._events)
+            case Told(life, _, _, message_ids):
+                node = life.partition("#")[0]
+                for message_id in message_ids:
+                    self._known.setdefault((node, message_id), self._events)
+            case Dropped(place, end):
+                for message_id, first in self._first.items():
+                    if first.get(place, -1) >= end:
+                        del first[place], self._order[message_id][place]
+            case Published() if event.is_acknowledged and event.key and not event.idempotency_key:
+                self._published[event.node, event.topic, event.key].append(event)
+            case _:
+                pass
+
+    def finish(self) -> None:
+        """Judge what is only known at the end."""
+        for (node, _, key), published in self._published.items():
+            for at, earlier in enumerate(published):
+                if earlier.status == 202:
+                    self._check(node, key, earlier, published[at + 1 :])
+
+    def _check(self, node: str, key: str, earlier: Published, others: list[Published]) -> None:
+        known = self._known.get((node, earlier.message_id), math.inf)
+        for later in others:
+            if later.began_s < earlier.ended_s:
+                continue
+            for place, offset in self._first[earlier.message_id].items():
+                other = self._first[later.message_id].get(place)
+                if other is None:
+                    continue
+                self.examined += 1
+                if other < offset and known > self._order[later.message_id][place]:
+                    self.violations.append(
+                        f"{key} of {earlier.topic}: message {later.serial} ({later.status}) stands "
+                        f"at {other} of {place}, before {earlier.serial} at {offset}, which "
+                        f"{node} had kept at {earlier.ended_s:.3f}, before "
+                        f"{later.began_s:.3f} when the other was sent"
+                    )

@@ -1,0 +1,275 @@
+"""What the coordination promises: one owner at a time, soon found, and left alone after that."""
+
+from collections import defaultdict
+
+from hermes_actors.log.commits import decode
+from hermes_chaos.sim.checkers.checker import Checker, Subject, shown
+from hermes_chaos.sim.history.events import (
+    Allowed,
+    Attempted,
+    Calmed,
+    Committing,
+    Coordinated,
+    Ended,
+    Event,
+    Forgotten,
+    Healed,
+    Lettered,
+    Named,
+    Rested,
+    Stored,
+    Troubled,
+    coordination_of,
+)
+from hermes_chaos.sim.history.ledger import Ledger
+
+UNOWNED_MAX_MS = 6_000
+"""A lease of 3 s, a claim, a plan and a hand-over, in log time."""
+OWNED_WITHIN_S = 10.0
+FORGOTTEN_S = 15.0
+"""Longer, where a node that was asleep has spoken in a log that forgot: others wait 10 s for it."""
+_LETTERS_PARTITION = 0
+
+
+class Ledgers:
+    """A ledger of each datacentre, and which life of a node is behind which boot."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, Ledger] = defaultdict(Ledger)
+        self._lives: dict[str, str] = {}
+
+    def watch(self, event: Event) -> None:
+        """Take note."""
+        match event:
+            case Coordinated():
+                self.of[event.dc].fold(event)
+            case Named(life, boot):
+                self._lives[boot] = life
+            case Forgotten(dc):
+                self.of[dc] = Ledger(self.of[dc].clock_ms)
+            case _:
+                pass
+
+    def owner(self, dc: str, subscription: str, partition: int) -> tuple[str, int]:
+        """The life of a node that owns it now, and its epoch; "" and -1 when nobody does."""
+        holding = self.of[dc].holding(subscription, partition)
+        return ("", -1) if holding is None else (self._lives.get(holding.boot, ""), holding.epoch)
+
+
+class OneOwner(Checker):
+    """Nothing is pushed and nothing is committed but by the life of a node that owns the message's
+    partition at that moment, by its datacentre's coordination log; commits in the name of that very
+    grant. What a former owner has under way may end: `ended_late` counts it.
+    """
+
+    name = "there is one owner"
+
+    def __init__(self, subject: Subject, ledgers: Ledgers) -> None:
+        super().__init__()
+        self._ledgers = ledgers
+        self._subscriptions = {each.group: each.name for each in subject.audiences}
+        self._where: dict[tuple[str, str], list[int]] = {}
+        self._lettered: set[tuple[str, str, str]] = set()
+        self.ended_late = 0
+
+    def watch(self, event: Event) -> None:
+        """Take note, and check."""
+        match event:
+            case Stored(place, _, message_id):
+                self._where.setdefault((place[0], message_id), []).append(place[2])
+            case Lettered(dc, letter):
+                self._lettered.add((dc, letter.subscription, letter.message_id))
+            case Attempted():
+                self.examined += 1
+                if not self._owns(event):
+                    self.violations.append(
+                        f"{event.node} pushed {event.message_id} to {event.subscription} at "
+                        f"{event.at_s:.3f}, and owned none of {self._places(event)}"
+                    )
+            case Ended(attempt=attempt):
+                self.ended_late += not self._owns(attempt)
+            case Committing():
+                self._check(event)
+            case _:
+                pass
+
+    def _places(self, attempt: Attempted) -> list[int]:
+        """The partitions that it may be about: of several copies nobody can tell which it is."""
+        if attempt.sequence is not None:
+            return [attempt.sequence[0]]
+        dc, found = attempt.dc, set[int]()
+        for message_id in attempt.ids or (attempt.message_id,):
+            found.update(self._where.get((dc, message_id), ()))
+            if (dc, attempt.subscription, message_id) in self._lettered:
+                # Letters are re-driven by one owner alone.
+                found.add(_LETTERS_PARTITION)
+        return sorted(found)
+
+    def _owns(self, attempt: Attempted) -> bool:
+        places = self._places(attempt)
+        return not places or any(
+            self._ledgers.owner(attempt.dc, attempt.subscription, partition)[0] == attempt.node
+            for partition in places
+        )
+
+    def _check(self, committing: Committing) -> None:
+        name = self._subscriptions.get(committing.group)
+        if name is None:
+            return
+        for partition, commit in committing.commits.items():
+            self.examined += 1
+            made_by = decode(commit).ownership
+            epoch = -1 if made_by is None else made_by.epoch
+            owner, since = self._ledgers.owner(committing.dc, name, partition)
+            if (owner, since) != (committing.life, epoch):
+                self.violations.append(
+                    f"{committing.life} committed {commit.position} of partition {partition} for "
+                    f"{name} at {committing.at_s:.3f} in the name of {epoch}; the owner is "
+                    f"{owner or 'nobody'} since {since}"
+                )
+
+
+class PartsAreOfOne(Checker):
+    """What all owners of a subscription in a datacentre take for their parts of its rate is never
+    more than the rate, whoever has read how much of the log.
+    """
+
+    name = "parts of a rate are of one"
+    is_rare = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self._rates = {each.name: each.rate for each in subject.audiences}
+
+    def watch(self, event: Event) -> None:
+        """Check."""
+        if isinstance(event, Allowed):
+            self.examined += 1
+            rate = self._rates[event.subscription]
+            if sum(event.parts.values()) > rate * (1 + 1e-9):
+                self.violations.append(
+                    f"of {rate} messages a second for {event.subscription} the owners take "
+                    f"{dict(event.parts)} at {event.at_s:.3f}"
+                )
+
+
+class OwnersAreFound(Checker):
+    """No partition of a subscription that was planned once is without an owner for more than 6 s
+    of log time while a node is a member and nothing is broken in that datacentre; and 10 s after
+    the last fault all are owned, 25 s where all that was coordinated was forgotten.
+    """
+
+    name = "owners are found"
+
+    def __init__(self, subject: Subject, ledgers: Ledgers, partitions: int) -> None:
+        super().__init__()
+        self._ledgers = ledgers
+        # Others are removed and created again meanwhile.
+        self._lasting = [each.name for each in subject.audiences if not each.is_late]
+        self._all = [each.name for each in subject.audiences]
+        self._partitions = range(partitions)
+        self._planned: set[tuple[str, str]] = set()
+        self._unowned_ms: dict[tuple[str, str, int], int] = {}
+        self._broken: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
+        self._due_s = float("inf")
+        self._extra_s: dict[str, float] = {}
+        self._judged: set[str] = set()
+
+    def watch(self, event: Event) -> None:
+        """Take note, and check."""
+        match event:
+            case Troubled(where, fault, at_s, lasts_s):
+                for dc in self._ledgers.of:
+                    if where.startswith(dc) or where == coordination_of(dc):
+                        self._broken[dc][where, fault] = at_s + lasts_s
+                        self._begin_anew(dc)
+            case Calmed(where, at_s):
+                for dc, broken in self._broken.items():
+                    for key in [key for key in broken if key[0] == where]:
+                        broken[key] = min(broken[key], at_s)
+                        self._begin_anew(dc)
+            case Healed(at_s):
+                self._due_s = at_s + OWNED_WITHIN_S
+            case Forgotten(dc):
+                self._extra_s[dc] = FORGOTTEN_S
+            case Coordinated(dc=dc, at_s=at_s):
+                self._check(dc, at_s)
+                due_s = self._due_s + self._extra_s.get(dc, 0.0)
+                if at_s >= due_s and dc not in self._judged:
+                    self._judged.add(dc)
+                    self._check_all(dc, self._lasting, at_s)
+            case Rested(at_s):
+                for dc in self._ledgers.of:
+                    self._check_all(dc, self._all, at_s)
+            case _:
+                pass
+
+    def _begin_anew(self, dc: str) -> None:
+        for key in [key for key in self._unowned_ms if key[0] == dc]:
+            self._unowned_ms[key] = self._ledgers.of[dc].clock_ms
+
+    def _check(self, dc: str, at_s: float) -> None:
+        ledger = self._ledgers.of[dc]
+        if not ledger.members or any(until >= at_s for until in self._broken[dc].values()):
+            self._begin_anew(dc)
+        self._planned.update((dc, name) for name in ledger.planned)
+        for name in self._lasting:
+            if (dc, name) not in self._planned:
+                continue
+            for partition in self._partitions:
+                self.examined += 1
+                key = dc, name, partition
+                if ledger.holding(name, partition) is not None:
+                    self._unowned_ms.pop(key, None)
+                    continue
+                since_ms = self._unowned_ms.setdefault(key, ledger.clock_ms)
+                if ledger.clock_ms - since_ms > UNOWNED_MAX_MS:
+                    self._unowned_ms[key] = 2**62
+                    self.violations.append(
+                        f"nobody has owned partition {partition} of {name} in {dc} for more than "
+                        f"{UNOWNED_MAX_MS / 1_000:g} s of log time, at {at_s:.3f}"
+                    )
+
+    def _check_all(self, dc: str, names: list[str], at_s: float) -> None:
+        ledger = self._ledgers.of[dc]
+        unowned = [
+            f"{name}/{partition}"
+            for name in names
+            for partition in self._partitions
+            if ledger.holding(name, partition) is None
+        ]
+        if unowned:
+            self.violations.append(f"nobody owns {shown(unowned)} in {dc} at {at_s:.3f}")
+
+
+class BalancerSettles(Checker):
+    """Once all has come to rest nothing is moved any more, and no node owns much more than others:
+    half more than the mean at most, and one.
+    """
+
+    name = "the balancer settles"
+
+    def __init__(self, ledgers: Ledgers) -> None:
+        super().__init__()
+        self._ledgers = ledgers
+        self._moved_at: dict[str, int] = {}
+
+    def watch(self, event: Event) -> None:
+        """Take note."""
+        if isinstance(event, Rested):
+            self._moved_at = {dc: ledger.moved_at for dc, ledger in self._ledgers.of.items()}
+
+    def finish(self) -> None:
+        """Judge what has become of it."""
+        for dc, moved_at in self._moved_at.items():
+            self.examined += 1
+            ledger = self._ledgers.of[dc]
+            if ledger.moved_at != moved_at:
+                self.violations.append(
+                    f"all was at rest in {dc}, and the plan at {ledger.moved_at} moves something"
+                )
+            tasks = ledger.tasks()
+            mean = sum(tasks.values()) / max(1, len(tasks))
+            if max(tasks.values(), default=0) > 1.5 * mean + 1:
+                by_node = {ledger.members[boot]: count for boot, count in tasks.items()}
+                self.violations.append(f"the nodes of {dc} own {by_node}")

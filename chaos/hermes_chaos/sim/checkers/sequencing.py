@@ -1,0 +1,199 @@
+"""What subscribers were promised of order: nothing is pushed before what it has to wait for."""
+
+from collections import defaultdict
+
+from hermes_chaos.sim.checkers.checker import Audience, Checker, Subject
+from hermes_chaos.sim.history.events import (
+    Adopted,
+    Answer,
+    Attempted,
+    Dropped,
+    Event,
+    Expired,
+    Lettered,
+    Place,
+    Sought,
+    Stored,
+)
+from hermes_chaos.sim.history.settlements import Settlements
+
+ENVELOPE_BYTES = 500
+"""More than a batch adds to a message."""
+
+
+class _Line:
+    """The records of one partition (and key) in order, and what of them is settled."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[int, str]] = []
+        self.settled = 0
+        self.highest = -1
+
+
+class OrderIsKept(Checker):
+    """An ordered subscription's message is pushed only when all earlier ones of its key, in its
+    partition of that log, are settled; and, while its consumer lives, never after a later one. A
+    batch is pushed when all earlier messages of its partitions are settled, or in it.
+
+    A retransmission begins a new order, for which what lies above its place is settled anew.
+    """
+
+    name = "order is kept"
+    is_rare = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self._by_name = subject.by_name
+        self._of_topic: dict[str, list[Audience]] = defaultdict(list)
+        for audience in subject.audiences:
+            if audience.is_ordered or audience.batch is not None:
+                self._of_topic[audience.topic].append(audience)
+        self._names = {each.name for some in self._of_topic.values() for each in some}
+        self._settlements = Settlements(subject)
+        self._lines: dict[tuple[str, str, int, str], _Line] = defaultdict(_Line)
+        self._where: dict[tuple[str, str, str], tuple[int, int, str] | None] = {}
+        self._key_at: dict[tuple[str, str, int, int], str] = {}
+        self._starts: dict[tuple[str, str, int], int] = defaultdict(int)
+        self._since_s: dict[tuple[str, str, int], float] = defaultdict(float)
+        self._refused: set[tuple[str, str, str]] = set()
+        self._sought: dict[tuple[str, str], float] = {}
+        self._seeks: dict[tuple[str, str], int] = defaultdict(int)
+
+    def watch(self, event: Event) -> None:
+        """Take note, and check."""
+        match event:
+            case Stored() if event.topic in self._of_topic:
+                for audience in self._of_topic[event.topic]:
+                    self._add(audience, event)
+            case Answer(subscription=name) if name in self._names:
+                self._settlements.watch(event)
+                if self._by_name[name].batch is not None and self._by_name[name].ends(event.status):
+                    # The next batch does not wait until the letters of this one are stored.
+                    self._refused.add((event.dc, name, event.message_id))
+            case Lettered(letter=letter) if letter.subscription in self._names:
+                self._settlements.watch(event)
+            case Dropped(place, end):
+                self._cut(place, end)
+            case Expired(place, start):
+                self._expire(place, start)
+            case Sought(subscription=name) if name in self._names:
+                # A node that starts again hears of old ones too; they have begun nothing new.
+                if event.number > self._seeks[event.dc, name]:
+                    self._seeks[event.dc, name] = event.number
+                    self._sought[event.dc, name] = event.at_s
+                    self._renew(event)
+            case Adopted(node, name) if name in self._names:
+                self._begin_anew(node.partition("-")[0], name)
+            case Attempted(subscription=name) if name in self._names:
+                self._check(event)
+            case _:
+                pass
+
+    def _add(self, audience: Audience, stored: Stored) -> None:
+        dc, _, partition = stored.place
+        key = stored.key if audience.is_ordered else ""
+        if audience.is_ordered and not key:
+            # Another record may have been at that offset, and gone with its leader.
+            self._key_at.pop((dc, audience.name, partition, stored.offset), None)
+            return
+        if audience.batch is not None and len(stored.body) > audience.batch[1] - ENVELOPE_BYTES:
+            # It fits into no batch, and the others go on without it.
+            return
+        name, offset = audience.name, stored.offset
+        self._lines[dc, name, partition, key].records.append((offset, stored.message_id))
+        at = dc, name, stored.message_id
+        # Of two copies nobody can tell which one is in a batch.
+        self._where[at] = None if at in self._where else (partition, offset, key)
+        self._key_at[dc, name, partition, offset] = key
+
+    def _cut(self, place: Place, end: int) -> None:
+        for (dc, name, partition, _), line in self._lines.items():
+            if self._is_at(place, dc, name, partition):
+                line.records = [each for each in line.records if each[0] < end]
+                line.settled = min(line.settled, len(line.records))
+                line.highest = min(line.highest, end - 1)
+
+    def _expire(self, place: Place, start: int) -> None:
+        for dc, name, partition, _ in list(self._lines):
+            if self._is_at(place, dc, name, partition):
+                at = dc, name, partition
+                self._starts[at] = max(self._starts[at], start)
+
+    def _is_at(self, place: Place, dc: str, name: str, partition: int) -> bool:
+        topic = self._by_name[name].topic.replace(".", "_")
+        log_topic = place[1].replace(".", "_")
+        return (place[0], place[2]) == (dc, partition) and log_topic.startswith(topic)
+
+    def _renew(self, sought: Sought) -> None:
+        """From here on only what was settled since counts, above the place; below it, all does."""
+        for (dc, name, partition, _), line in self._lines.items():
+            if (dc, name) == (sought.dc, sought.subscription):
+                positions = sought.positions
+                at = dc, name, partition
+                # Without positions nobody knows from where on: nothing more is claimed.
+                target = 2**62 if positions is None else positions.get(partition, 0)
+                self._starts[at] = max(self._starts[at], target) if positions is None else target
+                self._since_s[at] = float("inf")
+                line.settled = 0
+
+    def _begin_anew(self, dc: str, name: str) -> None:
+        """A consumer has begun, or taken a new version; and what was sought, with it."""
+        for (line_dc, line_name, partition, _), line in self._lines.items():
+            if (line_dc, line_name) == (dc, name):
+                line.highest = -1
+                if self._since_s[dc, name, partition] == float("inf"):
+                    self._since_s[dc, name, partition] = self._sought[dc, name]
+
+    def _check(self, attempt: Attempted) -> None:
+        dc, name = attempt.dc, attempt.subscription
+        if attempt.sequence is not None:
+            partition, offset = attempt.sequence
+            key = self._key_at.get((dc, name, partition, offset))
+            if key is not None:
+                self._check_one(attempt, partition, offset, key, frozenset())
+            return
+        places = [self._where.get((dc, name, each)) for each in attempt.ids]
+        for place in places:
+            if place is not None:
+                self._check_one(attempt, *place, frozenset(attempt.ids))
+
+    def _check_one(
+        self, attempt: Attempted, partition: int, offset: int, key: str, beside: frozenset[str]
+    ) -> None:
+        self.examined += 1
+        dc, name = attempt.dc, attempt.subscription
+        at = dc, name, partition
+        line = self._lines[dc, name, partition, key]
+        if self._since_s[at] == float("inf"):
+            return
+        if offset < line.highest and not attempt.retries and not beside:
+            self.violations.append(
+                f"{name} was pushed {attempt.message_id} at {partition}/{offset} of {dc} at "
+                f"{attempt.at_s:.3f}, after {line.highest} of the same key {key!r}"
+            )
+        line.highest = max(line.highest, offset)
+        self._check_earlier(attempt, line, at, offset, beside)
+
+    def _check_earlier(
+        self,
+        attempt: Attempted,
+        line: _Line,
+        at: tuple[str, str, int],
+        offset: int,
+        beside: frozenset[str],
+    ) -> None:
+        dc, name, partition = at
+        start, since_s = self._starts[at], self._since_s[at]
+        for number in range(line.settled, len(line.records)):
+            earlier, message_id = line.records[number]
+            if earlier >= offset or message_id in beside:
+                return
+            is_refused = (dc, name, message_id) in self._refused
+            settled_s = self._settlements.at_s(dc, name, message_id)
+            if earlier >= start and settled_s < since_s and not is_refused:
+                self.violations.append(
+                    f"{name} was pushed {attempt.message_id} at {partition}/{offset} of {dc} at "
+                    f"{attempt.at_s:.3f}, before {message_id} at {earlier} was settled"
+                )
+                return
+            line.settled = number + 1

@@ -1,0 +1,71 @@
+"""The sender of a node, watched: each push ends exactly once, and never from inside `send`."""
+
+from itertools import count
+
+import trio
+
+from hermes_actors.consumer.recipients.headers import parse_lines
+from hermes_actors.consumer.senders.sender import (
+    Done,
+    Probed,
+    ProbingSender,
+    Push,
+    Route,
+    SendOutcome,
+    forget_lane,
+)
+from hermes_chaos.sim.environment.subscribers import messages_of
+from hermes_chaos.sim.history.events import Attempted, Ended, History
+
+
+class WatchedSender:
+    """Satisfies `ProbingSender` and `ForgettingSender`; `node` names the life of the node whose
+    pushes these are.
+    """
+
+    def __init__(self, sender: ProbingSender, node: str, history: History) -> None:
+        self._sender = sender
+        self._node = node
+        self._history = history
+        self._numbers = count(1)
+
+    def send(self, push: Push, done: Done) -> None:
+        """As `Sender.send`. Asserts the seam's promise on `done`."""
+        headers = {name.lower(): value for name, value in parse_lines(push.lines)}
+        batch_id = headers.get(b"hermes-batch-id", b"").decode()
+        sequence = headers.get(b"hermes-sequence", b"").split()
+        attempt = Attempted(
+            node=self._node,
+            number=next(self._numbers),
+            subscription=push.route.lane,
+            message_id=batch_id or headers[b"hermes-message-id"].decode(),
+            retries=int(headers[b"hermes-retry-count"]),
+            at_s=trio.current_time(),
+            host=push.route.origin.host,
+            body=push.body,
+            ids=tuple(each for each, _ in messages_of(push.body)) if batch_id else (),
+            sequence=(int(sequence[0]), int(sequence[2])) if sequence else None,
+        )
+        self._history.tell(attempt)
+        has_returned = is_over = False
+
+        def heard(outcome: SendOutcome) -> None:
+            nonlocal is_over
+            assert has_returned, "the outcome came from inside send"
+            assert not is_over, "a push ended twice"
+            is_over = True
+            self._history.tell(
+                Ended(attempt, outcome.status, outcome.retry_after, trio.current_time())
+            )
+            done(outcome)
+
+        self._sender.send(push, heard)
+        has_returned = True
+
+    def probe(self, route: Route, done: Probed) -> None:
+        """As `ProbingSender.probe`; no push, so no part of the history."""
+        self._sender.probe(route, done)
+
+    def forget(self, lane: str) -> None:
+        """As `ForgettingSender.forget`."""
+        forget_lane(self._sender, lane)

@@ -1,0 +1,150 @@
+"""Who owns what in a datacentre, by the rules and the log alone: written anew, for the checkers.
+
+It shares no code with the product's fold, so that a fold that is wrong in the same way on all nodes
+is found too. It keeps what checkers ask for, not shares or loads.
+"""
+
+from dataclasses import dataclass
+
+from hermes_actors.coordination.commands import (
+    Claim,
+    Heartbeat,
+    Join,
+    Leave,
+    Plan,
+    Release,
+    Resign,
+    Stopping,
+)
+from hermes_chaos.sim.history.events import Coordinated
+
+_LEASE_MS = 3_000
+_STEP_MAX_MS = 1_000
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What one boot owns of a subscription, since the record at `epoch`."""
+
+    boot: str
+    partitions: frozenset[int]
+    epoch: int
+
+
+class Ledger:
+    """The state after the last record."""
+
+    def __init__(self, clock_ms: int = 0) -> None:
+        self.clock_ms = clock_ms
+        """Log time; what went before may have been forgotten."""
+        self.members: dict[str, str] = {}
+        """The living: boot → node."""
+        self.holdings: dict[str, list[Holding]] = {}
+        """By subscription."""
+        self.moved_at = -1
+        """The offset of the last plan that has changed who is to own something."""
+        self._heard_ms: dict[str, int] = {}
+        self._gone: set[str] = set()
+        self._stopping: set[str] = set()
+        self._last_ms: int | None = None
+        self._leader = ""
+        self._term = 0
+        self._plan = -1
+        self._targets: dict[str, dict[str, frozenset[int]]] = {}
+
+    def fold(self, record: Coordinated) -> None:
+        """Take the next record."""
+        if self._last_ms is not None:
+            self.clock_ms += min(_STEP_MAX_MS, max(0, record.timestamp_ms - self._last_ms))
+        self._last_ms = record.timestamp_ms
+        for boot in [b for b, at in self._heard_ms.items() if self.clock_ms - at > _LEASE_MS]:
+            self._forget(boot)
+        match record.said:
+            case Join(boot=boot, node=node) if boot not in self.members and boot not in self._gone:
+                self.members[boot] = node
+                self._heard_ms[boot] = self.clock_ms
+            case Heartbeat(boot=boot) if boot in self.members:
+                self._heard_ms[boot] = self.clock_ms
+            case Stopping(boot=boot) if boot in self.members:
+                self._stopping.add(boot)
+                if self._leader == boot:
+                    self._leader = ""
+            case Leave(boot=boot):
+                self._forget(boot)
+            case Claim(boot=boot, term=term):
+                may_lead = boot in self.members and boot not in self._stopping
+                if not self._leader and may_lead and term == self._term + 1:
+                    self._leader, self._term = boot, term
+            case Resign(boot=boot, term=term) if (boot, term) == (self._leader, self._term):
+                self._leader = ""
+            case Plan() as plan:
+                self._take(plan, record.offset)
+            case Release(boot=boot, subscription=name, epoch=epoch):
+                self.holdings[name] = [
+                    each
+                    for each in self.holdings.get(name, [])
+                    if (each.boot, each.epoch) != (boot, epoch)
+                ]
+            case _:
+                pass
+        self._grant(record.offset)
+
+    def holding(self, subscription: str, partition: int) -> Holding | None:
+        """Who owns the partition now, and since when."""
+        for each in self.holdings.get(subscription, ()):
+            if partition in each.partitions:
+                return each
+        return None
+
+    @property
+    def planned(self) -> list[str]:
+        """The subscriptions that are to have owners."""
+        return [name for name, targets in self._targets.items() if targets]
+
+    def tasks(self) -> dict[str, int]:
+        """How many subscriptions each living boot owns something of."""
+        found = dict.fromkeys(self.members, 0)
+        for some in self.holdings.values():
+            for each in some:
+                found[each.boot] += 1
+        return found
+
+    def _forget(self, boot: str) -> None:
+        if self.members.pop(boot, None) is None:
+            return
+        del self._heard_ms[boot]
+        self._gone.add(boot)
+        if self._leader == boot:
+            self._leader = ""
+        for name, some in self.holdings.items():
+            self.holdings[name] = [each for each in some if each.boot != boot]
+
+    def _take(self, plan: Plan, offset: int) -> None:
+        if not self._leader or (plan.boot, plan.term, plan.base) != (
+            self._leader,
+            self._term,
+            self._plan,
+        ):
+            return
+        self._plan = offset
+        for each in plan.assignments:
+            targets = {target.boot: frozenset(target.partitions) for target in each.targets}
+            if self._targets.get(each.subscription, {}) != targets:
+                self.moved_at = offset
+            self._targets[each.subscription] = targets
+
+    def _grant(self, offset: int) -> None:
+        """A target of a member that does not stop becomes its own once nobody holds any of it."""
+        for name, targets in self._targets.items():
+            before = self.holdings.setdefault(name, [])
+            if len(before) == len(targets) and all(
+                targets.get(each.boot) == each.partitions for each in before
+            ):
+                continue
+            held = {partition for each in before for partition in each.partitions}
+            others = {each.boot for each in before} | self._stopping
+            self.holdings[name] = before + [
+                Holding(boot, partitions, offset)
+                for boot, partitions in targets.items()
+                if boot in self.members and boot not in others and held.isdisjoint(partitions)
+            ]

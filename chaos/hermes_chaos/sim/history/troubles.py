@@ -1,0 +1,84 @@
+"""What was broken when: asked by checkers whose promises hold only while something works."""
+
+from hermes_chaos.sim.faults.strikes import Fault
+from hermes_chaos.sim.history.events import Calmed, Event, Troubled
+
+_AFTERMATH_S = 0.1
+"""So long after a trouble has ended it still explains: what has queued up is stored first."""
+_SLOW_AFTERMATH_S = 0.35
+"""The same for a slow log, whose last slow append takes up to 0.32 s and goes on."""
+_LOOKUP_AFTERMATH_S = 1.1
+"""The same where reads failed: a producer that has just started looks again after a second."""
+
+LOG = {
+    Fault.LOG_SLOW: _SLOW_AFTERMATH_S,
+    Fault.LOG_FAILING: _AFTERMATH_S,
+    Fault.LOG_SILENT: _AFTERMATH_S,
+    Fault.LOG_CUT: _LOOKUP_AFTERMATH_S,
+    Fault.ACKS_LOST: _AFTERMATH_S,
+    Fault.PARTIAL: _AFTERMATH_S,
+    Fault.READS_FAILING: _LOOKUP_AFTERMATH_S,
+    Fault.LEADER_CHANGE: _AFTERMATH_S,
+    Fault.DC_LOST: _LOOKUP_AFTERMATH_S,
+    Fault.BLACKOUT: _LOOKUP_AFTERMATH_S,
+}
+"""Faults of a log on the way of a publish, and how long after their end they still explain."""
+NODE = {Fault.ACTOR_CRASH: _AFTERMATH_S, Fault.NODE_KILL: 0.0, Fault.NODE_PAUSE: _AFTERMATH_S}
+"""The same of a node. An orderly stop fails nobody."""
+_DISK_AFTERMATH_S = 1.2
+"""The same of a disk: after a failure it is left alone for a second."""
+
+DISK = {
+    Fault.DISK_FULL: _DISK_AFTERMATH_S,
+    Fault.DISK_FAILING: _DISK_AFTERMATH_S,
+    Fault.DISK_SLOW: _DISK_AFTERMATH_S,
+    Fault.ACTOR_CRASH: _AFTERMATH_S,
+}
+"""The same of a node's disk, and of the actor that writes to it."""
+READINESS = {Fault.NOT_READY: 2.5}
+"""The same of a datacentre that others are told not to use: nodes look at it now and then."""
+
+_ALL = {**LOG, **NODE, **DISK, **READINESS}
+
+
+class Troubles:
+    """The troubles of a run. Commits, retention, subscribers and wall clocks are none of a publish.
+
+    `where` is a datacentre, a node, its disk or a datacentre's readiness.
+    """
+
+    def __init__(self) -> None:
+        self._troubles: list[Troubled] = []
+        self._ends_s: list[float] = []
+
+    def watch(self, event: Event) -> None:
+        """Take note."""
+        match event:
+            case Troubled() if event.fault in _ALL:
+                self._troubles.append(event)
+                self._ends_s.append(event.at_s + event.lasts_s)
+            case Calmed(where, at_s):
+                for number, trouble in enumerate(self._troubles):
+                    if trouble.where == where:
+                        self._ends_s[number] = min(self._ends_s[number], at_s)
+            case _:
+                pass
+
+    def met(
+        self,
+        where: str,
+        faults: dict[Fault, float],
+        began_s: float,
+        ended_s: float,
+        *,
+        topic: str = "",
+    ) -> bool:
+        """Whether one of the faults there, for that topic, was on or explained things then."""
+        return any(
+            trouble.where == where
+            and trouble.fault in faults
+            and trouble.topic in ("", topic)
+            and trouble.at_s <= ended_s
+            and began_s <= end_s + faults[Fault(trouble.fault)]
+            for trouble, end_s in zip(self._troubles, self._ends_s, strict=True)
+        )

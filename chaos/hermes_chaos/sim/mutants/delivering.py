@@ -1,0 +1,144 @@
+"""Seeded bugs of delivering: order, filters, batches, dead letters, retransmission, the ladder."""
+
+from collections.abc import Callable
+from typing import Any
+
+from hermes_actors.consumer.batch.assembly import BatchAssembly
+from hermes_actors.consumer.batch.dispatch import BatchDispatch
+from hermes_actors.consumer.letters.kept import KeptDeadLetters
+from hermes_actors.consumer.letters.letter import DeadLetter
+from hermes_actors.consumer.letters.redrive import Redriver
+from hermes_actors.consumer.rates.ladder import Ladder
+from hermes_actors.consumer.reading.progress import TopicProgress
+from hermes_actors.consumer.serial.dispatch import Dispatch
+from hermes_actors.consumer.serial.lanes import Delivery, Lanes
+from hermes_actors.filters.compiled import Candidate, Filters
+from hermes_actors.log.commits import Ownership
+from hermes_actors.metadata.seek import Seek
+from hermes_chaos.sim.mutants.mutant import Mutant
+
+_add = KeptDeadLetters.add
+_wait = Lanes.wait
+_rejects = Filters.rejects
+_adopt = Dispatch.adopt
+_redeliver = Redriver._add
+
+
+def _settle_then_keep(self: KeptDeadLetters, letter: DeadLetter, kept: Callable[[], None]) -> None:
+    _add(self, letter, lambda: None)
+    kept()
+
+
+def _ignore_seek(_self: TopicProgress, _seek: Seek | None) -> bool:
+    return False
+
+
+def _any_seek_is_ours(self: TopicProgress, owner: Ownership, _partition: int) -> bool:
+    ours = self._ownership
+    return (owner.incarnation, owner.topic_incarnation) == (
+        ours.incarnation,
+        ours.topic_incarnation,
+    )
+
+
+def _wait_without_key(self: Lanes, delivery: Delivery, due_s: float) -> None:
+    _wait(self, delivery, due_s)
+    if self._keys is not None:
+        following = self._keys.release(delivery)
+        if following is not None:
+            self._fresh.appendleft(following)
+
+
+def _stay(_self: Ladder, _level: object, _now_s: float) -> None:
+    pass
+
+
+def _inverted(self: Filters, candidate: Candidate) -> str:
+    return "" if _rejects(self, candidate) else "jsonpath"
+
+
+def _one_more(self: BatchAssembly) -> bool:
+    return bool(self._open) and len(self._open) > self._bounds.size
+
+
+def _settle_the_next_too(self: BatchDispatch, batch: Any) -> None:
+    queue = self._assembly._queue
+    _settle_batch(self, batch)
+    if queue:
+        element = queue.popleft()
+        self._assembly.buffered_bytes -= element.delivery.size_bytes
+        element.delivery.offsets.settle(element.delivery.record.offset)
+
+
+_settle_batch = BatchDispatch._settle
+
+
+def _count_no_attempt(self: Dispatch, live: Any) -> None:
+    _adopt(self, live)
+    self._retry_policy = type(self._retry_policy)(
+        **{
+            name: getattr(self._retry_policy, name)
+            for name in self._retry_policy.__struct_fields__
+            if name != "attempts_max"
+        }
+    )
+
+
+def _mark_at_once(self: Redriver, redrive: Any, letter: Any, offset: int) -> None:
+    _redeliver(self, redrive, letter, offset)
+    place = self._outstanding[letter.id]
+    self._to_mark[letter.id] = place
+
+
+DELIVERING = (
+    Mutant(
+        "settle-before-letter-kept",
+        "a message that is given up is settled before its dead letter is stored",
+        ((KeptDeadLetters, "add", _settle_then_keep),),
+    ),
+    Mutant(
+        "seek-ignored",
+        "a consumer goes on where it is, whatever a retransmission says",
+        ((TopicProgress, "go_to", _ignore_seek),),
+    ),
+    Mutant(
+        "stale-commit-wins",
+        "a commit that was made before a retransmission counts after it",
+        ((TopicProgress, "_is_ours", _any_seek_is_ours),),
+    ),
+    Mutant(
+        "order-broken-on-retry",
+        "the next message of a key is pushed while the one before it waits for its retry",
+        ((Lanes, "wait", _wait_without_key),),
+    ),
+    Mutant(
+        "ladder-never-slows",
+        "an endpoint at which everything fails is pushed to as fast as before",
+        ((Ladder, "_fall", _stay), (Ladder, "_decrease", lambda _self, _sent_per_s, _now_s: None)),
+    ),
+    Mutant(
+        "filter-inverted",
+        "a subscription gets what its filters leave out, and nothing else",
+        ((Filters, "rejects", _inverted),),
+    ),
+    Mutant(
+        "batch-one-too-many",
+        "a batch takes one message more than its size",
+        ((BatchAssembly, "is_full", property(_one_more)),),
+    ),
+    Mutant(
+        "batch-settles-the-next",
+        "with a batch the message after it is settled too",
+        ((BatchDispatch, "_settle", _settle_the_next_too),),
+    ),
+    Mutant(
+        "attempts-unbounded",
+        "a message is tried again however often attemptsMax says",
+        ((Dispatch, "adopt", _count_no_attempt),),
+    ),
+    Mutant(
+        "redrive-marks-first",
+        "a dead letter is closed when its message is taken up again, not when it is delivered",
+        ((Redriver, "_add", _mark_at_once),),
+    ),
+)

@@ -1,0 +1,222 @@
+"""People who administer a cluster under load and faults: create, remove, change, suspend, resume,
+retransmit, and re-drive dead letters.
+
+What fails is tried again, also on the other datacentre; afterwards `tidy` brings everything to the
+state in which it can settle.
+"""
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+
+import trio
+
+from hermes_actors.errors import ErrorCode, HermesError
+from hermes_actors.management.administration import Administration
+from hermes_actors.management.roles import Anonymous
+from hermes_actors.model.subscription import SubscriptionState
+from hermes_chaos.sim.environment.clock import EPOCH_MS
+from hermes_chaos.sim.history.events import History
+from hermes_chaos.sim.history.trace import Trace
+from hermes_chaos.sim.workload.publisher import (
+    ALL_SUBSCRIPTIONS,
+    LATE_SUBSCRIPTIONS,
+    SLOWPOKE,
+    SOUGHT_SUBSCRIPTIONS,
+    STRICT,
+    SUBSCRIPTIONS,
+    SubscriptionPlan,
+)
+
+_CALLER = Anonymous()
+_PAUSE_S = 0.3
+_CONVERGENCE_S = 1.5
+_ATTEMPTS_MAX = 5
+_SEEK_MAX_S = 1.0
+_REDRIVE_RATE = 0.4
+_INTERRUPTION_RATE = 0.4
+
+Act = Callable[[Administration], Awaitable[None]]
+
+
+class Operator:
+    """One run's operator.
+
+    `administrations` gives each DC's, None while its node is down. `on_created` hears of a new
+    subscription as soon as the product has confirmed it, `on_removing` of one before the product is
+    asked to remove it.
+    """
+
+    def __init__(
+        self,
+        administrations: Callable[[], Sequence[Administration | None]],
+        on_created: Callable[[SubscriptionPlan], None],
+        on_removing: Callable[[SubscriptionPlan], None],
+        rng: random.Random,
+        history: History,
+        trace: Trace,
+    ) -> None:
+        self._administrations = administrations
+        self._on_created = on_created
+        self._on_removing = on_removing
+        self._rng = rng
+        self._history = history
+        self._trace = trace
+        self._to_create = list(LATE_SUBSCRIPTIONS)
+        self._to_remove: list[SubscriptionPlan] = []
+
+    async def run(self, acts: int, *, begin_s: float, end_s: float) -> None:
+        """Do that many things between the two times."""
+        moments = sorted(self._rng.uniform(begin_s, end_s) for _ in range(acts))
+        for moment in moments:
+            await trio.sleep_until(moment)
+            if self._to_create and self._rng.random() < 0.5:
+                await self._create(_ATTEMPTS_MAX)
+            elif self._to_remove and self._rng.random() < 0.3:
+                await self._remove()
+            else:
+                plan = self._rng.choice(SUBSCRIPTIONS)
+                await self._try(*self._draw_change(plan), _ATTEMPTS_MAX)
+            if self._rng.random() < _INTERRUPTION_RATE:
+                await self._try(f"interrupt {SLOWPOKE.name}", _interrupt, 1)
+            if self._rng.random() < _REDRIVE_RATE:
+                await self._try(f"re-drive {STRICT.name}", _redrive, 1)
+
+    async def tidy(self) -> None:
+        """Create what was not created, resume what is suspended. Only when all is healed."""
+        while self._to_create:
+            await self._create(_ATTEMPTS_MAX)
+        while True:
+            for plan in ALL_SUBSCRIPTIONS:
+                await self._try(f"resume {plan.name}", _set_state(plan, "ACTIVE"), 1, at_home=True)
+            await self._try(f"re-drive {STRICT.name}", _redrive, 1, at_home=True)
+            # A suspension that another datacentre has made, or that had no answer, may still come.
+            await trio.sleep(_CONVERGENCE_S)
+            if not self._suspended():
+                return
+
+    async def keep_active(self) -> None:
+        """After `tidy`: what the broker suspends late, for an answer of old, is resumed too."""
+        while True:
+            await trio.sleep(_CONVERGENCE_S)
+            for plan in self._suspended():
+                await self._try(f"resume {plan.name}", _set_state(plan, "ACTIVE"), 1, at_home=True)
+
+    def _suspended(self) -> list[SubscriptionPlan]:
+        """What some datacentre takes for suspended; all, while one cannot be asked."""
+        administrations = self._administrations()
+        return [
+            plan
+            for plan in ALL_SUBSCRIPTIONS
+            if any(
+                each is None
+                or each.subscriptions.live(plan.topic, plan.name).subscription.state
+                is SubscriptionState.SUSPENDED
+                for each in administrations
+            )
+        ]
+
+    def _draw_change(self, plan: SubscriptionPlan) -> tuple[str, Act]:
+        drawn = self._rng.randrange(7)
+        if drawn >= 4:
+            return self._draw_seek(drawn == 4)
+        if drawn == 0:
+            return f"suspend {plan.name}", _set_state(plan, "SUSPENDED")
+        if drawn == 1:
+            return f"resume {plan.name}", _set_state(plan, "ACTIVE")
+        text = f"changed {self._rng.randrange(1_000)} times"
+        # Another time-out touches consumers in their work and breaks no checker's expectation.
+        timeout = {"socketTimeout": 60_000 + drawn}
+        if "deliveryType" in plan.more:
+            timeout = {"requestTimeout": 450 + drawn}
+        patch = {"description": text, "subscriptionPolicy": timeout}
+        return f"change {plan.name}", lambda administration: administration.subscriptions.update(
+            _CALLER, plan.topic, plan.name, patch
+        )
+
+    def _draw_seek(self, is_end: bool) -> tuple[str, Act]:
+        """A retransmission, in one of four cases to the end; it is not waited for for long."""
+        plan = self._rng.choice(SOUGHT_SUBSCRIPTIONS)
+        back_s = self._rng.uniform(0.2, 4.0)
+        at_ms = EPOCH_MS + int((trio.current_time() - back_s) * 1_000)
+        date = datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat()
+        body = (
+            {"to": "end"} if is_end and self._rng.random() < 0.75 else {"retransmissionDate": date}
+        )
+
+        async def seek(administration: Administration) -> None:
+            with trio.move_on_after(_SEEK_MAX_S):
+                await administration.retransmissions.move(
+                    _CALLER, plan.topic, plan.name, body, False
+                )
+
+        return f"retransmit {plan.name} {body}", seek
+
+    async def _create(self, attempts_max: int) -> None:
+        plan = self._to_create[0]
+
+        async def create(administration: Administration) -> None:
+            try:
+                await administration.subscriptions.create(_CALLER, plan.topic, plan.wire())
+            except HermesError as error:
+                # An earlier attempt, whose outcome was unknown, has made it.
+                if error.code is not ErrorCode.SUBSCRIPTION_ALREADY_EXISTS:
+                    raise
+
+        if await self._try(f"create {plan.name}", create, attempts_max, at_home=True):
+            self._to_create.remove(plan)
+            self._to_remove.append(plan)
+            self._on_created(plan)
+
+    async def _remove(self) -> None:
+        plan = self._to_remove.pop(0)
+        self._on_removing(plan)
+
+        async def remove(administration: Administration) -> None:
+            try:
+                await administration.subscriptions.delete(_CALLER, plan.topic, plan.name)
+            except HermesError as error:
+                if error.code is not ErrorCode.SUBSCRIPTION_NOT_EXISTS:
+                    raise
+
+        # A removal without an answer may be done late; only after a confirmed one does "exists
+        # already" mean the subscription that is wanted.
+        while not await self._try(f"remove {plan.name}", remove, _ATTEMPTS_MAX, at_home=True):
+            pass
+        self._to_create.append(plan)
+
+    async def _try(self, what: str, act: Act, attempts_max: int, *, at_home: bool = False) -> bool:
+        """True when it was confirmed. `at_home`: in the first DC only, since what one DC has
+        removed still exists in the other for a while.
+        """
+        for _ in range(attempts_max):
+            administrations = self._administrations()
+            chosen = administrations[0] if at_home else self._rng.choice(administrations)
+            if chosen is not None:
+                try:
+                    await act(chosen)
+                except HermesError as error:
+                    self._history.faults["administration refused"] += 1
+                    self._trace.note("operator", f"{what}: {type(error).__name__}")
+                else:
+                    self._trace.note("operator", what)
+                    return True
+            await trio.sleep(_PAUSE_S)
+        return False
+
+
+async def _interrupt(administration: Administration) -> None:
+    """Suspend, and resume at once, the one that always pushes as much as it may."""
+    for state in ("SUSPENDED", "ACTIVE"):
+        await administration.subscriptions.set_state(_CALLER, SLOWPOKE.topic, SLOWPOKE.name, state)
+
+
+async def _redrive(administration: Administration) -> None:
+    body = {"all": True, "ratePerSecond": 50}
+    await administration.redrives.start(_CALLER, STRICT.topic, STRICT.name, body)
+
+
+def _set_state(plan: SubscriptionPlan, state: str) -> Act:
+    return lambda administration: administration.subscriptions.set_state(
+        _CALLER, plan.topic, plan.name, state
+    )
