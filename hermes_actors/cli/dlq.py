@@ -1,5 +1,6 @@
 """`hermes dlq …`: a subscription's dead letters, looked at, delivered again, or closed."""
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -23,12 +24,11 @@ from hermes_actors.cli.connection.management import ManagementClient, quoted
 from hermes_actors.cli.output.render import (
     counted,
     fields_of,
-    parsed_object,
     printable,
     say,
+    show_answer,
     show_object,
     show_rows,
-    write_json,
 )
 from hermes_actors.model.dead_letter import DiscardReason
 
@@ -87,10 +87,10 @@ def list_letters(
         params["before"] = before
     with ManagementClient(management) as client:
         content = client.get(_path(topic, subscription), {**params, "limit": str(limit)})
-    if json or output is Output.JSON:
-        write_json(content)
-        return
-    found = parsed_object(content)
+    show_answer(content, Output.JSON if json else output, _show_letters)
+
+
+def _show_letters(found: dict[str, Any]) -> None:
     rows = [_row(letter) for letter in fields_of(found, "deadLetters")]
     show_rows(_COLUMNS, rows, "no open dead letters", optional=("Tries",), has_sentences=True)
     _say_unreachable(found)
@@ -161,10 +161,11 @@ def redrive(
     body |= {"dryRun": dry_run} | ({} if rate is None else {"ratePerSecond": rate})
     with ManagementClient(management) as client:
         content = client.post(f"{_path(topic, subscription)}/redrive", body)
-    if json or output is Output.JSON:
-        write_json(content)
-        return
-    found = parsed_object(content)
+    show = partial(_show_redrive, topic, subscription, dry_run)
+    show_answer(content, Output.JSON if json else output, show)
+
+
+def _show_redrive(topic: str, subscription: str, dry_run: bool, found: dict[str, Any]) -> None:
     count = f"{_letters(found, 'matching')} of {subscription}"
     if dry_run:
         say(f"would re-drive {count}")
@@ -187,10 +188,11 @@ def progress(
     """Show how far the last re-drive has come in each datacentre, also of one that is cancelled."""
     with ManagementClient(management) as client:
         content = client.get(f"{_path(topic, subscription)}/redrive")
-    if json or output is Output.JSON:
-        write_json(content)
-        return
-    found = parsed_object(content)
+    show = partial(_show_progress, topic, subscription)
+    show_answer(content, Output.JSON if json else output, show)
+
+
+def _show_progress(topic: str, subscription: str, found: dict[str, Any]) -> None:
     columns = ("DC", "State", "Total", "Redriven", "Failed", "Skipped", "Reason")
     rows = [
         [
@@ -260,11 +262,12 @@ def expire(
         confirm(what, yes, "expire")
     with ManagementClient(management) as client:
         content = client.post(f"{_path(topic, subscription)}/expire", body)
-    if json or output is Output.JSON:
-        write_json(content)
-        return
-    found = parsed_object(content)
     verb = "would expire" if dry_run else "expired"
+    show = partial(_show_expired, subscription, verb)
+    show_answer(content, Output.JSON if json else output, show)
+
+
+def _show_expired(subscription: str, verb: str, found: dict[str, Any]) -> None:
     say(f"{verb} {_letters(found, 'expired')} of {subscription}")
     _say_unreachable(found)
 

@@ -16,11 +16,10 @@ from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.output.render import (
     counted,
     fields_of,
-    parsed_object,
     printable,
     say,
+    show_answer,
     show_rows,
-    write_json,
 )
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
@@ -35,11 +34,10 @@ def status(
 ) -> None:
     """Show all nodes of all datacentres, as the node that is asked has heard of them."""
     with ManagementClient(management) as client:
-        content = client.get("/status/nodes")
-    if output is Output.JSON:
-        write_json(content)
-        return
-    found = parsed_object(content)
+        show_answer(client.get("/status/nodes"), output, _show_nodes)
+
+
+def _show_nodes(found: dict[str, Any]) -> None:
     nodes = fields_of(found, "nodes")
     rows = [_row(node) for node in nodes]
     show_rows(_COLUMNS, rows, "no node is known", optional=("Roles",))

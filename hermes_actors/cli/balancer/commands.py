@@ -1,6 +1,7 @@
 """`hermes balancer …`: who runs what, why, and what would change; drained nodes, constraints."""
 
 import json as json_text
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -33,6 +34,7 @@ from hermes_actors.cli.output.render import (
     parsed_object,
     printable,
     say,
+    show_answer,
     write_json,
 )
 
@@ -75,11 +77,12 @@ def status(
     output = Output.JSON if json else output
     if only_odd:
         _show_odd(fields_of(parsed_object(content), "datacenters"), output)
-        return
-    if output is Output.JSON:
-        write_json(content)
-        return
-    datacenters = fields_of(parsed_object(content), "datacenters")
+    else:
+        show_answer(content, output, _show_status)
+
+
+def _show_status(found: dict[str, Any]) -> None:
+    datacenters = fields_of(found, "datacenters")
     for dc in datacenters:
         show_heading(dc)
     if not datacenters:
@@ -135,10 +138,10 @@ def plan(
     del dry_run
     with ManagementClient(management) as client:
         content = client.get("/balancer/plan", {"dc": dc} if dc else None)
-    if json or output is Output.JSON:
-        write_json(content)
-        return
-    found = parsed_object(content)
+    show_answer(content, Output.JSON if json else output, _show_plan)
+
+
+def _show_plan(found: dict[str, Any]) -> None:
     shown = found.get("plan")
     planned: dict[str, Any] = shown if isinstance(shown, dict) else {}
     changes = fields_of(planned, "changes")
@@ -190,14 +193,20 @@ def explain(
     asked = f"{about}${name}" if name else about
     with ManagementClient(management) as client:
         content = client.get("/balancer/explain", {"about": asked} if asked else None)
-    found, left_out = parsed_object(content), 0
-    datacenters = fields_of(found, "datacenters")
+    left_out = 0
     if limit is not None:
-        datacenters, left_out = newest(datacenters, limit)
-    if json or output is Output.JSON:
-        newest_only = json_text.dumps({**found, "datacenters": datacenters}).encode()
-        write_json(content if limit is None else newest_only)
-        return
+        found = parsed_object(content)
+        datacenters, left_out = newest(fields_of(found, "datacenters"), limit)
+        content = json_text.dumps({**found, "datacenters": datacenters}).encode()
+    show = partial(_show_explained, asked, has_moves=limit != 0)
+    output = Output.JSON if json else output
+    show_answer(content, output, show)
+    if left_out and output is Output.TABLE:
+        say(f"{left_out} older ones are not shown; without --limit all are")
+
+
+def _show_explained(asked: str, found: dict[str, Any], *, has_moves: bool) -> None:
+    datacenters = fields_of(found, "datacenters")
     for dc in datacenters:
         if asked and dc.get("isKnown") and not (dc.get("why") or dc.get("moves")):
             continue
@@ -205,7 +214,5 @@ def explain(
         why = dc.get("why")
         for sentence in why if isinstance(why, list) else ():
             say(printable(f"  {sentence}"))
-    if limit != 0:
+    if has_moves:
         show_moves(datacenters)
-    if left_out:
-        say(f"{left_out} older ones are not shown; without --limit all are")

@@ -1,7 +1,7 @@
 """`hermes balancer constraints|constrain`: how many nodes consume a topic or a subscription."""
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,11 +19,10 @@ from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.connection.management import ManagementClient, Refusal, quoted
 from hermes_actors.cli.output.render import (
     counted,
-    parsed_object,
     printable,
     say,
+    show_answer,
     show_rows,
-    write_json,
 )
 
 app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
@@ -40,10 +39,10 @@ def constraints(
     """List how many nodes are to consume topics and subscriptions, where that was asked for."""
     with ManagementClient(management) as client:
         content = client.get(_PATH)
-    if json or output is Output.JSON:
-        write_json(content)
-        return
-    found = parsed_object(content)
+    show_answer(content, Output.JSON if json else output, _show_constraints)
+
+
+def _show_constraints(found: dict[str, Any]) -> None:
     rows = [
         [name, str(each.get("consumersNumber", "")), str(each.get("reason", ""))]
         for kind in ("topicConstraints", "subscriptionConstraints")

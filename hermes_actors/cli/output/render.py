@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -45,6 +45,14 @@ def show_object(content: bytes, output: Output) -> None:
     for key, value in flattened(_parsed(content)):
         table.add_row(key, Text(printable(_with_time(key, value))))
     _print(table)
+
+
+def show_answer(content: bytes, output: Output, show: Callable[[dict[str, Any]], object]) -> None:
+    """The server's JSON as it is; for people the object in it by `show`. Raises CommandFailed."""
+    if output is Output.JSON:
+        write_json(content)
+    else:
+        show(parsed_object(content))
 
 
 def show_rows(

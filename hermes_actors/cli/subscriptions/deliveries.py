@@ -1,6 +1,7 @@
 """`hermes subscription lag|retransmit`: where subscriptions are, and where they go on."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -26,12 +27,15 @@ from hermes_actors.cli.output.render import (
     parsed_object,
     printable,
     say,
+    show_answer,
     show_rows,
-    write_json,
 )
 from hermes_actors.cli.subscriptions.letters_line import say_letters
 
 app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
+
+Positions = dict[tuple[str, Any], int]
+"""By datacentre and partition."""
 
 RETRANSMISSION_TIMEOUT_S = 60.0
 """The server waits up to 30 s for the consumers, and before that for logs that do not answer."""
@@ -50,10 +54,10 @@ def lag(
     """
     with ManagementClient(management) as client:
         content = client.get(f"{subscription_path(topic, subscription)}/lag")
-    if output is Output.JSON:
-        write_json(content)
-        return
-    found = parsed_object(content)
+    show_answer(content, output, partial(_show_lag, topic, subscription))
+
+
+def _show_lag(topic: str, subscription: str, found: dict[str, Any]) -> None:
     datacenters = fields_of(found, "datacenters")
     rows = [
         [str(dc.get("datacenter", "")), *_figures(partition)]
@@ -120,33 +124,33 @@ def retransmit(
         content = client.put(path, body, timeout_s=RETRANSMISSION_TIMEOUT_S)
         is_shown = dry_run and output is Output.TABLE
         now = client.get(f"{subscription_path(topic, subscription)}/lag") if is_shown else b"{}"
-    if output is Output.JSON:
-        write_json(content)
-        return
-    found = parsed_object(content)
-    positions = _positions(parsed_object(now))
-    rows = [
-        [
-            dc,
-            _known(entry.get("partition")),
-            _known(entry.get("offset")),
-            *([_moved(entry, positions.get((dc, entry.get("partition"))))] if dry_run else []),
-        ]
-        for dc in found
-        for entry in fields_of(found, dc)
-    ]
-    columns = ("DC", "Partition", "Offset", *(("Means",) if dry_run else ()))
+    show = partial(_show_offsets, body, _positions(parsed_object(now)) if dry_run else None)
+    show_answer(content, output, show)
+    if output is Output.TABLE:
+        what = "would go on" if dry_run else "goes on"
+        say(f"subscription {printable(subscription)} of {printable(topic)} {what} there")
+
+
+def _show_offsets(body: dict[str, Any], positions: Positions | None, found: dict[str, Any]) -> None:
+    """Where the server goes on; for a dry run, with what that means for those `positions`."""
+    columns = ("DC", "Partition", "Offset", *(() if positions is None else ("Means",)))
+    rows: list[list[str]] = []
+    for dc in found:
+        for entry in fields_of(found, dc):
+            partition = entry.get("partition")
+            row = [dc, _known(partition), _known(entry.get("offset"))]
+            if positions is not None:
+                row.append(_moved(entry, positions.get((dc, partition))))
+            rows.append(row)
     show_rows(columns, rows, "no partition is known")
     for line in _kept_within(body, found):
         say(printable(line))
     for dc in found:
         if not fields_of(found, dc) and "offsets" not in body:
             say(printable(f"{dc}: its log does not answer; found out there when it does"))
-    what = "would go on" if dry_run else "goes on"
-    say(f"subscription {printable(subscription)} of {printable(topic)} {what} there")
 
 
-def _positions(lag: dict[str, Any]) -> dict[tuple[str, Any], int]:
+def _positions(lag: dict[str, Any]) -> Positions:
     """Where each partition of each datacentre stands, as far as that is known."""
     return {
         (str(dc.get("datacenter")), partition.get("partition")): partition["position"]

@@ -3,7 +3,7 @@
 import base64
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,7 +19,7 @@ from hermes_actors.cli.command_line.options import (
 from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.connection.management import ManagementClient, quoted
 from hermes_actors.cli.connection.paths import subscription_path
-from hermes_actors.cli.output.render import parsed_object, printable, say, write_json
+from hermes_actors.cli.output.render import parsed_object, printable, say, show_answer
 from hermes_actors.cli.subscriptions.filter_options import FilterOption, filters_of
 
 app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
@@ -68,10 +68,10 @@ def filter_test(
             found = parsed_object(client.get(subscription_path(topic, subscription)))
             given = found.get("filters") or []
         content = client.post(f"/filters/{quoted(topic)}", {**body, "filters": given})
-    if output is Output.JSON:
-        write_json(content)
-        return
-    answer = parsed_object(content)
+    show_answer(content, output, _show_result)
+
+
+def _show_result(answer: dict[str, Any]) -> None:
     reason = answer.get("errorMessage")
     say(printable(f"{answer.get('status')}: {reason}" if reason else str(answer.get("status"))))
     for warning in answer.get("warnings") or []:

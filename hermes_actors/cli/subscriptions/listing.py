@@ -1,6 +1,7 @@
 """`hermes subscription list`: how all of them fare, so that the sick one is found."""
 
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -17,12 +18,11 @@ from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.connection.paths import subscription_path
 from hermes_actors.cli.output.render import (
     fields_of,
-    parsed_object,
     printable,
     say,
+    show_answer,
     show_names,
     show_rows,
-    write_json,
 )
 from hermes_actors.model.moments import iso_ms
 
@@ -74,12 +74,12 @@ def list_subscriptions(
         if unhealthy:
             params["unhealthy"] = "true"
         content = client.get("/status/subscriptions", params or None)
-    if output is Output.JSON:
-        write_json(content)
-        return
-    found = parsed_object(content)
-    rows = [_row(each) for each in fields_of(found, "subscriptions")]
     nothing = "no subscription has a problem" if unhealthy else "no subscriptions"
+    show_answer(content, output, partial(_show_fares, nothing))
+
+
+def _show_fares(nothing: str, found: dict[str, Any]) -> None:
+    rows = [_row(each) for each in fields_of(found, "subscriptions")]
     show_rows(_COLUMNS, rows, nothing, optional=("Level",), has_sentences=True)
     for dc in fields_of(found, "datacenters"):
         if not dc.get("isKnown"):

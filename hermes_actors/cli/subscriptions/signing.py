@@ -1,5 +1,7 @@
 """`hermes subscription rotate-secret|retire-secrets`: what requests are signed with."""
 
+from typing import Any
+
 import typer
 
 from hermes_actors.cli.command_line.options import (
@@ -15,7 +17,7 @@ from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.connection.paths import subscription_path
 from hermes_actors.cli.output.outcome import show_changed
-from hermes_actors.cli.output.render import parsed_object, printable, say, write_json
+from hermes_actors.cli.output.render import printable, say, show_answer
 
 app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
 
@@ -37,10 +39,10 @@ def rotate_secret(
     """
     with ManagementClient(management) as client:
         content = client.post(f"{subscription_path(topic, subscription)}/signing/rotate", {})
-    if output is Output.JSON:
-        write_json(content)
-        return
-    found = parsed_object(content)
+    show_answer(content, output, _show_secret)
+
+
+def _show_secret(found: dict[str, Any]) -> None:
     say(printable(str(found.get("secret", ""))))
     if older := found.get("olderSecrets"):
         say(printable(f"signing with {older} older too, until hermes subscription retire-secrets"))

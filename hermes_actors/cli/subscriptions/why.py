@@ -1,6 +1,7 @@
 """`hermes subscription why`: what holds a subscription back, or that nothing does."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import typer
@@ -21,11 +22,10 @@ from hermes_actors.cli.connection.paths import subscription_path
 from hermes_actors.cli.output.render import (
     counted,
     fields_of,
-    parsed_object,
     printable,
     say,
+    show_answer,
     show_rows,
-    write_json,
 )
 from hermes_actors.cli.subscriptions.letters_line import say_letters
 from hermes_actors.model.moments import iso_ms
@@ -43,10 +43,10 @@ def why(
     """Say for each datacentre and node what holds a subscription back, or that it is delivered."""
     with ManagementClient(management) as client:
         content = client.get(f"{subscription_path(topic, subscription)}/why")
-    if output is Output.JSON:
-        write_json(content)
-        return
-    found = parsed_object(content)
+    show_answer(content, output, partial(_show_why, topic, subscription))
+
+
+def _show_why(topic: str, subscription: str, found: dict[str, Any]) -> None:
     say(f"subscription {printable(subscription)} of {printable(topic)} is {found.get('state')}")
     if found.get("state") == "SUSPENDED":
         by = f"{found['suspensionReason']}; " if found.get("suspensionReason") else ""
