@@ -9,8 +9,8 @@ import trio
 from msgspec import Struct
 
 from hermes_actors.config import Config, FrontendConfig
-from hermes_actors.management.answers import AsgiApp
 from hermes_actors.management.app import build_app
+from hermes_actors.management.http.answers import AsgiApp
 from hermes_actors.node import Node, NodeEnvironment, open_node
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.edges.asgi import PagesEdge, Receive, Send

@@ -6,7 +6,7 @@ import trio
 from hermes_actors.config import Config
 from hermes_actors.coordination.commands import COORDINATION_TOPIC
 from hermes_actors.log.memory import MemoryLog
-from hermes_actors.management.roles import Anonymous
+from hermes_actors.management.access.roles import Anonymous
 from hermes_actors.node import open_node
 from hermes_actors.telemetry.metrics import render
 from hermes_chaos.sim.environment.clock import SimulatedClock

@@ -10,38 +10,38 @@ from hermes_actors.coordination.state import State
 from hermes_actors.coordination.tally import Weights
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import Log, UnknownTopic
-from hermes_actors.management.asking import Logs
-from hermes_actors.management.balancing import Balancing, Planning, unweighed
-from hermes_actors.management.changes import Changes
-from hermes_actors.management.consuming import ConsumingNodes
-from hermes_actors.management.deadletters import DeadLetterBox, Letters
-from hermes_actors.management.drains import Drains
-from hermes_actors.management.filters import try_filters
-from hermes_actors.management.groups import Groups
-from hermes_actors.management.mode import AccessMode
-from hermes_actors.management.oauth_providers import OAuthProviders
-from hermes_actors.management.overview import Overview
-from hermes_actors.management.placements import Followed, Placements
-from hermes_actors.management.previews import MessagePreviews
-from hermes_actors.management.readiness import DatacenterReadiness
-from hermes_actors.management.redrives import Redrives
-from hermes_actors.management.retransmission import Retransmissions
-from hermes_actors.management.roles import (
+from hermes_actors.management.access.mode import AccessMode
+from hermes_actors.management.access.roles import (
     Caller,
     OpenToAll,
     SecurityProvider,
     require_owner,
     roles_of,
 )
-from hermes_actors.management.signing import SigningSecrets
-from hermes_actors.management.standings import Standings
-from hermes_actors.management.statuses import Statuses
-from hermes_actors.management.subscriptions import Subscriptions
-from hermes_actors.management.tail import Tail, open_tail
-from hermes_actors.management.topics import Topics
-from hermes_actors.management.undelivered import UndeliveredMessages
-from hermes_actors.management.warnings import subscription_warnings
-from hermes_actors.management.workload_constraints import WorkloadConstraints
+from hermes_actors.management.balancing.consuming import ConsumingNodes
+from hermes_actors.management.balancing.drains import Drains
+from hermes_actors.management.balancing.ownership import Balancing, Planning, unweighed
+from hermes_actors.management.balancing.placements import Followed, Placements
+from hermes_actors.management.balancing.workload_constraints import WorkloadConstraints
+from hermes_actors.management.catalog.groups import Groups
+from hermes_actors.management.catalog.oauth_providers import OAuthProviders
+from hermes_actors.management.catalog.readiness import DatacenterReadiness
+from hermes_actors.management.catalog.signing import SigningSecrets
+from hermes_actors.management.catalog.subscriptions import Subscriptions
+from hermes_actors.management.catalog.topics import Topics
+from hermes_actors.management.catalog.warnings import subscription_warnings
+from hermes_actors.management.changes import Changes
+from hermes_actors.management.dead_letters.letters import DeadLetterBox, Letters
+from hermes_actors.management.dead_letters.redrives import Redrives
+from hermes_actors.management.dead_letters.undelivered import UndeliveredMessages
+from hermes_actors.management.messages.filters import try_filters
+from hermes_actors.management.messages.previews import MessagePreviews
+from hermes_actors.management.messages.tail import Tail, open_tail
+from hermes_actors.management.offsets.asking import Logs
+from hermes_actors.management.offsets.retransmission import Retransmissions
+from hermes_actors.management.offsets.standings import Standings
+from hermes_actors.management.status.overview import Overview
+from hermes_actors.management.status.statuses import Statuses
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import TrackingMode
 from hermes_actors.model.topic import Ack, ContentType, Owner
@@ -193,7 +193,7 @@ class Administration:
     async def try_filters(
         self, caller: Caller, topic: str, body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Whether a message passes filters; see `filters.try_filters`."""
+        """Whether a message passes filters; see `messages/filters.py`."""
         return await try_filters(caller, self.topics.live, topic, body, self._propagation)
 
     async def warnings_of(self, topic: str, name: str) -> list[str]:

@@ -1,22 +1,21 @@
 """The management REST API as one ASGI app, for a server on either loop."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
-from typing import Annotated, Any
+from typing import Any
 
-from litestar import Litestar, Response, get
+from litestar import Litestar, get
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.config import OpenAPIConfig
-from litestar.params import FromPath, FromQuery, QueryParameter
-from litestar.response import Stream
 
 from hermes_actors import __version__
 from hermes_actors.config import Config
-from hermes_actors.errors import HermesError, Unavailable
+from hermes_actors.errors import HermesError
 from hermes_actors.management.administration import Administration
-from hermes_actors.management.answers import (
+from hermes_actors.management.http.answers import (
     BODY_BYTES_MAX,
+    Answer,
     AnyRequest,
     AsgiApp,
     WireRules,
@@ -26,41 +25,31 @@ from hermes_actors.management.answers import (
     on_http_error,
     on_stop,
 )
-from hermes_actors.management.deadletter_routes import dead_letter_routes
-from hermes_actors.management.gate import Gate
-from hermes_actors.management.openapi import document
-from hermes_actors.management.origins import ANY, Origins
-from hermes_actors.management.routes import (
-    group_routes,
-    other_routes,
-    subscription_routes,
-    subscription_status_routes,
-    topic_routes,
-)
-from hermes_actors.management.routes_balancing import (
+from hermes_actors.management.http.gate import Gate
+from hermes_actors.management.http.openapi import document
+from hermes_actors.management.http.origins import ANY, Origins
+from hermes_actors.management.routes.access import access_routes
+from hermes_actors.management.routes.balancing import (
     balancer_routes,
     constraint_routes,
     drain_routes,
 )
-from hermes_actors.management.routes_oauth import oauth_routes
-from hermes_actors.management.routes_offsets import offset_routes
-from hermes_actors.management.routes_overview import overview_routes
-from hermes_actors.management.routes_signing import signing_routes
-from hermes_actors.management.tail import Tail
+from hermes_actors.management.routes.dead_letters import dead_letter_routes
+from hermes_actors.management.routes.groups import group_routes
+from hermes_actors.management.routes.messages import message_routes
+from hermes_actors.management.routes.oauth_providers import oauth_routes
+from hermes_actors.management.routes.offsets import offset_routes
+from hermes_actors.management.routes.overview import overview_routes
+from hermes_actors.management.routes.readiness import readiness_routes
+from hermes_actors.management.routes.signing import signing_routes
+from hermes_actors.management.routes.status import status_routes
+from hermes_actors.management.routes.subscriptions import (
+    subscription_routes,
+    subscription_status_routes,
+)
+from hermes_actors.management.routes.topics import topic_routes
 from hermes_actors.runtime.bridge import BridgeClosed, TrioBridge
-from hermes_actors.telemetry.metrics import Metrics, render_in_turns
-
-TAILS_MAX = 64
-"""Streams of messages that are open at one time."""
-
-# The framework adds the charset to every text type.
-_PROMETHEUS = "text/plain; version=0.0.4"
-_NDJSON = "application/x-ndjson"
-
-StartParameter = Annotated[
-    str,
-    QueryParameter(name="from", description="`beginning`, `end`, or an ISO 8601 time"),
-]
+from hermes_actors.telemetry.metrics import Metrics
 
 
 def build_app(
@@ -98,9 +87,10 @@ def build_app(
         *balancer_routes(gate, administration),
         *drain_routes(gate, administration),
         *dead_letter_routes(gate, administration),
-        *other_routes(gate, administration),
-        *_status_routes(gate, administration, metrics),
-        _messages_route(gate, administration),
+        *message_routes(gate, administration),
+        *readiness_routes(gate, administration),
+        *access_routes(gate, administration),
+        *status_routes(gate, administration, metrics),
     ]
 
     @cache
@@ -111,7 +101,7 @@ def build_app(
         return document(_litestar(routes, info))
 
     @get("/openapi.json", include_in_schema=False)
-    async def openapi() -> Response[bytes]:
+    async def openapi() -> Answer:
         return json_answer(described())
 
     app = _litestar([*routes, openapi], None, gate.check)
@@ -137,56 +127,3 @@ def _litestar(
             Exception: on_fault,
         },
     )
-
-
-def _status_routes(
-    gate: Gate, administration: Administration, metrics: Sequence[Metrics]
-) -> list[HTTPRouteHandler]:
-    @get("/status/health", summary="Whether the node can administer")
-    async def health() -> Response[bytes]:
-        try:
-            return json_answer(await gate.read(administration.health))
-        except Unavailable as error:
-            return json_answer({"status": "DOWN", "reason": error.message}, 503)
-
-    @get("/status/prometheus", summary="Metrics in Prometheus' text form")
-    async def prometheus() -> Response[bytes]:
-        return Response(await render_in_turns(metrics), media_type=_PROMETHEUS)
-
-    @get("/status/nodes", summary="All nodes of all datacentres, and how they fare")
-    async def nodes() -> Response[bytes]:
-        # Answered also while the metadata cannot be read: that is when it is wanted most.
-        return json_answer(await gate.look(administration.statuses.nodes))
-
-    return [health, prometheus, nodes]
-
-
-def _messages_route(gate: Gate, administration: Administration) -> HTTPRouteHandler:
-    open_tails = 0
-
-    async def lines(tail: Tail) -> AsyncIterator[bytes]:
-        nonlocal open_tails
-        open_tails += 1
-        try:
-            while chunk := await gate.read(tail.next_lines):
-                yield chunk
-        except (BridgeClosed, HermesError):
-            # The answer has begun: all that can be said now is that it ends here.
-            return
-        finally:
-            open_tails -= 1
-
-    @get("/topics/{topic:str}/messages", summary="A topic's messages, one JSON object a line")
-    async def messages(
-        request: AnyRequest,
-        topic: FromPath[str],
-        start: StartParameter = "beginning",
-        follow: FromQuery[bool] = False,
-        limit: FromQuery[int | None] = None,
-    ) -> Stream:
-        if open_tails >= TAILS_MAX:
-            raise Unavailable(f"{TAILS_MAX} streams of messages are open already; try again later")
-        tail = await gate.act(request, administration.tail, topic, start, follow, limit)
-        return Stream(lines(tail), media_type=_NDJSON)
-
-    return messages

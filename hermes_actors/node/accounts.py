@@ -2,8 +2,8 @@
 
 import logging
 
-from hermes_actors.management.accounts import AccountProvider
-from hermes_actors.management.roles import SecurityProvider
+from hermes_actors.management.access.accounts import AccountProvider
+from hermes_actors.management.access.roles import SecurityProvider
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
 from hermes_actors.security.authenticator import Authenticator

@@ -10,7 +10,7 @@ from hermes_actors.consumer.letters.letter import DeadLetter
 from hermes_actors.consumer.letters.redrive_plan import Planning
 from hermes_actors.consumer.letters.redrive_records import RedriveRecords
 from hermes_actors.consumer.parts import ConsumerParts
-from hermes_actors.management.deadletter_scan import find_place, record_at, search
+from hermes_actors.management.dead_letters.scan import find_place, record_at, search
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.redrives import LetterRange, Redrive, RedriveProgress
 from hermes_actors.model.dead_letter import DiscardReason, LetterFilter

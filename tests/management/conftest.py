@@ -14,8 +14,8 @@ import trio
 from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.config import Config, ManagementConfig
 from hermes_actors.log.memory import MemoryLog
+from hermes_actors.management.access.roles import Anonymous, Caller
 from hermes_actors.management.administration import Administration
-from hermes_actors.management.roles import Anonymous, Caller
 from hermes_actors.metadata.registry import Metadata, Registry
 from hermes_actors.model.topic import Owner
 from hermes_actors.runtime.bridge import TrioBridge, open_bridge

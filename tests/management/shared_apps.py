@@ -7,8 +7,8 @@ import msgspec
 
 from hermes_actors.config import Config
 from hermes_actors.management.administration import Administration
-from hermes_actors.management.answers import AsgiApp
 from hermes_actors.management.app import build_app
+from hermes_actors.management.http.answers import AsgiApp
 from hermes_actors.runtime.bridge import TrioBridge
 from hermes_actors.telemetry.metrics import Metrics
 

@@ -15,8 +15,8 @@ import trio
 from trio.testing import MockClock
 
 from hermes_actors.errors import HermesError
+from hermes_actors.management.access.roles import Anonymous
 from hermes_actors.management.administration import Administration
-from hermes_actors.management.roles import Anonymous
 from hermes_chaos.sim.checkers.checker import Subject
 from hermes_chaos.sim.checkers.checks import Checks
 from hermes_chaos.sim.determinism import rng_of

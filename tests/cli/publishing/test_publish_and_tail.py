@@ -6,7 +6,7 @@ import pytest
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.publishing.lines import KeyOf, LineSplitter
 from hermes_actors.cli.tail import place, row
-from hermes_actors.management.tail import line_of
+from hermes_actors.management.messages.tail import line_of
 from hermes_actors.model.message import Message, to_record
 from hermes_actors.model.record import StoredRecord
 

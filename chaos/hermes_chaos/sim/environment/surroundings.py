@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from hermes_actors.consumer.senders.sender import Sender
 from hermes_actors.log.base import Log
+from hermes_actors.management.access.roles import Anonymous
 from hermes_actors.management.administration import Administration
-from hermes_actors.management.roles import Anonymous
 from hermes_actors.node import NodeEnvironment
 from hermes_actors.runtime.clock import Clock, seeded_ids
 from hermes_actors.runtime.cpu import StillCpu

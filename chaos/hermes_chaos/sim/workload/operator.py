@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 import trio
 
 from hermes_actors.errors import ErrorCode, HermesError
+from hermes_actors.management.access.roles import Anonymous
 from hermes_actors.management.administration import Administration
-from hermes_actors.management.roles import Anonymous
 from hermes_actors.model.subscription import SubscriptionState
 from hermes_chaos.sim.environment.clock import EPOCH_MS
 from hermes_chaos.sim.history.events import History

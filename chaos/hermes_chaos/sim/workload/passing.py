@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 
 from hermes_actors.errors import ErrorCode, HermesError
+from hermes_actors.management.access.roles import Anonymous
 from hermes_actors.management.administration import Administration
-from hermes_actors.management.roles import Anonymous
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.environment.subscribers import Endpoint
 from hermes_chaos.sim.history.events import History

@@ -1,0 +1,1 @@
+"""Who calls, what he may do, and whether anything may be changed."""

@@ -1,0 +1,46 @@
+"""The accounts of the node's mechanisms as management's callers."""
+
+from hermes_actors.config import ManagementAuthenticationConfig
+from hermes_actors.management.access.roles import Caller
+from hermes_actors.model.topic import Owner
+from hermes_actors.security.account import Account, Credentials, Unauthenticated
+from hermes_actors.security.authenticator import Authenticator
+
+
+class AccountCaller:
+    """An account, and what the configuration makes of it."""
+
+    def __init__(self, account: Account, config: ManagementAuthenticationConfig) -> None:
+        self.name = account.name
+        self.is_admin = account.name in config.admins or (
+            bool(config.admin_role) and config.admin_role in account.roles
+        )
+        self._owner_sources = config.owner_sources
+        self._ids: frozenset[str] = frozenset()
+        if config.owned_by != "groups":
+            self._ids |= {account.name}
+        if config.owned_by != "name":
+            self._ids |= account.groups
+
+    def owns(self, owner: Owner) -> bool:
+        """True when the owner's id is the account's name or one of its groups."""
+        return owner.source in self._owner_sources and owner.id in self._ids
+
+
+class AccountProvider:
+    """`SecurityProvider` over the node's authenticator."""
+
+    def __init__(
+        self, authenticator: Authenticator, config: ManagementAuthenticationConfig
+    ) -> None:
+        self._authenticator = authenticator
+        self._config = config
+
+    async def identify(self, credentials: Credentials) -> Caller | None:
+        """The account's caller; None without credentials. Raises Unauthenticated, Unavailable."""
+        account = await self._authenticator.identify(credentials)
+        return None if account is None else AccountCaller(account, self._config)
+
+    def refusal(self) -> Unauthenticated:
+        """The error for a request that needs credentials and shows none."""
+        return self._authenticator.refusal("Credentials are needed here")

@@ -1,0 +1,59 @@
+"""Whether anything may be changed on this management node: an operator's switch, as in Hermes."""
+
+from enum import StrEnum
+
+from hermes_actors.errors import ErrorCode, Refused, Unavailable
+from hermes_actors.management.access.roles import Caller, require_admin
+
+_READS = ("GET", "HEAD", "OPTIONS")
+
+
+class Mode(StrEnum):
+    """The values are the wire's. `readOnly` set by an administrator shows as `readOnlyAdmin`."""
+
+    READ_WRITE = "readWrite"
+    READ_ONLY = "readOnly"
+    READ_ONLY_ADMIN = "readOnlyAdmin"
+
+
+def changes_nothing(method: str, path: str) -> bool:
+    """True for a request that only reads or asks."""
+    if method in _READS:
+        return True
+    is_query = path.startswith("/topics/") and path.rstrip("/").endswith("/query")
+    # Only a POST asks; a topic or a subscription may be called "query" too.
+    is_question = is_query or path.startswith("/filters/")
+    return (is_question and method == "POST") or path.startswith("/query")
+
+
+class AccessMode:
+    """The mode of one management node, for as long as it runs; it starts as readWrite."""
+
+    def __init__(self) -> None:
+        self._mode = Mode.READ_WRITE
+
+    async def get(self) -> str:
+        """The mode as text."""
+        return self._mode.value
+
+    async def set(self, caller: Caller, mode: str) -> None:
+        """Switch it, for administrators. Raises Refused."""
+        require_admin(caller, "switch the mode")
+        if mode not in tuple(each.value for each in Mode):
+            raise Refused(
+                f"mode '{mode}' does not exist; it is one of {', '.join(Mode)}",
+                ErrorCode.VALIDATION_ERROR,
+            )
+        self._mode = Mode.READ_WRITE if mode == Mode.READ_WRITE else Mode.READ_ONLY_ADMIN
+
+    def restricts(self, method: str, path: str) -> bool:
+        """True for a request that only administrators may make now."""
+        if self._mode is Mode.READ_WRITE or changes_nothing(method, path):
+            return False
+        return not path.startswith("/mode")
+
+    def refusal(self) -> Unavailable:
+        """The error for such a request of anybody else."""
+        return Unavailable(
+            f"Management is in mode {self._mode}: only administrators may change something"
+        )

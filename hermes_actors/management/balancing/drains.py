@@ -1,0 +1,113 @@
+"""Which nodes are to own nothing, so that they can be stopped: asked for by administrators."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from hermes_actors.errors import Refused
+from hermes_actors.management.access.roles import Caller, require_admin
+from hermes_actors.management.bodies.decoding import decode_plain
+from hermes_actors.management.changes import Changes
+from hermes_actors.metadata.commands import Absent, Change, StampIs, delete, put
+from hermes_actors.metadata.registry import Metadata
+from hermes_actors.metadata.workload import drain_body, drain_key
+from hermes_actors.model.names import is_name_part
+from hermes_actors.model.workload import REASON_CHARACTERS_MAX, Drain
+from hermes_actors.runtime.clock import Clock
+
+NODE_CHARACTERS_MAX = 200
+
+ConsumingNodes = Callable[[], Mapping[str, Sequence[str]]]
+"""For each datacentre that is known, its consuming nodes that have been heard of, sorted."""
+
+
+class DrainRequest(Struct, frozen=True, rename="camel"):
+    """Why a node is drained, for whoever looks."""
+
+    reason: str = ""
+
+
+class Drains:
+    """The draining nodes in one datacentre's metadata; all datacentres share them.
+
+    A node is meant by its name, so one that is started anew still owns nothing. All methods are
+    trio coroutines and raise Refused and Unavailable.
+    """
+
+    def __init__(
+        self, metadata: Metadata, changes: Changes, clock: Clock, consuming: ConsumingNodes
+    ) -> None:
+        self._metadata = metadata
+        self._changes = changes
+        self._clock = clock
+        self._consuming = consuming
+
+    async def set(
+        self, caller: Caller, dc: str, node: str, body: Mapping[str, Any], is_forced: bool
+    ) -> bool:
+        """Have a node own nothing from now on; True when it was not drained already.
+
+        Refused, unless it `is_forced`, for a node that nobody knows and for the last one of its
+        datacentre that is not drained.
+        """
+        require_admin(caller, f"drain node {node}")
+        reason = decode_plain(DrainRequest, body).reason
+        if len(reason) > REASON_CHARACTERS_MAX:
+            raise Refused(f"reason must have at most {REASON_CHARACTERS_MAX} characters")
+        if not is_name_part(node) or len(node) > NODE_CHARACTERS_MAX:
+            raise Refused(f"'{node}' is not a node's name; use letters, digits, '_', '.', '-'")
+        self._require_datacenter(dc)
+        if not is_forced:
+            self._require_sensible(dc, node)
+        key = drain_key(dc, node)
+        is_new = False
+
+        def decide() -> Change | None:
+            nonlocal is_new
+            register = self._metadata.catalog.others.get(key)
+            is_new = register is None
+            if register is not None:
+                return None
+            drain = Drain(since_ms=self._clock.now_ms(), by=caller.name, reason=reason)
+            return put(key, drain_body(drain), Absent(key))
+
+        await self._changes.make(decide)
+        return is_new
+
+    async def undo(self, caller: Caller, dc: str, node: str) -> bool:
+        """Let a node own something again; False when it was not drained."""
+        require_admin(caller, f"end the draining of node {node}")
+        self._require_datacenter(dc)
+        key = drain_key(dc, node)
+        was_drained = False
+
+        def decide() -> Change | None:
+            nonlocal was_drained
+            register = self._metadata.catalog.others.get(key)
+            was_drained = register is not None
+            return None if register is None else delete(key, StampIs(key, register.stamp))
+
+        await self._changes.make(decide)
+        return was_drained
+
+    def _require_datacenter(self, dc: str) -> None:
+        known = self._consuming()
+        if dc not in known:
+            raise Refused(f"Datacentre '{dc}' does not exist; known are {', '.join(sorted(known))}")
+
+    def _require_sensible(self, dc: str, node: str) -> None:
+        nodes = self._consuming()[dc]
+        if node not in nodes:
+            known = ", ".join(nodes) or "none"
+            raise Refused(
+                f"No consuming node '{node}' of {dc} is known; known are: {known}. To drain one "
+                "that is yet to come, force it"
+            )
+        draining = self._metadata.catalog.draining_in(dc)
+        if node not in draining and all(each in draining for each in nodes if each != node):
+            raise Refused(
+                f"'{node}' is the last consuming node of {dc} that is not drained. Where all are, "
+                "that does not count: they share the work as if none was. To drain it all the "
+                "same, force it"
+            )

@@ -1,0 +1,110 @@
+"""What an operator should know of where subscriptions run, told without being asked."""
+
+from collections.abc import Generator, Mapping
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from hermes_actors.coordination.room import (
+    DEFAULT_LIMITS,
+    Limits,
+    drained,
+    is_drain_ignored,
+    no_room,
+)
+from hermes_actors.coordination.state import State
+from hermes_actors.management.balancing.takeovers import takeover
+from hermes_actors.metadata.registry import Metadata
+
+_IN_A_STEP = 1_000
+_LATELY_MS = 600_000
+
+
+class Followed(Protocol):
+    """One datacentre's coordination as it is read here."""
+
+    @property
+    def state(self) -> State:
+        """What was read; another object once the log is another one."""
+
+    @property
+    def trouble(self) -> str:
+        """Why it is not followed now; "" while it is."""
+
+
+class Placements:
+    """Where the datacentres whose coordination is followed here have no node for something.
+
+    `limits` are this node's; the planners go by those of the leaders' nodes.
+    """
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        followed: Mapping[str, Followed] = MappingProxyType({}),
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self._metadata = metadata
+        self._followed = dict(sorted(followed.items()))
+        self._limits = limits
+
+    def missing(self, dc: str, name: str) -> str:
+        """Why no node of the datacentre is to have the subscription, where that will not pass by
+        itself, and the way out; else "".
+        """
+        followed = self._followed.get(dc)
+        if followed is None or followed.trouble or followed.state.targets_of(name):
+            return ""
+        return self._full(dc, followed.state) or ""
+
+    def takeover(self, dc: str, name: str, node: str) -> dict[str, Any]:
+        """Since when the node has had the subscription and from whom, as far as it is known."""
+        followed = self._followed.get(dc)
+        return {} if followed is None or followed.trouble else takeover(followed.state, name, node)
+
+    def all_missing(self, name: str) -> dict[str, str]:
+        """The same for each datacentre where it is so."""
+        found = ((dc, self.missing(dc, name)) for dc in self._followed)
+        return {dc: reason for dc, reason in found if reason}
+
+    def notices_in_steps(self) -> Generator[None, None, list[dict[str, Any]]]:
+        """Sentences, each of a datacentre; with a pause at each yield, a millisecond apart."""
+        said: list[dict[str, Any]] = []
+        for dc, followed in self._followed.items():
+            state = followed.state
+            if followed.trouble:
+                continue
+            if is_drain_ignored(state, self._metadata.catalog.draining_in(dc)):
+                nodes = ", ".join(sorted({each.node for each in state.members.values()}))
+                text = (
+                    f"all nodes that take part are drained ({nodes}), which does not count: they "
+                    "keep the work, and deliveries go on, until one that is not drained takes part"
+                )
+                said.append({"datacenter": dc, "text": text})
+            said += [{"datacenter": dc, "text": text} for text in _given_up(state)]
+            full = self._full(dc, state)
+            if full is None:
+                continue
+            count = 0
+            for at, name in enumerate(list(self._metadata.catalog.subscriptions)):
+                count += not state.targets_of(name)
+                if at % _IN_A_STEP == _IN_A_STEP - 1:
+                    yield
+            if count:
+                what = "1 subscription" if count == 1 else f"{count} subscriptions"
+                said.append({"datacenter": dc, "text": f"nobody runs {what}: {full}"})
+        return said
+
+    def _full(self, dc: str, state: State) -> str | None:
+        draining = drained(state, self._metadata.catalog.draining_in(dc))
+        return no_room(state, draining, self._limits)
+
+
+def _given_up(state: State) -> list[str]:
+    """Of each node that has lately given the lead up, the last time."""
+    now_ms = state.timestamp_ms or 0
+    last = {each.node: each for each in state.resignations}
+    return [
+        f"node {each.node} has given up leading the balancer: {each.reason}; see its log"
+        for each in last.values()
+        if now_ms - each.at_ms <= _LATELY_MS
+    ]

@@ -1,0 +1,1 @@
+"""What clients send and are shown: read, checked, merged, masked."""

@@ -1,0 +1,222 @@
+"""What a client sent becomes a value, or an error that names every field in the way.
+
+Unknown fields are ignored and a null counts as absent: a field with a default gets it, a number or
+a flag without one is 0 or false, and anything else that is required is missed by name.
+"""
+
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.management.bodies.patch import without_nulls
+from hermes_actors.model.group import Group
+from hermes_actors.model.oauth import OAuthProvider
+from hermes_actors.model.subscription import (
+    BatchPolicy,
+    DeliveryType,
+    SerialPolicy,
+    Subscription,
+    TrackingMode,
+)
+from hermes_actors.model.topic import Topic
+
+S = TypeVar("S", bound=Struct)
+
+NESTING_MAX = 64
+"""How many levels of maps and lists a body may have."""
+
+INTEGER_MAX = 2**31 - 1
+"""What the wire's integer fields hold, as in Hermes."""
+
+_READ_ONLY = ("createdAt", "modifiedAt")
+_FREE_MAP = "endpointAddressResolverMetadata"
+_TRACKING_MODES = frozenset(mode.value for mode in TrackingMode)
+
+
+def json_value(body: bytes) -> Any:
+    """The JSON value that a request's body holds. Raises Refused with FORMAT_ERROR."""
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Refused(f"The body is not valid JSON: {error}", ErrorCode.FORMAT_ERROR) from error
+    except RecursionError as error:
+        raise _too_deep() from error
+    if not _is_shallow(value):
+        raise _too_deep()
+    return value
+
+
+def _is_shallow(value: Any) -> bool:
+    """True when nothing nests so deep that a walk over it could run out of stack."""
+    level = [value]
+    for _ in range(NESTING_MAX):
+        level = [
+            child
+            for each in level
+            if isinstance(each, (dict, list))
+            for child in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return True
+    return False
+
+
+def _too_deep() -> Refused:
+    return Refused(
+        f"The body nests deeper than {NESTING_MAX} levels; nothing here needs that",
+        ErrorCode.FORMAT_ERROR,
+    )
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """The JSON object that a request's body holds. Raises Refused with FORMAT_ERROR."""
+    value = json_value(body)
+    if not isinstance(value, dict):
+        raise Refused(f"The body must be a JSON object, not {_kind(value)}", ErrorCode.FORMAT_ERROR)
+    return value
+
+
+def required_text(body: Mapping[str, Any], field: str, kind: str) -> str:
+    """A field that must be there and be text. Raises Refused."""
+    value = body.get(field)
+    if value is None:
+        raise Refused(f"{kind}.{field} must not be null")
+    if not isinstance(value, str):
+        raise Refused(f"{kind}.{field} must be a string", ErrorCode.FORMAT_ERROR)
+    return value
+
+
+def decode_topic(body: Mapping[str, Any], *, default_fallback: bool = False) -> Topic:
+    """A topic from its JSON object; its two times are the broker's to set. Raises Refused.
+
+    `default_fallback` is whether a topic that does not say falls back to other datacentres.
+    """
+    raw = _cleaned(Topic, body)
+    raw.setdefault("fallbackToRemoteDatacenterEnabled", default_fallback)
+    retention = raw.get("retentionTime")
+    if isinstance(retention, dict):
+        retention.setdefault("duration", 0)
+    return _decode(Topic, raw, {})
+
+
+def decode_group(body: Mapping[str, Any]) -> Group:
+    """A group from its JSON object. Raises Refused."""
+    return _decode(Group, _cleaned(Group, body), {})
+
+
+def decode_oauth_provider(body: Mapping[str, Any]) -> OAuthProvider:
+    """A provider of OAuth tokens from its JSON object. Raises Refused."""
+    return _decode(OAuthProvider, _cleaned(OAuthProvider, body), {})
+
+
+def decode_plain(kind: type[S], body: Mapping[str, Any]) -> S:
+    """Any other value from its JSON object, called by its kind's name. Raises Refused."""
+    return _decode(kind, _cleaned(kind, body), {})
+
+
+def decode_subscription(body: Mapping[str, Any]) -> Subscription:
+    """A subscription from its JSON object; the delivery type says which policy. Raises Refused."""
+    raw = _cleaned(Subscription, body)
+    raw[_FREE_MAP] = body.get(_FREE_MAP) or {}
+    batch = raw.get("deliveryType") == DeliveryType.BATCH.value
+    policy: type[Struct] = BatchPolicy if batch else SerialPolicy
+    raw.setdefault("subscriptionPolicy", {})
+    _settle_tracking(raw)
+    return _decode(Subscription, raw, {"subscription_policy": policy})
+
+
+def _settle_tracking(raw: dict[str, Any]) -> None:
+    """The flag and the mode say the same thing; the mode wins, and an unknown one is off."""
+    mode = raw.get("trackingMode")
+    if mode is None:
+        mode = (TrackingMode.ALL if raw.get("trackingEnabled") is True else TrackingMode.OFF).value
+    elif isinstance(mode, str) and mode not in _TRACKING_MODES:
+        mode = TrackingMode.OFF.value
+    raw["trackingMode"] = mode
+    raw["trackingEnabled"] = mode != TrackingMode.OFF.value
+
+
+def _cleaned(kind: type[Struct], body: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that the model knows, without nulls; not the free map, which is the client's."""
+    known = {each.encode_name for each in msgspec.structs.fields(kind)} - {_FREE_MAP}
+    return {
+        key: _whole_numbers(without_nulls(value), f"{kind.__name__}.{key}")
+        for key, value in body.items()
+        if value is not None and key not in _READ_ONLY and key in known
+    }
+
+
+def _whole_numbers(value: Any, path: str) -> Any:
+    """JSON has one kind of number: 100.0 is as good an integer as 100. Raises Refused."""
+    if isinstance(value, dict):
+        return {key: _whole_numbers(each, f"{path}.{key}") for key, each in value.items()}
+    if isinstance(value, list):
+        return [_whole_numbers(each, f"{path}[{at}]") for at, each in enumerate(value)]
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, int) and abs(value) > INTEGER_MAX:
+        raise Refused(
+            f"{path}: {value} is out of range; the most is {INTEGER_MAX}", ErrorCode.FORMAT_ERROR
+        )
+    return value
+
+
+def _decode(kind: type[S], raw: dict[str, Any], override: Mapping[str, type[Struct]]) -> S:
+    missing = list(_missing(kind, raw, kind.__name__))
+    if missing:
+        raise Refused("; ".join(f"{path} must not be null" for path in missing))
+    values: dict[str, Any] = {}
+    for each in msgspec.structs.fields(kind):
+        if each.encode_name not in raw:
+            continue
+        try:
+            values[each.name] = msgspec.convert(
+                raw[each.encode_name], override.get(each.name, each.type), strict=False
+            )
+        except msgspec.ValidationError as error:
+            raise Refused(
+                _explain(kind, each.encode_name, error), ErrorCode.FORMAT_ERROR
+            ) from error
+    return kind(**values)
+
+
+def _explain(kind: type[Struct], field: str, error: msgspec.ValidationError) -> str:
+    problem, _, path = str(error).partition(" - at `$")
+    return f"{kind.__name__}.{field}{path.rstrip('`')}: {problem}"
+
+
+def _missing(kind: type[Struct], raw: Mapping[str, Any], path: str) -> Iterator[str]:
+    """The paths of required fields that are not there, nested ones too, in the model's order."""
+    for each in msgspec.structs.fields(kind):
+        here = f"{path}.{each.encode_name}"
+        if each.encode_name not in raw:
+            if each.required:
+                yield here
+            continue
+        yield from _missing_within(each.type, raw[each.encode_name], here)
+
+
+def _missing_within(kind: Any, value: Any, path: str) -> Iterator[str]:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        if isinstance(value, dict):
+            yield from _missing(kind, value, path)
+    elif origin is list and isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _missing_within(arguments[0], each, f"{path}[{index}]")
+    elif origin is dict and isinstance(value, dict):
+        for key, each in value.items():
+            yield from _missing_within(arguments[1], each, f"{path}[{key}]")
+    elif origin in (types.UnionType, typing.Union) and arguments[1:] == (type(None),):
+        # Only `X | None`; the two policies have defaults throughout and nothing to miss.
+        yield from _missing_within(arguments[0], value, path)
+
+
+def _kind(value: Any) -> str:
+    names = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,1 @@
+"""Groups, topics, subscriptions and what else there is: made, changed and removed by rules."""

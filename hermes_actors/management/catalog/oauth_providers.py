@@ -1,0 +1,174 @@
+"""Providers of OAuth tokens: created, shown without their secrets, changed and removed by
+administrators.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec.structs import replace
+
+from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.management.access.roles import Caller, require_admin
+from hermes_actors.management.bodies.decoding import decode_oauth_provider
+from hermes_actors.management.bodies.patch import merge
+from hermes_actors.management.changes import Changes
+from hermes_actors.metadata.bodies import oauth_body
+from hermes_actors.metadata.catalog import LiveOAuthProvider
+from hermes_actors.metadata.commands import Absent, Alive, Change, StampIs, delete, put
+from hermes_actors.metadata.keys import oauth_key
+from hermes_actors.metadata.registry import Metadata
+from hermes_actors.model.names import is_name_part
+from hermes_actors.model.oauth import OAuthProvider
+from hermes_actors.security.address_guard import AddressGuard
+
+MASKED_SECRET = "******"  # noqa: S105 -- what is shown in place of one
+DELAY_MS_MAX = 3_600_000
+REQUEST_TIMEOUT_MS = (100, 60_000)
+SOCKET_TIMEOUT_MS_MAX = 60_000
+_NAMED_MAX = 3
+
+
+class OAuthProviders:
+    """The providers in one datacentre's metadata. All methods are trio coroutines."""
+
+    def __init__(self, metadata: Metadata, changes: Changes, guard: AddressGuard) -> None:
+        self._metadata = metadata
+        self._changes = changes
+        self._guard = guard
+
+    async def names(self) -> list[str]:
+        """All names, sorted."""
+        return sorted(self._metadata.catalog.oauth_providers)
+
+    async def get(self, name: str) -> dict[str, Any]:
+        """One provider's JSON object, its secret masked. Raises Refused: 404."""
+        shown = replace(self._live(name).provider, client_secret=MASKED_SECRET)
+        view: dict[str, Any] = msgspec.to_builtins(shown)
+        return view
+
+    async def create(self, caller: Caller, body: Mapping[str, Any]) -> None:
+        """Create a provider; one that is there stays as it is.
+
+        Raises Refused: OAUTH_PROVIDER_ALREADY_EXISTS, PERMISSION_DENIED, VALIDATION_ERROR.
+        """
+        require_admin(caller, "create providers of OAuth tokens")
+        provider = decode_oauth_provider(body)
+        self._require_valid(provider)
+        key = oauth_key(provider.name)
+
+        def decide() -> Change:
+            if provider.name in self._metadata.catalog.oauth_providers:
+                raise Refused(
+                    f"OAuth provider {provider.name} already exists; change it by PUT",
+                    ErrorCode.OAUTH_PROVIDER_ALREADY_EXISTS,
+                )
+            return put(key, oauth_body(provider), Absent(key))
+
+        await self._changes.make(decide)
+
+    async def update(self, caller: Caller, name: str, patch: Mapping[str, Any]) -> None:
+        """Change the fields that the patch names; a masked secret means the one that is there.
+
+        Raises Refused: OAUTH_PROVIDER_NOT_EXISTS, PERMISSION_DENIED, VALIDATION_ERROR.
+        """
+        require_admin(caller, f"change OAuth provider {name}")
+
+        def decide() -> Change | None:
+            live = self._live(name)
+            wanted = dict(patch)
+            if wanted.get("clientSecret") == MASKED_SECRET:
+                del wanted["clientSecret"]
+            new = decode_oauth_provider(merge(msgspec.to_builtins(live.provider), wanted))
+            if new.name != name:
+                raise Refused(f"OAuthProvider.name is '{new.name}', but the path names '{name}'")
+            self._require_valid(new)
+            if new == live.provider:
+                return None
+            key = oauth_key(name)
+            return put(key, oauth_body(new), StampIs(key, live.stamp))
+
+        await self._changes.make(decide)
+
+    async def delete(self, caller: Caller, name: str) -> None:
+        """Remove a provider that no subscription uses. Raises Refused."""
+        require_admin(caller, f"remove OAuth provider {name}")
+
+        def decide() -> Change:
+            live = self._live(name)
+            users = self._users(name)
+            if users:
+                more = f" and {len(users) - _NAMED_MAX} more" if len(users) > _NAMED_MAX else ""
+                raise Refused(
+                    f"OAuth provider {name} is used by {', '.join(users[:_NAMED_MAX])}{more}; "
+                    "remove it from their oAuthPolicy first"
+                )
+            key = oauth_key(name)
+            return delete(key, Alive(key, live.incarnation))
+
+        await self._changes.make(decide)
+
+    def _users(self, name: str) -> list[str]:
+        catalog = self._metadata.catalog
+        return sorted(
+            each
+            for each, live in catalog.subscriptions.items()
+            if (policy := live.subscription.o_auth_policy) is not None
+            and policy.provider_name == name
+        )
+
+    def _live(self, name: str) -> LiveOAuthProvider:
+        live = self._metadata.catalog.oauth_providers.get(name)
+        if live is None:
+            raise Refused(
+                f"OAuth provider {name} does not exist", ErrorCode.OAUTH_PROVIDER_NOT_EXISTS
+            )
+        return live
+
+    def _require_valid(self, provider: OAuthProvider) -> None:
+        text = "; ".join(_violations(provider, self._guard))
+        if text:
+            raise Refused(text)
+
+
+def _violations(provider: OAuthProvider, guard: AddressGuard) -> Iterator[str]:
+    if not is_name_part(provider.name):
+        yield 'OAuthProvider.name must match "[a-zA-Z0-9_.-]+"'
+    problem = _endpoint_problem(provider.token_endpoint, guard)
+    if problem:
+        yield f"OAuthProvider.tokenEndpoint {problem}"
+    if not provider.client_id:
+        yield "OAuthProvider.clientId must not be empty"
+    if provider.client_secret == MASKED_SECRET:
+        yield (
+            f"OAuthProvider.clientSecret: {MASKED_SECRET} stands for a secret that is there "
+            "already, and there is none; give the secret"
+        )
+    low, high = REQUEST_TIMEOUT_MS
+    for field, value, least, most in (
+        ("tokenRequestInitialDelay", provider.token_request_initial_delay, 0, DELAY_MS_MAX),
+        ("tokenRequestMaxDelay", provider.token_request_max_delay, 0, DELAY_MS_MAX),
+        ("requestTimeout", provider.request_timeout, low, high),
+        ("socketTimeout", provider.socket_timeout, 0, SOCKET_TIMEOUT_MS_MAX),
+    ):
+        if not least <= value <= most:
+            yield f"OAuthProvider.{field} must be between {least} and {most}"
+
+
+def _endpoint_problem(endpoint: str, guard: AddressGuard) -> str:
+    """What is wrong with a token endpoint; it is not repeated, for it may hold a password."""
+    if any(ord(char) <= 0x20 or ord(char) == 0x7F for char in endpoint):
+        return "must not hold spaces or control characters; percent-encode them"
+    try:
+        parts = urlsplit(endpoint)
+        host, port = parts.hostname or "", parts.port
+        host.encode("idna")
+    except ValueError:
+        return "has a host or a port that cannot be read"
+    if parts.scheme not in ("http", "https") or not host or port == 0:
+        return "must be an address such as https://id.example.com/token"
+    if parts.username is not None or parts.password is not None:
+        return "must not hold user and password; they are clientId and clientSecret"
+    refusal = guard.refusal_of_host(host)
+    return f"is not allowed: {refusal}" if refusal else ""

@@ -1,0 +1,111 @@
+"""The business rules of topics, as pure functions of what is there, what is wanted and who asks."""
+
+from collections.abc import Sequence
+
+from hermes_actors.config import ManagementConfig
+from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.management.access.roles import Caller
+from hermes_actors.model.group import Group
+from hermes_actors.model.topic import ChaosMode, ContentType, Owner, Topic
+
+_NON_ADMIN_RETENTION_MS_MAX = 2 * 86_400_000
+
+
+def require_known_source(owner: Owner, kind: str, sources: Sequence[str]) -> None:
+    """Raises Refused when the owner is of none of these sources."""
+    if owner.source not in sources:
+        raise Refused(
+            f"{kind}.owner.source '{owner.source}' does not exist; known are {', '.join(sources)}"
+        )
+
+
+def require_creatable(topic: Topic, caller: Caller, config: ManagementConfig) -> None:
+    """Raises Refused unless this caller may create this topic."""
+    require_known_source(topic.owner, "Topic", config.owner_sources)
+    if not caller.is_admin:
+        default = config.default_fallback_to_remote_datacenter
+        if topic.fallback_to_remote_datacenter_enabled != default:
+            raise Refused(
+                "User is not allowed to set non-default fallback to remote datacenter "
+                "for this topic"
+            )
+        if topic.chaos.mode is not ChaosMode.DISABLED:
+            raise Refused("User is not allowed to set chaos policy for this topic")
+    if topic.migrated_from_json_type:
+        raise Refused(
+            "Topic.migratedFromJsonType must be false for a new topic; it is set by the update "
+            "that turns a JSON topic into an AVRO topic"
+        )
+    if not caller.is_admin:
+        if not caller.owns(topic.owner):
+            raise Refused(
+                "Provide an owner that includes you, you would not be able to manage this topic "
+                "later"
+            )
+        _require_short_retention(topic)
+
+
+def require_open_group(group: Group, caller: Caller) -> None:
+    """Raises Refused (403) for a topic in a group that somebody else owns."""
+    if group.owner is not None and not caller.is_admin and not caller.owns(group.owner):
+        raise Refused(
+            f"{caller.name} may not create topics in group {group.group_name}: only its owner and "
+            "administrators may",
+            ErrorCode.PERMISSION_DENIED,
+        )
+
+
+def require_updatable(old: Topic, new: Topic, caller: Caller, config: ManagementConfig) -> None:
+    """Raises Refused unless this caller may turn the one topic into the other."""
+    if new.name != old.name:
+        raise Refused(f"Topic.name is '{new.name}', but the path names '{old.name}'")
+    require_known_source(new.owner, "Topic", config.owner_sources)
+    if not caller.is_admin:
+        if (
+            old.fallback_to_remote_datacenter_enabled
+            and not new.fallback_to_remote_datacenter_enabled
+        ):
+            raise Refused(
+                "User is not allowed to disable fallback to remote datacenter for this topic"
+            )
+        if new.chaos != old.chaos:
+            raise Refused("User is not allowed to update chaos policy for this topic")
+        if new.retention_time != old.retention_time:
+            _require_short_retention(new)
+
+
+def require_content_type_kept(old: Topic, new: Topic, schema: str | None) -> None:
+    """Raises Refused for every change of the content type but a whole migration to AVRO."""
+    flag_set = new.migrated_from_json_type and not old.migrated_from_json_type
+    if old.migrated_from_json_type and not new.migrated_from_json_type:
+        raise Refused("Topic.migratedFromJsonType cannot be taken back: the migration has happened")
+    if flag_set and new.content_type is not ContentType.AVRO:
+        raise Refused("Topic.migratedFromJsonType needs contentType AVRO in the same update")
+    if new.content_type is not old.content_type:
+        if new.content_type is ContentType.JSON:
+            raise Refused("Topic.contentType cannot change from AVRO to JSON")
+        if not flag_set:
+            raise Refused(
+                "Topic.contentType can change from JSON to AVRO only with migratedFromJsonType true"
+            )
+        if not schema:
+            raise Refused("Topic.schema must hold the Avro schema that the topic migrates to")
+
+
+def require_no_avro(topic: Topic, schema: str | None) -> None:
+    """Raises Refused for what needs Avro schemas, which this version does not have."""
+    if topic.content_type is ContentType.AVRO and not schema:
+        raise Refused("Message schema cannot be empty", ErrorCode.OTHER, status=400)
+    if schema and (topic.content_type is ContentType.AVRO or topic.json_to_avro_dry_run):
+        raise Refused(
+            "Avro is not supported by this version: create the topic with contentType JSON and "
+            "without jsonToAvroDryRun",
+            ErrorCode.OPERATION_DISABLED,
+        )
+
+
+def _require_short_retention(topic: Topic) -> None:
+    if topic.retention_time.milliseconds > _NON_ADMIN_RETENTION_MS_MAX:
+        raise Refused(
+            "Topic.retentionTime must be at most 2 days; only an administrator may set more"
+        )

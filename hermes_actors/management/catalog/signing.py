@@ -1,0 +1,71 @@
+"""Rotates the secrets that requests are signed with: a new one first, old ones until dropped."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.management.access.roles import Caller
+from hermes_actors.management.catalog.subscriptions import Subscriptions
+from hermes_actors.model.signing_secrets import SECRETS_MAX, hmac_secret, signing_violations
+from hermes_actors.model.subscription import SigningPolicy, Subscription
+from hermes_actors.runtime.clock import IdSource
+
+
+class SigningSecrets:
+    """The signing secrets of subscriptions. All methods are trio coroutines."""
+
+    def __init__(self, subscriptions: Subscriptions, ids: IdSource) -> None:
+        self._subscriptions = subscriptions
+        self._ids = ids
+
+    async def rotate(
+        self, caller: Caller, topic: str, name: str, body: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Sign with another secret too, from now on: the body's `secret`, or else a new one, which
+        is in the answer and in no later one. Raises Refused and Unavailable.
+
+        The older ones go on signing until `retire`; of more than five the oldest is dropped.
+        """
+        given = _given(body)
+        secret = self._new() if given is None else given
+        kept = 0
+
+        def with_another(old: Subscription) -> Subscription:
+            nonlocal kept
+            secrets = [] if old.signing is None else old.signing.secrets
+            older = [each for each in secrets if each != secret][: SECRETS_MAX - 1]
+            kept = len(older)
+            return replace(old, signing=SigningPolicy([secret, *older]))
+
+        await self._subscriptions.amend(caller, topic, name, with_another)
+        answer: dict[str, Any] = {"olderSecrets": kept}
+        return answer if given is not None else {"secret": secret, **answer}
+
+    async def retire(self, caller: Caller, topic: str, name: str) -> None:
+        """Sign with the newest secret only. Raises Refused and Unavailable."""
+
+        def with_newest(old: Subscription) -> Subscription:
+            if old.signing is None:
+                raise Refused(f"Subscription {name} of topic {topic} signs nothing; rotate first")
+            return replace(old, signing=SigningPolicy(old.signing.secrets[:1]))
+
+        await self._subscriptions.amend(caller, topic, name, with_newest)
+
+    def _new(self) -> str:
+        # Two ids hold 244 random bits.
+        entropy = self._ids.message_id() + self._ids.message_id()
+        return hmac_secret(hashlib.sha256(entropy.encode()).digest())
+
+
+def _given(body: Mapping[str, Any]) -> str | None:
+    secret = body.get("secret")
+    if secret is None:
+        return None
+    if not isinstance(secret, str):
+        raise Refused("secret must be a string; leave it out for a new one", ErrorCode.FORMAT_ERROR)
+    if violations := "; ".join(signing_violations("secret", [secret])):
+        raise Refused(violations)
+    return secret

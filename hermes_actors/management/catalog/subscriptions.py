@@ -1,0 +1,351 @@
+"""Subscriptions: the rules before each change; a new one gets what is published from then on."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from hermes_actors.config import ManagementConfig
+from hermes_actors.errors import ErrorCode, Refused, Unavailable
+from hermes_actors.management.access.group_owners import group_named, owners_of
+from hermes_actors.management.access.roles import Caller, require_owner
+from hermes_actors.management.bodies.constraints import require_valid_subscription
+from hermes_actors.management.bodies.decoding import decode_subscription, required_text
+from hermes_actors.management.bodies.endpoint import (
+    MASKED_PASSWORD,
+    has_password_at_template,
+    require_no_mask,
+    unmask_endpoint,
+)
+from hermes_actors.management.bodies.patch import merge
+from hermes_actors.management.bodies.views import (
+    MASKED_OAUTH_PASSWORD,
+    MASKED_SIGNING_SECRET,
+    subscription_view,
+)
+from hermes_actors.management.catalog.rules_subscriptions import (
+    PrivilegedSubscriber,
+    require_acceptable,
+    require_fitting_filters,
+    require_open_topic,
+)
+from hermes_actors.management.changes import Changes
+from hermes_actors.metadata.bodies import subscription_body
+from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic, Orphan
+from hermes_actors.metadata.commands import Absent, Alive, Change, StampIs, delete, put
+from hermes_actors.metadata.keys import subscription_key, topic_key
+from hermes_actors.metadata.registry import Metadata
+from hermes_actors.model.names import SubscriptionName, TopicName
+from hermes_actors.model.subscription import (
+    SigningPolicy,
+    Subscription,
+    SubscriptionState,
+    TrackingMode,
+)
+from hermes_actors.model.topic import Owner
+from hermes_actors.runtime.clock import Clock
+from hermes_actors.security.address_guard import AddressGuard
+
+
+class Subscriptions:
+    """The subscriptions of one datacentre's metadata. All methods are trio coroutines."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        changes: Changes,
+        config: ManagementConfig,
+        clock: Clock,
+        guard: AddressGuard,
+    ) -> None:
+        self._metadata = metadata
+        self._changes = changes
+        self._config = config
+        self._clock = clock
+        self._guard = guard
+        self._privileged = [
+            PrivilegedSubscriber.parse(each) for each in config.subscribers_with_access_to_any_topic
+        ]
+
+    async def names(self, topic: str, *, tracked: bool = False) -> list[str]:
+        """A topic's subscriptions, sorted; `tracked` only those tracked and not suspended.
+
+        Raises Refused with TOPIC_NOT_EXISTS.
+        """
+        live = self._live_topic(topic)
+        return [
+            each.name.name
+            for each in self._metadata.catalog.subscriptions_of(live.name)
+            if not tracked
+            or (
+                each.subscription.tracking_mode is not TrackingMode.OFF
+                and each.state is not SubscriptionState.SUSPENDED
+            )
+        ]
+
+    async def get(self, topic: str, name: str) -> dict[str, Any]:
+        """One subscription's JSON object, secrets masked. Raises Refused."""
+        live = self.live(topic, name)
+        return subscription_view(live.subscription, live.state, live.suspension)
+
+    async def of_owner(self, source: str, owner_id: str) -> list[dict[str, Any]]:
+        """The JSON objects of all subscriptions of one owner, sorted by name, secrets masked."""
+        catalog = self._metadata.catalog
+        return [
+            subscription_view(each.subscription, each.state, each.suspension)
+            for each in (catalog.subscriptions[name] for name in sorted(catalog.subscriptions))
+            if (each.subscription.owner.source, each.subscription.owner.id) == (source, owner_id)
+        ]
+
+    async def create(self, caller: Caller, topic: str, body: Mapping[str, Any]) -> None:
+        """Create a subscription to the topic that path and body name. Raises Refused."""
+        in_body = required_text(body, "topicName", "Subscription")
+        _require_same("topicName", in_body, topic)
+        new = decode_subscription(body)
+        require_valid_subscription(new)
+        require_no_mask(new.endpoint)
+        _require_no_masked_oauth(new)
+        require_acceptable(new, None, caller, self._config, self._guard)
+        name = SubscriptionName(TopicName.parse(topic), new.name)
+        key = subscription_key(name)
+
+        def decide() -> Change:
+            live = self._live_topic(topic)
+            require_fitting_filters(new.filters, live.topic)
+            self._require_open_topic(new, None, live, caller)
+            if str(name) in self._metadata.catalog.subscriptions:
+                raise Refused(
+                    f"Subscription {name.name} of topic {topic} already exists",
+                    ErrorCode.SUBSCRIPTION_ALREADY_EXISTS,
+                )
+            now_s = self._clock.now_ms() / 1_000
+            stored = replace(
+                new, state=_stored_state(new.state), created_at=now_s, modified_at=now_s
+            )
+            return put(
+                key,
+                subscription_body(stored, live.incarnation),
+                Absent(key),
+                Alive(topic_key(live.name), live.incarnation),
+            )
+
+        await self._clear_orphan(name)
+        await self._changes.make(decide)
+
+    async def _clear_orphan(self, name: SubscriptionName) -> None:
+        """Remove what an earlier life of the topic has left behind under this name."""
+
+        def decide() -> Change | None:
+            orphan: Orphan | None = self._metadata.catalog.orphans.get(str(name))
+            if orphan is None or str(name.topic) not in self._metadata.catalog.topics:
+                return None
+            if not orphan.is_final:
+                raise Unavailable(
+                    f"Topic {name.topic} is being created anew in another datacentre; try again"
+                )
+            key = subscription_key(name)
+            return delete(key, StampIs(key, orphan.stamp))
+
+        await self._changes.make(decide)
+
+    async def update(self, caller: Caller, topic: str, name: str, patch: Mapping[str, Any]) -> None:
+        """Change the fields that the patch names. Raises Refused and Unavailable."""
+
+        def decide() -> Change | None:
+            live = self.live(topic, name)
+            old, owning = live.subscription, self._live_topic(topic)
+            require_owner(caller, f"change subscription {live.name}", *self.owners(live))
+            new = _patched(old, patch)
+            _require_password_for_other_hosts(old, new, patch)
+            _require_same("topicName", new.topic_name, topic)
+            _require_same("name", new.name, name)
+            require_valid_subscription(new)
+            _require_no_masked_oauth(new)
+            require_acceptable(new, old, caller, self._config, self._guard)
+            require_fitting_filters(new.filters, owning.topic)
+            self._require_open_topic(new, old, owning, caller)
+            return self._rewrite(live, new)
+
+        await self._changes.make(decide)
+
+    async def amend(
+        self,
+        caller: Caller,
+        topic: str,
+        name: str,
+        change: Callable[[Subscription], Subscription],
+    ) -> None:
+        """Put what `change` makes of the subscription in its place. Raises what it raises, and
+        Refused and Unavailable.
+        """
+
+        def decide() -> Change | None:
+            live = self.live(topic, name)
+            require_owner(caller, f"change subscription {live.name}", *self.owners(live))
+            return self._rewrite(live, change(live.subscription))
+
+        await self._changes.make(decide)
+
+    async def state(self, topic: str, name: str) -> str:
+        """The state that is shown. Raises Refused."""
+        return self.live(topic, name).state.value
+
+    async def set_state(self, caller: Caller, topic: str, name: str, state: object) -> None:
+        """Suspend or resume; `PENDING` has no effect. Raises Refused and Unavailable."""
+        if state not in tuple(each.value for each in SubscriptionState):
+            raise Refused(
+                'The body must be the JSON string "ACTIVE" or "SUSPENDED"', ErrorCode.FORMAT_ERROR
+            )
+
+        def decide() -> Change | None:
+            live = self.live(topic, name)
+            action = f"change the state of subscription {live.name}"
+            require_owner(caller, action, *self.owners(live))
+            wanted = SubscriptionState(state)
+            if wanted is SubscriptionState.PENDING:
+                return None
+            return self._rewrite(live, replace(live.subscription, state=_stored_state(wanted)))
+
+        await self._changes.make(decide)
+
+    async def delete(self, caller: Caller, topic: str, name: str) -> None:
+        """Remove a subscription. Raises Refused and Unavailable."""
+
+        def decide() -> Change:
+            live = self.live(topic, name)
+            action = f"remove subscription {live.name}"
+            require_owner(caller, action, *self.owners(live))
+            key = subscription_key(live.name)
+            return delete(key, Alive(key, live.incarnation))
+
+        await self._changes.make(decide)
+
+    def owners(self, live: LiveSubscription) -> tuple[Owner, ...]:
+        """Who may manage it: its owner, its topic's, and its group's if that has one."""
+        topic = live.name.topic
+        owning = self._live_topic(str(topic)).topic.owner
+        return owners_of(self._metadata.catalog, topic, owning, live.subscription.owner)
+
+    def live(self, topic: str, name: str) -> LiveSubscription:
+        """The subscription as it is now. Raises Refused with SUBSCRIPTION_NOT_EXISTS."""
+        live = self._metadata.catalog.subscriptions.get(f"{topic}${name}")
+        if live is None:
+            raise Refused(
+                f"Subscription {name} of topic {topic} does not exist",
+                ErrorCode.SUBSCRIPTION_NOT_EXISTS,
+            )
+        return live
+
+    def _require_open_topic(
+        self, new: Subscription, old: Subscription | None, topic: LiveTopic, caller: Caller
+    ) -> None:
+        group = group_named(self._metadata.catalog, topic.name.group)
+        require_open_topic(new, old, topic.topic, group, caller, self._privileged)
+
+    def _rewrite(self, live: LiveSubscription, new: Subscription) -> Change | None:
+        if new == live.subscription:
+            return None
+        new = replace(new, modified_at=self._clock.now_ms() / 1_000)
+        key = subscription_key(live.name)
+        is_suspended = new.state is SubscriptionState.SUSPENDED
+        suspension = live.suspension if is_suspended else ""
+        body = subscription_body(new, live.topic_incarnation, suspension)
+        return put(key, body, StampIs(key, live.stamp))
+
+    def _live_topic(self, name: str) -> LiveTopic:
+        topic = self._metadata.catalog.topics.get(name)
+        if topic is None:
+            raise Refused(f"Topic {name} does not exist", ErrorCode.TOPIC_NOT_EXISTS)
+        return topic
+
+
+def _patched(old: Subscription, patch: Mapping[str, Any]) -> Subscription:
+    """The subscription that the patch makes of the old one, both without the two times changed."""
+    base = msgspec.to_builtins(old)
+    wanted = _with_secrets_kept(old, patch)
+    flag_alone = "trackingEnabled" in wanted and "trackingMode" not in wanted
+    if flag_alone and not (wanted["trackingEnabled"] is True and old.tracking_enabled):
+        # The flag says on or off, and the mode follows where it disagrees.
+        base.pop("trackingMode")
+    new = decode_subscription(merge(base, wanted))
+    asked = wanted.get("state")
+    keeps_state = asked is None or asked == SubscriptionState.PENDING.value
+    return replace(
+        new,
+        state=old.state if keeps_state else _stored_state(new.state),
+        created_at=old.created_at,
+        modified_at=old.modified_at,
+    )
+
+
+def _with_secrets_kept(old: Subscription, patch: Mapping[str, Any]) -> dict[str, Any]:
+    """The patch without the masks that an answer showed: sent back, they mean "as it is"."""
+    kept = dict(patch)
+    if isinstance(kept.get("endpoint"), str):
+        kept["endpoint"] = unmask_endpoint(kept["endpoint"], old.endpoint)
+    policy = kept.get("oAuthPolicy")
+    has_password = old.o_auth_policy is not None and old.o_auth_policy.password is not None
+    if (
+        has_password
+        and isinstance(policy, Mapping)
+        and policy.get("password") == MASKED_OAUTH_PASSWORD
+    ):
+        kept["oAuthPolicy"] = {k: v for k, v in policy.items() if k != "password"}
+    signing = kept.get("signing")
+    if isinstance(signing, Mapping) and isinstance(signing.get("secrets"), list):
+        secrets = _unmasked_secrets(signing["secrets"], old.signing)
+        kept["signing"] = {**signing, "secrets": secrets}
+    return kept
+
+
+def _require_password_for_other_hosts(
+    old: Subscription, new: Subscription, patch: Mapping[str, Any]
+) -> None:
+    """Raises Refused where a `{host}` may become others and the password is the old one."""
+    before = old.endpoint_address_resolver_metadata.get("hosts")
+    after = new.endpoint_address_resolver_metadata.get("hosts")
+    given = patch.get("endpoint")
+    is_given = isinstance(given, str) and MASKED_PASSWORD not in given
+    if before != after and not is_given and has_password_at_template(new.endpoint):
+        raise Refused(
+            "Subscription.endpointAddressResolverMetadata.hosts: who changes where a password is "
+            "sent has to know it; give the endpoint with its password"
+        )
+
+
+def _unmasked_secrets(shown: list[Any], old: SigningPolicy | None) -> list[Any]:
+    """The list with the old secrets, in their order, where masks stand for them."""
+    left = [] if old is None else list(old.secrets)
+    unmasked = []
+    for each in shown:
+        is_mask = each == MASKED_SIGNING_SECRET
+        if is_mask and not left:
+            raise Refused(
+                f"Subscription.signing.secrets: {MASKED_SIGNING_SECRET} stands for a secret that "
+                "is there already, and there are not as many; give the secret"
+            )
+        unmasked.append(left.pop(0) if is_mask else each)
+    return unmasked
+
+
+def _require_no_masked_oauth(new: Subscription) -> None:
+    """Raises Refused where the mask would be stored as a password."""
+    policy = new.o_auth_policy
+    if policy is not None and policy.password == MASKED_OAUTH_PASSWORD:
+        raise Refused(
+            f"Subscription.oAuthPolicy.password: {MASKED_OAUTH_PASSWORD} stands for a password "
+            "that is there already, and there is none; give the password"
+        )
+
+
+def _stored_state(asked: SubscriptionState) -> SubscriptionState:
+    """Whether it is suspended is all that is stored; ACTIVE is what consumers report."""
+    if asked is SubscriptionState.SUSPENDED:
+        return SubscriptionState.SUSPENDED
+    return SubscriptionState.PENDING
+
+
+def _require_same(field: str, in_body: str, in_path: str) -> None:
+    if in_body != in_path:
+        raise Refused(f"Subscription.{field} is '{in_body}', but the path names '{in_path}'")

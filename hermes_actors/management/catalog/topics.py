@@ -1,0 +1,285 @@
+"""Topics: the rules before each change, and a log topic that is there before its topic is."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import trio
+from msgspec.structs import replace
+
+from hermes_actors.config import Config
+from hermes_actors.errors import ErrorCode, Refused, Unavailable
+from hermes_actors.log.base import Log, UnknownTopic
+from hermes_actors.management.access.group_owners import group_named, owners_of
+from hermes_actors.management.access.roles import Caller, require_owner
+from hermes_actors.management.bodies.constraints import require_valid_topic
+from hermes_actors.management.bodies.decoding import decode_topic, required_text
+from hermes_actors.management.bodies.patch import merge
+from hermes_actors.management.bodies.views import topic_view
+from hermes_actors.management.catalog.rules_topics import (
+    require_content_type_kept,
+    require_creatable,
+    require_no_avro,
+    require_open_group,
+    require_updatable,
+)
+from hermes_actors.management.changes import ATTEMPTS_MAX, Changes, contended
+from hermes_actors.metadata.bodies import topic_body
+from hermes_actors.metadata.catalog import LiveTopic
+from hermes_actors.metadata.commands import (
+    Absent,
+    Accepted,
+    Alive,
+    Change,
+    Childless,
+    StampIs,
+    delete,
+    put,
+)
+from hermes_actors.metadata.keys import (
+    group_key,
+    log_topic_of,
+    subscription_key,
+    subscriptions_below,
+    topic_key,
+)
+from hermes_actors.metadata.reconciler import settings_for
+from hermes_actors.metadata.registry import Metadata, OutcomeUnknown
+from hermes_actors.model.names import TopicName
+from hermes_actors.model.topic import Owner, Topic
+from hermes_actors.runtime.clock import Clock
+
+_TAKE_BACK_S = 5.0
+
+
+class Topics:
+    """The topics of one datacentre's metadata, and their log topics in that datacentre's log.
+
+    All methods are trio coroutines.
+    """
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        log: Log,
+        changes: Changes,
+        config: Config,
+        clock: Clock,
+    ) -> None:
+        self._metadata = metadata
+        self._log = log
+        self._changes = changes
+        self._config = config
+        self._clock = clock
+
+    async def names(self, group: str | None = None, *, tracked: bool = False) -> list[str]:
+        """Qualified names, sorted: all, or one group's; `tracked` only those that are tracked.
+
+        Raises Refused with GROUP_NOT_EXISTS.
+        """
+        catalog = self._metadata.catalog
+        if group is not None:
+            self._require_group(group)
+        return [
+            name
+            for name in sorted(catalog.topics)
+            if (group is None or catalog.topics[name].name.group == group)
+            and (not tracked or catalog.topics[name].topic.tracking_enabled)
+        ]
+
+    async def get(self, name: str) -> dict[str, Any]:
+        """One topic's JSON object. Raises Refused with TOPIC_NOT_EXISTS."""
+        return topic_view(self.live(name).topic)
+
+    async def of_owner(self, source: str, owner_id: str) -> list[dict[str, Any]]:
+        """The JSON objects of all topics of one owner, sorted by name."""
+        topics = self._metadata.catalog.topics
+        return [
+            topic_view(topics[name].topic)
+            for name in sorted(topics)
+            if (topics[name].topic.owner.source, topics[name].topic.owner.id) == (source, owner_id)
+        ]
+
+    async def clients(self, name: str) -> list[str]:
+        """The distinct ids of the owners of a topic's subscriptions, sorted."""
+        topic = self.live(name)
+        owners = {
+            each.subscription.owner.id
+            for each in self._metadata.catalog.subscriptions_of(topic.name)
+        }
+        return sorted(owners)
+
+    async def create(self, caller: Caller, body: Mapping[str, Any]) -> None:
+        """Create a topic, its log topic first. Raises Refused and Unavailable."""
+        for _ in range(ATTEMPTS_MAX):
+            self._changes.require_current()
+            name, topic, change = self._plan_creation(caller, body)
+            register = self._metadata.register(topic_key(name))
+            # A new life of an old topic goes on in the incarnation that its tombstone holds.
+            log_topic = log_topic_of(
+                name,
+                register.incarnation if register is not None else 0,
+                self._metadata.namespace,
+            )
+            if await self._create_with_log_topic(topic, change, log_topic):
+                return
+        raise contended()
+
+    def _plan_creation(
+        self, caller: Caller, body: Mapping[str, Any]
+    ) -> tuple[TopicName, Topic, Change]:
+        name = TopicName.parse(required_text(body, "name", "Topic"))
+        incarnation = self._require_group(name.group)
+        topic = self._decoded(body)
+        require_valid_topic(topic)
+        require_creatable(topic, caller, self._config.management)
+        require_open_group(group_named(self._metadata.catalog, name.group), caller)
+        if str(name) in self._metadata.catalog.topics:
+            raise Refused(f"Topic {name} already exists", ErrorCode.TOPIC_ALREADY_EXISTS)
+        require_no_avro(topic, _schema_in(body))
+        now_s = self._clock.now_ms() / 1_000
+        key = topic_key(name)
+        stored = topic_body(replace(topic, created_at=now_s, modified_at=now_s))
+        return name, topic, put(key, stored, Absent(key), Alive(group_key(name.group), incarnation))
+
+    def _decoded(self, body: Mapping[str, Any]) -> Topic:
+        default = self._config.management.default_fallback_to_remote_datacenter
+        return decode_topic(body, default_fallback=default)
+
+    async def _create_with_log_topic(self, topic: Topic, change: Change, log_topic: str) -> bool:
+        """True when the topic was made; the log topic is taken back when it certainly was not."""
+        try:
+            is_ours = await self._log.create_topic(log_topic, settings_for(topic, self._config))
+        except ValueError as error:
+            # A name that collides with another topic's in Kafka, or a policy of the cluster.
+            raise Refused(f"Topic {topic.name} cannot be stored: {error}") from error
+        try:
+            if isinstance(await self._changes.attempt(change), Accepted):
+                return True
+        except OutcomeUnknown:
+            # It stays: the topic may be there, and hold messages already.
+            raise
+        except (Refused, Unavailable):
+            if is_ours:
+                await self._take_back(log_topic)
+            raise
+        if is_ours:
+            await self._take_back(log_topic)
+        return False
+
+    async def _take_back(self, log_topic: str) -> None:
+        """Delete an empty log topic that no topic came for; another may have won it meanwhile."""
+        with trio.move_on_after(_TAKE_BACK_S, shield=True):
+            try:
+                ends = await self._log.end_positions(log_topic)
+            except UnknownTopic:
+                return
+            # Asked in this order: who won it may publish before this catalog shows the topic.
+            topics = self._metadata.catalog.topics.values()
+            if any(ends.values()) or any(each.log_topic == log_topic for each in topics):
+                return
+            await self._log.delete_topic(log_topic)
+
+    async def update(self, caller: Caller, name: str, patch: Mapping[str, Any]) -> None:
+        """Change the fields that the patch names. Raises Refused and Unavailable."""
+        schema = _schema_in(patch)
+
+        def decide() -> Change | None:
+            old = self.live(name)
+            require_owner(caller, f"change topic {name}", *self.owners(old))
+            merged = self._decoded(merge(msgspec.to_builtins(old.topic), patch))
+            new = replace(
+                merged, created_at=old.topic.created_at, modified_at=old.topic.modified_at
+            )
+            require_valid_topic(new)
+            require_updatable(old.topic, new, caller, self._config.management)
+            require_content_type_kept(old.topic, new, schema)
+            require_no_avro(new, schema)
+            if new == old.topic:
+                return None
+            new = replace(new, modified_at=self._clock.now_ms() / 1_000)
+            key = topic_key(old.name)
+            return put(key, topic_body(new), StampIs(key, old.stamp))
+
+        await self._changes.make(decide)
+
+    async def delete(self, caller: Caller, name: str) -> None:
+        """Remove a topic, its auto-deleted subscriptions first. Raises Refused and Unavailable.
+
+        Its records are deleted later, by whoever reconciles the log with the metadata.
+        """
+        if not self._config.management.allow_removal:
+            raise Refused(
+                "Removing topics is disabled; the operator enables it with "
+                "management.allow_removal",
+                ErrorCode.OPERATION_DISABLED,
+            )
+        for _ in range(ATTEMPTS_MAX):
+            self._changes.require_current()
+            topic = self.live(name)
+            require_owner(caller, f"remove topic {name}", *self.owners(topic))
+            self._require_removable(topic)
+            for child in self._children(topic.name):
+                await self._changes.attempt(child)
+            key = topic_key(topic.name)
+            change = delete(
+                key, Alive(key, topic.incarnation), Childless(subscriptions_below(topic.name))
+            )
+            if isinstance(await self._changes.attempt(change), Accepted):
+                return
+        raise contended()
+
+    def _require_removable(self, topic: LiveTopic) -> None:
+        keeping = [
+            each.name.name
+            for each in self._metadata.catalog.subscriptions_of(topic.name)
+            if not each.subscription.auto_delete_with_topic_enabled
+        ]
+        if keeping:
+            count = "1 subscription" if len(keeping) == 1 else f"{len(keeping)} subscriptions"
+            raise Refused(
+                f"Topic {topic.name} is not empty: it has {count} without "
+                f"autoDeleteWithTopicEnabled, {keeping[0]} for one; remove them first",
+                ErrorCode.TOPIC_NOT_EMPTY,
+            )
+
+    def _children(self, topic: TopicName) -> list[Change]:
+        """The removals that must come before the topic's: its subscriptions, dead ones too."""
+        catalog = self._metadata.catalog
+        live = [(each.name, each.stamp) for each in catalog.subscriptions_of(topic)]
+        dead = [
+            (catalog.orphans[name].name, catalog.orphans[name].stamp)
+            for name in sorted(catalog.orphans)
+            if catalog.orphans[name].name.topic == topic and catalog.orphans[name].is_final
+        ]
+        return [
+            delete(subscription_key(name), StampIs(subscription_key(name), stamp))
+            for name, stamp in live + dead
+        ]
+
+    def live(self, name: str) -> LiveTopic:
+        """The topic as it is now, without waiting. Raises Refused with TOPIC_NOT_EXISTS."""
+        topic = self._metadata.catalog.topics.get(name)
+        if topic is None:
+            raise Refused(f"Topic {name} does not exist", ErrorCode.TOPIC_NOT_EXISTS)
+        return topic
+
+    def owners(self, live: LiveTopic) -> tuple[Owner, ...]:
+        """Who may manage the topic: its owner, and its group's if it has one."""
+        return owners_of(self._metadata.catalog, live.name, live.topic.owner)
+
+    def _require_group(self, name: str) -> int:
+        """The group's incarnation. Raises Refused with GROUP_NOT_EXISTS."""
+        group = self._metadata.catalog.groups.get(name)
+        if group is None:
+            raise Refused(f"Group {name} does not exist", ErrorCode.GROUP_NOT_EXISTS)
+        return group.incarnation
+
+
+def _schema_in(body: Mapping[str, Any]) -> str | None:
+    """The Avro schema that a body carries; None when it carries none, or a blank one."""
+    schema = body.get("schema")
+    if schema is None:
+        return None
+    text = schema if isinstance(schema, str) else msgspec.json.encode(schema).decode()
+    return text if text.strip() else None

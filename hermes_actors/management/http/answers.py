@@ -1,0 +1,154 @@
+"""How an answer looks on the wire: JSON without surprises, every error as {"message","code"}, and
+the CORS headers on all of it.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+
+import msgspec
+from litestar import Request, Response
+from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
+
+from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
+from hermes_actors.management.bodies.decoding import json_object
+from hermes_actors.runtime.bridge import BridgeClosed
+
+JSON = "application/json"
+BODY_BYTES_MAX = 1_048_576
+
+_PREFLIGHT_AGE_S = 1_209_600
+_METHODS = b"POST,PUT,GET,HEAD,DELETE"
+_REQUEST_HEADERS = (
+    b"X-Requested-With, Content-Type, Accept, Origin, Authorization, Hermes-Admin-Password"
+)
+_logger = logging.getLogger(__name__)
+
+AnyRequest = Request[Any, Any, Any]
+Answer = Response[bytes]
+Event = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Event]]
+Send = Callable[[Event], Awaitable[None]]
+AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+def json_answer(value: object, status: int = 200) -> Answer:
+    """The value as JSON."""
+    return Response(msgspec.json.encode(value), media_type=JSON, status_code=status)
+
+
+def empty_answer(status: int) -> Answer:
+    """No body."""
+    return Response(b"", status_code=status, media_type=JSON)
+
+
+def error_answer(message: str, code: ErrorCode, status: int) -> Answer:
+    """An error's body, message before code."""
+    return json_answer({"message": message, "code": code.name}, status)
+
+
+async def body_of(request: AnyRequest) -> bytes:
+    """The request's body, which must be declared as JSON or not declared at all.
+
+    Raises Refused: 415 for another media type.
+    """
+    declared = request.headers.get("content-type", "")
+    media_type = declared.partition(";")[0].strip().lower()
+    if media_type and media_type != JSON and not media_type.endswith("+json"):
+        raise Refused(
+            f"Content-Type '{media_type}' is not supported here; send {JSON}",
+            ErrorCode.VALIDATION_ERROR,
+            status=415,
+        )
+    return await request.body()
+
+
+async def object_of(request: AnyRequest) -> dict[str, Any]:
+    """The JSON object that the request's body holds. Raises Refused: 400 or 415."""
+    return json_object(await body_of(request))
+
+
+def on_hermes_error(_: AnyRequest, error: HermesError) -> Answer:
+    """An error of ours says itself what it is."""
+    answer = error_answer(error.message, error.code, error.status)
+    for name, value in error.headers:
+        # Several challenges are one header's list.
+        said = answer.headers.get(name)
+        answer.headers[name] = f"{said}, {value}" if said else value
+    return answer
+
+
+def on_http_error(request: AnyRequest, error: HTTPException) -> Answer:
+    """An error of the framework: unknown route or verb, too large a body, a bad parameter."""
+    if isinstance(error, MethodNotAllowedException):
+        text = f"{request.method} is not allowed on {request.url.path}"
+    elif isinstance(error, NotFoundException):
+        text = f"There is nothing at {request.url.path}"
+    else:
+        text = _with_reasons(error)
+    is_invalid = error.status_code == 400
+    code = ErrorCode.VALIDATION_ERROR if is_invalid else ErrorCode.OTHER
+    return error_answer(text, code, error.status_code)
+
+
+def _with_reasons(error: HTTPException) -> str:
+    """A bad parameter's name and reason, which the framework keeps beside its text."""
+    extra = error.extra
+    if not isinstance(extra, list):
+        return error.detail
+    reasons = [
+        f"{each.get('key')} {each.get('message')}" for each in extra if isinstance(each, Mapping)
+    ]
+    return "; ".join(reasons) or error.detail
+
+
+def on_stop(_: AnyRequest, error: BridgeClosed) -> Answer:
+    """The node is stopping."""
+    return on_hermes_error(_, Unavailable(str(error)))
+
+
+def on_fault(request: AnyRequest, error: Exception) -> Answer:
+    """A defect of ours: told to the log in full, and to the client that it is one."""
+    _logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return error_answer(
+        f"Internal error ({type(error).__name__}); the node's log has the details",
+        ErrorCode.OTHER,
+        500,
+    )
+
+
+class WireRules:
+    """The outermost layer: CORS headers on every answer, preflights, HEAD where GET is."""
+
+    def __init__(self, app: AsgiApp, allowed_origin: str) -> None:
+        self._app = app
+        self._headers = [
+            (b"access-control-allow-origin", allowed_origin.encode()),
+            (b"access-control-allow-methods", _METHODS),
+            (b"access-control-max-age", str(_PREFLIGHT_AGE_S).encode()),
+            (b"access-control-allow-headers", _REQUEST_HEADERS),
+        ]
+
+    async def __call__(self, scope: Event, receive: Receive, send: Send) -> None:
+        """Serve one request, or the server's lifespan events."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if scope["method"] == "OPTIONS":
+            # A browser's preflight; it asks for the headers only.
+            await send({"type": "http.response.start", "status": 204, "headers": self._headers})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        is_head = scope["method"] == "HEAD"
+
+        async def send_by_the_rules(message: Event) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *self._headers]
+            elif message["type"] == "http.response.body" and is_head:
+                message["body"] = b""
+            await send(message)
+
+        # A stream that is followed has no end, so a HEAD of it would have none either.
+        if is_head and not scope["path"].rstrip("/").endswith("/messages"):
+            scope = {**scope, "method": "GET"}
+        await self._app(scope, receive, send_by_the_rules)

@@ -1,0 +1,116 @@
+"""The way from an HTTP request to a trio coroutine that knows who calls."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, TypeVarTuple, Unpack
+
+from hermes_actors.management.access.mode import changes_nothing
+from hermes_actors.management.access.roles import Caller, Guest
+from hermes_actors.management.administration import Administration
+from hermes_actors.management.http.answers import AnyRequest
+from hermes_actors.management.http.origins import Origins
+from hermes_actors.runtime.bridge import TrioBridge
+from hermes_actors.security.account import Credentials, sole_authorization
+
+T = TypeVar("T")
+A = TypeVarTuple("A")
+
+# What probes and tools ask for, who have no account.
+_OPEN = frozenset({"/status/health", "/status/prometheus", "/openapi.json", "/roles"})
+
+
+class Gate:
+    """Carries calls over to trio; works for an app that is served on either loop."""
+
+    def __init__(
+        self,
+        bridge: TrioBridge,
+        administration: Administration,
+        origins: Origins,
+        *,
+        guards_reads: bool = False,
+    ) -> None:
+        """`origins`: whose pages may change something. `guards_reads`: who reads needs an account
+        too.
+        """
+        self._bridge = bridge
+        self._origins = origins
+        self._guards_reads = guards_reads
+        self._mode = administration.mode
+        self._security = administration.security
+        self._require_readable = administration.require_readable
+
+    async def read(self, async_fn: Callable[[Unpack[A]], Awaitable[T]], *args: *A) -> T:
+        """Await `async_fn(*args)` in trio, for what everybody may see.
+
+        Raises Unavailable while the metadata has not been read yet.
+        """
+        self._require_readable()
+        return await self._bridge.call(async_fn, *args)
+
+    async def look(self, async_fn: Callable[[Unpack[A]], Awaitable[T]], *args: *A) -> T:
+        """Await `async_fn(*args)` in trio, for what does not need the metadata."""
+        return await self._bridge.call(async_fn, *args)
+
+    async def act(
+        self,
+        request: AnyRequest,
+        async_fn: Callable[[Caller, Unpack[A]], Awaitable[T]],
+        *args: *A,
+    ) -> T:
+        """Find out who calls, and await `async_fn(caller, *args)` in trio on his behalf.
+
+        Raises Unauthenticated for who shows no credentials where they are asked for, and
+        Unavailable while the metadata has not been read yet.
+        """
+        self._require_readable()
+
+        async def as_caller() -> T:
+            return await async_fn(await self._required(request), *args)
+
+        return await self._bridge.call(as_caller)
+
+    async def greet(
+        self,
+        request: AnyRequest,
+        async_fn: Callable[[Caller, Unpack[A]], Awaitable[T]],
+        *args: *A,
+    ) -> T:
+        """The same for what guests may ask too."""
+        self._require_readable()
+
+        async def as_caller() -> T:
+            caller = await self._security.identify(_credentials(request))
+            return await async_fn(Guest() if caller is None else caller, *args)
+
+        return await self._bridge.call(as_caller)
+
+    async def check(self, request: AnyRequest) -> None:
+        """What holds for all routes before they are looked at: which page asks, who may read, and
+        the mode.
+
+        Raises Refused (403), Unauthenticated (401) and Unavailable (503).
+        """
+        method, path = request.method, request.url.path
+        if not changes_nothing(method, path):
+            self._origins.check(request.headers)
+        if self._guards_reads and path not in _OPEN:
+            await self._bridge.call(self._required, request)
+        if self._mode.restricts(method, path):
+            caller = await self._bridge.call(self._required, request)
+            if not caller.is_admin:
+                raise self._mode.refusal()
+
+    async def _required(self, request: AnyRequest) -> Caller:
+        caller = await self._security.identify(_credentials(request))
+        if caller is None:
+            raise self._security.refusal()
+        return caller
+
+
+def _credentials(request: AnyRequest) -> Credentials:
+    headers = request.headers
+    return Credentials(
+        sole_authorization(headers.getall("authorization", [])),
+        request.scope.get("client_certificate"),  # type: ignore[arg-type]
+        lambda name: headers.get(name, ""),
+    )

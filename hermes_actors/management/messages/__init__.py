@@ -1,0 +1,1 @@
+"""A topic's messages: read, previewed, tried against filters."""

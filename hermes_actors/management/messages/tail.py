@@ -1,0 +1,148 @@
+"""A topic's messages as lines of JSON, read from the own datacentre's log, one bounded batch at a
+time: what a slow client has not taken is not read.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import trio
+
+from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.log.base import Log, OffsetOutOfRange, UnknownTopic
+from hermes_actors.management.dead_letters.letters import as_text
+from hermes_actors.model.message import UndecodableRecord, from_record
+from hermes_actors.model.moments import moment_ms
+from hermes_actors.model.record import StoredRecord
+
+BATCH_RECORDS_MAX = 200
+BATCH_BYTES_MAX = 262_144
+IDLE_LINE_S = 15.0
+
+
+class Tail:
+    """Reads one log topic from given positions on.
+
+    `ends` are the positions to stop at; None goes on for ever. `limit` is how many messages come
+    at most; None is as many as there are.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        log_topic: str,
+        positions: Mapping[int, int],
+        ends: Mapping[int, int] | None,
+        limit: int | None,
+    ) -> None:
+        self._log = log
+        self._topic = log_topic
+        self._positions = dict(positions)
+        self._ends = ends
+        self._left = math.inf if limit is None else limit
+
+    async def next_lines(self) -> bytes:
+        """The next messages, a line each; waits for them, and is empty at the end.
+
+        While nothing comes it is an empty line each `IDLE_LINE_S`: a client that has gone without
+        saying so is found out by writing to it.
+
+        A trio coroutine. Retention that overtakes the reader makes it skip what is gone; a topic
+        that is deleted ends it. Raises LogUnavailable.
+        """
+        while True:
+            wanted = self._wanted()
+            if not wanted:
+                return b""
+            lines = b"\n"
+            try:
+                with trio.move_on_after(IDLE_LINE_S):
+                    lines = await self._read(wanted)
+            except OffsetOutOfRange as error:
+                self._positions[error.partition] = error.start
+                continue
+            except UnknownTopic:
+                return b""
+            if lines:
+                return lines
+
+    def _wanted(self) -> dict[int, int]:
+        """The positions still to be read from; none when the end is reached."""
+        if self._left <= 0:
+            return {}
+        ends = self._ends
+        if ends is None:
+            return self._positions
+        return {
+            partition: position
+            for partition, position in self._positions.items()
+            if position < ends.get(partition, 0)
+        }
+
+    async def _read(self, positions: Mapping[int, int]) -> bytes:
+        # A reader for each batch: nothing stays open on behalf of a client that may be gone.
+        async with self._log.reader(self._topic, positions) as reader:
+            records = await reader.next_batch(
+                int(min(self._left, BATCH_RECORDS_MAX)), BATCH_BYTES_MAX
+            )
+        lines = bytearray()
+        for record in records:
+            self._positions[record.partition] = record.offset + 1
+            if self._ends is not None and record.offset >= self._ends.get(record.partition, 0):
+                continue
+            lines += line_of(record)
+            self._left -= 1
+        return bytes(lines)
+
+
+async def open_tail(
+    log: Log, log_topic: str, start: str, *, follow: bool, limit: int | None, now_ms: int
+) -> Tail:
+    """A tail from `start`: `beginning`, `end`, or a moment (without a zone: UTC).
+
+    Without `follow` it ends where the log ends now. A trio coroutine. Raises Refused, UnknownTopic
+    and LogUnavailable.
+    """
+    if limit is not None and limit < 0:
+        raise Refused("limit must be greater than or equal to 0")
+    ends = await log.end_positions(log_topic)
+    if start == "beginning":
+        positions = await log.start_positions(log_topic)
+    elif start == "end":
+        positions = ends
+    else:
+        positions = await log.position_at(log_topic, _timestamp_ms(start, now_ms))
+    return Tail(log, log_topic, positions, None if follow else ends, limit)
+
+
+def line_of(record: StoredRecord) -> bytes:
+    """One message as a line of JSON.
+
+    A body or key that is not UTF-8 comes in base64 under another name; a record that holds no
+    message comes with an `error` and its raw value.
+    """
+    line: dict[str, Any] = {
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+    }
+    try:
+        message = from_record(record, lambda: "")
+    except UndecodableRecord as error:
+        line |= {"id": None, **as_text("key", record.key), "headers": {}, "error": str(error)}
+        line |= as_text("body", record.value)
+    else:
+        line |= {"id": message.id or None, **as_text("key", message.key)}
+        line |= {"headers": dict(message.propagated), **as_text("body", message.body)}
+    return msgspec.json.encode(line) + b"\n"
+
+
+def _timestamp_ms(text: str, now_ms: int) -> int:
+    try:
+        return moment_ms(text, now_ms)
+    except ValueError as error:
+        raise Refused(
+            f"from '{text}' is neither 'beginning' nor 'end' nor {error}",
+            ErrorCode.VALIDATION_ERROR,
+        ) from error

@@ -1,0 +1,208 @@
+"""Retransmission: a subscription is taken elsewhere in its topic, in all datacentres, durably."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import trio
+
+from hermes_actors.errors import ErrorCode, Refused, Unavailable
+from hermes_actors.log.base import Commit, Log
+from hermes_actors.log.commits import decode
+from hermes_actors.management.access.roles import Caller, require_admin, require_owner
+from hermes_actors.management.catalog.subscriptions import Subscriptions
+from hermes_actors.management.changes import Changes
+from hermes_actors.management.offsets.asking import Logs, NoAnswer
+from hermes_actors.management.offsets.targets import Moment, Offsets, Target, target_of
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.metadata.commands import Alive, Change, put
+from hermes_actors.metadata.keys import seek_key, subscription_key
+from hermes_actors.metadata.registry import Metadata
+from hermes_actors.metadata.seek import SeekBody, seek_body
+from hermes_actors.model.subscription import SubscriptionState
+from hermes_actors.runtime.clock import Clock
+
+TAKEN_UP_WITHIN_S = 30.0
+"""How long a caller waits for the consumers to go where they are sent."""
+
+_POLL_FIRST_S = 0.02
+_POLL_MAX_S = 0.5
+
+Positions = dict[str, dict[int, int]]
+"""Datacentre → partition → offset."""
+
+
+class Retransmissions:
+    """Moves subscriptions in their topics. All methods are trio coroutines."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        logs: Logs,
+        changes: Changes,
+        subscriptions: Subscriptions,
+        clock: Clock,
+    ) -> None:
+        self._metadata = metadata
+        self._logs = logs
+        self._changes = changes
+        self._subscriptions = subscriptions
+        self._clock = clock
+
+    async def move(
+        self, caller: Caller, topic: str, name: str, body: Mapping[str, Any], dry_run: bool
+    ) -> dict[str, Any]:
+        """Take a subscription where the body says; for each datacentre the offsets, as in Hermes.
+
+        `dry_run` only tells them. A datacentre whose log does not answer has none (a time is then
+        resolved there, when its log is back). Returns when all consumers that can be reached have
+        taken it up. Raises Refused; Unavailable, UNABLE_TO_MOVE_OFFSETS_EXCEPTION, when they do not
+        in time: the retransmission is recorded all the same, and they will.
+        """
+        live = self._subscriptions.live(topic, name)
+        owners = self._subscriptions.owners(live)
+        require_owner(caller, f"move the offsets of subscription {live.name}", *owners)
+        return await self._move(live, target_of(body, self._clock.now_ms()), dry_run)
+
+    async def move_to_the_end(self, caller: Caller, topic: str, name: str) -> dict[str, Any]:
+        """Skip everything; for administrators, by the route of old versions of Hermes."""
+        require_admin(caller, f"move subscription {name} of topic {topic} to the end")
+        return await self._move(
+            self._subscriptions.live(topic, name), target_of({"to": "end"}, self._clock.now_ms())
+        )
+
+    async def _move(
+        self, live: LiveSubscription, target: Target, dry_run: bool = False
+    ) -> dict[str, Any]:
+        log_topic = self._metadata.catalog.topics[str(live.name.topic)].log_topic
+        # Read first: where there is no answer, nothing of what comes meanwhile is skipped.
+        now_ms = self._clock.now_ms()
+        positions, unreached = await self._resolve(target, log_topic)
+        answer = {
+            dc: [
+                {"topic": {"value": log_topic}, "partition": partition, "offset": offset}
+                for partition, offset in sorted(positions.get(dc, {}).items())
+            ]
+            for dc in self._logs.datacenters
+        }
+        if not dry_run:
+            time_ms = min(target.time_ms, now_ms) if isinstance(target, Moment) else None
+            await self._write(live, positions, time_ms)
+            reached = {dc: at for dc, at in positions.items() if at and dc not in unreached}
+            await self._wait(live, log_topic, reached)
+        return answer
+
+    async def _resolve(self, target: Target, log_topic: str) -> tuple[Positions, set[str]]:
+        """The offsets to go on at, and the datacentres whose logs did not answer."""
+        if isinstance(target, Moment):
+            answers = await self._logs.ask(lambda log: _at(log, log_topic, target))
+            found = {dc: at for dc, at in answers.items() if not isinstance(at, NoAnswer)}
+            return found, answers.keys() - found.keys()
+        unknown = sorted(target.by_dc.keys() - set(self._logs.datacenters))
+        if unknown:
+            raise Refused(
+                f"offsets: there is no datacentre {', '.join(unknown)}; there are "
+                f"{', '.join(self._logs.datacenters)}",
+                ErrorCode.BROKERS_CLUSTER_NOT_FOUND_EXCEPTION,
+            )
+        bounds = await self._logs.ask(lambda log: _bounds(log, log_topic), target.by_dc)
+        unreached = {dc for dc, held in bounds.items() if isinstance(held, NoAnswer)}
+        return {dc: _within(dc, target, held) for dc, held in bounds.items()}, unreached
+
+    async def _write(
+        self, live: LiveSubscription, positions: Positions, time_ms: int | None
+    ) -> None:
+        seek = SeekBody(live.incarnation, live.topic_incarnation, positions, time_ms)
+
+        def decide() -> Change:
+            latest = self._subscriptions.live(str(live.name.topic), live.name.name)
+            if (latest.incarnation, latest.topic_incarnation) != (
+                live.incarnation,
+                live.topic_incarnation,
+            ):
+                raise Unavailable(f"Subscription {live.name} was made anew meanwhile; try again")
+            if latest.state is SubscriptionState.PENDING:
+                raise Refused(
+                    f"Subscription {live.name} is PENDING: no consumer of it has started yet, so "
+                    "there is nothing to move; wait until it is ACTIVE, or suspend it",
+                    ErrorCode.MOVING_SUBSCRIPTION_OFFSETS_VALIDATION_ERROR,
+                )
+            return put(
+                seek_key(live.name, live.incarnation),
+                seek_body(seek),
+                Alive(subscription_key(live.name), live.incarnation),
+            )
+
+        await self._changes.make(decide)
+
+    async def _wait(self, live: LiveSubscription, log_topic: str, positions: Positions) -> None:
+        """Until all of these partitions have a commit that was made after the retransmission."""
+        latest = self._subscriptions.live(str(live.name.topic), live.name.name)
+        if latest.incarnation != live.incarnation or latest.seek is None:
+            # Removed meanwhile: nobody is there to be moved.
+            return
+        group, number = live.name.consumer_group(), latest.seek.number
+        behind = dict(positions)
+        pause_s = _POLL_FIRST_S
+        with trio.move_on_after(TAKEN_UP_WITHIN_S):
+            while behind:
+                commits = await self._logs.ask(lambda log: log.committed(group, log_topic), behind)
+                for dc, found in commits.items():
+                    if not isinstance(found, NoAnswer) and all(
+                        _has_taken_up(found.get(partition), live, number)
+                        for partition in behind[dc]
+                    ):
+                        del behind[dc]
+                if behind:
+                    await trio.sleep(pause_s)
+                    pause_s = min(2 * pause_s, _POLL_MAX_S)
+        if behind:
+            raise Unavailable(
+                f"The consumers of subscription {live.name} in {', '.join(behind)} have not gone "
+                f"to the new offsets within {TAKEN_UP_WITHIN_S:.0f} s. The retransmission is "
+                "recorded, and they will as soon as they can: see GET "
+                f"/topics/{live.name.topic}/subscriptions/{live.name.name}/why and …/lag",
+                ErrorCode.UNABLE_TO_MOVE_OFFSETS_EXCEPTION,
+                status=None,
+            )
+
+
+async def _at(log: Log, log_topic: str, moment: Moment) -> dict[int, int]:
+    if moment.is_end:
+        return await log.end_positions(log_topic)
+    if moment.time_ms <= 0:
+        return await log.start_positions(log_topic)
+    return await log.position_at(log_topic, moment.time_ms)
+
+
+async def _bounds(log: Log, log_topic: str) -> dict[int, tuple[int, int]]:
+    starts = await log.start_positions(log_topic)
+    ends = await log.end_positions(log_topic)
+    return {partition: (start, ends.get(partition, start)) for partition, start in starts.items()}
+
+
+def _within(
+    dc: str, target: Offsets, bounds: dict[int, tuple[int, int]] | NoAnswer
+) -> dict[int, int]:
+    """The asked offsets of one datacentre, none of them outside of what its log holds."""
+    asked = target.by_dc[dc]
+    if isinstance(bounds, NoAnswer):
+        # Recorded as they are: its consumers keep to what their log holds then.
+        return dict(asked)
+    unknown = sorted(asked.keys() - bounds.keys())
+    if unknown:
+        raise Refused(
+            f"offsets.{dc}: the topic has no partition {', '.join(map(str, unknown))} there; it "
+            f"has 0 to {len(bounds) - 1}",
+            ErrorCode.PARTITIONS_NOT_FOUND_FOR_TOPIC,
+        )
+    return {
+        partition: min(max(offset, bounds[partition][0]), bounds[partition][1])
+        for partition, offset in asked.items()
+    }
+
+
+def _has_taken_up(commit: Commit | None, live: LiveSubscription, number: int) -> bool:
+    owner = None if commit is None else decode(commit).ownership
+    if owner is None or owner.incarnation != live.incarnation:
+        return False
+    return owner.seek >= number

@@ -1,0 +1,213 @@
+"""How far a subscription is in each datacentre's log, by its commits; changes nothing."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from msgspec import Struct
+
+from hermes_actors.log.base import Commit, Log
+from hermes_actors.log.commits import Progress, decode
+from hermes_actors.management.balancing.placements import Followed
+from hermes_actors.management.catalog.subscriptions import Subscriptions
+from hermes_actors.management.offsets.asking import Logs, NoAnswer
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.metadata.registry import Metadata
+from hermes_actors.model.subscription import SubscriptionState
+from hermes_actors.runtime.clock import Clock
+from hermes_actors.status.fold import StatusFold
+from hermes_actors.status.sums import Place, places
+
+UNKNOWN = -1
+
+
+class _Found(Struct, frozen=True):
+    """What one datacentre's log holds of a subscription."""
+
+    starts: dict[int, int]
+    ends: dict[int, int]
+    commits: dict[int, Commit]
+
+
+class Standings:
+    """Positions, ends and lags. All methods are trio coroutines. `fold` tells who consumes, and
+    `coordinations`, by datacentre, which partitions each of them owns.
+    """
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        logs: Logs,
+        subscriptions: Subscriptions,
+        fold: StatusFold | None,
+        clock: Clock,
+        coordinations: Mapping[str, Followed] = MappingProxyType({}),
+    ) -> None:
+        self._coordinations = coordinations
+        self._metadata = metadata
+        self._logs = logs
+        self._subscriptions = subscriptions
+        self._fold = fold or StatusFold()
+        self._clock = clock
+
+    async def lag(self, topic: str, name: str) -> dict[str, Any]:
+        """For each datacentre and partition where it stands and what is not settled yet.
+
+        A message that waits for its retry counts as one, whatever was delivered after it. Raises
+        Refused.
+        """
+        live = self._subscriptions.live(topic, name)
+        answers = await self._ask(live)
+        shown = [_datacenter(dc, found, live) for dc, found in answers.items()]
+        return {
+            "topic": topic,
+            "subscription": name,
+            "state": live.state.value,
+            "lag": _sum([each["lag"] for each in shown]),
+            "datacenters": shown,
+        }
+
+    async def consumer_groups(self, topic: str, name: str) -> list[dict[str, Any]]:
+        """Each datacentre's group, as Hermes shows it: its members are the nodes that consume it.
+
+        Raises Refused.
+        """
+        live = self._subscriptions.live(topic, name)
+        log_topic = self._log_topic(live)
+        now_s = self._clock.monotonic_s()
+        members = [
+            place
+            for place in places(self._fold, str(live.name), now_s)
+            if place.view.is_there and live.subscription.state is not SubscriptionState.SUSPENDED
+        ]
+        groups = []
+        for dc, found in (await self._ask(live)).items():
+            here = [place for place in members if place.view.header.dc == dc]
+            unknown = isinstance(found, NoAnswer)
+            groups.append(
+                {
+                    "clusterName": dc,
+                    "groupId": live.name.consumer_group(),
+                    "state": "Unknown" if unknown else "Stable" if here else "Empty",
+                    "members": [
+                        _member(place, found, live, log_topic, self._owned(place, live))
+                        for place in here
+                    ],
+                    "empty": not unknown and not here,
+                    "stable": not unknown and bool(here),
+                }
+            )
+        return groups
+
+    def _owned(self, place: Place, live: LiveSubscription) -> tuple[int, ...] | None:
+        """The partitions of the subscription that the node owns; None where that is not known."""
+        header = place.view.header
+        followed = self._coordinations.get(header.dc)
+        if followed is None or followed.trouble:
+            return None
+        state = followed.state
+        return tuple(
+            partition
+            for grant in state.grants(str(live.name))
+            if state.node_of(grant.boot) == header.node
+            for partition in grant.partitions
+        )
+
+    def _log_topic(self, live: LiveSubscription) -> str:
+        return self._metadata.catalog.topics[str(live.name.topic)].log_topic
+
+    async def _ask(self, live: LiveSubscription) -> dict[str, _Found | NoAnswer]:
+        group, log_topic = live.name.consumer_group(), self._log_topic(live)
+
+        async def question(log: Log) -> _Found:
+            # The commits first: a position above the end would be a lag below nothing.
+            commits = await log.committed(group, log_topic)
+            starts = await log.start_positions(log_topic)
+            return _Found(starts, await log.end_positions(log_topic), commits)
+
+        return await self._logs.ask(question)
+
+
+def _datacenter(dc: str, found: _Found | NoAnswer, live: LiveSubscription) -> dict[str, Any]:
+    shown: dict[str, Any] = {"datacenter": dc, "isKnown": not isinstance(found, NoAnswer)}
+    if isinstance(found, NoAnswer):
+        return {**shown, "reason": found.reason, "lag": UNKNOWN, "partitions": []}
+    partitions = [_partition(each, dc, found, live) for each in sorted(found.ends)]
+    if any(each["position"] is None for each in partitions):
+        shown["reason"] = "no consumer of it has committed in each partition yet"
+    elif any(each["isSeekPending"] for each in partitions):
+        shown["reason"] = "its consumer has not taken up the last retransmission yet"
+    return {**shown, "lag": _sum([each["lag"] for each in partitions]), "partitions": partitions}
+
+
+def _partition(partition: int, dc: str, found: _Found, live: LiveSubscription) -> dict[str, Any]:
+    start, end = found.starts.get(partition, 0), found.ends[partition]
+    progress = _progress(found.commits.get(partition), live)
+    shown = {"partition": partition, "start": start, "end": end}
+    if progress is None:
+        return {"position": None, "lag": UNKNOWN, "isSeekPending": False, **shown}
+    seek, owner = live.seek, progress.ownership
+    return {
+        "position": progress.position,
+        "lag": _lag(progress, start, end),
+        "isSeekPending": seek is not None
+        and seek.moves(dc, partition)
+        and owner is not None
+        and owner.seek < seek.number,
+        **shown,
+    }
+
+
+def _member(
+    place: Place,
+    found: _Found | NoAnswer,
+    live: LiveSubscription,
+    log_topic: str,
+    owned: tuple[int, ...] | None,
+) -> dict[str, Any]:
+    node = place.view.header.node
+    found = _Found({}, {}, {}) if isinstance(found, NoAnswer) else found
+    partitions = []
+    for partition, end in sorted(found.ends.items()):
+        if owned is not None and partition not in owned:
+            continue
+        commit = found.commits.get(partition)
+        progress = _progress(commit, live)
+        start = found.starts.get(partition, 0)
+        partitions.append(
+            {
+                "partition": partition,
+                "topic": log_topic,
+                "currentOffset": UNKNOWN if progress is None else progress.position,
+                "logEndOffset": end,
+                "lag": UNKNOWN if progress is None else _lag(progress, start, end),
+                "offsetMetadata": "" if commit is None else commit.metadata,
+                "contentType": live.subscription.content_type.value,
+            }
+        )
+    return {"consumerId": node, "clientId": node, "host": node, "partitions": partitions}
+
+
+def _progress(commit: Commit | None, live: LiveSubscription) -> Progress | None:
+    """What the commit says, unless it was made for an earlier life of the subscription."""
+    if commit is None:
+        return None
+    progress = decode(commit)
+    owner = progress.ownership
+    if owner is not None and (owner.incarnation, owner.topic_incarnation) != (
+        live.incarnation,
+        live.topic_incarnation,
+    ):
+        return None
+    return progress
+
+
+def _lag(progress: Progress, start: int, end: int) -> int:
+    """What is not settled, of what the log still holds."""
+    position = max(progress.position, start)
+    settled = sum(max(0, min(high, end) - max(low, position)) for low, high in progress.intervals)
+    return max(0, end - position - settled)
+
+
+def _sum(lags: list[int]) -> int:
+    return UNKNOWN if not lags or UNKNOWN in lags else sum(lags)

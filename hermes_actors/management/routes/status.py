@@ -1,0 +1,39 @@
+"""The routes of how this node and all others fare."""
+
+from collections.abc import Sequence
+
+from litestar import Response, get
+from litestar.handlers import HTTPRouteHandler
+
+from hermes_actors.errors import Unavailable
+from hermes_actors.management.administration import Administration
+from hermes_actors.management.http.answers import Answer, json_answer
+from hermes_actors.management.http.gate import Gate
+from hermes_actors.telemetry.metrics import Metrics, render_in_turns
+
+# The framework adds the charset to every text type.
+_PROMETHEUS = "text/plain; version=0.0.4"
+
+
+def status_routes(
+    gate: Gate, administration: Administration, metrics: Sequence[Metrics]
+) -> list[HTTPRouteHandler]:
+    """/status, but for its subscriptions; `metrics` is what Prometheus is shown."""
+
+    @get("/status/health", summary="Whether the node can administer")
+    async def health() -> Answer:
+        try:
+            return json_answer(await gate.read(administration.health))
+        except Unavailable as error:
+            return json_answer({"status": "DOWN", "reason": error.message}, 503)
+
+    @get("/status/prometheus", summary="Metrics in Prometheus' text form")
+    async def prometheus() -> Answer:
+        return Response(await render_in_turns(metrics), media_type=_PROMETHEUS)
+
+    @get("/status/nodes", summary="All nodes of all datacentres, and how they fare")
+    async def nodes() -> Answer:
+        # Answered also while the metadata cannot be read: that is when it is wanted most.
+        return json_answer(await gate.look(administration.statuses.nodes))
+
+    return [health, prometheus, nodes]

@@ -1,0 +1,83 @@
+"""The routes of topics."""
+
+from typing import Annotated
+
+from litestar import delete, get, post, put
+from litestar.handlers import HTTPRouteHandler
+from litestar.params import QueryParameter
+
+from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.management.administration import Administration
+from hermes_actors.management.http.answers import (
+    Answer,
+    AnyRequest,
+    empty_answer,
+    json_answer,
+    object_of,
+)
+from hermes_actors.management.http.gate import Gate
+from hermes_actors.management.routes.paths import Flag, Name
+
+_GroupFilter = Annotated[str | None, QueryParameter(name="groupName")]
+
+
+def topic_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHandler]:
+    """/topics, but for their subscriptions and their messages."""
+    topics = administration.topics
+
+    @get("/topics", summary="Names of topics")
+    async def list_topics(group: _GroupFilter = None, tracked: Flag = False) -> Answer:
+        async def names() -> list[str]:
+            return await topics.names(group, tracked=tracked)
+
+        return json_answer(await gate.read(names))
+
+    @get("/topics/{topic:str}", summary="One topic")
+    async def get_topic(topic: Name) -> Answer:
+        return json_answer(await gate.read(topics.get, topic))
+
+    @post("/topics", summary="Create a topic")
+    async def create_topic(request: AnyRequest) -> Answer:
+        await gate.act(request, topics.create, await object_of(request))
+        return empty_answer(201)
+
+    @put("/topics/{topic:str}", summary="Change the fields that the body names")
+    async def update_topic(request: AnyRequest, topic: Name) -> Answer:
+        await gate.act(request, topics.update, topic, await object_of(request))
+        return empty_answer(200)
+
+    @delete("/topics/{topic:str}", summary="Remove a topic", status_code=200)
+    async def delete_topic(request: AnyRequest, topic: Name) -> Answer:
+        await gate.act(request, topics.delete, topic)
+        return empty_answer(200)
+
+    @get("/topics/owner/{source:str}/{owner:str}", summary="All topics of one owner")
+    async def topics_of_owner(source: Name, owner: Name) -> Answer:
+        return json_answer(await gate.read(topics.of_owner, source, owner))
+
+    @get("/topics/{topic:str}/clients", summary="Owners of the topic's subscriptions")
+    async def topic_clients(topic: Name) -> Answer:
+        return json_answer(await gate.read(topics.clients, topic))
+
+    @get("/topics/{topic:str}/offline-clients-source", summary="Not available")
+    async def offline_clients(topic: Name) -> Answer:
+        raise Refused(
+            f"No source of offline clients is plugged in for topic {topic}",
+            ErrorCode.IMPLEMENTATION_ABSENT,
+        )
+
+    @get("/topics/{topic:str}/metrics", summary="What is published to a topic, and how fast")
+    async def topic_metrics(topic: Name) -> Answer:
+        return json_answer(await gate.read(administration.statuses.topic_metrics, topic))
+
+    return [
+        list_topics,
+        get_topic,
+        create_topic,
+        update_topic,
+        delete_topic,
+        topics_of_owner,
+        topic_clients,
+        offline_clients,
+        topic_metrics,
+    ]

@@ -1,0 +1,1 @@
+"""How nodes, topics and subscriptions fare."""

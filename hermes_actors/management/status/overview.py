@@ -1,0 +1,82 @@
+"""All subscriptions at a glance, and those that are not well; changes nothing."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import trio
+from msgspec import Struct
+
+from hermes_actors.management.status.statuses import Statuses
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.metadata.registry import Metadata
+
+_IN_A_TURN = 50
+"""Looked at between two looks at the other actors."""
+
+_WORST_FIRST = ("STOPPED", "FAILING", "UNKNOWN", "SUSPENDED", "PENDING")
+_ORDER = {condition: at for at, condition in enumerate(_WORST_FIRST)}
+
+_SORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "name": lambda row: (row["topicName"], row["name"]),
+    "lag": lambda row: -row["lag"],
+    "rate": lambda row: -row["rate"],
+    "state": lambda row: (not row["problems"], _ORDER.get(row["condition"], len(_ORDER))),
+}
+SORTS = tuple(_SORTS)
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """Which subscriptions are asked for; what is empty or None leaves all."""
+
+    topics: Sequence[str] = ()
+    names: Sequence[str] = ()
+    owner_source: str | None = None
+    owner_id: str | None = None
+    is_unhealthy: bool = False
+    leaves_out_unimportant: bool = False
+
+    def takes(self, live: LiveSubscription) -> bool:
+        """True for a subscription that is asked for, however it fares."""
+        wire = live.subscription
+        return (
+            (not self.topics or str(live.name.topic) in self.topics)
+            and (not self.names or live.name.name in self.names)
+            and (self.owner_source is None or wire.owner.source == self.owner_source)
+            and (self.owner_id is None or wire.owner.id == self.owner_id)
+            and not (
+                self.leaves_out_unimportant and wire.monitoring_details.severity == "NON_IMPORTANT"
+            )
+        )
+
+
+class Overview:
+    """Rows of many subscriptions. All methods are trio coroutines."""
+
+    def __init__(self, metadata: Metadata, statuses: Statuses) -> None:
+        self._metadata = metadata
+        self._statuses = statuses
+
+    async def rows(self, wanted: Wanted, sort: str = "name") -> dict[str, Any]:
+        """How each that is wanted fares, sorted by one of SORTS, then by name; and of which
+        datacentres nothing is known.
+        """
+        catalog = self._metadata.catalog
+        rows: list[dict[str, Any]] = []
+        for at, name in enumerate(sorted(catalog.subscriptions)):
+            if at % _IN_A_TURN == _IN_A_TURN - 1:
+                await trio.lowlevel.checkpoint()
+            # It may have gone meanwhile.
+            live = catalog.subscriptions.get(name)
+            if live is None or not wanted.takes(live):
+                continue
+            row = self._statuses.summary(live)
+            if row["problems"] or not wanted.is_unhealthy:
+                rows.append(row)
+        rows.sort(key=_SORTS[sort])
+        return {"subscriptions": rows, "datacenters": self._statuses.datacenters()}
+
+    async def unhealthy(self, wanted: Wanted) -> list[dict[str, Any]]:
+        """Those with problems, as Hermes shows them."""
+        shown = ("name", "topicName", "severity", "problems")
+        found = await self.rows(wanted)
+        return [{field: row[field] for field in shown} for row in found["subscriptions"]]

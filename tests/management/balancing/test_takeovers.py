@@ -1,0 +1,109 @@
+"""Since when a node has had a subscription, and from whom, where its failures are asked for."""
+
+import pytest
+import trio
+
+from hermes_actors.coordination.commands import (
+    Assignment,
+    Claim,
+    Join,
+    Leave,
+    Plan,
+    Target,
+)
+from hermes_actors.coordination.state import State
+from hermes_actors.management.administration import Administration
+from hermes_actors.management.balancing.takeovers import takeover
+from hermes_actors.status.fold import StatusFold
+from hermes_actors.status.record import Header, StatusRecord, SubscriptionStatus
+
+ORDERS = "shop.orders$billing"
+T0_MS = 1_700_000_000_000
+
+
+class Followed:
+    """A coordination log that a test writes."""
+
+    def __init__(self):
+        self.state = State()
+        self.trouble = ""
+        self.say(Join("b1", "node-a", 1.0), Join("b2", "node-b", 1.0), Claim("b1", 1))
+        self.plan("new: 1 owner", "b2")
+
+    def say(self, *saids):
+        for said in saids:
+            at = self.state.position
+            self.state.apply(at, T0_MS + 100 * at, said)
+
+    def plan(self, reason, *boots):
+        state = self.state
+        targets = tuple(Target(boot, (number,)) for number, boot in enumerate(boots))
+        change = Assignment(ORDERS, targets, reason)
+        self.say(Plan(state.leader, state.term, state.plan_offset, (change,)))
+
+
+@pytest.fixture
+def followed():
+    return Followed()
+
+
+def test_who_took_it_over_tells_since_when_from_whom_and_why(followed):
+    followed.say(Leave("b2"))
+    followed.plan("node node-b left", "b1")
+    followed.say(Claim("b1", 9), Claim("b1", 9))
+    assert takeover(followed.state, ORDERS, "node-a") == {
+        "ownedForS": 0.2,
+        "takenOverFrom": ["node-b"],
+        "takenOverBecause": "node node-b left",
+    }
+    assert takeover(followed.state, ORDERS, "node-b") == {}
+
+
+def test_the_first_owner_has_it_from_nobody_and_one_that_is_joined_neither(followed):
+    assert takeover(followed.state, ORDERS, "node-b") == {"ownedForS": 0.0}
+    followed.plan("now 2 owners: constraint", "b2", "b1")
+    assert takeover(followed.state, ORDERS, "node-a") == {"ownedForS": 0.0}
+    assert takeover(followed.state, ORDERS, "node-b") == {"ownedForS": pytest.approx(0.1)}
+
+
+def test_of_what_nobody_knows_nothing_is_told(followed):
+    assert takeover(followed.state, "shop.orders$other", "node-a") == {}
+    assert takeover(followed.state, ORDERS, "node-x") == {}
+
+
+async def test_why_tells_it_of_each_node_while_the_coordination_is_followed(api, followed):
+    fold = StatusFold()
+    api.administration = Administration(
+        api.metadata,
+        api.log,
+        api.config,
+        api.clock,
+        api.administration.security,
+        status=fold,
+        coordinations={"dc1": followed},
+    )
+    api.client = api.rebuilt()
+    await api.with_topic()
+    await api.with_subscription()
+    header = Header(
+        node="node-b",
+        dc="dc1",
+        boot_id="b",
+        sequence=1,
+        round=1,
+        roles=("consumers",),
+        written_at_ms=T0_MS,
+    )
+    now_s = trio.current_time()
+    fold.report("dc1", "", T0_MS, now_s)
+    record = StatusRecord(header, (), (SubscriptionStatus(ORDERS),))
+    fold.take("dc1", record, int(1_000 * now_s), now_s)
+
+    async def node():
+        shown = (await api.get("/topics/shop.orders/subscriptions/billing/why")).json()
+        ((found,),) = [each["nodes"] for each in shown["datacenters"]]
+        return found
+
+    assert (await node())["ownedForS"] == 0.0
+    followed.trouble = "the log is away"
+    assert "ownedForS" not in await node()

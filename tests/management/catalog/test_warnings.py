@@ -1,0 +1,59 @@
+"""What is stored as in Hermes, but will not do what its owner expects, is warned of."""
+
+import base64
+
+import pytest
+from msgspec.structs import replace
+
+from hermes_actors.config.admission import PropagationConfig
+from hermes_actors.management.catalog.warnings import filter_warnings
+from hermes_actors.model.subscription import Filter
+
+PATH = "/topics/shop.orders/subscriptions"
+BY_HEADER = {"type": "header", "header": "Channel", "matcher": "web"}
+BATCH = {"deliveryType": "BATCH", "subscriptionPolicy": {}}
+TOKENS = {"grantType": "clientCredentials", "providerName": "nobody"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, ""),
+        ({**BATCH, "mode": "BROADCAST"}, "mode BROADCAST does not go with deliveryType BATCH"),
+        ({**BATCH, "endpoint": "https://a.example.com/{id}"}, "the endpoint's {field}"),
+        ({"endpoint": "https://a.example.com/{id}"}, ""),
+        ({"oAuthPolicy": TOKENS}, "there is no OAuth provider nobody"),
+        ({"filters": [BY_HEADER]}, "the filter by header Channel lets nothing pass"),
+    ],
+)
+async def test_a_creation_warns_and_is_done(api, fields, said) -> None:
+    await api.with_topic()
+    answer = await api.post(PATH, api.subscription(**fields))
+    assert answer.status_code == 201
+    warning = answer.headers.get("hermes-warning", "")
+    assert said in warning
+    assert bool(warning) is bool(said)
+
+
+async def test_an_update_warns_too_and_so_does_a_test_of_filters(api) -> None:
+    await api.with_topic()
+    await api.with_subscription()
+    answer = await api.put(f"{PATH}/billing", {"filters": [BY_HEADER]})
+    assert "frontend.propagation.enabled" in answer.headers["hermes-warning"]
+    tried = {
+        "filters": [BY_HEADER],
+        "message": base64.b64encode(b"{}").decode(),
+        "headers": {"Channel": "web"},
+    }
+    found = (await api.post("/filters/shop.orders", tried)).json()
+    assert found["status"] == "MATCHED"
+    assert "lets nothing pass" in found["warnings"][0]
+
+
+def test_a_header_that_travels_is_not_warned_of() -> None:
+    wanted = [Filter(type="header", header="Channel", matcher="web")]
+    every = PropagationConfig(enabled=True)
+    assert list(filter_warnings(wanted, every)) == []
+    assert list(filter_warnings(wanted, replace(every, allowed=["channel"]))) == []
+    (warning,) = filter_warnings(wanted, replace(every, allowed=["country"]))
+    assert "frontend.propagation.allowed" in warning

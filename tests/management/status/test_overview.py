@@ -1,0 +1,144 @@
+"""Which subscriptions are not well, over all topics."""
+
+import pytest
+import trio
+
+from hermes_actors.management.access.roles import OpenToAll
+from hermes_actors.management.administration import Administration
+from hermes_actors.model.topic import Owner
+from hermes_actors.status.fold import StatusFold
+from hermes_actors.status.record import Flow, Header, StatusRecord, SubscriptionStatus
+
+NOW_MS = 1_700_000_000_000
+FAILING = {"level": "SLOW", "held_back": "it fails", "last_failure": "HTTP 503"}
+
+
+@pytest.fixture
+async def tell(api):
+    """Three subscriptions of two topics, and what a node says of them."""
+    fold = StatusFold()
+    api.administration = Administration(
+        api.metadata, api.log, api.config, api.clock, OpenToAll(), status=fold
+    )
+    api.client = api.rebuilt()
+    await api.with_topic()
+    await api.post("/topics", api.topic("shop.parcels"))
+    await api.with_subscription()
+    critical = {"monitoringDetails": {"severity": "CRITICAL", "reaction": ""}}
+    for topic, name, more in (
+        ("shop.orders", "audit", critical),
+        ("shop.parcels", "billing", {"owner": {"source": "Plaintext", "id": "logistics"}}),
+    ):
+        body = api.subscription(name, topic, **more)
+        assert (await api.post(f"/topics/{topic}/subscriptions", body)).status_code == 201
+
+    def tell(**entries):
+        fold.report("dc1", "", NOW_MS, trio.current_time())
+        told = tuple(
+            SubscriptionStatus(name.replace("__", "$").replace("_", "."), **fields)
+            for name, fields in entries.items()
+        )
+        header = Header(
+            node="n1", dc="dc1", boot_id="b", sequence=1, roles=("consumers",), written_at_ms=NOW_MS
+        )
+        fold.take("dc1", StatusRecord(header, (), told), NOW_MS, trio.current_time())
+
+    return tell
+
+
+async def rows(api, query=""):
+    answer = await api.get(f"/status/subscriptions{query}")
+    assert answer.status_code == 200
+    return [(row["topicName"], row["name"]) for row in answer.json()["subscriptions"]]
+
+
+ALL = [("shop.orders", "audit"), ("shop.orders", "billing"), ("shop.parcels", "billing")]
+
+
+async def test_all_of_all_topics_have_a_row_sorted_as_asked(api, tell):
+    letters = Flow(dead_letters=3)
+    tell(
+        shop_orders__billing={"lag": 9, "counts": letters, **FAILING},
+        shop_orders__audit={"lag": 4},
+        shop_parcels__billing={"lag": 70, "level": "FULL"},
+    )
+    assert await rows(api) == ALL
+    assert await rows(api, "?topicName=shop.parcels") == ALL[2:]
+    assert await rows(api, "?sort=lag") == [ALL[2], ALL[1], ALL[0]]
+    assert (await rows(api, "?sort=state"))[0] == ALL[1]
+    assert await rows(api, "?unhealthy=true") == [ALL[1]]
+    refused = await api.get("/status/subscriptions?sort=colour")
+    assert refused.status_code == 400
+    assert "name, lag, rate, state" in api.message(refused)
+    row = (await api.get("/status/subscriptions?unhealthy=true")).json()["subscriptions"][0]
+    assert (row["condition"], row["rateLevel"], row["lag"]) == ("FAILING", "SLOW", 9)
+    assert (row["deadLetters"], row["lastFailure"]) == (3, "HTTP 503")
+
+
+async def test_what_is_stopped_or_fails_seldom_is_unhealthy_under_hermes_codes(api, tell):
+    tell(
+        shop_orders__audit={"why": "the log cannot be read"},
+        shop_orders__billing={"lag": 1, **FAILING},
+        shop_parcels__billing={"lag": 1, **FAILING, "last_failure": "timeout"},
+    )
+    found = (await api.get("/unhealthy?respectMonitoringSeverity=false")).json()
+    assert [(each["name"], each["problems"][0]["code"]) for each in found] == [
+        ("audit", "LAGGING"),
+        ("billing", "MALFUNCTIONING"),
+        ("billing", "TIMING_OUT"),
+    ]
+    assert list(found[0]) == ["name", "topicName", "severity", "problems"]
+    assert (await api.get("/topics/shop.orders/subscriptions/billing/health")).json()["status"] == (
+        "UNHEALTHY"
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("", ["audit"]),
+        ("?respectMonitoringSeverity=true", ["audit"]),
+        ("?respectMonitoringSeverity=false&subscriptionNames=billing", ["billing", "billing"]),
+        (
+            "?respectMonitoringSeverity=false&qualifiedTopicNames=shop.orders&subscriptionNames=audit",
+            ["audit"],
+        ),
+        (
+            "?respectMonitoringSeverity=false&ownerSourceName=Plaintext&ownerId=logistics",
+            ["billing"],
+        ),
+    ],
+)
+async def test_unhealthy_ones_are_chosen_as_in_hermes(api, tell, query, names):
+    every = {"why": "the log cannot be read"}
+    tell(shop_orders__audit=every, shop_orders__billing=every, shop_parcels__billing=every)
+    assert [each["name"] for each in (await api.get(f"/unhealthy{query}")).json()] == names
+
+
+async def test_unhealthy_ones_are_lines_of_text_for_who_wants_text(api, tell):
+    tell(shop_orders__audit={"why": "away"}, shop_orders__billing={"why": "off"})
+    answer = await api.client.get(
+        "/unhealthy?respectMonitoringSeverity=false", headers={"accept": "text/plain"}
+    )
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert answer.text == "audit - dc1 n1: away\r\nbilling - dc1 n1: off"
+
+
+async def test_a_suspended_one_is_unhealthy_only_where_the_broker_has_suspended_it(api, tell):
+    tell(shop_orders__billing={"why": "suspended"})
+    await api.put("/topics/shop.orders/subscriptions/billing/state", "SUSPENDED")
+    assert await rows(api, "?unhealthy=true") == []
+    live = api.metadata.catalog.subscriptions["shop.orders$billing"]
+    assert live.subscription.owner == Owner("Plaintext", "finance")
+
+
+async def test_why_tells_the_whole_rate_and_what_a_time_out_goes_by(api, tell):
+    timed_out = {**FAILING, "last_failure": "timeout"}
+    tell(shop_orders__billing=timed_out, shop_orders__audit={"last_failure": "timeout"})
+    path = "/topics/shop.orders/subscriptions"
+    (failing,) = (await api.get(f"{path}/billing/why")).json()["datacenters"][0]["nodes"]
+    assert failing["rateMax"] == 400
+    assert "subscriptionPolicy.requestTimeout gives the endpoint 1000 ms" in failing["hint"]
+    (well,) = (await api.get(f"{path}/audit/why")).json()["datacenters"][0]["nodes"]
+    assert "rateMax" not in well
+    assert "hint" not in well
