@@ -14,7 +14,7 @@ import trio
 
 from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.config.spool import SpoolConfig
-from hermes_actors.fallback.returns import Returns
+from hermes_actors.fallback.returns import Pauses, Returns
 from hermes_actors.fallback.spool import Spool
 from hermes_actors.fallback.spool_format import SpoolEntry
 from hermes_actors.fallback.spool_index import KEYLESS, TopicQueue, Waiting
@@ -27,7 +27,6 @@ from hermes_actors.log.base import (
     Stored,
     UnknownRecord,
 )
-from hermes_actors.metadata.backoff import Backoff
 from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.model.message import Envelope, to_record
 from hermes_actors.model.partitioner import partition_of
@@ -42,7 +41,6 @@ _PARTITIONS_AGE_MAX_S = 30.0
 _LOOKUP_MAX_S = 1.0
 _PASSED_OVER_S = 3.0
 """A log that has failed is asked after the others for so long: each time it may hang again."""
-_BACKOFF_FIRST_S = 0.1
 _SENDING_MAX = 64
 _PROBING_MAX = 256
 
@@ -164,7 +162,7 @@ class Replayer:
                     queue.arrange(partitions)
                     sending.next_partition = self._rng.randrange(partitions)
                     break
-            await self._returns.rest(backoff.next_s())
+            await backoff.rest()
         sending.is_arranged = True
 
     async def _empty(self, sending: _Sending, lane: int) -> None:
@@ -190,12 +188,10 @@ class Replayer:
                 records_max = min(records_max * 2, self._records_max)
             else:
                 records_max = min(_FIRST_RECORDS, self._records_max)
-                await self._returns.rest(backoff.next_s())
+                await backoff.rest()
 
-    def _backoff(self) -> "_CountedBackoff":
-        return _CountedBackoff(
-            self._rng, _BACKOFF_FIRST_S, self._config.replay_backoff_max_ms / 1_000
-        )
+    def _backoff(self) -> Pauses:
+        return Pauses(self._returns, self._rng, self._config.replay_backoff_max_ms / 1_000)
 
     def _is_gone(self, queue: TopicQueue, live: LiveTopic | None) -> bool:
         """True when that life of the topic is over for good."""
@@ -334,21 +330,3 @@ class Replayer:
             return None
         sending.partitions[log.dc] = (settings.partitions, now_s)
         return settings.partitions
-
-
-class _CountedBackoff:
-    """A backoff that knows how often in a row it failed."""
-
-    def __init__(self, rng: random.Random, first_s: float, wait_max_s: float) -> None:
-        self._backoff = Backoff(rng, first_s, wait_max_s)
-        self.tries = 0
-
-    def next_s(self) -> float:
-        """The wait before the next try."""
-        self.tries += 1
-        return self._backoff.next_s()
-
-    def reset(self) -> None:
-        """It worked."""
-        self.tries = 0
-        self._backoff.reset()

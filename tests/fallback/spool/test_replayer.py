@@ -95,42 +95,6 @@ async def test_a_log_that_is_down_is_tried_until_it_is_back(
         assert sorted(map(int, await spooling.bodies(log))) == list(range(50))
 
 
-@pytest.mark.parametrize("is_silent", [False, True])
-async def test_when_a_log_is_back_all_its_topics_go_on_within_two_seconds(
-    open_spooling, entry, live, memory_log, autojump_clock, is_silent
-):
-    names = [f"shop.t{number}" for number in range(20)]
-    log = await memory_log(topics=names)
-    log.faults.silent = log.faults.reads_silent = is_silent
-    if not is_silent:
-        log.faults.cut()
-    async with open_spooling(MemoryDisk()) as spooling:
-        spooling.live = {name: live(name) for name in names}
-        for name in names:
-            assert spooling.offer(entry(b"1", b"k", topic=name))
-        spooling.replay(log)
-        await trio.sleep(600)
-        assert spooling.shown("entries") == 20
-        log.faults.heal()
-        await trio.sleep(2.5)
-        assert spooling.shown("entries") == 0
-
-
-async def test_a_log_that_answers_and_takes_nothing_is_tried_less_and_less_often(
-    open_spooling, entry, memory_log, autojump_clock
-):
-    log = await memory_log(partitions=1)
-    log.faults.unavailable_rate = 1.0
-    async with open_spooling(MemoryDisk()) as spooling:
-        assert spooling.offer(entry(b"1", b"k"))
-        spooling.replay(log)
-        await trio.sleep(60)
-        failures = spooling.spool.measures.replay_failures("unavailable")
-        tried = failures.value
-        await trio.sleep(300)
-        assert 10 <= failures.value - tried <= 20
-
-
 async def test_a_lost_acknowledgement_means_twice_and_not_never_and_not_out_of_order(
     open_spooling, entry, memory_log, autojump_clock
 ):
