@@ -42,7 +42,9 @@ _COMMANDS = (
         f"{_PACKAGE}.subscriptions.commands:app",
         "Create, list, update, suspend, retransmit, explain, delete subscriptions.",
     ),
-    LazyCommand("dlq", f"{_PACKAGE}.dlq:app", "List, show, re-drive, expire dead letters."),
+    LazyCommand(
+        "dlq", f"{_PACKAGE}.dlq.commands:app", "List, show, re-drive, expire dead letters."
+    ),
     LazyCommand(
         "balancer",
         f"{_PACKAGE}.balancer.commands:app",

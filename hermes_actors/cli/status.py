@@ -18,6 +18,7 @@ from hermes_actors.cli.output.render import (
     fields_of,
     printable,
     say,
+    say_unknown,
     show_answer,
     show_rows,
 )
@@ -42,9 +43,7 @@ def _show_nodes(found: dict[str, Any]) -> None:
     rows = [_row(node) for node in nodes]
     show_rows(_COLUMNS, rows, "no node is known", optional=("Roles",))
     # Sentences do not fit into a column beside so many others.
-    for datacenter in fields_of(found, "datacenters"):
-        if not datacenter.get("isKnown"):
-            say(printable(f"{datacenter.get('datacenter')}: {datacenter.get('reason')}"))
+    say_unknown(found)
     for node in nodes:
         # Of an unknown datacentre everything has been said by its own line.
         if node.get("reasons") and node.get("state") != "UNKNOWN":

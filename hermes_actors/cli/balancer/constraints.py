@@ -1,11 +1,10 @@
 """`hermes balancer constraints|constrain`: how many nodes consume a topic or a subscription."""
 
-import sys
 from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.command_line.failures import UsageWrong
+from hermes_actors.cli.command_line.failures import UsageWrong, warn
 from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
     JsonOption,
@@ -17,6 +16,7 @@ from hermes_actors.cli.command_line.options import (
 )
 from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.connection.management import ManagementClient, Refusal, quoted
+from hermes_actors.cli.connection.paths import subscription_path
 from hermes_actors.cli.output.render import (
     counted,
     printable,
@@ -97,13 +97,9 @@ def constrain(
 
 def _warn_where_missing(client: ManagementClient, topic: str, subscription: str) -> None:
     """A constraint may come before what it is for; more often its name is misspelt."""
-    path = f"/topics/{quoted(topic)}"
-    path += f"/subscriptions/{quoted(subscription)}" if subscription else ""
+    path = subscription_path(topic, subscription) if subscription else f"/topics/{quoted(topic)}"
     try:
         client.get(path)
     except Refusal as refusal:
         if refusal.code in ("TOPIC_NOT_EXISTS", "GROUP_NOT_EXISTS", "SUBSCRIPTION_NOT_EXISTS"):
-            print(
-                f"hermes: warning: {printable(subscription or topic)} does not exist yet",
-                file=sys.stderr,
-            )
+            warn(f"{printable(subscription or topic)} does not exist yet")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hermes_actors.cli.output.render import counted, fields_of, printable, say, show_rows
-from hermes_actors.model.moments import iso_ms
+from hermes_actors.cli.output.times import span, time_of
 
 Fields = dict[str, Any]
 
@@ -226,20 +226,3 @@ def numbers(found: object) -> str:
         else:
             runs.append([number])
     return ", ".join("-".join(map(str, run)) for run in runs)
-
-
-def span(seconds: object) -> str:
-    """How long, in one unit; `?` where it is not known."""
-    if not isinstance(seconds, (int, float)):
-        return "?"
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-
-
-def time_of(epoch_s: object) -> str:
-    """The time in UTC, to the second; `?` where it is not known."""
-    if not isinstance(epoch_s, (int, float)) or epoch_s <= 0:
-        return "?"
-    return iso_ms(round(1_000 * epoch_s), "seconds")

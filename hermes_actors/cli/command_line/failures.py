@@ -6,6 +6,8 @@
 130  interrupted by Ctrl-C
 """
 
+import sys
+
 import typer
 
 EXIT_FAILED = 1
@@ -23,3 +25,8 @@ class UsageWrong(CommandFailed):
     """The command line cannot be carried out as it stands; shown as one line, exit code 2."""
 
     exit_code = EXIT_USAGE
+
+
+def warn(text: str) -> None:
+    """One line on stderr about what was done, but perhaps not as it was meant."""
+    print(f"hermes: warning: {text}", file=sys.stderr)

@@ -1,14 +1,13 @@
 """Commands that are imported when they run, not when `hermes --help` lists them."""
 
 import importlib
-import sys
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import typer
 from typer.core import TyperCommand
 
-from hermes_actors.cli.command_line.failures import CommandFailed
+from hermes_actors.cli.command_line.failures import CommandFailed, warn
 from hermes_actors.cli.command_line.plain import PlainGroup
 
 PLUGIN_GROUP = "hermes.commands"
@@ -69,7 +68,7 @@ class PluginCommand(LazyCommand):
             real = self.real()
         except CommandFailed as failure:
             self.is_broken = True
-            print(f"hermes: warning: {failure.message}", file=sys.stderr)
+            warn(failure.message)
         else:
             first_line = (real.short_help or real.help or "").strip().partition("\n")[0]
             self.short_help = first_line or f"Plug-in {self._entry_point.value}"

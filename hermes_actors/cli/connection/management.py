@@ -4,7 +4,6 @@ import ipaddress
 import json
 import os
 import ssl
-import sys
 from collections.abc import Iterator
 from typing import Any, Self
 from urllib.parse import quote, urlsplit
@@ -12,7 +11,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 from hermes_actors.cli.command_line.credentials import authorization
-from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
+from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong, warn
 from hermes_actors.cli.command_line.options import MANAGEMENT_URL_DEFAULT
 from hermes_actors.cli.output.render import printable
 
@@ -134,7 +133,7 @@ class ManagementClient:
             raise UsageWrong(f"{error.object!r} cannot be sent: it is not UTF-8") from error
         if answer.is_success:
             if warning := answer.headers.get("Hermes-Warning"):
-                print(f"hermes: warning: {printable(warning)}", file=sys.stderr)
+                warn(printable(warning))
             return answer.content
         raise self._refusal(method, path, answer.status_code, answer.content)
 

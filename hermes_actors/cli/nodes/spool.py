@@ -12,6 +12,7 @@ from hermes_actors.cli.command_line.failures import CommandFailed
 from hermes_actors.cli.command_line.options import Output, OutputOption, examples
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
 from hermes_actors.cli.output.render import say, show_rows, write_json
+from hermes_actors.cli.output.times import age
 from hermes_actors.config import Config
 from hermes_actors.fallback.spool_opening import spool_folder
 from hermes_actors.fallback.spool_reading import SpoolContent, read_spool
@@ -100,14 +101,3 @@ def _show(content: SpoolContent, now_ms: int) -> None:
         say(f"set aside: {count} {reason}; see {content.folder}/set-aside")
     if content.damaged_ranges:
         say(f"damaged: {content.damaged_ranges} ranges, which the node sets aside when it starts")
-
-
-def age(duration_ms: int) -> str:
-    """A duration as people say it: in its two largest units."""
-    seconds = max(duration_ms, 0) // 1_000
-    for unit, smaller, length, part in (("d", "h", 86_400, 3_600), ("h", "min", 3_600, 60)):
-        if seconds >= length:
-            return f"{seconds // length} {unit} {seconds % length // part} {smaller}"
-    if seconds >= 60:
-        return f"{seconds // 60} min {seconds % 60} s"
-    return f"{max(duration_ms, 0) / 1_000:.1f} s"

@@ -1,12 +1,11 @@
 """Shows what a change or a deletion led to: a line for people, JSON for programs."""
 
 import json
-import sys
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from hermes_actors.cli.command_line.confirm import confirm
-from hermes_actors.cli.command_line.failures import CommandFailed
+from hermes_actors.cli.command_line.failures import CommandFailed, warn
 from hermes_actors.cli.command_line.options import Output
 from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.output.render import printable, say, write_json
@@ -56,10 +55,7 @@ def show_updated(
     for name in unknown_fields(patch, fields):
         if name in known:
             continue
-        print(
-            f"hermes: warning: unknown field {printable(name)} was ignored by the server",
-            file=sys.stderr,
-        )
+        warn(f"unknown field {printable(name)} was ignored by the server")
 
 
 def delete_object(
@@ -97,5 +93,5 @@ def _read_back(client: ManagementClient, path: str, answer: bytes, line: str) ->
     try:
         return client.get(path)
     except CommandFailed as failure:
-        print(f"hermes: warning: {line}, but: {failure.message}", file=sys.stderr)
+        warn(f"{line}, but: {failure.message}")
         return None

@@ -121,6 +121,13 @@ def fields_of(found: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
 
 
+def say_unknown(found: dict[str, Any]) -> None:
+    """A line for each datacentre of the answer of which nothing is known, with the reason."""
+    for dc in fields_of(found, "datacenters"):
+        if not dc.get("isKnown"):
+            say(printable(f"{dc.get('datacenter')}: {dc.get('reason')}"))
+
+
 def _parsed(content: bytes) -> Any:
     try:
         return json.loads(content)
@@ -166,6 +173,17 @@ def say(text: str) -> None:
 def counted(number: object, noun: str) -> str:
     """The number with its noun, in the plural but for 1."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def known(number: object) -> str:
+    """The number; `?` where the server does not know it: there is none, or one below 0."""
+    return str(number) if isinstance(number, int) and number >= 0 else "?"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def printable(text: str) -> str:

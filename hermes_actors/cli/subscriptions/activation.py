@@ -23,7 +23,7 @@ from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.connection.paths import subscription_path
 from hermes_actors.cli.output.outcome import show_changed
-from hermes_actors.cli.output.render import counted, printable
+from hermes_actors.cli.output.render import counted, listed, printable
 
 app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
 
@@ -83,9 +83,8 @@ def _set_states(
         if any(_is_pattern(each) for each in asked):
             names = fitting(asked, partial(_listed, client, topic), topic)
             verb = "activate" if state == "ACTIVE" else "suspend"
-            shown = ", ".join(names[:_NAMED_MAX])
-            more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
-            what = f"{counted(len(names), 'subscription')} of {topic} ({shown}{more})"
+            shown = listed(names, _NAMED_MAX)
+            what = f"{counted(len(names), 'subscription')} of {topic} ({shown})"
             confirm(printable(what), yes, verb)
         # All are looked at before the first is changed.
         paths = {name: subscription_path(topic, name) for name in names}

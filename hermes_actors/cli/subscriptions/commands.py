@@ -1,6 +1,5 @@
 """`hermes subscription create|list|show|update|delete`: what subscriptions are."""
 
-import sys
 from typing import Annotated, Any
 
 import msgspec
@@ -8,7 +7,7 @@ import typer
 
 from hermes_actors.cli.administration.topics import OWNER_DEFAULT
 from hermes_actors.cli.command_line import bodies
-from hermes_actors.cli.command_line.failures import UsageWrong
+from hermes_actors.cli.command_line.failures import UsageWrong, warn
 from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
     FromFileOption,
@@ -246,11 +245,10 @@ def _warn_of_endpoint(topic: str, name: str, body: dict[str, Any]) -> None:
     # The scheme only: what follows may hold a password.
     scheme, separator, _ = str(body.get("endpoint") or "").partition("://")
     if separator and scheme.lower() not in SCHEMES:
-        print(
-            f"hermes: warning: the endpoint of subscription {printable(name)} of "
-            f"{printable(topic)}, of scheme {printable(scheme)}, is stored, but this version "
-            f"delivers to {' and '.join(SCHEMES)} only",
-            file=sys.stderr,
+        warn(
+            f"the endpoint of subscription {printable(name)} of {printable(topic)}, of scheme "
+            f"{printable(scheme)}, is stored, but this version delivers to "
+            f"{' and '.join(SCHEMES)} only"
         )
 
 

@@ -22,15 +22,16 @@ from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.command_line.times import TIME_HELP, time_to_send
 from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.connection.paths import subscription_path
+from hermes_actors.cli.dlq.line import say_letters
 from hermes_actors.cli.output.render import (
     fields_of,
+    known,
     parsed_object,
     printable,
     say,
     show_answer,
     show_rows,
 )
-from hermes_actors.cli.subscriptions.letters_line import say_letters
 
 app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
 
@@ -68,17 +69,13 @@ def _show_lag(topic: str, subscription: str, found: dict[str, Any]) -> None:
     for dc in datacenters:
         if reason := dc.get("reason"):
             say(printable(f"{dc.get('datacenter')}: {reason}"))
-    say(f"in all: {_known(found.get('lag'))}")
+    say(f"in all: {known(found.get('lag'))}")
     say_letters(topic, subscription, found)
 
 
 def _figures(partition: dict[str, Any]) -> list[str]:
     names = ("partition", "position", "end", "lag")
-    return [_known(partition.get(name)) for name in names]
-
-
-def _known(number: object) -> str:
-    return str(number) if isinstance(number, int) and number >= 0 else "?"
+    return [known(partition.get(name)) for name in names]
 
 
 @app.command(
@@ -138,7 +135,7 @@ def _show_offsets(body: dict[str, Any], positions: Positions | None, found: dict
     for dc in found:
         for entry in fields_of(found, dc):
             partition = entry.get("partition")
-            row = [dc, _known(partition), _known(entry.get("offset"))]
+            row = [dc, known(partition), known(entry.get("offset"))]
             if positions is not None:
                 row.append(_moved(entry, positions.get((dc, partition))))
             rows.append(row)

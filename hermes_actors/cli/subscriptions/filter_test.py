@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.command_line.failures import UsageWrong
+from hermes_actors.cli.command_line.failures import UsageWrong, warn
 from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
     ManagementOption,
@@ -75,7 +75,7 @@ def _show_result(answer: dict[str, Any]) -> None:
     reason = answer.get("errorMessage")
     say(printable(f"{answer.get('status')}: {reason}" if reason else str(answer.get("status"))))
     for warning in answer.get("warnings") or []:
-        print(f"hermes: warning: {printable(str(warning))}", file=sys.stderr)
+        warn(printable(str(warning)))
 
 
 def _body(message: str | None, file: str | None) -> bytes:

@@ -18,13 +18,13 @@ from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.connection.paths import subscription_path
 from hermes_actors.cli.output.render import (
     fields_of,
-    printable,
-    say,
+    known,
+    say_unknown,
     show_answer,
     show_names,
     show_rows,
 )
-from hermes_actors.model.moments import iso_ms
+from hermes_actors.cli.output.times import time_of
 
 
 class Sort(StrEnum):
@@ -81,19 +81,16 @@ def list_subscriptions(
 def _show_fares(nothing: str, found: dict[str, Any]) -> None:
     rows = [_row(each) for each in fields_of(found, "subscriptions")]
     show_rows(_COLUMNS, rows, nothing, optional=("Level",), has_sentences=True)
-    for dc in fields_of(found, "datacenters"):
-        if not dc.get("isKnown"):
-            say(printable(f"{dc.get('datacenter')}: {dc.get('reason')}"))
+    say_unknown(found)
 
 
 def _row(found: dict[str, Any]) -> list[str]:
-    lag = found.get("lag", -1)
     return [
         f"{found.get('topicName')} {found.get('name')}",
         str(found.get("condition", "")),
         str(found.get("rateLevel") or "-"),
         f"{found.get('rate', 0):.1f}",
-        "?" if lag < 0 else str(lag),
+        known(found.get("lag")),
         "; ".join(_said(found)),
     ]
 
@@ -104,6 +101,5 @@ def _said(found: dict[str, Any]) -> list[str]:
     said = said or [each for each in (str(found.get("reason", "")),) if each]
     failure = str(found.get("lastFailure", ""))
     if failure and not any(failure in each for each in said):
-        at = iso_ms(round(found.get("lastFailureAt", 0) * 1_000), "seconds")
-        said.append(f"last failure {at}: {failure}")
+        said.append(f"last failure {time_of(found.get('lastFailureAt'))}: {failure}")
     return said

@@ -6,7 +6,6 @@ from typing import Any
 
 import typer
 
-from hermes_actors.cli.balancer.tables import span
 from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
     ManagementOption,
@@ -19,16 +18,18 @@ from hermes_actors.cli.command_line.options import (
 from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.connection.paths import subscription_path
+from hermes_actors.cli.dlq.line import say_letters
 from hermes_actors.cli.output.render import (
     counted,
     fields_of,
+    known,
+    listed,
     printable,
     say,
     show_answer,
     show_rows,
 )
-from hermes_actors.cli.subscriptions.letters_line import say_letters
-from hermes_actors.model.moments import iso_ms
+from hermes_actors.cli.output.times import span, time_of
 
 app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
 
@@ -95,7 +96,7 @@ def _lines(datacenters: list[dict[str, Any]]) -> Iterator[str]:
                 own = "" if node.get("state") in _AT_REST else where
                 said.setdefault((own, words), []).append(where)
     for (_, words), places in said.items():
-        yield f"{_named(places)}: {words}"
+        yield f"{listed(places, _NAMED_MAX)}: {words}"
 
 
 def folded(rows: list[list[str]]) -> list[list[str]]:
@@ -116,13 +117,8 @@ def _as_one(rows: list[list[str]]) -> list[str]:
         if all(each.isdecimal() for each in lags)
         else ("?" if any(lags) else "")
     )
-    listed = _named([each for each in nodes if each])
-    return [", ".join(dict.fromkeys(dcs)), listed, states[0], rate, lag, reasons[0]]
-
-
-def _named(names: list[str]) -> str:
-    more = len(names) - _NAMED_MAX
-    return ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+    names = listed([each for each in nodes if each], _NAMED_MAX)
+    return [", ".join(dict.fromkeys(dcs)), names, states[0], rate, lag, reasons[0]]
 
 
 def _held_by(node: dict[str, Any]) -> Iterator[str]:
@@ -150,9 +146,9 @@ def _held_by(node: dict[str, Any]) -> Iterator[str]:
     if failure := node.get("lastFailure"):
         # The reason above may tell of it already.
         what = "" if failure in str(node.get("reason", "")) else f": {failure}"
-        yield f"last failure {_time(node.get('lastFailureAt'))}{what}"
+        yield f"last failure {time_of(node.get('lastFailureAt'))}{what}"
         if "lastSuccessAt" in node:
-            yield f"last success {_time(node['lastSuccessAt'])}"
+            yield f"last success {time_of(node['lastSuccessAt'])}"
         else:
             owned_for_s = node.get("ownedForS")
             since = "since the node's start"
@@ -177,12 +173,6 @@ def _taken_over(node: dict[str, Any]) -> str:
     )
 
 
-def _time(epoch_s: object) -> str:
-    if not isinstance(epoch_s, int | float):
-        return "?"
-    return iso_ms(round(epoch_s * 1_000), "seconds")
-
-
 def _why_rows(datacenter: dict[str, Any]) -> list[list[str]]:
     """A row for each node; one with the datacentre's reason where none tells of it."""
     dc = str(datacenter.get("datacenter", ""))
@@ -192,7 +182,7 @@ def _why_rows(datacenter: dict[str, Any]) -> list[list[str]]:
             str(node.get("node", "")),
             str(node.get("state", "")),
             f"{node.get('rate', 0):.1f}",
-            "?" if node.get("lag", -1) < 0 else str(node["lag"]),
+            known(node.get("lag")),
             str(node.get("reason", "")),
         ]
         for node in fields_of(datacenter, "nodes")

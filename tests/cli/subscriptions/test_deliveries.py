@@ -224,8 +224,8 @@ def test_why_says_no_more_than_there_is_to_say(hermes, server):
     (line,) = why(hermes, server, lastFailure="reset", lastFailureAt=0)
     assert line.endswith("reset; no success since the node's start")
     # The row has said it.
-    (line,) = why(hermes, server, lastFailure="reset", lastFailureAt=0, reason="it fails: reset")
-    assert line.endswith("last failure 1970-01-01T00:00:00Z; no success since the node's start")
+    (line,) = why(hermes, server, lastFailure="reset", lastFailureAt=1, reason="it fails: reset")
+    assert line.endswith("last failure 1970-01-01T00:00:01Z; no success since the node's start")
     (line,) = why(hermes, server, hint="turn it off")
     assert line.endswith("turn it off")
 

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 import typer
 
 from hermes_actors.cli.command_line.confirm import confirm
-from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
     JsonOption,
@@ -19,8 +18,21 @@ from hermes_actors.cli.command_line.options import (
     examples,
 )
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
-from hermes_actors.cli.command_line.times import TIME_HELP, optional_time
 from hermes_actors.cli.connection.management import ManagementClient, quoted
+from hermes_actors.cli.connection.paths import subscription_path
+from hermes_actors.cli.dlq.line import counted_letters
+from hermes_actors.cli.dlq.selection import (
+    AllOption,
+    DryRunOption,
+    IdsArgument,
+    MessageIdOption,
+    ReasonOption,
+    SinceOption,
+    StatusOption,
+    UntilOption,
+    chosen,
+    meant,
+)
 from hermes_actors.cli.output.render import (
     counted,
     fields_of,
@@ -30,31 +42,10 @@ from hermes_actors.cli.output.render import (
     show_object,
     show_rows,
 )
-from hermes_actors.model.dead_letter import DiscardReason
 
 app = command_group(
     "Dead letters: messages that a subscription gave up, kept until they are re-driven."
 )
-
-IdsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="ID", help="Ids of letters, from 'hermes dlq list'.")
-]
-AllOption = Annotated[bool, typer.Option("--all", help="All open letters.")]
-ReasonOption = Annotated[
-    str | None,
-    typer.Option(metavar="REASON", help=f"{', '.join(DiscardReason)}; or several, a,b."),
-]
-StatusOption = Annotated[
-    str | None, typer.Option(metavar="CODE", help="The last answer's status; 0: none came.")
-]
-MessageIdOption = Annotated[
-    str | None, typer.Option("--message-id", metavar="ID", help="Letters of this message.")
-]
-SinceOption = Annotated[
-    str | None, typer.Option(metavar="TIME", help=f"Given up then or later: {TIME_HELP}.")
-]
-UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="Given up before then.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only count them.")]
 
 
 @app.command(
@@ -82,7 +73,7 @@ def list_letters(
     json: JsonOption = False,
 ) -> None:
     """List open dead letters of all datacentres, newest first."""
-    params = _chosen(reason, status, message_id, since, until)
+    params = chosen(reason, status, message_id, since, until)
     if before is not None:
         params["before"] = before
     with ManagementClient(management) as client:
@@ -157,7 +148,7 @@ def redrive(
     json: JsonOption = False,
 ) -> None:
     """Deliver dead letters again, to this subscription only; see 'hermes dlq progress'."""
-    body = _meant(ids, all_, reason, status, message_id, since, until)
+    body = meant(ids, all_, reason, status, message_id, since, until)
     body |= {"dryRun": dry_run} | ({} if rate is None else {"ratePerSecond": rate})
     with ManagementClient(management) as client:
         content = client.post(f"{_path(topic, subscription)}/redrive", body)
@@ -166,7 +157,7 @@ def redrive(
 
 
 def _show_redrive(topic: str, subscription: str, dry_run: bool, found: dict[str, Any]) -> None:
-    count = f"{_letters(found, 'matching')} of {subscription}"
+    count = f"{counted_letters(found, 'matching')} of {subscription}"
     if dry_run:
         say(f"would re-drive {count}")
     else:
@@ -256,7 +247,7 @@ def expire(
     json: JsonOption = False,
 ) -> None:
     """Close dead letters that nobody will need; nothing re-drives them any more."""
-    body = _meant(ids, all_, reason, status, message_id, since, until) | {"dryRun": dry_run}
+    body = meant(ids, all_, reason, status, message_id, since, until) | {"dryRun": dry_run}
     if not ids and not dry_run:
         what = f"those dead letters of subscription {subscription} of {topic}"
         confirm(what, yes, "expire")
@@ -268,47 +259,8 @@ def expire(
 
 
 def _show_expired(subscription: str, verb: str, found: dict[str, Any]) -> None:
-    say(f"{verb} {_letters(found, 'expired')} of {subscription}")
+    say(f"{verb} {counted_letters(found, 'expired')} of {subscription}")
     _say_unreachable(found)
-
-
-def _meant(
-    ids: list[str] | None,
-    is_all: bool,
-    reason: str | None,
-    status: str | None,
-    message_id: str | None,
-    since: str | None,
-    until: str | None,
-) -> dict[str, Any]:
-    """The body that says which letters. Raises UsageWrong where the options do not."""
-    body: dict[str, Any] = {"ids": ids} if ids else {}
-    body |= _chosen(reason, status, message_id, since, until)
-    if is_all == bool(body):
-        raise UsageWrong("say which dead letters: their ids, or options that mean some, or --all")
-    return {"all": True} if is_all else body
-
-
-def _chosen(
-    reason: str | None,
-    status: str | None,
-    message_id: str | None,
-    since: str | None,
-    until: str | None,
-) -> dict[str, str]:
-    given = {
-        "reason": reason,
-        "status": status,
-        "messageId": message_id,
-        "since": optional_time("--since", since),
-        "until": optional_time("--until", until),
-    }
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def _letters(found: dict[str, Any], field: str) -> str:
-    least = "" if found.get("isComplete") else "at least "
-    return f"{least}{counted(found.get(field), 'dead letter')}"
 
 
 def _say_unreachable(found: dict[str, Any]) -> None:
@@ -318,4 +270,4 @@ def _say_unreachable(found: dict[str, Any]) -> None:
 
 
 def _path(topic: str, subscription: str) -> str:
-    return f"/topics/{quoted(topic)}/subscriptions/{quoted(subscription)}/dead-letters"
+    return f"{subscription_path(topic, subscription)}/dead-letters"

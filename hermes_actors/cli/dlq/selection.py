@@ -1,0 +1,64 @@
+"""Which dead letters a command means: ids, or options that fit some, or all of them."""
+
+from typing import Annotated, Any
+
+import typer
+
+from hermes_actors.cli.command_line.failures import UsageWrong
+from hermes_actors.cli.command_line.times import TIME_HELP, optional_time
+from hermes_actors.model.dead_letter import DiscardReason
+
+IdsArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="ID", help="Ids of letters, from 'hermes dlq list'.")
+]
+AllOption = Annotated[bool, typer.Option("--all", help="All open letters.")]
+ReasonOption = Annotated[
+    str | None,
+    typer.Option(metavar="REASON", help=f"{', '.join(DiscardReason)}; or several, a,b."),
+]
+StatusOption = Annotated[
+    str | None, typer.Option(metavar="CODE", help="The last answer's status; 0: none came.")
+]
+MessageIdOption = Annotated[
+    str | None, typer.Option("--message-id", metavar="ID", help="Letters of this message.")
+]
+SinceOption = Annotated[
+    str | None, typer.Option(metavar="TIME", help=f"Given up then or later: {TIME_HELP}.")
+]
+UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="Given up before then.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only count them.")]
+
+
+def meant(
+    ids: list[str] | None,
+    is_all: bool,
+    reason: str | None,
+    status: str | None,
+    message_id: str | None,
+    since: str | None,
+    until: str | None,
+) -> dict[str, Any]:
+    """The body that says which letters. Raises UsageWrong where the options do not."""
+    body: dict[str, Any] = {"ids": ids} if ids else {}
+    body |= chosen(reason, status, message_id, since, until)
+    if is_all == bool(body):
+        raise UsageWrong("say which dead letters: their ids, or options that mean some, or --all")
+    return {"all": True} if is_all else body
+
+
+def chosen(
+    reason: str | None,
+    status: str | None,
+    message_id: str | None,
+    since: str | None,
+    until: str | None,
+) -> dict[str, str]:
+    """The fields that the options give, as they are sent. Raises UsageWrong."""
+    given = {
+        "reason": reason,
+        "status": status,
+        "messageId": message_id,
+        "since": optional_time("--since", since),
+        "until": optional_time("--until", until),
+    }
+    return {name: value for name, value in given.items() if value is not None}
