@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from hermes_actors.actors.mailbox import Inbox, MailboxClosed, MailboxFull, Ref
 from hermes_actors.actors.restart import TENANT
-from hermes_actors.actors.supervisor import Crash, Supervisor, open_supervisor
+from hermes_actors.actors.supervisor import ActorCancelled, Crash, Supervisor, open_supervisor
 from hermes_actors.balancer.activations import Activations
 from hermes_actors.balancer.membership import NodeLoads
 from hermes_actors.balancer.parts import Consumer, ConsumerFactory, NodeCpu, NoRest, Resting
@@ -151,6 +151,8 @@ class Agent:
         """Run consumers until asked to stop; then stop them all, together."""
         async with open_supervisor(self._rng, self._on_crash) as supervisor:
             with ExitStack() as life:
+                # If it crashes: until it is made anew it is asked, and nothing runs here any more.
+                life.callback(self._forget_all)
                 self._supervisor = supervisor
                 async with trio.open_nursery() as nursery:
                     work = _Work(supervisor, nursery)
@@ -462,6 +464,10 @@ class Agent:
             # free the grants as well.
             self._releases.say(lease, name, running.plan.owned.epoch, consumer.known())
 
+    def _forget_all(self) -> None:
+        for name in list(self._running):
+            self._forget(name)
+
     def _forget(self, name: str) -> None:
         self._running.pop(name, None)
         self._consumers.pop(name, None)
@@ -473,6 +479,10 @@ class Agent:
         self._moved = trio.Event()
 
     def _on_crash(self, crash: Crash) -> None:
+        if crash.delay_s is None and isinstance(crash.error, ActorCancelled):
+            # A stop that left it no time, as when its lease is lost, is no failure.
+            _logger.info("the consumer of %s was ended with pushes under way", crash.name)
+            return
         _logger.error("the consumer of %s failed: %r", crash.name, crash.error)
         if crash.name in self._running:
             delay = "" if crash.delay_s is None else f"; starts again in {crash.delay_s:.1f} s"

@@ -45,6 +45,20 @@ async def test_a_started_subscription_becomes_active_in_this_datacentre(world, a
     assert world.kinds == ["start", "stop"]
 
 
+async def test_an_agent_that_has_crashed_does_not_tell_of_consumers_that_ended_with_it(
+    world, autojump_clock
+):
+    world.put()
+    with trio.CancelScope() as crash:
+        async with world.running() as agent:
+            assert agent.consumer(PUSH) is not None
+            crash.cancel()
+            await trio.sleep(0.1)
+    assert agent.consumer(PUSH) is None
+    assert agent.figures(PUSH) is None
+    assert agent.subscriptions() == []
+
+
 async def test_a_changed_subscription_is_told_and_not_restarted(world, autojump_clock):
     world.put()
     async with world.running():

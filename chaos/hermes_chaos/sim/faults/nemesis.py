@@ -66,6 +66,7 @@ _FORGOTTEN_RATE = 0.5
 _ASLEEP_RATE = 0.3
 # Longer than a lease may be open; in life it would be hours.
 _FENCED_S = 2.5
+_DYING_S = 0.001
 # Longer than the log of coordination is kept.
 _AWAY_MS = 7 * 3_600_000
 _FAILING_LEAST = 0.3
@@ -332,6 +333,8 @@ class Nemesis:
         killed = [self._victims.kill(node, down_s) for node in nodes if node != sleeper]
         if any(killed):
             self._note(strike.fault, log.dc)
+        # What was about to run in the moment of the kill may push, hours before all is forgotten.
+        await trio.sleep(_DYING_S)
         if is_long and all(killed) and log.forget_coordination():
             log.clock.skew_ms = _AWAY_MS
             self._stepped_s[log.dc] = math.inf
