@@ -4,7 +4,7 @@ One topic of one partition in each datacentre, stamped by the log itself, is the
 nodes meet nowhere else. Records are JSON arrays with a tag, so that they stay small and readable;
 fields are only ever added, at the end. A record that cannot be decoded changes nothing in who reads
 it but log time, so one that only some builds know would split them for good: records that were
-added (`Stopping`, `Resign`) are said only while all members are of one version.
+added (`Stopping`, `Resign`) are said, and count, only while all members are of one version.
 """
 
 import msgspec

@@ -105,7 +105,8 @@ class State:
     @property
     def is_of_one_version(self) -> bool:
         """Whether all members are of the same version. Only then may words be said that were
-        added: a build that does not know them would have another state from then on.
+        added, and do they count: a build that does not know them would have another state from
+        then on.
         """
         return len({member.version for member in self._members.values()}) <= 1
 
@@ -244,7 +245,7 @@ class State:
 
     def _stop(self, said: Stopping) -> bool:
         member = self._members.get(said.boot)
-        if member is None or member.is_stopping:
+        if member is None or member.is_stopping or not self.is_of_one_version:
             return False
         self._members[said.boot] = replace(member, stops_log_ms=self.clock_ms)
         if self.leader == said.boot:
@@ -292,7 +293,9 @@ class State:
             self.term, self.leader = said.term, said.boot
 
     def _resign(self, said: Resign, timestamp_ms: int) -> None:
-        if (said.boot, said.term) == (self.leader, self.term) and self.leader:
+        if not self.leader or not self.is_of_one_version:
+            return
+        if (said.boot, said.term) == (self.leader, self.term):
             self.leader = ""
             reason = said.reason[:_TEXT_LENGTH_MAX]
             node = self.node_of(said.boot)
