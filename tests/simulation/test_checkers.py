@@ -17,7 +17,6 @@ from hermes_actors.coordination.commands import (
 from hermes_actors.log.base import Commit
 from hermes_actors.log.commits import Ownership, encode
 from hermes_actors.model.topic import Ack
-from hermes_chaos.sim.checkers.checker import Audience, Subject
 from hermes_chaos.sim.checkers.checks import Checks
 from hermes_chaos.sim.faults.strikes import Fault
 from hermes_chaos.sim.history.events import (
@@ -39,6 +38,7 @@ from hermes_chaos.sim.history.events import (
     Stored,
     Troubled,
 )
+from hermes_chaos.sim.workload.subject import Audience, Subject
 
 PLACE = ("dc1", "g.t", 0)
 WAITING_MAX = 2

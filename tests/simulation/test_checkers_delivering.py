@@ -9,7 +9,7 @@ from hermes_actors.log.base import Commit
 from hermes_actors.log.commits import Ownership, encode
 from hermes_actors.model.dead_letter import DiscardReason, Letter
 from hermes_actors.model.topic import Ack
-from hermes_chaos.sim.checkers.checker import Audience, Checker, Subject
+from hermes_chaos.sim.checkers.checker import Checker
 from hermes_chaos.sim.checkers.delivering import AcknowledgedAreDelivered, CommitsPassOnlySettled
 from hermes_chaos.sim.checkers.giving_up import LettersCloseByDelivery, LettersHaveCauses
 from hermes_chaos.sim.checkers.holding import (
@@ -37,6 +37,7 @@ from hermes_chaos.sim.history.events import (
     Sought,
     Stored,
 )
+from hermes_chaos.sim.workload.subject import Audience, Subject
 
 NODE = "dc1-n1#1"
 PLACE = ("dc1", "g.t", 0)

@@ -19,7 +19,6 @@ from hermes_actors.coordination.commands import (
 from hermes_actors.log.base import Commit
 from hermes_actors.log.commits import Ownership, encode
 from hermes_actors.model.topic import Ack
-from hermes_chaos.sim.checkers.checker import Audience, Subject
 from hermes_chaos.sim.checkers.owning import (
     BalancerSettles,
     Ledgers,
@@ -45,6 +44,7 @@ from hermes_chaos.sim.history.events import (
     coordination_of,
 )
 from hermes_chaos.sim.history.ledger import Ledger
+from hermes_chaos.sim.workload.subject import Audience, Subject
 
 S = "g.t$s"
 SUBJECT = Subject({"g.t": Ack.ALL}, [Audience(S, "g.t", "s", rate=4)])

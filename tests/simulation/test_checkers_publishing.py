@@ -7,7 +7,7 @@ import pytest
 
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.checkers.answering import OtherDatacentreServes, PublishesAreAnswered
-from hermes_chaos.sim.checkers.checker import Checker, Subject
+from hermes_chaos.sim.checkers.checker import Checker
 from hermes_chaos.sim.checkers.delivering import PayloadsAreIntact
 from hermes_chaos.sim.checkers.duplicating import DuplicatesHaveCauses, HedgesAreFew
 from hermes_chaos.sim.checkers.ordering import SpoolKeepsOrder
@@ -30,6 +30,7 @@ from hermes_chaos.sim.history.events import (
     disk_of,
     readiness_of,
 )
+from hermes_chaos.sim.workload.subject import Subject
 
 LIFE = "dc1-n1#1"
 SUBJECT = Subject(

@@ -18,13 +18,13 @@ from hermes_actors.coordination.commands import (
 from hermes_actors.log.base import Stored, TopicSettings, UnavailableRecord, UnknownRecord
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
-from hermes_chaos.sim.checkers.checker import Audience, Subject
 from hermes_chaos.sim.checkers.owning import Ledgers, OwnersAreFound
 from hermes_chaos.sim.environment.coordination_way import CoordinationWay
 from hermes_chaos.sim.environment.watched_log import WatchedLog, watched_log
 from hermes_chaos.sim.history.events import Coordinated, Forgotten, Healed, History
 from hermes_chaos.sim.history.trace import Trace
 from hermes_chaos.sim.settling import are_members
+from hermes_chaos.sim.workload.subject import Audience, Subject
 
 RECORD = Record(None, b"{}", (), 0)
 

@@ -100,7 +100,9 @@ def run_seed(
         acknowledged=counts["acknowledged"],
         deliveries=counts["deliveries"],
         duplicates=sum(
-            times - 1 for endpoint in world.endpoints for times in endpoint.processed.values()
+            times - 1
+            for endpoint in world.cluster.endpoints
+            for times in endpoint.processed.values()
         ),
         discarded=checks.delivered.discarded,
         examined={checker.name: checker.examined for checker in checks.all},

@@ -13,7 +13,7 @@ from hermes_actors.config import (
     ManagementConfig,
     SpoolConfig,
 )
-from hermes_chaos.sim.workload.publisher import ALL_TOPICS
+from hermes_chaos.sim.workload.plans import ALL_TOPICS
 
 _TIGHT_RATE = 0.5
 _NO_SPOOL_RATE = 0.1

@@ -9,7 +9,7 @@ from hermes_actors.model.record import StoredRecord
 from hermes_chaos.sim.checkers.delivering import AcknowledgedAreDelivered
 from hermes_chaos.sim.checkers.owning import Ledgers
 from hermes_chaos.sim.node_life import NodeLife
-from hermes_chaos.sim.workload.publisher import ALL_SUBSCRIPTIONS, GROUP
+from hermes_chaos.sim.workload.plans import ALL_SUBSCRIPTIONS, GROUP
 
 
 async def find_unsettled(

@@ -1,12 +1,11 @@
-"""A whole cluster in one trio run: two DCs, their logs and nodes, publishers, subscribers, faults.
+"""A whole cluster lives one seed's history in one trio run, and its checkers watch.
 
 A run has five parts: start, set up (topics and subscriptions, through the product's own
 administration), load under faults, heal, and settle within a bound of virtual time.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -14,18 +13,11 @@ from itertools import count
 import trio
 from trio.testing import MockClock
 
-from hermes_actors.errors import HermesError
 from hermes_actors.management.access.roles import Anonymous
-from hermes_actors.management.administration import Administration
-from hermes_chaos.sim.checkers.checker import Subject
 from hermes_chaos.sim.checkers.checks import Checks
+from hermes_chaos.sim.cluster import Cluster
 from hermes_chaos.sim.determinism import rng_of
 from hermes_chaos.sim.environment import product_log
-from hermes_chaos.sim.environment.coordination_way import CoordinationWay
-from hermes_chaos.sim.environment.disk import SimulatedDisk
-from hermes_chaos.sim.environment.http_in import Response
-from hermes_chaos.sim.environment.subscribers import Endpoint
-from hermes_chaos.sim.environment.watched_log import WatchedLog, watched_log
 from hermes_chaos.sim.faults.nemesis import Nemesis
 from hermes_chaos.sim.faults.strikes import Fault, draw_plan
 from hermes_chaos.sim.history.events import (
@@ -36,29 +28,19 @@ from hermes_chaos.sim.history.events import (
     History,
     Published,
     Rested,
-    Troubled,
-    coordination_of,
-    disk_of,
 )
 from hermes_chaos.sim.history.trace import Trace
-from hermes_chaos.sim.node_life import NodeLife
 from hermes_chaos.sim.settings import draw_config, spooled_topics
 from hermes_chaos.sim.settling import are_members, find_unsettled, open_letters
 from hermes_chaos.sim.spin import SpinGuard
 from hermes_chaos.sim.workload.operator import Operator
-from hermes_chaos.sim.workload.passing import HOST, Passing, passing_endpoint
-from hermes_chaos.sim.workload.publisher import (
-    ALL_SUBSCRIPTIONS,
-    ALL_TOPICS,
-    FALLBACK_TOPICS,
-    GROUP,
-    SUBSCRIPTIONS,
-    Publisher,
-)
+from hermes_chaos.sim.workload.passing import Passing
+from hermes_chaos.sim.workload.plans import ALL_SUBSCRIPTIONS, ALL_TOPICS, GROUP, SUBSCRIPTIONS
+from hermes_chaos.sim.workload.publisher import Publisher
+from hermes_chaos.sim.workload.subject import Subject
 
 _SET_UP_MAX_S = 60.0
 _POLL_S = 0.1
-_SPOOL_WRITER = "spool writer"
 _SHIELDS_S = 60.0
 _ROUNDS = 3
 
@@ -97,31 +79,9 @@ class World:
         self.history = History()
         self.counts: Counter[str] = Counter()
         self.ended_s = 0.0
-        self._log_topics: dict[str, str] = {}
-        self._logs = {
-            dc: watched_log(dc, seed, self._log_topics, self.history, trace) for dc in shape.dcs
-        }
-        self._endpoints = {
-            host: Endpoint(
-                plan.full_name,
-                host,
-                plan.request_timeout_s,
-                plan.fault_rate,
-                rng_of(seed, f"subscriber {host}"),
-                self.history,
-                trace,
-            )
-            for plan in ALL_SUBSCRIPTIONS
-            for host in plan.hosts
-        }
-        self._passer_by = passing_endpoint(rng_of(seed, "passer-by"), trace)
-        self._nodes: dict[str, NodeLife] = {}
-        self._disks = {
-            f"{dc}-n{number}": SimulatedDisk(rng_of(seed, f"spool {dc}-n{number}"))
-            for dc in shape.dcs
-            for number in range(1, shape.nodes_per_dc + 1)
-        }
-        self._balancing = rng_of(seed, "load balancer")
+        self.cluster = Cluster(
+            seed, shape.dcs, shape.nodes_per_dc, self._config, self.history, trace
+        )
         self.checks = Checks(
             Subject(
                 {topic.name: topic.ack for topic in ALL_TOPICS},
@@ -131,141 +91,9 @@ class World:
                 dcs=shape.dcs,
             ),
             self._config,
-            lambda node, message_id: self._disks[node].holds(message_id),
+            lambda node, message_id: self.cluster.disk(node).holds(message_id),
         )
         self.history.watchers += [self._count, self.checks.watch]
-
-    # What the nemesis sees.
-
-    @property
-    def logs(self) -> Sequence[WatchedLog]:
-        """Each DC's log."""
-        return list(self._logs.values())
-
-    @property
-    def endpoints(self) -> Sequence[Endpoint]:
-        """All subscribers."""
-        return list(self._endpoints.values())
-
-    @property
-    def busy_endpoints(self) -> Sequence[Endpoint]:
-        """Subscribers of topics that get bursts of messages."""
-        return [
-            self._endpoints[host]
-            for plan in SUBSCRIPTIONS
-            if plan.topic in {topic.name for topic in FALLBACK_TOPICS}
-            for host in plan.hosts
-        ]
-
-    @property
-    def node_names(self) -> Sequence[str]:
-        """All nodes, up or not."""
-        return list(self._nodes)
-
-    def kill(self, node: str, down_s: float) -> bool:
-        """Kill a node; another of that name starts after `down_s`. False: it is down already."""
-        return self._nodes[node].kill(down_s)
-
-    def stop(self, node: str, down_s: float) -> bool:
-        """Stop a node in good order; another starts `down_s` later. False: it is down already."""
-        return self._nodes[node].stop(down_s)
-
-    def pause(self, node: str) -> bool:
-        """Stop the node's process as SIGSTOP does. False: it is down or stopped already."""
-        return self._nodes[node].pause()
-
-    def go_on(self, node: str) -> None:
-        """As SIGCONT; nothing for one that is not stopped."""
-        self._nodes[node].go_on()
-
-    def way(self, node: str) -> CoordinationWay:
-        """The node's way to the coordination log."""
-        return self._nodes[node].way
-
-    def crash_actor(self, node: str, where: float) -> str | None:
-        """Crash one running actor of the node; its name, or None when there is none."""
-        life = self._nodes[node]
-        actor = life.crash_actor(where)
-        if actor is not None:
-            self.history.tell(
-                Troubled(
-                    coordination_of(life.dc),
-                    Fault.ACTOR_CRASH.value,
-                    trio.current_time(),
-                    life.backoff_max_s(actor),
-                )
-            )
-        kind, _, log_topic = (actor or "").partition(" ")
-        if actor == _SPOOL_WRITER:
-            self.history.tell(
-                Troubled(
-                    disk_of(node),
-                    Fault.ACTOR_CRASH.value,
-                    trio.current_time(),
-                    life.backoff_max_s(actor),
-                )
-            )
-        topic = self._log_topics.get(log_topic.partition(" ")[0])
-        if kind == "producer" and topic is not None:
-            self.history.tell(
-                Troubled(
-                    node,
-                    Fault.ACTOR_CRASH.value,
-                    trio.current_time(),
-                    life.backoff_max_s(actor or ""),
-                    topic,
-                )
-            )
-        return actor
-
-    def spooled(self, node: str) -> int:
-        """How many messages wait in the spool of the node; 0 while it is down."""
-        return self._nodes[node].spooled
-
-    def disk(self, node: str) -> SimulatedDisk:
-        """The disk of the node's spool; it outlives the node."""
-        return self._disks[node]
-
-    async def set_ready(self, dc: str, is_ready: bool) -> bool:
-        """Tell all datacentres whether this one may be fallen back to. False: it failed."""
-        for administration in self._administrations():
-            if administration is not None:
-                with suppress(HermesError):
-                    await administration.readiness.set(Anonymous(), dc, {"isReady": is_ready})
-                    return True
-        return False
-
-    def skew(self, node: str, skew_ms: int) -> None:
-        """Set how far the node's wall clock is off."""
-        self._nodes[node].clock.skew_ms = skew_ms
-
-    # What publishers see.
-
-    def choose(self, dc: str) -> str:
-        """The name of a node of the DC that is up; "" when none is."""
-        up = self._up(dc)
-        return self._balancing.choice(up).name if up else ""
-
-    async def publish(
-        self, dc: str, topic: str, headers: Sequence[tuple[str, str]], body: bytes, prefers: str
-    ) -> tuple[str, str, Response | None]:
-        """Post to a node of the DC that is up: its name, its life, its answer if there was one.
-
-        `prefers` is the node that a kept-alive connection leads to, "" for none.
-        """
-        up = self._up(dc)
-        if not up:
-            return dc, "", None
-        node = next((node for node in up if node.name == prefers), None)
-        if node is None:
-            node = self._balancing.choice(up)
-        life = node.life_name
-        return node.name, life, await node.post(f"/topics/{topic}", headers, body)
-
-    def _up(self, dc: str) -> list[NodeLife]:
-        return [node for node in self._nodes.values() if node.dc == dc and node.is_serving]
-
-    # The run.
 
     async def run(self) -> None:
         """Live the seed's history to its end. Raises what the production code should not."""
@@ -275,7 +103,6 @@ class World:
             await self._run()
 
     async def _run(self) -> None:
-        shape, seed = self._shape, self._seed
         async with trio.open_nursery() as nursery:
 
             def on_spin(task: str) -> None:
@@ -287,26 +114,7 @@ class World:
                 clock.jump(_SHIELDS_S)
 
             trio.lowlevel.add_instrument(SpinGuard(on_spin))
-            for dc in shape.dcs:
-                names = [name for name in self._disks if name.startswith(f"{dc}-")]
-                for name in names:
-                    node = NodeLife(
-                        name,
-                        dc,
-                        is_first=name == names[0],
-                        cluster=self._config,
-                        seed=seed,
-                        disk=self._disks[name],
-                        logs=self._logs,
-                        log_topics=self._log_topics,
-                        endpoints=self._endpoints | {HOST: self._passer_by},
-                        nursery=nursery,
-                        history=self.history,
-                        trace=self._trace,
-                        failures=self.checks.failures,
-                    )
-                    self._nodes[node.name] = node
-                    nursery.start_soon(node.run)
+            self.cluster.start(nursery, self.checks.failures)
             with trio.move_on_after(_SET_UP_MAX_S) as limit:
                 await self._set_up()
             if limit.cancelled_caught:
@@ -315,16 +123,16 @@ class World:
                 nursery.start_soon(self._watch_parts)
                 await self._live_through_faults()
                 await self._settle()
-            for life in self._nodes.values():
+            for life in self.cluster.nodes.values():
                 life.tell_counts(is_whole=True)
             self.ended_s = trio.current_time()
             nursery.cancel_scope.cancel()
 
     async def _set_up(self) -> None:
         """Create what the workload needs, and wait until every node and log has it."""
-        for node in self._nodes.values():
+        for node in self.cluster.nodes.values():
             await node.wait_up()
-        administration = next(iter(self._nodes.values())).administration
+        administration = next(iter(self.cluster.nodes.values())).administration
         caller = Anonymous()
         await administration.groups.create(caller, {"groupName": GROUP})
         for topic in ALL_TOPICS:
@@ -336,16 +144,17 @@ class World:
         self._trace.note("world", "set up")
 
     async def _is_set_up(self) -> bool:
-        for node in self._nodes.values():
+        log_topics = self.cluster.log_topics
+        for node in self.cluster.nodes.values():
             catalog = node.catalog
             if len(catalog.topics) < len(ALL_TOPICS) or len(catalog.subscriptions) < len(
                 SUBSCRIPTIONS
             ):
                 return False
-            self._log_topics.update((live.log_topic, name) for name, live in catalog.topics.items())
-        for log in self._logs.values():
+            log_topics.update((live.log_topic, name) for name, live in catalog.topics.items())
+        for log in self.cluster.logs_by_dc.values():
             topics = await log.topics()
-            if not set(self._log_topics) <= set(topics):
+            if not set(log_topics) <= set(topics):
                 return False
             for plan in SUBSCRIPTIONS:
                 # A consumer that has committed knows where it started.
@@ -358,7 +167,7 @@ class World:
         serials = count(1)
         begin_s = trio.current_time() + 0.1
         end_s = begin_s + shape.load_s
-        nemesis = Nemesis(self, self.history, self._trace)
+        nemesis = Nemesis(self.cluster, self.history, self._trace)
         plan = draw_plan(
             rng_of(seed, "nemesis"),
             strikes=shape.strikes,
@@ -367,7 +176,7 @@ class World:
             end_s=end_s,
         )
         self._operator = operator = Operator(
-            self._administrations,
+            self.cluster.administrations,
             lambda plan: self.checks.delivered.created(plan.full_name),
             lambda plan: self.checks.delivered.removing(plan.full_name),
             rng_of(seed, "operator"),
@@ -375,7 +184,10 @@ class World:
             self._trace,
         )
         dice = rng_of(seed, "passing")
-        passing = Passing(self._administrations, self, shape.dcs, dice, self.history, self._trace)
+        cluster = self.cluster
+        passing = Passing(
+            cluster.administrations, cluster, shape.dcs, dice, self.history, self._trace
+        )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(nemesis.run, plan)
             nursery.start_soon(partial(operator.run, shape.acts, begin_s=begin_s, end_s=end_s))
@@ -434,15 +246,11 @@ class World:
             name,
             lambda: next(serials),
             rng_of(self._seed, f"publisher {dc} {name}"),
-            self,
+            self.cluster,
             self.checks.payloads.begin,
             self.history,
             self._trace,
         )
-
-    def _administrations(self) -> list[Administration | None]:
-        nodes = [self._nodes[f"{dc}-n1"] for dc in self._shape.dcs]
-        return [node.administration if node.is_serving else None for node in nodes]
 
     async def _settle(self) -> None:
         """Wait until nothing is owed, nothing lags, and all nodes agree."""
@@ -451,13 +259,15 @@ class World:
             nursery.start_soon(self._operator.keep_active)
             with trio.move_on_after(self._shape.settle_max_s) as limit:
                 while unsettled := await find_unsettled(  # noqa: ASYNC110 -- as above
-                    list(self._nodes.values()), self._logs, self.checks.delivered
+                    list(self.cluster.nodes.values()),
+                    self.cluster.logs_by_dc,
+                    self.checks.delivered,
                 ):
                     await trio.sleep(_POLL_S)
             nursery.cancel_scope.cancel()
         if not limit.cancelled_caught:
             await self._rest()
-        self.checks.delivered.keeps(await open_letters(self._logs.values()))
+        self.checks.delivered.keeps(await open_letters(self.cluster.logs_by_dc.values()))
         if limit.cancelled_caught:
             self.checks.settling.failed(
                 f"{self._shape.settle_max_s:g} s after the faults were healed: {unsettled}"
@@ -471,7 +281,7 @@ class World:
         while True:
             await trio.sleep(_POLL_S)
             for dc in self._shape.dcs:
-                nodes = [node for node in self._nodes.values() if node.dc == dc]
+                nodes = [node for node in self.cluster.nodes.values() if node.dc == dc]
                 for plan in SUBSCRIPTIONS:
                     found = [(node.life_name, node.allowed(plan.full_name)) for node in nodes]
                     parts = {life: part for life, part in found if part is not None}
@@ -481,7 +291,8 @@ class World:
     async def _rest(self) -> None:
         """Once all take part, leave them alone for some rounds of the balancer, and some more."""
         with trio.move_on_after(self._shape.settle_max_s):
-            while not are_members(self._nodes, self.checks.ledgers):  # noqa: ASYNC110 -- as above
+            nodes, ledgers = self.cluster.nodes, self.checks.ledgers
+            while not are_members(nodes, ledgers):  # noqa: ASYNC110 -- as above
                 await trio.sleep(_POLL_S)
         interval_s = self._config.consumers.balancer.interval_ms / 1_000
         await trio.sleep(_ROUNDS * interval_s)

@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 
-from hermes_chaos.sim.checkers.checker import Checker, Subject
+from hermes_chaos.sim.checkers.checker import Checker
 from hermes_chaos.sim.history.events import (
     Calmed,
     Event,
@@ -14,6 +14,7 @@ from hermes_chaos.sim.history.events import (
     readiness_of,
 )
 from hermes_chaos.sim.history.troubles import DISK, LOG, NODE, READINESS, Troubles
+from hermes_chaos.sim.workload.subject import Subject
 
 _PROMPT_WITHIN_S = 0.4
 """The cap of the hedge delay (0.25 s), and what a working log may need then."""

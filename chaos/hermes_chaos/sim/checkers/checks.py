@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from hermes_actors.config import Config
 from hermes_chaos.sim.checkers.answering import OtherDatacentreServes, PublishesAreAnswered
-from hermes_chaos.sim.checkers.checker import Checker, Subject
+from hermes_chaos.sim.checkers.checker import Checker
 from hermes_chaos.sim.checkers.delivering import (
     AcknowledgedAreDelivered,
     CommitsPassOnlySettled,
@@ -35,6 +35,7 @@ from hermes_chaos.sim.checkers.recovering import LostLogsAreSpared, OwnDatacentr
 from hermes_chaos.sim.checkers.repeating import IdempotencyIsKept
 from hermes_chaos.sim.checkers.sequencing import OrderIsKept
 from hermes_chaos.sim.history.events import Event
+from hermes_chaos.sim.workload.subject import Subject
 
 _ROOMY_BATCH_BYTES = 500_000
 

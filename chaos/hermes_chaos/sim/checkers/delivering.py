@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from hermes_actors.log.commits import decode
-from hermes_chaos.sim.checkers.checker import Audience, Checker, Subject, shown
+from hermes_chaos.sim.checkers.checker import Checker, shown
 from hermes_chaos.sim.checkers.publishing import AcknowledgedAreStored
 from hermes_chaos.sim.history.events import (
     Answer,
@@ -19,6 +19,7 @@ from hermes_chaos.sim.history.events import (
     serial_of,
 )
 from hermes_chaos.sim.history.settlements import Seeks, Settlements
+from hermes_chaos.sim.workload.subject import Audience, Subject
 
 
 class AcknowledgedAreDelivered(Checker):

@@ -2,8 +2,9 @@
 
 from collections import Counter, defaultdict
 
-from hermes_chaos.sim.checkers.checker import Checker, Subject
+from hermes_chaos.sim.checkers.checker import Checker
 from hermes_chaos.sim.history.events import Counted, Event, Handed, Published, Told
+from hermes_chaos.sim.workload.subject import Subject
 
 _DUPLICATED = "hermes_frontend_topic_duplicated_message_total"
 _SENT_AGAIN = "hermes_frontend_fallback_messages_total"

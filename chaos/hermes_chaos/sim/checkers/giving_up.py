@@ -1,10 +1,11 @@
 """What owners were promised of what is given up: a cause, and that it is kept until delivered."""
 
 from hermes_actors.model.dead_letter import DiscardReason, Letter, MarkKind
-from hermes_chaos.sim.checkers.checker import Checker, Subject
+from hermes_chaos.sim.checkers.checker import Checker
 from hermes_chaos.sim.checkers.sequencing import ENVELOPE_BYTES
 from hermes_chaos.sim.history.events import Answer, Closed, Event, Lettered
 from hermes_chaos.sim.history.settlements import Settlements
+from hermes_chaos.sim.workload.subject import Subject
 
 
 class LettersHaveCauses(Checker):

@@ -4,7 +4,7 @@ or in too large a piece.
 
 from collections import defaultdict
 
-from hermes_chaos.sim.checkers.checker import Checker, Subject
+from hermes_chaos.sim.checkers.checker import Checker
 from hermes_chaos.sim.history.events import (
     Adopted,
     Attempted,
@@ -16,6 +16,7 @@ from hermes_chaos.sim.history.events import (
     Stored,
     serial_of,
 )
+from hermes_chaos.sim.workload.subject import Subject
 
 _HALTED_WITHIN_S = 1.0
 _MANY = 3

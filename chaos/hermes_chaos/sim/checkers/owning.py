@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 from hermes_actors.log.commits import decode
-from hermes_chaos.sim.checkers.checker import Checker, Subject, shown
+from hermes_chaos.sim.checkers.checker import Checker, shown
 from hermes_chaos.sim.history.events import (
     Allowed,
     Attempted,
@@ -22,6 +22,7 @@ from hermes_chaos.sim.history.events import (
     coordination_of,
 )
 from hermes_chaos.sim.history.ledger import Ledger
+from hermes_chaos.sim.workload.subject import Subject
 
 UNOWNED_MAX_MS = 6_000
 """A lease of 3 s, a claim, a plan and a hand-over, in log time."""

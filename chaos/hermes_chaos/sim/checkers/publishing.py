@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from hermes_actors.model.topic import Ack
-from hermes_chaos.sim.checkers.checker import Checker, Subject
+from hermes_chaos.sim.checkers.checker import Checker
 from hermes_chaos.sim.history.events import (
     Delivery,
     Dropped,
@@ -15,6 +15,7 @@ from hermes_chaos.sim.history.events import (
     Told,
     serial_of,
 )
+from hermes_chaos.sim.workload.subject import Subject
 
 
 class AcknowledgedAreStored(Checker):

@@ -2,7 +2,7 @@
 
 from collections import Counter, deque
 
-from hermes_chaos.sim.checkers.checker import Checker, Subject
+from hermes_chaos.sim.checkers.checker import Checker
 from hermes_chaos.sim.history.events import (
     Adopted,
     Attempted,
@@ -14,6 +14,7 @@ from hermes_chaos.sim.history.events import (
     Troubled,
     coordination_of,
 )
+from hermes_chaos.sim.workload.subject import Subject
 
 _TOLERANCE_S = 1e-6
 _AWAY_AFTERMATH_S = 2.0

@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from hermes_actors.model.message import Via
-from hermes_chaos.sim.checkers.checker import Checker, Subject
+from hermes_chaos.sim.checkers.checker import Checker
 from hermes_chaos.sim.history.events import (
     Calmed,
     Event,
@@ -17,6 +17,7 @@ from hermes_chaos.sim.history.events import (
     readiness_of,
 )
 from hermes_chaos.sim.history.troubles import LOG, READINESS, Troubles
+from hermes_chaos.sim.workload.subject import Subject
 
 _NOTICED_WITHIN_S = 1.0
 _SILENT_S = 0.27

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from hermes_chaos.sim.checkers.checker import Audience, Checker, Subject
+from hermes_chaos.sim.checkers.checker import Checker
 from hermes_chaos.sim.history.events import (
     Adopted,
     Answer,
@@ -16,6 +16,7 @@ from hermes_chaos.sim.history.events import (
     Stored,
 )
 from hermes_chaos.sim.history.settlements import Settlements
+from hermes_chaos.sim.workload.subject import Audience, Subject
 
 ENVELOPE_BYTES = 500
 """More than a batch adds to a message."""

@@ -23,7 +23,6 @@ from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.determinism import rng_of
 from hermes_chaos.sim.environment.clock import SimulatedClock
-from hermes_chaos.sim.faults.nemesis import calm
 from hermes_chaos.sim.history.events import (
     Closed,
     Committed,
@@ -35,9 +34,11 @@ from hermes_chaos.sim.history.events import (
     stored,
 )
 from hermes_chaos.sim.history.trace import Trace
-from hermes_chaos.sim.workload.publisher import GROUP, KEYLESS_TOPICS
+from hermes_chaos.sim.workload.plans import GROUP, KEYLESS_TOPICS
 
 _APPEND_TIMEOUT_S = 1.0
+_APPEND_S = (0.0005, 0.004)
+_READ_S = (0.0, 0.002)
 _STALL_RATE = 0.3
 # Above what a producer calls slow (20 ms), below what it takes until a message is kept (50 ms).
 _STALL_S = (0.02, 0.04)
@@ -205,3 +206,10 @@ def watched_log(
     log.on_expire.append(on_expire)
     faults.on_heal.append(coordination.tell)
     return log
+
+
+def calm(log: MemoryLog) -> None:
+    """No fault any more; a healthy log still takes its time, so that what overlaps in life does."""
+    log.faults.heal()
+    log.faults.delay_s = _APPEND_S
+    log.faults.read_delay_s = _READ_S

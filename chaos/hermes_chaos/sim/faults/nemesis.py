@@ -6,16 +6,17 @@ world through a small seam, so that the same words can be spoken to other worlds
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TypeVar
 
 import trio
 
 from hermes_actors.log.memory import MemoryLog
 from hermes_chaos.sim.environment.clock import DAY_MS, EPOCH_MS
-from hermes_chaos.sim.environment.coordination_way import CoordinationWay
-from hermes_chaos.sim.environment.disk import SimulatedDisk
-from hermes_chaos.sim.environment.subscribers import DEATHS, FAULTS, Endpoint
+from hermes_chaos.sim.environment.subscribers import DEATHS, FAULTS
+from hermes_chaos.sim.environment.watched_log import calm
+from hermes_chaos.sim.faults.log_faults import strike_log
 from hermes_chaos.sim.faults.strikes import Fault, Strike
+from hermes_chaos.sim.faults.victims import Victims
 from hermes_chaos.sim.history.events import (
     Calmed,
     Forgotten,
@@ -26,16 +27,10 @@ from hermes_chaos.sim.history.events import (
     readiness_of,
 )
 from hermes_chaos.sim.history.trace import Trace
-from hermes_chaos.sim.workload.publisher import LEDGER
-
-if TYPE_CHECKING:
-    from hermes_chaos.sim.environment.watched_log import WatchedLog
+from hermes_chaos.sim.workload.plans import LEDGER
 
 T = TypeVar("T")
 
-
-_APPEND_S = (0.0005, 0.004)
-_READ_S = (0.0, 0.002)
 # The product allows for clocks that differ by 5 s.
 _SKEW_SPAN_MS = 4_000
 _COORDINATION = frozenset(
@@ -46,8 +41,6 @@ _COORDINATION = frozenset(
         Fault.COORDINATION_FAILING,
     )
 )
-_GONE_RATE = 0.3
-_HUNG_RATE = 0.5
 _POLL_S = 0.02
 _READINESS_PAUSE_S = 0.3
 _SPOOLED_WITHIN_S = 4.0
@@ -71,56 +64,6 @@ _DYING_S = 0.001
 _AWAY_MS = 7 * 3_600_000
 _FAILING_LEAST = 0.3
 _PARTITIONS_MAX = 5
-
-
-class Victims(Protocol):
-    """The world as the nemesis sees it."""
-
-    @property
-    def logs(self) -> "Sequence[WatchedLog]":
-        """Each DC's log."""
-
-    def way(self, node: str) -> CoordinationWay:
-        """The node's way to the coordination log."""
-
-    def pause(self, node: str) -> bool:
-        """Stop the node's process as SIGSTOP does. False: it is down or stopped already."""
-
-    def go_on(self, node: str) -> None:
-        """As SIGCONT; nothing for one that is not stopped."""
-
-    async def set_ready(self, dc: str, is_ready: bool) -> bool:
-        """Tell all datacentres whether this one may be fallen back to. False: it failed."""
-
-    def spooled(self, node: str) -> int:
-        """How many messages wait in the spool of the node; 0 while it is down."""
-
-    def disk(self, node: str) -> SimulatedDisk:
-        """The disk of the node's spool; it outlives the node."""
-
-    @property
-    def endpoints(self) -> Sequence[Endpoint]:
-        """All subscribers."""
-
-    @property
-    def busy_endpoints(self) -> Sequence[Endpoint]:
-        """Subscribers of topics that get bursts of messages."""
-
-    @property
-    def node_names(self) -> Sequence[str]:
-        """All nodes, up or not."""
-
-    def kill(self, node: str, down_s: float) -> bool:
-        """Kill a node; another of that name starts after `down_s`. False: it is down already."""
-
-    def stop(self, node: str, down_s: float) -> bool:
-        """Stop a node in good order; another starts `down_s` later. False: it is down already."""
-
-    def crash_actor(self, node: str, where: float) -> str | None:
-        """Crash one running actor of the node; its name, or None when there is none."""
-
-    def skew(self, node: str, skew_ms: int) -> None:
-        """Set how far the node's wall clock is off."""
 
 
 class Nemesis:
@@ -234,7 +177,7 @@ class Nemesis:
     def _strike_log(self, strike: Strike, log: MemoryLog) -> Callable[[], None]:
         self._note(strike.fault, log.dc)
         self._history.tell(Troubled(log.dc, strike.fault.value, trio.current_time()))
-        return self._lift_of(log, _strike_log(strike, log))
+        return self._lift_of(log, strike_log(strike, log))
 
     def _black_out(self, strike: Strike) -> Callable[[], None]:
         lifts = [self._strike_log(strike, log) for log in self._victims.logs]
@@ -435,59 +378,6 @@ class Nemesis:
     def _note(self, fault: Fault, where: str) -> None:
         self._history.faults[fault.value] += 1
         self._trace.note("nemesis", f"{fault.value}: {where}")
-
-
-def calm(log: MemoryLog) -> None:
-    """No fault any more; a healthy log still takes its time, so that what overlaps in life does."""
-    log.faults.heal()
-    log.faults.delay_s = _APPEND_S
-    log.faults.read_delay_s = _READ_S
-
-
-def _strike_log(strike: Strike, log: MemoryLog) -> Callable[[], None]:
-    """Begin a fault of a log; how to lift it. Of two at once the first to be lifted ends both."""
-    faults, how = log.faults, strike.how
-    match strike.fault:
-        case Fault.LOG_SLOW:
-            faults.delay_s = (0.001, 0.02 + how * 0.3)
-            faults.read_delay_s = (0.0, how * 0.1)
-        case Fault.LOG_FAILING:
-            faults.unavailable_rate = 0.3 + how * 0.7
-        case Fault.LOG_SILENT:
-            faults.late_store = how < 0.5
-            faults.silent = True
-        case Fault.LOG_CUT:
-            faults.cut()
-        case Fault.DC_LOST | Fault.BLACKOUT if how < _GONE_RATE:
-            faults.cut()
-        case Fault.DC_LOST | Fault.BLACKOUT if how < _GONE_RATE + _HUNG_RATE:
-            faults.late_store = how < _GONE_RATE + _HUNG_RATE / 2
-            faults.silent = faults.reads_silent = True
-        case Fault.DC_LOST | Fault.BLACKOUT:
-            # Slower than any publisher waits for.
-            faults.delay_s = (0.3, 0.9)
-            faults.read_delay_s = (0.05, 0.2)
-        case Fault.ACKS_LOST:
-            faults.acknowledgement_lost_rate = 0.2 + how * 0.5
-        case Fault.PARTIAL:
-            faults.partial_rate = 0.5 + how * 0.5
-        case Fault.READS_FAILING:
-            faults.reads_failing = True
-        case Fault.COMMITS_FAILING:
-            faults.commits_failing = True
-        case Fault.STALE_COMMITS:
-            faults.stale_commits = True
-        case Fault.LEADER_CHANGE:
-            faults.replication_stopped = True
-            return lambda: _change_leader(log)
-        case other:
-            raise AssertionError(f"{other} is no fault of a log")
-    return lambda: calm(log)
-
-
-def _change_leader(log: MemoryLog) -> None:
-    log.change_leader()
-    calm(log)
 
 
 def _pick(items: Sequence[T], where: float) -> T:

@@ -4,8 +4,8 @@ letters and retransmissions alone.
 
 from collections import defaultdict
 
-from hermes_chaos.sim.checkers.checker import Subject
 from hermes_chaos.sim.history.events import Answer, Event, Lettered, Sought
+from hermes_chaos.sim.workload.subject import Subject
 
 NEVER_S = float("-inf")
 

@@ -1,6 +1,8 @@
-"""Seeded bugs of delivering: order, filters, batches, dead letters, retransmission, the ladder."""
+"""Seeded bugs of delivering: commits, retries, rates, order, filters, batches, dead letters,
+retransmission, the ladder.
+"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from hermes_actors.consumer.batch.assembly import BatchAssembly
@@ -9,19 +11,62 @@ from hermes_actors.consumer.letters.kept import KeptDeadLetters
 from hermes_actors.consumer.letters.letter import DeadLetter
 from hermes_actors.consumer.letters.redrive import Redriver
 from hermes_actors.consumer.rates.ladder import Ladder
+from hermes_actors.consumer.rates.limit import RateLimit
+from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.reading.progress import TopicProgress
+from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.serial.dispatch import Dispatch
 from hermes_actors.consumer.serial.lanes import Delivery, Lanes
 from hermes_actors.filters.compiled import Candidate, Filters
-from hermes_actors.log.commits import Ownership
+from hermes_actors.log.commits import Interval, Ownership
 from hermes_actors.metadata.seek import Seek
+from hermes_actors.model.dead_letter import DiscardReason
 from hermes_chaos.sim.mutants.mutant import Mutant
 
+_settle = PartitionOffsets.settle
 _add = KeptDeadLetters.add
 _wait = Lanes.wait
 _rejects = Filters.rejects
 _adopt = Dispatch.adopt
 _redeliver = Redriver._add
+
+
+def _settle_and_note(self: PartitionOffsets, offset: int) -> None:
+    _settle(self, offset)
+    self._position = max(self._position, offset + 1)
+
+
+def _highest(self: PartitionOffsets) -> int:
+    return self._position
+
+
+def _no_intervals(_self: PartitionOffsets) -> Iterator[Interval]:
+    return iter(())
+
+
+def _give_up_at_once(
+    self: Dispatch, delivery: Delivery, outcome: SendOutcome, _now_s: float
+) -> None:
+    self._discard(delivery, DiscardReason.EXPIRED, outcome.status, outcome.reason())
+
+
+async def _load_the_end(self: TopicProgress) -> bool:
+    ends = await self._log.end_positions(self._topic)
+    missing = [partition for partition in sorted(ends) if partition not in self.partitions]
+    self.partitions.update((partition, PartitionOffsets(ends[partition])) for partition in missing)
+    return bool(missing)
+
+
+def _wait_no_time(self: Lanes, delivery: Delivery, _due_s: float) -> None:
+    _wait(self, delivery, 0.0)
+
+
+def _no_limit(_self: RateLimit, _now_s: float) -> int:
+    return 1_000
+
+
+def _no_drain(_self: RateLimit, _now_s: float) -> None:
+    pass
 
 
 def _settle_then_keep(self: KeptDeadLetters, letter: DeadLetter, kept: Callable[[], None]) -> None:
@@ -91,6 +136,40 @@ def _mark_at_once(self: Redriver, redrive: Any, letter: Any, offset: int) -> Non
 
 
 DELIVERING = (
+    Mutant(
+        "commit-highest",
+        "the commit's position is the highest delivered offset, not the lowest unsettled one",
+        (
+            (PartitionOffsets, "settle", _settle_and_note),
+            (PartitionOffsets, "position", property(_highest)),
+            (PartitionOffsets, "intervals", _no_intervals),
+        ),
+    ),
+    Mutant(
+        "no-retry",
+        "a push that fails is given up at once",
+        ((Dispatch, "_on_failure", _give_up_at_once),),
+    ),
+    Mutant(
+        "start-at-end",
+        "a consumer starts at the end of the log instead of where the last one was",
+        ((TopicProgress, "load", _load_the_end),),
+    ),
+    Mutant(
+        "retry-at-once",
+        "a failed push is tried again without a wait",
+        ((Lanes, "wait", _wait_no_time),),
+    ),
+    Mutant(
+        "no-rate",
+        "a subscription's rate is not kept",
+        ((RateLimit, "available", _no_limit),),
+    ),
+    Mutant(
+        "undrained-limit",
+        "a consumer that begins may push at once what its predecessor has just pushed",
+        ((RateLimit, "drain", _no_drain),),
+    ),
     Mutant(
         "settle-before-letter-kept",
         "a message that is given up is settled before its dead letter is stored",

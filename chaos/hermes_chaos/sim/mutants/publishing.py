@@ -1,9 +1,12 @@
-"""Seeded bugs of publishing through outages: fallback, breaker, spool and idempotency keys."""
+"""Seeded bugs of publishing: answers, fallback, breaker, spool and idempotency keys."""
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
+import trio
+
+from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.fallback.breaker import Breaker
 from hermes_actors.fallback.budget import HedgeBudget
 from hermes_actors.fallback.flight import Flying
@@ -11,11 +14,47 @@ from hermes_actors.fallback.hedge import Hedge
 from hermes_actors.fallback.replayer import Item, Replayer
 from hermes_actors.fallback.spool import Spool
 from hermes_actors.fallback.spool_store import SegmentStore
-from hermes_actors.log.base import Log
+from hermes_actors.log.base import Log, Stored
+from hermes_actors.log.batching import Batch, Batcher
 from hermes_actors.publisher.idempotency import Claim
+from hermes_actors.publisher.producer import TopicProducer
+from hermes_actors.publisher.publication import Publication
 from hermes_chaos.sim.mutants.mutant import Mutant
 
+_append: Callable[[TopicProducer, Batch], Any] = TopicProducer._append
 _replay: Callable[..., Any] = Replayer._append
+
+
+async def _acknowledge_then_append(self: TopicProducer, batch: Batch) -> None:
+    for publication in cast("list[Publication]", batch.items):
+        # `settle` lets go of the body, which the append still needs.
+        body = publication.body
+        publication.settle(Stored(0))
+        publication.body = body
+    await _append(self, batch)
+
+
+async def _lead_and_leave_the_watcher(
+    self: TopicProducer, batch: Batch | None, inbox: Inbox[Publication], batcher: Batcher
+) -> None:
+    while batch is not None:
+        self._leading = batch
+        await self._append(batch)
+        batcher.release(batch)
+        self._take(inbox, batcher)
+        batch = batcher.next_batch(self._clock.monotonic_s())
+    self._leading = None
+
+
+async def _wait_beside_another(self: Inbox[Any]) -> bool:
+    # The assertion that an inbox has one reader would stop the producer before the bug shows.
+    if self._mailbox.items or self._mailbox.closed:
+        await trio.lowlevel.checkpoint()
+    while not self._mailbox.items:
+        if self._mailbox.closed:
+            return False
+        await self._mailbox.readers.park()
+    return True
 
 
 def _append_without_fsync(self: SegmentStore, name: str, _at: int, content: bytes) -> None:
@@ -59,6 +98,19 @@ def _never_done(_self: Flying) -> bool:
 
 
 PUBLISHING = (
+    Mutant(
+        "ack-before-append",
+        "a publisher is answered 201 before its message is in the log",
+        ((TopicProducer, "_append", _acknowledge_then_append),),
+    ),
+    Mutant(
+        "wake-up-taken",
+        "a second task takes the wake-up of the message that follows a slow append",
+        (
+            (TopicProducer, "_lead", _lead_and_leave_the_watcher),
+            (Inbox, "wait", _wait_beside_another),
+        ),
+    ),
     Mutant(
         "ack-before-fsync",
         "a publisher is answered 202 before its message is safe on the disk",

@@ -18,7 +18,7 @@ from hermes_actors.model.subscription import SubscriptionState
 from hermes_chaos.sim.environment.clock import EPOCH_MS
 from hermes_chaos.sim.history.events import History
 from hermes_chaos.sim.history.trace import Trace
-from hermes_chaos.sim.workload.publisher import (
+from hermes_chaos.sim.workload.plans import (
     ALL_SUBSCRIPTIONS,
     LATE_SUBSCRIPTIONS,
     SLOWPOKE,

@@ -16,7 +16,8 @@ from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.environment.subscribers import Endpoint
 from hermes_chaos.sim.history.events import History
 from hermes_chaos.sim.history.trace import Trace
-from hermes_chaos.sim.workload.publisher import GROUP, Frontends, SubscriptionPlan, TopicPlan
+from hermes_chaos.sim.workload.plans import GROUP, SubscriptionPlan, TopicPlan
+from hermes_chaos.sim.workload.publisher import Frontends
 
 TOPIC = TopicPlan(f"{GROUP}.passing", Ack.ALL)
 SUBSCRIPTION = SubscriptionPlan(

@@ -1,0 +1,211 @@
+"""The topics and the subscriptions that a run's cluster has."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from hermes_actors.config import ConsumersConfig
+from hermes_actors.model.names import SubscriptionName
+from hermes_actors.model.subscription import BatchPolicy, SerialPolicy
+from hermes_actors.model.topic import Ack
+from hermes_chaos.sim.workload.subject import Audience
+
+GROUP = "sim"
+
+
+@dataclass(frozen=True)
+class TopicPlan:
+    """One topic of the workload; `name` is the full name.
+
+    `falls_back`: it may be published to another datacentre when its own does not take it.
+    """
+
+    name: str
+    ack: Ack
+    falls_back: bool = False
+
+    def wire(self) -> dict[str, Any]:
+        """What is posted to create it."""
+        return {
+            "name": self.name,
+            "description": "simulated",
+            "owner": {"source": "Plaintext", "id": "simulation"},
+            "contentType": "JSON",
+            "retentionTime": {"duration": 1, "retentionUnit": "DAYS"},
+            "ack": self.ack.value,
+            "fallbackToRemoteDatacenterEnabled": self.falls_back,
+        }
+
+
+@dataclass(frozen=True)
+class SubscriptionPlan:
+    """One subscription of the workload. `is_late`: it is created while messages are published.
+
+    `more` is what else is posted to create it; it has an endpoint on each of its hosts, at which
+    that share of the requests goes wrong by itself.
+    """
+
+    topic: str
+    name: str
+    policy: dict[str, Any] = field(default_factory=dict)
+    is_late: bool = False
+    more: dict[str, Any] = field(default_factory=dict)
+    hosts_count: int = 1
+    fault_rate: float = 0.04
+
+    @property
+    def full_name(self) -> str:
+        """`group.topic$subscription`."""
+        return f"{self.topic}${self.name}"
+
+    @property
+    def group(self) -> str:
+        """Its consumer group in the log."""
+        return SubscriptionName.parse(self.full_name).consumer_group()
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Where its endpoints listen."""
+        domain = f"{self.name}.{self.topic.partition('.')[2]}.test"
+        if self.hosts_count == 1:
+            return (domain,)
+        return tuple(f"{number}.{domain}" for number in range(self.hosts_count))
+
+    @property
+    def _policy(self) -> SerialPolicy | BatchPolicy:
+        if self.more.get("deliveryType") == "BATCH":
+            return msgspec.convert(self.policy, BatchPolicy)
+        return msgspec.convert(self.policy, SerialPolicy)
+
+    @property
+    def request_timeout_s(self) -> float:
+        """How long a push waits for an answer."""
+        return self._policy.request_timeout / 1_000
+
+    def audience(self, config: ConsumersConfig) -> Audience:
+        """What the checkers know of it."""
+        policy = self._policy
+        return replace(
+            self._of_kind(policy, config),
+            retries_client_errors=policy.retry_client_errors,
+            backoff_ms=policy.message_backoff,
+            is_late=self.is_late,
+            keeps_letters=self.more.get("deadLettersEnabled", True),
+            wants_even="filters" in self.more,
+            recipients=self.hosts_count,
+            attempts_max=policy.attempts_max,
+            retry_on=tuple(policy.retry_on),
+            discard_on=tuple(policy.discard_on),
+            ttl_s=policy.message_ttl,
+        )
+
+    def _of_kind(self, policy: SerialPolicy | BatchPolicy, config: ConsumersConfig) -> Audience:
+        names = self.full_name, self.topic, self.group
+        if isinstance(policy, BatchPolicy):
+            assert policy.message_rate is not None, "checkers want a limit"
+            return Audience(
+                *names,
+                rate=policy.message_rate,
+                inflight_max=1,
+                batch=(policy.batch_size, policy.batch_volume),
+            )
+        inflight_max = policy.inflight_size or config.inflight_max
+        return Audience(
+            *names, rate=policy.rate, inflight_max=inflight_max, is_ordered=policy.ordered
+        )
+
+    def wire(self) -> dict[str, Any]:
+        """What is posted to create it."""
+        return {
+            "topicName": self.topic,
+            "name": self.name,
+            "endpoint": ";".join(f"http://{host}/push" for host in self.hosts),
+            "description": "simulated",
+            "owner": {"source": "Plaintext", "id": "simulation"},
+            "subscriptionPolicy": self.policy,
+            **self.more,
+        }
+
+
+TOPICS = (
+    TopicPlan(f"{GROUP}.orders", Ack.ALL),
+    TopicPlan(f"{GROUP}.clicks", Ack.LEADER),
+    TopicPlan(f"{GROUP}.audit", Ack.NONE),
+)
+FALLBACK_TOPICS = (
+    TopicPlan(f"{GROUP}.payments", Ack.ALL, falls_back=True),
+    TopicPlan(f"{GROUP}.alerts", Ack.LEADER, falls_back=True),
+)
+KEYED_TOPICS = TOPICS + FALLBACK_TOPICS
+"""Messages with keys and without, from many publishers at a time."""
+LEDGER = TopicPlan(f"{GROUP}.ledger", Ack.ALL)
+"""The one that gets more partitions meanwhile: without keys, nobody is promised an order."""
+KEYLESS_TOPICS = (
+    LEDGER,
+    TopicPlan(f"{GROUP}.ticks", Ack.LEADER),
+)
+"""Only messages without keys, from one publisher at a time in each DC (see `run_in_turn`)."""
+ALL_TOPICS = KEYED_TOPICS + KEYLESS_TOPICS
+SLOWPOKE = SubscriptionPlan(
+    f"{GROUP}.audit",
+    "slowpoke",
+    {"rate": 6, "requestTimeout": 300},
+    more={"deadLettersEnabled": False},
+)
+"""The one that lags behind: it is pushed as much as its rate allows all the time."""
+STRICT = SubscriptionPlan(
+    f"{GROUP}.payments",
+    "strict",
+    {"attemptsMax": 3, "discardOn": [500], "retryOn": [400], "messageBackoff": 50},
+    fault_rate=0.25,
+)
+"""The one that gives up soon; its dead letters are re-driven."""
+SUBSCRIPTIONS = (
+    SubscriptionPlan(f"{GROUP}.orders", "billing", {"messageBackoff": 50, "requestTimeout": 400}),
+    SubscriptionPlan(
+        f"{GROUP}.orders",
+        "stubborn",
+        {"retryClientErrors": True, "messageBackoff": 100, "backoffMultiplier": 1.5},
+    ),
+    SubscriptionPlan(f"{GROUP}.clicks", "narrow", {"inflightSize": 2, "rate": 200}),
+    SubscriptionPlan(f"{GROUP}.clicks", "plain"),
+    SLOWPOKE,
+    SubscriptionPlan(f"{GROUP}.payments", "books"),
+    SubscriptionPlan(f"{GROUP}.alerts", "pager"),
+    SubscriptionPlan(f"{GROUP}.orders", "sequence", {"ordered": True, "inflightSize": 20}),
+    SubscriptionPlan(
+        f"{GROUP}.clicks",
+        "picky",
+        more={"filters": [{"type": "jsonpath", "path": "$.serial", "matcher": "\\d*[02468]"}]},
+    ),
+    SubscriptionPlan(
+        f"{GROUP}.audit",
+        "bundles",
+        {
+            "batchSize": 5,
+            "batchTime": 300,
+            "batchVolume": 10_000,
+            "messageBackoff": 100,
+            "requestTimeout": 400,
+            "messageRate": 40,
+        },
+        more={"deliveryType": "BATCH"},
+    ),
+    SubscriptionPlan(
+        f"{GROUP}.ledger",
+        "everyone",
+        {"messageBackoff": 50},
+        more={"mode": "BROADCAST"},
+        hosts_count=2,
+    ),
+    STRICT,
+)
+LATE_SUBSCRIPTIONS = (
+    SubscriptionPlan(f"{GROUP}.orders", "latecomer", is_late=True),
+    SubscriptionPlan(f"{GROUP}.clicks", "straggler", {"inflightSize": 5}, is_late=True),
+)
+ALL_SUBSCRIPTIONS = SUBSCRIPTIONS + LATE_SUBSCRIPTIONS
+SOUGHT_SUBSCRIPTIONS = tuple(plan for plan in SUBSCRIPTIONS if plan is not STRICT)
+"""Those that are retransmitted. Of one whose letters are re-driven at the same time nobody could
+tell which attempt is which."""
