@@ -83,6 +83,8 @@ _AT_REST = ("IDLE", "")
 """States in which one node is as the next: nothing is to be done there."""
 _NAMED_MAX = 3
 _NEW_OWNER_S = 3_600.0
+_SILENT_MS = 3_000
+"""A node tells of itself each second; after three of them it may be slow, or dead."""
 
 
 def _lines(datacenters: list[dict[str, Any]]) -> Iterator[str]:
@@ -123,6 +125,29 @@ def _as_one(rows: list[list[str]]) -> list[str]:
 
 def _held_by(node: dict[str, Any]) -> Iterator[str]:
     """What there is to say of the rate, of what is under way, and of the last failure."""
+    # Of who is silent nobody knows what he does now.
+    if not _silence(node):
+        yield from _doing(node)
+    if failure := node.get("lastFailure"):
+        # The reason above may tell of it already.
+        what = "" if failure in str(node.get("reason", "")) else f": {failure}"
+        yield f"last failure {time_of(node.get('lastFailureAt'))}{what}"
+        if "lastSuccessAt" in node:
+            yield f"last success {time_of(node['lastSuccessAt'])}"
+        else:
+            owned_for_s = node.get("ownedForS")
+            since = "since the node's start"
+            if owned_for_s is not None:
+                since = f"in the {span(owned_for_s)} that the node has had it"
+            yield f"no success {since}"
+    elif words := _taken_over(node):
+        yield words
+    if hint := node.get("hint"):
+        yield str(hint)
+
+
+def _doing(node: dict[str, Any]) -> Iterator[str]:
+    """The rate that it goes by, what is under way, and what its filters leave out."""
     level = node.get("rateLevel")
     if level:
         rate, rate_max = node.get("rateNow", 0), node.get("rateMax", 0)
@@ -143,22 +168,22 @@ def _held_by(node: dict[str, Any]) -> Iterator[str]:
             f"of {counted(lag, 'message')} not settled {inflight} in flight, "
             f"{waiting} waiting for a retry{oldest}"
         )
-    if failure := node.get("lastFailure"):
-        # The reason above may tell of it already.
-        what = "" if failure in str(node.get("reason", "")) else f": {failure}"
-        yield f"last failure {time_of(node.get('lastFailureAt'))}{what}"
-        if "lastSuccessAt" in node:
-            yield f"last success {time_of(node['lastSuccessAt'])}"
-        else:
-            owned_for_s = node.get("ownedForS")
-            since = "since the node's start"
-            if owned_for_s is not None:
-                since = f"in the {span(owned_for_s)} that the node has had it"
-            yield f"no success {since}"
-    elif words := _taken_over(node):
-        yield words
-    if hint := node.get("hint"):
-        yield str(hint)
+    if filtered := node.get("filtered"):
+        # The reason tells of them where nothing else passes; else nothing else does.
+        if "filtered out" in str(node.get("reason", "")):
+            yield "Deliv./s is what the endpoint takes; what is filtered out is not in it"
+        elif node.get("rate"):
+            left_out = counted(filtered, "message")
+            yield f"Deliv./s is without what its filters leave out: {left_out} so far"
+
+
+def _silence(node: dict[str, Any]) -> str:
+    """For how long a node is silent that may be dead; "" for one that is heard of."""
+    # The reason of an unknown one tells of it already.
+    silent_ms = node.get("heardAgoMs", 0)
+    if silent_ms < _SILENT_MS or node.get("state") == "UNKNOWN":
+        return ""
+    return f"not heard of for {span(silent_ms / 1_000)}; told before: "
 
 
 def _taken_over(node: dict[str, Any]) -> str:
@@ -183,7 +208,7 @@ def _why_rows(datacenter: dict[str, Any]) -> list[list[str]]:
             str(node.get("state", "")),
             f"{node.get('rate', 0):.1f}",
             known(node.get("lag")),
-            str(node.get("reason", "")),
+            _silence(node) + str(node.get("reason", "")),
         ]
         for node in fields_of(datacenter, "nodes")
     ]

@@ -369,6 +369,7 @@ def _place(place: Place) -> dict[str, Any]:
         "state": place.state,
         "isDelivering": place.is_delivering,
         "reason": place.reason,
+        "heardAgoMs": round(1_000 * place.view.age_s),
         "rate": status.rates.delivered / 1_000,
         "lag": status.lag,
         "inflight": status.inflight,

@@ -114,3 +114,43 @@ def test_without_a_success_it_is_said_for_how_long_the_node_could_have_had_one(w
     failing = node("n1", "FAILING", lastFailure="reset", lastFailureAt=0, **TAKEN)
     (_, line) = why(in_dc("dc1", failing))
     assert line.endswith("; no success in the 5 min that the node has had it")
+
+
+def test_a_node_that_is_silent_is_not_shown_as_if_it_ran(why):
+    at_work = node("a", "DELIVERING", reason="5.0 messages a second", **FULL)
+    heard, silent = {"heardAgoMs": 2_999}, {"heardAgoMs": 4_200}
+    (row, line) = why(in_dc("dc1", at_work | heard))
+    assert row.endswith("  5.0 messages a second")
+    assert line == "dc1 a: the endpoint gets up to 400.0 a second, all that the subscription allows"
+    # What it told of the present is not so any more; what it told of the past is.
+    (row,) = why(in_dc("dc1", at_work | silent))
+    assert row.endswith("  not heard of for 4.2 s; told before: 5.0 messages a second")
+    failed = {"lastFailure": "reset", "lastFailureAt": 1, "lastSuccessAt": 2}
+    (_, line) = why(in_dc("dc1", at_work | silent | failed))
+    assert line == (
+        "dc1 a: last failure 1970-01-01T00:00:01Z: reset; last success 1970-01-01T00:00:02Z"
+    )
+
+
+def test_a_silent_node_at_rest_is_not_one_with_those_that_are_heard_of(why):
+    rows = why(in_dc("dc1", node("a"), node("b", heardAgoMs=6_000), node("c")))
+    assert [row.split("  ")[-1] for row in rows] == [
+        CALM,
+        f"not heard of for 6.0 s; told before: {CALM}",
+    ]
+
+
+def test_an_unknown_node_is_said_to_be_so_once(why):
+    unknown = node("a", "UNKNOWN", reason="its status of 7 s ago is the last that is known")
+    (row,) = why(in_dc("dc1", unknown | {"heardAgoMs": 7_000}))
+    assert row.endswith("  its status of 7 s ago is the last that is known")
+
+
+def test_rates_beside_filters_say_what_they_count(why):
+    reason = "its filters let nothing pass: about 60 messages a minute are filtered out now"
+    (_, line) = why(in_dc("dc1", node("a", reason=reason, filtered=7)))
+    assert line == "dc1 a: Deliv./s is what the endpoint takes; what is filtered out is not in it"
+    some = node("a", "DELIVERING", reason="2.0 messages a second", rate=2.0, filtered=7)
+    (_, line) = why(in_dc("dc1", some))
+    assert line == "dc1 a: Deliv./s is without what its filters leave out: 7 messages so far"
+    assert len(why(in_dc("dc1", node("a", filtered=7)))) == 1

@@ -6,7 +6,7 @@ import trio
 from hermes_actors.management.access.roles import OpenToAll
 from hermes_actors.management.administration import Administration
 from hermes_actors.model.topic import Owner
-from hermes_actors.status.fold import StatusFold
+from hermes_actors.status.fold import GONE_AFTER_S, StatusFold
 from hermes_actors.status.record import Flow, Header, StatusRecord, SubscriptionStatus
 
 NOW_MS = 1_700_000_000_000
@@ -142,3 +142,14 @@ async def test_why_tells_the_whole_rate_and_what_a_time_out_goes_by(api, tell):
     (well,) = (await api.get(f"{path}/audit/why")).json()["datacenters"][0]["nodes"]
     assert "rateMax" not in well
     assert "hint" not in well
+
+
+async def test_why_tells_how_long_ago_a_node_was_heard_of(autojump_clock, api, tell):
+    tell(shop_orders__billing={})
+    await trio.sleep(5)
+    why = "/topics/shop.orders/subscriptions/billing/why"
+    (node,) = (await api.get(why)).json()["datacenters"][0]["nodes"]
+    assert node["heardAgoMs"] == 5_000
+    # Silent for longer it is gone, and its row with it.
+    await trio.sleep(GONE_AFTER_S - 5)
+    assert (await api.get(why)).json()["datacenters"][0]["nodes"] == []
