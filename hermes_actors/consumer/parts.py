@@ -10,6 +10,7 @@ from hermes_actors.consumer.letters.redrive_board import NoRedrives, RedriveBoar
 from hermes_actors.consumer.measures import Undelivered
 from hermes_actors.consumer.rates.ladder import Level
 from hermes_actors.consumer.rates.ladders import Ladders
+from hermes_actors.consumer.reading.uncommitted import Uncommitted
 from hermes_actors.consumer.recipients.resolver import EndpointResolver
 from hermes_actors.consumer.recipients.resolver_dns import Names
 from hermes_actors.consumer.senders.sender import Sender
@@ -39,6 +40,7 @@ class ConsumerParts(Struct, frozen=True):
     config: ConsumersConfig
     namespace: str = ""
     ladders: Ladders = field(default_factory=Ladders)
+    uncommitted: Uncommitted = field(default_factory=Uncommitted)
     redrives: RedriveBoard = field(default_factory=NoRedrives)
     suspend: Callable[[LiveSubscription, str], None] = _suspend_nobody
     resolver: EndpointResolver | None = None

@@ -64,6 +64,7 @@ class PushConsumer:
         self._owned = owned
         self._lease = owned.lease
         self._stop_grace_s = parts.config.stop_grace_ms / 1_000
+        self._uncommitted = parts.uncommitted
         self._measures = SubscriptionMeasures(parts.metrics, live.name)
         self._buffer = buffer
         self._progress = TopicProgress.of(live, parts.log, log_topic, parts.namespace, owned)
@@ -307,4 +308,5 @@ class PushConsumer:
             # Nothing is lost: the next commit says all that this one would have said.
             self._measures.commit_failures.add()
             self._touched.set()
-            _logger.warning("%s: not committed: %r", self._sending.live.name, error)
+            name, now_s = str(self._sending.live.name), self._clock.monotonic_s()
+            self._uncommitted.failed(name, error, now_s)
