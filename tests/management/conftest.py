@@ -145,6 +145,12 @@ class Api:
         transport = httpx.ASGITransport(app=self.app)
         return httpx.AsyncClient(transport=transport, base_url="http://management")
 
+    def administered_with(self, **parts: Any) -> None:
+        """From now on by an administration with these parts, and else with what this one has."""
+        parts = {"config": self.config, "security": self.administration.security, **parts}
+        self.administration = Administration(self.metadata, self.log, clock=self.clock, **parts)
+        self.client = self.rebuilt()
+
     def close(self) -> None:
         self.apps.give_back()
 

@@ -15,15 +15,7 @@ from hermes_actors.management.catalog.rules_topics import require_known_source
 from hermes_actors.management.changes import Changes
 from hermes_actors.metadata.bodies import group_body
 from hermes_actors.metadata.catalog import LiveGroup
-from hermes_actors.metadata.commands import (
-    Absent,
-    Alive,
-    Change,
-    Childless,
-    StampIs,
-    delete,
-    put,
-)
+from hermes_actors.metadata.commands import Absent, Alive, Change, Childless, StampIs, delete, put
 from hermes_actors.metadata.keys import group_key, topics_below
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.group import Group

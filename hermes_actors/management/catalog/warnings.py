@@ -4,12 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 
 from hermes_actors.config.admission import PropagationConfig
-from hermes_actors.model.subscription import (
-    DeliveryMode,
-    DeliveryType,
-    Filter,
-    Subscription,
-)
+from hermes_actors.model.subscription import DeliveryMode, DeliveryType, Filter, Subscription
 
 HEADER = "Hermes-Warning"
 """The header of an answer that bears them, joined by `; `."""

@@ -8,11 +8,7 @@ from hermes_actors.log.base import Log, UnknownTopic
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.changes import Changes
 from hermes_actors.management.dead_letters.letters import Letters, matching
-from hermes_actors.management.dead_letters.query import (
-    filter_of_body,
-    flag_of_body,
-    number_of_body,
-)
+from hermes_actors.management.dead_letters.query import filter_of_body, flag_of_body, number_of_body
 from hermes_actors.management.status.statuses import Statuses
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.commands import Absent, Alive, Change, StampIs, delete, put

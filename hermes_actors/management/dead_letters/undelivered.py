@@ -7,13 +7,7 @@ from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.log.base import Log, LogUnavailable
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.dead_letters.letters import Letters
-from hermes_actors.management.dead_letters.scan import (
-    Held,
-    Place,
-    message_of,
-    record_at,
-    search,
-)
+from hermes_actors.management.dead_letters.scan import Held, Place, message_of, record_at, search
 from hermes_actors.management.status.statuses import Statuses
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata

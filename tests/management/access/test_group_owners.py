@@ -1,17 +1,14 @@
 """A group's owner: what he may do, and who may subscribe because of him."""
 
 import pytest
+from callers import ADMIN, FINANCE, SALES, STRANGER
 
 from hermes_actors.config import ManagementConfig
 from hermes_actors.metadata.bodies import group_body
 from hermes_actors.metadata.commands import put
 from hermes_actors.metadata.keys import group_key
 
-SALES = {"x-user": "sam", "x-teams": "sales"}
-FINANCE = {"x-user": "fay", "x-teams": "finance"}
-STRANGER = {"x-user": "sid", "x-teams": "marketing"}
 CRAWLER = {"x-user": "cid", "x-teams": "crawler"}
-ADMIN = {"x-user": "admin"}
 TOPIC = "/topics/shop.orders"
 SUBSCRIPTIONS = f"{TOPIC}/subscriptions"
 FORBIDDEN = (403, "OTHER")

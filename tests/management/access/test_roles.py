@@ -1,13 +1,10 @@
 """What callers who are no administrators may do."""
 
 import pytest
+from callers import ADMIN, FINANCE, SALES, STRANGER
 
 from hermes_actors.config import ManagementConfig
 
-SALES = {"x-user": "sam", "x-teams": "sales"}
-FINANCE = {"x-user": "fay", "x-teams": "finance"}
-STRANGER = {"x-user": "sid", "x-teams": "marketing"}
-ADMIN = {"x-user": "admin"}
 TOPIC = "/topics/shop.orders"
 SUBSCRIPTION = f"{TOPIC}/subscriptions/billing"
 NOT_YOURS = (

@@ -3,6 +3,7 @@
 import pytest
 import trio
 import trio.testing
+from coordination_scene import ORDERS, T0_MS, Followed
 from msgspec.structs import replace
 
 from hermes_actors.config.delivery import BalancerConfig
@@ -17,32 +18,10 @@ from hermes_actors.coordination.commands import (
     Target,
 )
 from hermes_actors.coordination.plan_views import Proposal
-from hermes_actors.coordination.state import State
 from hermes_actors.coordination.tally import Weights
-from hermes_actors.management.administration import Administration
 from hermes_actors.status.fold import StatusFold
 
-ORDERS = "shop.orders$billing"
 PAGES = "shop.pages$search"
-T0_MS = 1_700_000_000_000
-
-
-class Followed:
-    """A coordination log that a test writes."""
-
-    def __init__(self):
-        self.state = State()
-        self.trouble = ""
-
-    def say(self, *saids):
-        for said in saids:
-            at = self.state.position
-            self.state.apply(at, T0_MS + 100 * at, said)
-
-    def plan(self, name, *targets, reason):
-        state = self.state
-        assignment = Assignment(name, tuple(Target(*target) for target in targets), reason)
-        self.say(Plan(state.leader, state.term, state.plan_offset, (assignment,)))
 
 
 class Planning:
@@ -95,17 +74,13 @@ def tasks_max(request):
 async def balancer(api, here, there, planning, fold, tasks_max):
     """Management of dc1, which follows dc2 too; both subscriptions are there."""
     consumers = replace(api.config.consumers, balancer=BalancerConfig(tasks_per_node_max=tasks_max))
-    api.administration = Administration(
-        api.metadata,
-        api.log,
-        replace(api.config, consumers=consumers),
-        api.clock,
+    api.administered_with(
+        config=replace(api.config, consumers=consumers),
         status=fold,
         coordinations={"dc2": there, "dc1": here},
         planning={"dc1": planning},
         weights=planning.weights,
     )
-    api.client = api.rebuilt()
     await api.with_topic()
     await api.with_subscription()
     await api.with_topic("shop.pages")

@@ -3,7 +3,6 @@
 import pytest
 
 from hermes_actors.management.access.roles import Anonymous, Guest
-from hermes_actors.management.administration import Administration
 from hermes_actors.model.workload import Drain
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.record import Header, StatusRecord
@@ -44,10 +43,7 @@ def nodes(api):
         header("c", "dc2"),
     ):
         fold.take(each.dc, StatusRecord(each, (), ()), api.clock.ms, api.clock.monotonic_s())
-    api.administration = Administration(
-        api.metadata, api.log, api.config, api.clock, status=fold, datacenters=("dc2",)
-    )
-    api.client = api.rebuilt()
+    api.administered_with(status=fold, datacenters=("dc2",))
     return api
 
 

@@ -2,54 +2,30 @@
 
 import pytest
 import trio
+from coordination_scene import ORDERS, T0_MS, Followed
 
-from hermes_actors.coordination.commands import (
-    Assignment,
-    Claim,
-    Join,
-    Leave,
-    Plan,
-    Target,
-)
-from hermes_actors.coordination.state import State
-from hermes_actors.management.administration import Administration
+from hermes_actors.coordination.commands import Claim, Join, Leave
 from hermes_actors.management.balancing.takeovers import takeover
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.record import Header, StatusRecord, SubscriptionStatus
 
-ORDERS = "shop.orders$billing"
-T0_MS = 1_700_000_000_000
 
-
-class Followed:
-    """A coordination log that a test writes."""
-
-    def __init__(self):
-        self.state = State()
-        self.trouble = ""
-        self.say(Join("b1", "node-a", 1.0), Join("b2", "node-b", 1.0), Claim("b1", 1))
-        self.plan("new: 1 owner", "b2")
-
-    def say(self, *saids):
-        for said in saids:
-            at = self.state.position
-            self.state.apply(at, T0_MS + 100 * at, said)
-
-    def plan(self, reason, *boots):
-        state = self.state
-        targets = tuple(Target(boot, (number,)) for number, boot in enumerate(boots))
-        change = Assignment(ORDERS, targets, reason)
-        self.say(Plan(state.leader, state.term, state.plan_offset, (change,)))
+def plan(followed, reason, *boots):
+    """The partitions of the one subscription, in turn, to these boots."""
+    targets = [(boot, (number,)) for number, boot in enumerate(boots)]
+    followed.plan(ORDERS, *targets, reason=reason)
 
 
 @pytest.fixture
 def followed():
-    return Followed()
+    followed = Followed(Join("b1", "node-a", 1.0), Join("b2", "node-b", 1.0), Claim("b1", 1))
+    plan(followed, "new: 1 owner", "b2")
+    return followed
 
 
 def test_who_took_it_over_tells_since_when_from_whom_and_why(followed):
     followed.say(Leave("b2"))
-    followed.plan("node node-b left", "b1")
+    plan(followed, "node node-b left", "b1")
     followed.say(Claim("b1", 9), Claim("b1", 9))
     assert takeover(followed.state, ORDERS, "node-a") == {
         "ownedForS": 0.2,
@@ -61,7 +37,7 @@ def test_who_took_it_over_tells_since_when_from_whom_and_why(followed):
 
 def test_the_first_owner_has_it_from_nobody_and_one_that_is_joined_neither(followed):
     assert takeover(followed.state, ORDERS, "node-b") == {"ownedForS": 0.0}
-    followed.plan("now 2 owners: constraint", "b2", "b1")
+    plan(followed, "now 2 owners: constraint", "b2", "b1")
     assert takeover(followed.state, ORDERS, "node-a") == {"ownedForS": 0.0}
     assert takeover(followed.state, ORDERS, "node-b") == {"ownedForS": pytest.approx(0.1)}
 
@@ -73,16 +49,7 @@ def test_of_what_nobody_knows_nothing_is_told(followed):
 
 async def test_why_tells_it_of_each_node_while_the_coordination_is_followed(api, followed):
     fold = StatusFold()
-    api.administration = Administration(
-        api.metadata,
-        api.log,
-        api.config,
-        api.clock,
-        api.administration.security,
-        status=fold,
-        coordinations={"dc1": followed},
-    )
-    api.client = api.rebuilt()
+    api.administered_with(status=fold, coordinations={"dc1": followed})
     await api.with_topic()
     await api.with_subscription()
     header = Header(

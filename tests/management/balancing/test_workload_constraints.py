@@ -1,12 +1,12 @@
 """Workload constraints on Hermes' wire."""
 
 import pytest
+from callers import ADMIN
 
 from hermes_actors.metadata.commands import put
 from hermes_actors.model.workload import Constraints
 
 CONSTRAINTS = "/workload-constraints"
-ADMIN = {"x-user": "admin"}
 NOBODY = {"x-user": "sam", "x-teams": "sales"}
 
 

@@ -1,6 +1,7 @@
 """What subscriptions offer beyond Hermes: shown only where it is used, checked like the rest."""
 
 import pytest
+from plain_bodies import SUBSCRIPTION
 
 from hermes_actors.errors import Refused
 from hermes_actors.management.bodies.constraints import require_valid_subscription
@@ -8,18 +9,13 @@ from hermes_actors.management.bodies.decoding import decode_subscription
 from hermes_actors.management.bodies.views import MASKED_SIGNING_SECRET, subscription_view
 from hermes_actors.model.subscription import SubscriptionState
 
-PLAIN = {
-    "topicName": "shop.orders",
-    "name": "billing",
-    "endpoint": "http://billing.internal/orders",
-    "description": "",
-    "owner": {"source": "Plaintext", "id": "billing"},
-}
 SECRET = "whsec_" + "A" * 32
 
 
 def view(**fields):
-    return subscription_view(decode_subscription({**PLAIN, **fields}), SubscriptionState.ACTIVE)
+    return subscription_view(
+        decode_subscription({**SUBSCRIPTION, **fields}), SubscriptionState.ACTIVE
+    )
 
 
 @pytest.mark.parametrize("delivery", ["SERIAL", "BATCH"])
@@ -44,7 +40,9 @@ def test_what_is_used_beyond_hermes_is_shown_and_comes_back_as_it_was():
 def test_the_secrets_that_sign_are_never_shown():
     shown = view(signing={"secrets": [SECRET, SECRET]})
     assert shown["signing"] == {"secrets": [MASKED_SIGNING_SECRET] * 2}
-    assert SECRET not in repr(decode_subscription({**PLAIN, "signing": {"secrets": [SECRET]}}))
+    assert SECRET not in repr(
+        decode_subscription({**SUBSCRIPTION, "signing": {"secrets": [SECRET]}})
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,6 +55,6 @@ def test_the_secrets_that_sign_are_never_shown():
     ],
 )
 def test_attempts_that_make_no_sense_are_refused_by_name(policy, complaint):
-    subscription = decode_subscription({**PLAIN, "subscriptionPolicy": policy})
+    subscription = decode_subscription({**SUBSCRIPTION, "subscriptionPolicy": policy})
     with pytest.raises(Refused, match=complaint):
         require_valid_subscription(subscription)

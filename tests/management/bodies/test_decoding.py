@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_bodies import SUBSCRIPTION, TOPIC
 
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.bodies.constraints import subscription_violations, topic_violations
@@ -14,21 +15,6 @@ from hermes_actors.management.bodies.decoding import (
 )
 from hermes_actors.model.subscription import BatchPolicy, SerialPolicy, TrackingMode
 from hermes_actors.model.topic import ContentType, PublishingAuth
-
-TOPIC = {
-    "name": "shop.orders",
-    "description": "",
-    "owner": {"source": "Plaintext", "id": "sales"},
-    "contentType": "JSON",
-    "retentionTime": {"duration": 1},
-}
-SUBSCRIPTION = {
-    "topicName": "shop.orders",
-    "name": "billing",
-    "endpoint": "http://host/",
-    "description": "",
-    "owner": {"source": "Plaintext", "id": "finance"},
-}
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"text"', b"1", b"null", b"\xff"])

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_bodies import SUBSCRIPTION, TOPIC
 
 from hermes_actors.errors import Refused
 from hermes_actors.management.bodies.constraints import (
@@ -73,22 +74,6 @@ def objects(keys):
         max_leaves=12,
     )
     return st.dictionaries(keys, values, max_size=6)
-
-
-TOPIC = {
-    "name": "shop.orders",
-    "description": "",
-    "owner": {"source": "Plaintext", "id": "sales"},
-    "contentType": "JSON",
-    "retentionTime": {"duration": 1},
-}
-SUBSCRIPTION = {
-    "topicName": "shop.orders",
-    "name": "billing",
-    "endpoint": "http://host/",
-    "description": "",
-    "owner": {"source": "Plaintext", "id": "finance"},
-}
 
 
 @given(objects(TOPIC_KEYS))

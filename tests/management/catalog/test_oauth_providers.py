@@ -1,11 +1,11 @@
 """Providers of OAuth tokens: the wire's rules, and secrets that are never shown."""
 
 import pytest
+from callers import ADMIN
 
 PROVIDERS = "/oauth/providers"
 SSO = f"{PROVIDERS}/sso"
 SECRET = "hush-hush"
-ADMIN = {"x-user": "admin"}
 NOBODY = {"x-user": "sam", "x-teams": "sales"}
 
 

@@ -1,51 +1,26 @@
 """Each node that consumes a subscription is shown with the partitions that it owns, no others."""
 
 import trio
+from coordination_scene import ORDERS, Followed
 
-from hermes_actors.coordination.commands import Assignment, Claim, Join, Plan, Target
-from hermes_actors.coordination.state import State
-from hermes_actors.management.administration import Administration
+from hermes_actors.coordination.commands import Claim, Join
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.record import Header, Page, SubscriptionStatus
 from hermes_actors.status.record import decode as decode_status
 
-NAME = "shop.orders$billing"
-
-
-class Followed:
-    trouble = ""
-
-    def __init__(self, *saids):
-        self.state = State()
-        for at, said in enumerate(saids):
-            self.state.apply(at, 1_700_000_000_000 + at, said)
-
 
 def heard_of(fold, node):
     page = Page(Header(node=node, dc="dc1", boot_id=node, sequence=1, roles=("consumers",)), 9_000)
-    page.add(SubscriptionStatus(NAME, ""))
+    page.add(SubscriptionStatus(ORDERS, ""))
     fold.take("dc1", decode_status(page.encode()), 0, trio.current_time())
 
 
 async def test_members_of_a_group_have_the_partitions_that_they_own(api):
-    targets = (Target("b1", (0, 2)), Target("b2", (1,)))
-    followed = Followed(
-        Join("b1", "node-a"),
-        Join("b2", "node-b"),
-        Claim("b1", 1),
-        Plan("b1", 1, -1, (Assignment(NAME, targets),)),
-    )
+    followed = Followed(Join("b1", "node-a"), Join("b2", "node-b"), Claim("b1", 1))
+    followed.plan(ORDERS, ("b1", (0, 2)), ("b2", (1,)))
     fold = StatusFold()
     fold.report("dc1", "", 0, trio.current_time())
-    api.administration = Administration(
-        api.metadata,
-        api.log,
-        api.config,
-        api.clock,
-        status=fold,
-        coordinations={"dc1": followed},
-    )
-    api.client = api.rebuilt()
+    api.administered_with(status=fold, coordinations={"dc1": followed})
     await api.with_topic()
     await api.with_subscription()
     for node in ("node-a", "node-b"):

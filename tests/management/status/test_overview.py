@@ -3,8 +3,6 @@
 import pytest
 import trio
 
-from hermes_actors.management.access.roles import OpenToAll
-from hermes_actors.management.administration import Administration
 from hermes_actors.model.topic import Owner
 from hermes_actors.status.fold import GONE_AFTER_S, StatusFold
 from hermes_actors.status.record import Flow, Header, StatusRecord, SubscriptionStatus
@@ -17,10 +15,7 @@ FAILING = {"level": "SLOW", "held_back": "it fails", "last_failure": "HTTP 503"}
 async def tell(api):
     """Three subscriptions of two topics, and what a node says of them."""
     fold = StatusFold()
-    api.administration = Administration(
-        api.metadata, api.log, api.config, api.clock, OpenToAll(), status=fold
-    )
-    api.client = api.rebuilt()
+    api.administered_with(status=fold)
     await api.with_topic()
     await api.post("/topics", api.topic("shop.parcels"))
     await api.with_subscription()

@@ -1,0 +1,27 @@
+"""A coordination log that a test writes, as management follows it."""
+
+from hermes_actors.coordination.commands import Assignment, Plan, Target
+from hermes_actors.coordination.state import State
+
+ORDERS = "shop.orders$billing"
+T0_MS = 1_700_000_000_000
+
+
+class Followed:
+    """Holds what was said, 100 ms between each."""
+
+    def __init__(self, *saids):
+        self.state = State()
+        self.trouble = ""
+        self.say(*saids)
+
+    def say(self, *saids):
+        for said in saids:
+            at = self.state.position
+            self.state.apply(at, T0_MS + 100 * at, said)
+
+    def plan(self, name, *targets, reason=""):
+        """The leader's: the targets, each a boot and its partitions, of one subscription."""
+        state = self.state
+        assignment = Assignment(name, tuple(Target(*target) for target in targets), reason)
+        self.say(Plan(state.leader, state.term, state.plan_offset, (assignment,)))

@@ -1,0 +1,15 @@
+"""The subscription whose letters they are."""
+
+import pytest
+from dead_letters_scene import Desk
+
+from hermes_actors.log.memory import MemoryLog
+
+
+@pytest.fixture
+async def desk(api):
+    remote = MemoryLog("dc2", api.clock)
+    api.administered_with(remote_logs=(remote,))
+    await api.with_topic()
+    await api.with_subscription()
+    return Desk(api, remote)

@@ -1,0 +1,15 @@
+"""The subscription that nodes tell of."""
+
+import pytest
+from statuses_scene import Nodes
+
+from hermes_actors.status.fold import StatusFold
+
+
+@pytest.fixture
+async def nodes(api):
+    fold = StatusFold()
+    api.administered_with(status=fold)
+    await api.with_topic()
+    await api.with_subscription()
+    return Nodes(fold, api.clock)

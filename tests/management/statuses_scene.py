@@ -1,0 +1,41 @@
+"""Nodes that tell of themselves, as readers of their status records would put it in."""
+
+import trio
+
+from hermes_actors.status.record import Flow, Header, StatusRecord, SubscriptionStatus
+
+FULL = "shop.orders$billing"
+TOPIC = "/topics/shop.orders"
+SUBSCRIPTION = f"{TOPIC}/subscriptions/billing"
+NOW_MS = 1_700_000_000_000
+
+
+class Nodes:
+    """Puts in records as readers would."""
+
+    def __init__(self, fold, clock):
+        self.fold = fold
+        self._clock = clock
+        self._sequence = 0
+
+    def read(self, dc, trouble=""):
+        self.fold.report(dc, trouble, NOW_MS, trio.current_time())
+
+    def tell(self, dc, node, *, topics=(), subscriptions=(), boot="b", **header):
+        self._sequence += 1
+        header = Header(
+            node=node,
+            dc=dc,
+            boot_id=boot,
+            sequence=self._sequence,
+            round=self._sequence,
+            **{"roles": ("consumers",), "written_at_ms": NOW_MS, **header},
+        )
+        record = StatusRecord(header, tuple(topics), tuple(subscriptions))
+        now_s = trio.current_time()
+        self.fold.take(dc, record, int(1_000 * now_s), now_s)
+
+
+def consumed(rates=None, *, counts=None, **fields):
+    flow = {name: round(1_000 * rate) for name, rate in (rates or {}).items()}
+    return SubscriptionStatus(FULL, counts=Flow(**(counts or {})), rates=Flow(**flow), **fields)
