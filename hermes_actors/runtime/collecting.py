@@ -3,7 +3,8 @@
 A full collection looks at every container in one go, nobody else has a turn meanwhile, and a node
 that is given hundreds of subscriptions has one each time that its objects are a quarter more. What
 a long one has found alive is set aside (`gc.freeze`), so the next looks at what came since. Nothing
-is set aside for good: what has become garbage there is found ten minutes later.
+is set aside for good: what has become garbage there is found by the first full collection that
+comes ten minutes later.
 """
 
 import gc
