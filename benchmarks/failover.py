@@ -134,7 +134,7 @@ def arguments() -> argparse.Namespace:
     add("--pause-s", type=float, default=0.0, help="between a node's return and the next stop")
     add("--uneven-subscriptions", type=int, default=60, help="of the part balance")
     add("--uneven-topics", type=int, default=10, help="the n-th has a n-th of the first one's rate")
-    # With more, two cores are full: then no node has one of its own, and there is nothing to even out.
+    # With more, two cores are full: then no node has one of its own to lose half of.
     add("--uneven-rate", type=float, default=170.0, help="messages/s of all of them together")
     add("--settle-s", type=float, default=180.0, help="until the balance is looked at")
     add("--seconds", type=float, default=30.0, help="for which it is")

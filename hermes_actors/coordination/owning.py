@@ -1,6 +1,6 @@
 """How one subscription's targets become grants, and which rate share an owner may use. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import isfinite
 
 from msgspec.structs import replace
@@ -31,9 +31,16 @@ def is_sane(assignment: Assignment) -> bool:
     )
 
 
-def planned(old: Ownership, assignment: Assignment, offset: int, log_ms: int) -> Ownership:
+def planned(
+    old: Ownership,
+    assignment: Assignment,
+    offset: int,
+    log_ms: int,
+    node_of: Callable[[str], str] = str,
+) -> Ownership:
     """With the assignment's targets. Owners whose partitions stay keep their grants; their shares
-    change at once, and what they may still be using is remembered.
+    change at once, and what they may still be using is remembered. `node_of` a boot id: what comes
+    back to the same node in its next life has not moved.
     """
     targets = tuple(
         replace(target, partitions=tuple(sorted(target.partitions)))
@@ -46,7 +53,7 @@ def planned(old: Ownership, assignment: Assignment, offset: int, log_ms: int) ->
     )
     moved_log_ms, tracks = old.moved_log_ms, old.tracks
     if old.targets and owners(old.targets) != owners(targets):
-        moved_log_ms, tracks = log_ms, _tracked(old, targets, log_ms)
+        moved_log_ms, tracks = log_ms, _tracked(old, targets, log_ms, node_of)
     return replace(
         old,
         targets=targets,
@@ -57,7 +64,9 @@ def planned(old: Ownership, assignment: Assignment, offset: int, log_ms: int) ->
     )
 
 
-def _tracked(old: Ownership, targets: tuple[Target, ...], log_ms: int) -> tuple[Track, ...]:
+def _tracked(
+    old: Ownership, targets: tuple[Target, ...], log_ms: int, node_of: Callable[[str], str]
+) -> tuple[Track, ...]:
     """Where each partition's moves are known from, once it is with these targets."""
     before = {each: target.boot for target in old.targets for each in target.partitions}
     times = {each: track.moved_log_ms for track in old.tracks for each in track.partitions}
@@ -65,7 +74,8 @@ def _tracked(old: Ownership, targets: tuple[Target, ...], log_ms: int) -> tuple[
     for target in targets:
         for partition in target.partitions:
             moved = times.get(partition, ())
-            if before.get(partition, target.boot) != target.boot:
+            boot = before.get(partition, target.boot)
+            if boot != target.boot and node_of(boot) != node_of(target.boot):
                 moved = (*moved, log_ms)[-_TRACKED_MAX:]
             if moved:
                 alike.setdefault(moved, []).append(partition)

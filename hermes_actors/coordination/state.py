@@ -317,7 +317,7 @@ class State:
             ):
                 continue
             old = self._ownerships.get(name, _NO_OWNERSHIP)
-            new = owning.planned(old, assignment, offset, self.clock_ms)
+            new = owning.planned(old, assignment, offset, self.clock_ms, self.node_of)
             self._note_move(assignment, old, new, timestamp_ms)
             self._settle(name, new, offset)
 

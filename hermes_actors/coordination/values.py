@@ -86,7 +86,7 @@ class Grant(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Track(Struct, frozen=True, array_like=True, gc=False):
-    """When some partitions were last planned for another owner than before: the last two times."""
+    """When some partitions were last planned for another node than before: the last two times."""
 
     partitions: tuple[int, ...]
     moved_log_ms: tuple[int, ...]
