@@ -63,9 +63,9 @@ check: $(STAMP) ## Format, lint, types, layers and the fast tests
 .PHONY: test
 test: check ## check, and every other test: real processes, slow ones, Kafka, Spark
 	$(BIN)/python -m pytest -n auto -m "slow and not (kafka or spark or live)" || [ $$? -eq 5 ]
-	@# Two files at once; then what shares a broker, or needs the machine for itself.
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "live and not (kafka or spark or slow or alone)" || [ $$? -eq 5 ]
-	$(BIN)/python -m pytest -m "kafka or spark or (live and (slow or alone))" || [ $$? -eq 5 ]
+	@# Two files at once, each process with a broker of its own; then what needs the machine for itself.
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "(live or kafka) and not (alone or spark)" || [ $$? -eq 5 ]
+	$(BIN)/python -m pytest -m "alone or spark" || [ $$? -eq 5 ]
 
 .PHONY: bench
 bench: $(STAMP) ## The benchmarks, one after another

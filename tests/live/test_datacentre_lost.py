@@ -11,7 +11,13 @@ import trio
 from hermes_chaos.live import blackout, dc_loss
 from hermes_chaos.live.site import Site
 
-pytestmark = [pytest.mark.kafka, pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.live,
+    pytest.mark.slow,
+    pytest.mark.alone,
+    pytest.mark.timeout(180),
+]
 
 # Of a machine that has other things to do; the commands show the usual figures.
 WORST_GAP_MS = 2_000

@@ -15,7 +15,13 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.kafka, pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.live,
+    pytest.mark.slow,
+    pytest.mark.alone,
+    pytest.mark.timeout(400),
+]
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "failover.py"
 SHORT = (

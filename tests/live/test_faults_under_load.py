@@ -19,7 +19,13 @@ from hermes_chaos.wanted import subscription_body, topic_body
 from hermes_local.compose import Topology
 from hermes_local.runnable import Service
 
-pytestmark = [pytest.mark.kafka, pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.live,
+    pytest.mark.slow,
+    pytest.mark.alone,
+    pytest.mark.timeout(600),
+]
 
 DCS = ("dc1", "dc2")
 RATE_PER_S = 400.0
