@@ -1,9 +1,10 @@
 """Sends what the spool holds to a log that works again: in order for each key, until stored.
 
 Each lane of each topic has a sender of its own, which backs off by itself, so that a topic or a
-partition that stays away holds up no other; when a whole log is back, all are woken. What cannot be
-sent any more (its topic is gone, a log refuses it, it is too old) is set aside and counted, never
-dropped.
+partition that stays away holds up no other; when a whole log is back, all are woken. Who waits for
+no log, only for this node to know the topic (it has just started), goes on when it does. What
+cannot be sent any more (its topic is gone, a log refuses it, it is too old) is set aside and
+counted, never dropped.
 """
 
 import random
@@ -14,6 +15,7 @@ import trio
 
 from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.config.spool import SpoolConfig
+from hermes_actors.fallback.known import Known
 from hermes_actors.fallback.returns import Pauses, Returns
 from hermes_actors.fallback.spool import Spool
 from hermes_actors.fallback.spool_format import SpoolEntry
@@ -101,6 +103,7 @@ class Replayer:
         self._bytes_max = bytes_max
         self._topics: dict[str, _Sending] = {}
         self._returns = Returns(self._logs)
+        self._known = Known()
         # Whoever failed last waits among the like: topics that are away take no healthy one's turn.
         self._healthy = trio.CapacityLimiter(_SENDING_MAX)
         self._probing = trio.CapacityLimiter(_PROBING_MAX)
@@ -110,6 +113,7 @@ class Replayer:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._follow, nursery)
             nursery.start_soon(self._returns.watch)
+            nursery.start_soon(self._known.watch)
             await inbox.wait()
             nursery.cancel_scope.cancel()
 
@@ -152,37 +156,44 @@ class Replayer:
         backoff = self._backoff()
         queue = sending.queue
         while queue.count:
+            await self._wait_known(queue)
             live = self._destinations.live(queue.topic)
             if self._is_gone(queue, live):
                 break
-            if live is not None and live.log_topic == queue.log_topic:
-                log = self._next_log(sending, live, backoff.tries)
-                partitions = await self._partitions(sending, log)
-                if partitions is not None:
-                    queue.arrange(partitions)
-                    sending.next_partition = self._rng.randrange(partitions)
-                    break
+            if live is None or live.log_topic != queue.log_topic:
+                continue
+            log = self._next_log(sending, live, backoff.tries)
+            partitions = await self._partitions(sending, log)
+            if partitions is not None:
+                queue.arrange(partitions)
+                sending.next_partition = self._rng.randrange(partitions)
+                break
             await backoff.rest()
         sending.is_arranged = True
 
     async def _empty(self, sending: _Sending, lane: int) -> None:
         backoff = self._backoff()
         records_max = min(_FIRST_RECORDS, self._records_max)
+        queue = sending.queue
         while True:
+            if queue.count and not self._is_known(queue):
+                queue.is_flowing = False
+                await self._wait_known(queue)
+                backoff.reset()
             now_s = self._clock.monotonic_s()
-            batch, again_s = sending.queue.select(
+            batch, again_s = queue.select(
                 lane, now_s, records_max=records_max, bytes_max=self._bytes_max
             )
             if not batch:
                 if again_s is None:
                     return
-                sending.queue.is_flowing = False
+                queue.is_flowing = False
                 # Sooner than that if the append that may still store it ends.
                 await trio.sleep(max(min(again_s - now_s, _HELD_POLL_S), 0.001))
                 continue
             async with self._probing if backoff.tries else self._healthy:
                 is_ok = await self._replay(sending, lane, batch, backoff.tries)
-            sending.queue.is_flowing = is_ok
+            queue.is_flowing = is_ok
             if is_ok:
                 backoff.reset()
                 records_max = min(records_max * 2, self._records_max)
@@ -192,6 +203,17 @@ class Replayer:
 
     def _backoff(self) -> Pauses:
         return Pauses(self._returns, self._rng, self._config.replay_backoff_max_ms / 1_000)
+
+    async def _wait_known(self, queue: TopicQueue) -> None:
+        """Return when it is known where its messages go, or nothing of it waits any more."""
+        await self._known.wait(lambda: not queue.count or self._is_known(queue))
+
+    def _is_known(self, queue: TopicQueue) -> bool:
+        """True when it is known where its messages go, or that they go nowhere."""
+        live = self._destinations.live(queue.topic)
+        if live is not None and live.log_topic == queue.log_topic:
+            return True
+        return self._is_gone(queue, live)
 
     def _is_gone(self, queue: TopicQueue, live: LiveTopic | None) -> bool:
         """True when that life of the topic is over for good."""

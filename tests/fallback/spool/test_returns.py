@@ -70,6 +70,51 @@ async def test_a_log_that_answers_and_takes_nothing_is_tried_less_and_less_often
 
 
 @pytest.mark.parametrize("is_silent", [False, True])
+async def test_a_node_that_started_while_its_log_was_away_goes_on_when_it_knows_its_topics(
+    open_spooling, entry, live, memory_log, autojump_clock, is_silent
+):
+    """What it knows of topics comes from that log: until then it has no log to ask."""
+    names = [f"shop.t{number}" for number in range(20)]
+    log = await memory_log(topics=names)
+    log.faults.silent = log.faults.reads_silent = is_silent
+    if not is_silent:
+        log.faults.cut()
+    async with open_spooling(MemoryDisk()) as spooling:
+        spooling.live, spooling.is_certain = {}, False
+        for name in names:
+            assert spooling.offer(entry(b"1", b"k", topic=name))
+        spooling.replay(log)
+        await trio.sleep(600)
+        assert spooling.shown("entries") == 20
+        log.faults.heal()
+        await trio.sleep(600)
+        assert spooling.shown("entries") == 20
+        spooling.live = {name: live(name) for name in names}
+        await trio.sleep(1.5)
+        assert spooling.shown("entries") == 0
+
+
+async def test_what_is_not_known_any_more_while_it_is_sent_goes_on_when_it_is_known_again(
+    open_spooling, entry, memory_log, autojump_clock
+):
+    log = await memory_log()
+    log.faults.unavailable_rate = 1.0
+    async with open_spooling(MemoryDisk()) as spooling:
+        for number in range(30):
+            assert spooling.offer(entry(b"%d" % number, b"%d" % number))
+        spooling.replay(log)
+        await trio.sleep(60)
+        known = spooling.live
+        spooling.live, spooling.is_certain = {}, False
+        log.faults.heal()
+        await trio.sleep(600)
+        assert spooling.shown("entries") == 30
+        spooling.live = known
+        await trio.sleep(1.5)
+        assert spooling.shown("entries") == 0
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
 async def test_a_log_that_answers_before_it_takes_anything_is_tried_again_soon(
     open_spooling, entry, live, memory_log, autojump_clock, is_silent
 ):
