@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from hermes_actors.log.base import Commit
 from hermes_actors.log.commits import Ownership, encode
@@ -367,3 +368,24 @@ def test_a_dead_letter_that_is_closed_without_a_delivery_is_found(
     assert bool(found_by(LettersCloseByDelivery(SUBJECT), [kept, *answers, closed])) == is_found
     others = replace(closed, kind="expired")
     assert found_by(LettersCloseByDelivery(SUBJECT), [kept, others]) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "is_found"),
+    [({}, False), ({"at_ms": 6_500}, True), ({"attempts": 1}, True), ({"redrives": 1}, True)],
+)
+def test_a_copy_of_a_dead_letter_may_come_after_the_delivery_and_a_new_one_may_not(
+    change: dict[str, int], is_found: bool
+) -> None:
+    kept = lettered(0, at_s=5.0)
+    again = replace(kept, letter=structs.replace(kept.letter, **change), at_s=6.5)
+    late_copy = replace(kept, at_s=6.8)
+    closed = Closed("dc1", S, "redriven", (kept.letter.id,), 7.0)
+    after_the_first, after_both = answer(0, at_s=6), answer(0, at_s=6.6)
+
+    history = [kept, after_the_first, again, late_copy, closed]
+    assert bool(found_by(LettersCloseByDelivery(SUBJECT), history)) == is_found
+    history = [kept, again, after_both, late_copy, closed]
+    assert found_by(LettersCloseByDelivery(SUBJECT), history) == []
+    history = [answer(0, at_s=4), kept, again, late_copy, closed]
+    assert len(found_by(LettersCloseByDelivery(SUBJECT), history)) == 1

@@ -59,7 +59,10 @@ class LettersHaveCauses(Checker):
 
 
 class LettersCloseByDelivery(Checker):
-    """A dead letter is closed as re-driven only when its message has been delivered since."""
+    """A dead letter is closed as re-driven only when its message has been delivered since it was
+    given up last. A letter whose storing was not acknowledged is stored again, as it is: such a
+    copy, which may come after the delivery, gives nothing up; a letter that differs does.
+    """
 
     name = "dead letters close by delivery"
     is_rare = True
@@ -67,13 +70,17 @@ class LettersCloseByDelivery(Checker):
     def __init__(self, subject: Subject) -> None:
         super().__init__()
         self._settlements = Settlements(subject)
+        # By id, the first of the last ones that are the same.
         self._letters: dict[tuple[str, str, str], Lettered] = {}
+        self._known: set[Letter] = set()
 
     def watch(self, event: Event) -> None:
         """Take note, and check."""
         match event:
             case Lettered(dc, letter):
-                self._letters[dc, letter.subscription, letter.id] = event
+                if letter not in self._known:
+                    self._known.add(letter)
+                    self._letters[dc, letter.subscription, letter.id] = event
             case Answer():
                 self._settlements.watch(event)
             case Closed(dc, name, MarkKind.REDRIVEN, ids):
