@@ -307,11 +307,11 @@ def test_parts_that_are_more_than_the_whole_are_found() -> None:
 
 @pytest.mark.parametrize("where", ["dc1-n1", "dc1", coordination_of("dc1")])
 def test_the_same_attempt_once_more_needs_no_wait_after_a_node_was_away(where: str) -> None:
-    def retried(retries: int, *before: Event) -> list[str]:
+    def retried(retries: int, *before: Event, status: int = 0) -> list[str]:
         checker = RetriesWait(SUBJECT)
         first = replace(pushed(), retries=1)
         again = replace(pushed(at_s=2.001), number=2, retries=retries)
-        for event in (*before, first, Ended(first, 0, "", 2.0), again):
+        for event in (*before, first, Ended(first, status, "", 2.0), again):
             checker.watch(event)
         return checker.violations
 
@@ -319,6 +319,7 @@ def test_the_same_attempt_once_more_needs_no_wait_after_a_node_was_away(where: s
     assert retried(1, away) == []
     assert len(retried(1)) == 1
     assert len(retried(2, away)) == 1
+    assert len(retried(1, away, status=500)) == 1, "what was answered counts"
 
 
 # The rate of all owners together

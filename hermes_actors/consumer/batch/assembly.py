@@ -12,6 +12,8 @@ from itertools import chain
 from msgspec import Struct
 
 from hermes_actors.consumer.batch.body import ARRAY_BYTES, array_of
+from hermes_actors.consumer.retry import Discard, Gone
+from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.serial.lanes import Delivery
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import UndecodableRecord
@@ -38,7 +40,8 @@ class Rejected(Struct, frozen=True):
 class Batch:
     """One batch and how its attempts went. It never changes: equal ids mean equal bodies.
 
-    `first_s` is when its first attempt began, once it `is_begun`.
+    `first_s` is when its first attempt began, once it `is_begun`. `ending` is what the last answer
+    means for it, if that has to wait for the lease.
     """
 
     __slots__ = (
@@ -47,6 +50,7 @@ class Batch:
         "body",
         "deliveries",
         "due_s",
+        "ending",
         "first_s",
         "id",
         "is_begun",
@@ -69,6 +73,7 @@ class Batch:
         self.is_begun = False
         self.is_inflight = False
         self.is_outdated = False
+        self.ending: tuple[Discard | Gone, SendOutcome] | None = None
 
 
 class _Element:

@@ -19,7 +19,7 @@ from hermes_actors.consumer.letters.letter import DeadLetters
 from hermes_actors.consumer.measures import SubscriptionMeasures
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.rates.ladder import Level
-from hermes_actors.consumer.retry import Again, Discard, Gone
+from hermes_actors.consumer.retry import Again, Decision, Discard, Gone
 from hermes_actors.consumer.senders.sender import SendOutcome, trouble_of
 from hermes_actors.consumer.sending import FILL_MAX, PAUSED, Surroundings
 from hermes_actors.consumer.serial.lanes import Delivery
@@ -272,6 +272,9 @@ class BatchDispatch(Dispatching[Batch]):
             if assembly.ready_s > now_s or self._rate.wait_s(now_s, assembly.gathered) > 0:
                 return
             current = assembly.close(self._parts.ids.message_id(), now_s)
+        elif current.ending is not None:
+            self._end(current, *current.ending, now_s)
+            return
         elif (
             current.is_inflight
             or current.due_s > now_s
@@ -322,30 +325,47 @@ class BatchDispatch(Dispatching[Batch]):
         self._around.note_settled()
 
     def _on_failure(self, batch: Batch, outcome: SendOutcome, now_s: float) -> None:
-        if not self._is_lease_open() and not batch.is_outdated:
-            # Nothing is made of it: the node has been away itself, or another owner has the
-            # messages by now. If not, the batch is tried again.
+        is_paused = not self._is_lease_open() and not batch.is_outdated
+        if is_paused and not outcome.is_answered:
+            # It says nothing: the node has been away itself. Unless another owner has the messages
+            # by now, it is the same attempt once more.
             batch.due_s = now_s
             return
         self.last_failure = outcome
         decision = self._decide(batch, outcome, (now_s - batch.first_s) * 1_000)
-        if isinstance(decision, Gone) and self._asked is self._pushing:
-            # An earlier version's endpoint says nothing of this one's.
-            self._on_gone(outcome)
         if batch.is_outdated:
+            self._suspend_if_gone(decision, outcome)
             # Its messages come again in batches as they are to be now, but for those that a
             # retransmission has taken elsewhere.
             self._assembly.dissolve()
             self._around.note_settled()
-        elif isinstance(decision, Gone):
-            # Kept for the day when somebody resumes the subscription.
-            batch.due_s = now_s
         elif isinstance(decision, Again):
             batch.backoff_ms = decision.backoff_ms
             batch.due_s = now_s + decision.delay_ms / 1_000
         else:
-            assert isinstance(decision, Discard), "a success is not a failure"
-            self._give_up(batch, decision.reason, outcome)
+            assert isinstance(decision, Discard | Gone), "a success is not a failure"
+            if is_paused:
+                # Others would see it, and another owner may have the messages by now.
+                batch.ending, batch.due_s = (decision, outcome), now_s
+            else:
+                self._end(batch, decision, outcome, now_s)
+
+    def _end(
+        self, batch: Batch, ending: Discard | Gone, outcome: SendOutcome, now_s: float
+    ) -> None:
+        """What was answered ends the batch, or the subscription."""
+        batch.ending = None
+        if isinstance(ending, Discard):
+            self._give_up(batch, ending.reason, outcome)
+            return
+        # Kept for the day when somebody resumes the subscription.
+        batch.due_s = now_s
+        self._suspend_if_gone(ending, outcome)
+
+    def _suspend_if_gone(self, decision: Decision, outcome: SendOutcome) -> None:
+        # An earlier version's endpoint says nothing of this one's.
+        if isinstance(decision, Gone) and self._asked is self._pushing:
+            self._on_gone(outcome)
 
     # Giving up: counted, logged and kept as dead letters, never silently.
 

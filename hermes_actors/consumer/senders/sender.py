@@ -58,6 +58,11 @@ class SendOutcome(Struct, frozen=True, gc=False):
         return 200 <= self.status < 300
 
     @property
+    def is_answered(self) -> bool:
+        """True when all who were pushed to have answered."""
+        return self.status > 0 and all(each.status for each in self.recipients or ())
+
+    @property
     def is_local(self) -> bool:
         """True when the attempt failed here: no error of the endpoint's."""
         return self.failure is not None and self.failure.is_local

@@ -155,7 +155,11 @@ class Dispatch(Dispatching[Delivery]):
             if delivery is None:
                 break
             looked_at += 1
-            if delivery.taken_up_s is not None or self._take_up(delivery, now_s):
+            if delivery.ending is not None:
+                self._end(delivery, delivery.ending, now_s)
+                if self._is_halted:
+                    break
+            elif delivery.taken_up_s is not None or self._take_up(delivery, now_s):
                 sent += 1
                 if not ladder.is_full:
                     ladder.take(now_s)
@@ -284,9 +288,10 @@ class Dispatch(Dispatching[Delivery]):
             self._refill(now_s)
 
     def _on_failure(self, delivery: Delivery, outcome: SendOutcome, now_s: float) -> None:
-        if not self._is_lease_open() and not delivery.offsets.is_superseded:
-            # Nothing is made of it: the node has been away itself, or another owner has the
-            # message by now. If not, it is tried again.
+        is_paused = not self._is_lease_open() and not delivery.offsets.is_superseded
+        if is_paused and not outcome.is_answered:
+            # It says nothing: the node has been away itself. Unless another owner has the message
+            # by now, it is the same attempt once more.
             self._pacing.forgo(delivery, now_s)
             self._lanes.wait(delivery, now_s)
             return
@@ -301,15 +306,27 @@ class Dispatch(Dispatching[Delivery]):
         elif isinstance(decision, Again):
             delivery.backoff_ms = decision.backoff_ms
             self._lanes.wait(delivery, now_s + decision.delay_ms / 1_000)
-        elif isinstance(decision, Gone):
-            # Kept for the day when somebody resumes the subscription.
-            self._lanes.wait(delivery, now_s)
-            # An earlier version's endpoint says nothing of this one's.
-            if delivery.version == self._version:
-                self._on_gone(outcome)
         else:
-            assert isinstance(decision, Discard), "a success is not a failure"
-            self._discard(delivery, decision.reason, outcome.status, outcome.reason())
+            assert isinstance(decision, Discard | Gone), "a success is not a failure"
+            if is_paused:
+                # Others would see it, and another owner may have the message by now.
+                delivery.ending = decision
+                self._lanes.wait(delivery, now_s)
+            else:
+                self._end(delivery, decision, now_s)
+
+    def _end(self, delivery: Delivery, ending: Discard | Gone, now_s: float) -> None:
+        """The message's last answer ends it, or the subscription."""
+        outcome, delivery.ending = delivery.last, None
+        assert outcome is not None, "an answer has said so"
+        if isinstance(ending, Discard):
+            self._discard(delivery, ending.reason, outcome.status, outcome.reason())
+            return
+        # Kept for the day when somebody resumes the subscription.
+        self._lanes.wait(delivery, now_s)
+        # An earlier version's endpoint says nothing of this one's.
+        if delivery.version == self._version:
+            self._on_gone(outcome)
 
     def _discard(self, delivery: Delivery, reason: DiscardReason, status: int, detail: str) -> None:
         """Give a message up: counted, logged and kept as a dead letter, never silently."""

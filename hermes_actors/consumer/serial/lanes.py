@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.recipients.broadcast import Served
+from hermes_actors.consumer.retry import Discard, Gone
 from hermes_actors.consumer.senders.sender import Route, SendOutcome
 from hermes_actors.consumer.serial.keys import KeyOrder
 from hermes_actors.model.dead_letter import Letter
@@ -30,12 +31,14 @@ class Delivery:
     that of the ladder at its last attempt, `failed_s` the failure that counted there, `last` the
     last attempt's outcome. `redriven` is
     the dead letter that it was before it is tried again on demand. `served` remembers, where there
-    are several recipients, who has it.
+    are several recipients, who has it. `ending` is what the last attempt's answer means for it, if
+    that has to wait for the lease.
     """
 
     __slots__ = (
         "attempts",
         "backoff_ms",
+        "ending",
         "epoch",
         "failed_s",
         "holds_key",
@@ -80,6 +83,7 @@ class Delivery:
         # It has had to wait behind its key.
         self.is_parked = False
         self.redriven: Letter | None = None
+        self.ending: Discard | Gone | None = None
 
 
 class Lanes:

@@ -96,8 +96,8 @@ class InflightIsKept(Checker):
 class RetriesWait(Checker):
     """A retry comes after the backoff, and after what Retry-After asked for.
 
-    A node that was away or cut off makes nothing of what it had under way then: it is the same
-    attempt once more, and no wait is due.
+    A node that was away or cut off makes nothing of what ended without an answer then: it is the
+    same attempt once more, and no wait is due. Of several recipients some may have answered.
     """
 
     name = "retries wait"
@@ -146,8 +146,11 @@ class RetriesWait(Checker):
         """Whether nothing was made of the last one, because its node was away."""
         dc = attempt.dc
         places = attempt.node.partition("#")[0], dc, coordination_of(dc)
-        return attempt.retries == last.attempt.retries and any(
-            last.at_s <= self._away_until_s.get(place, 0.0) for place in places
+        is_answered = last.status > 0 and self._audiences[attempt.subscription].recipients == 1
+        return (
+            attempt.retries == last.attempt.retries
+            and not is_answered
+            and any(last.at_s <= self._away_until_s.get(place, 0.0) for place in places)
         )
 
     def _is_doubled(self, attempt: Attempted) -> bool:
