@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+import trio.testing
 
 from hermes_actors.fallback.spool import Spool
 from hermes_actors.fallback.spool_format import decode_entry
@@ -108,6 +109,17 @@ async def test_a_disk_that_does_not_answer_is_a_refusal_within_the_write_time_ou
         assert spooling.offer(entry(b"1"))
         await trio.sleep(0.6)
         assert spooling.answers == [("1", "slow")]
+
+
+async def test_a_process_that_stood_still_does_not_take_its_disk_for_slow(
+    open_spooling, entry, autojump_clock
+):
+    async with open_spooling(MemoryDisk(delay_s=0.3)) as spooling:
+        assert spooling.offer(entry(b"1", b"k"))
+        await trio.testing.wait_all_tasks_blocked()
+        autojump_clock.jump(60)
+        await trio.sleep(0.01)
+        assert spooling.answers == [("1", "kept")]
 
 
 @pytest.mark.parametrize(
