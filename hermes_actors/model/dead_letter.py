@@ -4,11 +4,13 @@ what; and the marks that close letters.
 The record's key is the subscription's full name, so that all its letters lie in one partition, in
 order. Its value and first headers are the original's; ours follow, from `dlq-id` on. Of all records
 with one letter's id the last decides: a letter makes it open (a re-drive that failed makes a newer
-one), a mark closes it. So a letter that was stored twice counts once.
+one), a mark closes it, unless the message was given up anew after what the mark tells of. So a
+letter that was stored twice counts once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
+from itertools import repeat
 from typing import Annotated
 
 import msgspec
@@ -29,6 +31,7 @@ MISSED_BYTES_MAX = 8_192
 
 _ID = "dlq-id"
 _MARK = "dlq-mark"
+_EVER_MS = float("inf")
 
 
 class UndecodableLetter(Exception):
@@ -105,16 +108,26 @@ class Letter(Struct, frozen=True, gc=False):
 
 
 class Mark(Struct, frozen=True, gc=False):
-    """Closes the letters of these ids that stand before it."""
+    """Closes the letters of these ids that stand before it.
+
+    `up_to_ms`, where it is not empty, has for each id the time of the last giving up that it
+    closes: a message may be delivered, and given up anew before its mark is stored.
+    """
 
     kind: MarkKind
     ids: tuple[str, ...]
     at_ms: int
+    up_to_ms: tuple[int, ...] = ()
+
+    def closings(self) -> Iterable[tuple[str, float]]:
+        """Each id with the time up to which giving it up is closed."""
+        return zip(self.ids, self.up_to_ms or repeat(_EVER_MS), strict=False)
 
 
-class _MarkBody(Struct, frozen=True):
+class _MarkBody(Struct, frozen=True, omit_defaults=True):
     ids: Annotated[tuple[str, ...], Meta(max_length=10 * MARK_IDS_MAX)]
     at_ms: int
+    up_to_ms: tuple[int, ...] = ()
 
 
 class LetterFilter(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -152,7 +165,8 @@ class OpenLetters:
     """
 
     def __init__(self) -> None:
-        self._decided: set[str] = set()
+        # Up to when the giving up of each id is told of by what is newer.
+        self._decided: dict[str, float] = {}
 
     def __len__(self) -> int:
         return len(self._decided)
@@ -161,11 +175,13 @@ class OpenLetters:
         """The next older entry; True for a letter that is open."""
         decided = self._decided
         if isinstance(entry, Mark):
-            decided.update(entry.ids)
+            for letter_id, up_to_ms in entry.closings():
+                decided[letter_id] = max(up_to_ms, decided.get(letter_id, up_to_ms))
             return False
-        before = len(decided)
-        decided.add(entry.id)
-        return len(decided) > before
+        letter_id = entry.id
+        is_open = letter_id not in decided or decided[letter_id] < entry.at_ms
+        decided[letter_id] = _EVER_MS
+        return is_open
 
 
 def dlq_topic(group: str, namespace: str = "") -> str:
@@ -226,7 +242,7 @@ def mark_record(subscription: str, mark: Mark) -> Record:
     """The record of a mark for letters of this subscription."""
     return Record(
         key=subscription.encode(),
-        value=msgspec.json.encode(_MarkBody(mark.ids, mark.at_ms)),
+        value=msgspec.json.encode(_MarkBody(mark.ids, mark.at_ms, mark.up_to_ms)),
         headers=((_MARK, mark.kind.value.encode()),),
         timestamp_ms=mark.at_ms,
     )
@@ -238,7 +254,9 @@ def read_entry(record: StoredRecord | Record) -> Letter | Mark:
     try:
         if len(headers) == 1 and headers[0][0] == _MARK:
             body = msgspec.json.decode(record.value, type=_MarkBody)
-            return Mark(MarkKind(headers[0][1].decode()), body.ids, body.at_ms)
+            if body.up_to_ms and len(body.up_to_ms) != len(body.ids):
+                raise UndecodableLetter("a mark has one time for each id, or none")
+            return Mark(MarkKind(headers[0][1].decode()), body.ids, body.at_ms, body.up_to_ms)
         return _letter(record)
     except (ValueError, KeyError, msgspec.MsgspecError) as error:
         raise UndecodableLetter(f"{type(error).__name__}: {error}") from error

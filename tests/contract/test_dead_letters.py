@@ -104,7 +104,10 @@ async def test_letters_are_kept_found_closed_and_gone_on_with(under_test):
         records = RedriveRecords(log, str(NAME), place.topic, "shop_orders_push.redrive")
         partition = await records.find_partition()
         assert partition == place.partition
-        closed = [held.letter.id for held in found[:200]]
+        too_early = {held.letter.id: held.letter.at_ms - 1 for held in found[200:]}
+        await records.mark(partition, too_early, 1)
+        assert len(await found_in(await find_place(log, place.topic, str(NAME), 7))) == len(found)
+        closed = {held.letter.id: held.letter.at_ms for held in found[:200]}
         await records.mark(partition, closed, 1)
         left = await found_in(await find_place(log, place.topic, str(NAME), 7))
         assert {held.letter.id for held in left} == {held.letter.id for held in found[200:]}

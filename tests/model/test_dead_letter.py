@@ -85,10 +85,25 @@ def test_a_letter_is_read_as_it_was_written_even_with_headers_named_like_ours(
     assert record.key == letter.subscription.encode()
 
 
-@given(st.lists(texts, max_size=5).map(tuple), numbers, st.sampled_from(MarkKind))
-def test_a_mark_is_read_as_it_was_written(ids: tuple[str, ...], at_ms: int, kind: MarkKind) -> None:
-    mark = Mark(kind, ids, at_ms)
+@given(
+    st.lists(st.tuples(texts, numbers), max_size=5),
+    numbers,
+    st.sampled_from(MarkKind),
+    st.booleans(),
+)
+def test_a_mark_is_read_as_it_was_written(
+    closed: list[tuple[str, int]], at_ms: int, kind: MarkKind, has_times: bool
+) -> None:
+    ids, up_to_ms = tuple(each for each, _ in closed), tuple(time_ms for _, time_ms in closed)
+    mark = Mark(kind, ids, at_ms, up_to_ms if has_times else ())
     assert read_entry(mark_record("shop.orders$push", mark)) == mark
+
+
+def test_a_mark_without_times_is_written_as_ever_and_one_with_too_few_is_undecodable() -> None:
+    bare = Mark(MarkKind.REDRIVEN, ("a", "b"), 1)
+    assert mark_record("s", bare).value == b'{"ids":["a","b"],"at_ms":1}'
+    with pytest.raises(UndecodableLetter, match="one time for each id"):
+        read_entry(mark_record("s", Mark(MarkKind.REDRIVEN, ("a", "b"), 1, (1,))))
 
 
 @given(st.binary(max_size=20), headers)
@@ -122,7 +137,8 @@ def test_the_topic_of_a_group_has_the_namespace_before_it() -> None:
 entries = st.lists(
     st.one_of(
         st.integers(0, 5),
-        st.lists(st.integers(0, 5), min_size=1, max_size=3, unique=True),
+        st.dictionaries(st.integers(0, 5), st.integers(0, 30), min_size=1, max_size=3),
+        st.frozensets(st.integers(0, 5), min_size=1, max_size=3),
     ),
     max_size=30,
 )
@@ -130,13 +146,17 @@ entries = st.lists(
 
 @given(entries)
 def test_told_backwards_the_same_letters_are_open_as_told_forwards(
-    steps: list[int | list[int]],
+    steps: list[int | dict[int, int] | frozenset[int]],
 ) -> None:
-    """A number is a letter about that offset, a list of numbers a mark for those."""
+    """A number is a letter about that offset, several are a mark for those, with times or not."""
+
+    def mark(step: dict[int, int] | frozenset[int], at_ms: int) -> Mark:
+        ids = tuple(a_letter(offset=each).id for each in sorted(step))
+        times = tuple(step[each] for each in sorted(step)) if isinstance(step, dict) else ()
+        return Mark(MarkKind.REDRIVEN, ids, at_ms, times)
+
     history = [
-        a_letter(offset=step, at_ms=at)
-        if isinstance(step, int)
-        else Mark(MarkKind.EXPIRED, tuple(a_letter(offset=each).id for each in step), at)
+        a_letter(offset=step, at_ms=at) if isinstance(step, int) else mark(step, at)
         for at, step in enumerate(steps)
     ]
     expected: dict[str, Letter] = {}
@@ -144,8 +164,10 @@ def test_told_backwards_the_same_letters_are_open_as_told_forwards(
         if isinstance(entry, Letter):
             expected[entry.id] = entry
         else:
-            for letter_id in entry.ids:
-                expected.pop(letter_id, None)
+            for number, letter_id in enumerate(entry.ids):
+                held = expected.get(letter_id)
+                if held and (not entry.up_to_ms or held.at_ms <= entry.up_to_ms[number]):
+                    del expected[letter_id]
     open_letters = OpenLetters()
     found = [entry for entry in reversed(history) if open_letters.take(entry)]
     assert {each.id: each for each in found if isinstance(each, Letter)} == expected

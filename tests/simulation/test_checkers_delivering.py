@@ -389,3 +389,14 @@ def test_a_copy_of_a_dead_letter_may_come_after_the_delivery_and_a_new_one_may_n
     assert found_by(LettersCloseByDelivery(SUBJECT), history) == []
     history = [answer(0, at_s=4), kept, again, late_copy, closed]
     assert len(found_by(LettersCloseByDelivery(SUBJECT), history)) == 1
+
+
+@pytest.mark.parametrize(("up_to_ms", "is_found"), [(6_000, False), (6_500, True)])
+def test_a_mark_closes_what_was_given_up_till_the_time_that_it_says(
+    up_to_ms: int, is_found: bool
+) -> None:
+    kept = lettered(0, at_s=5.0)
+    later = replace(kept, letter=structs.replace(kept.letter, at_ms=6_500), at_s=6.5)
+    closed = Closed("dc1", S, "redriven", (kept.letter.id,), 7.0, (up_to_ms,))
+    history = [kept, answer(0, at_s=6), later, closed]
+    assert bool(found_by(LettersCloseByDelivery(SUBJECT), history)) == is_found

@@ -8,6 +8,7 @@ the letter, or a newer letter. The marks are what counts; the commit is how far 
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 import trio
 from msgspec.structs import replace
@@ -50,7 +51,15 @@ _TROUBLE_MAX_S = 5.0
 class _Redelivery(PartitionOffsets):
     """Where a re-driven delivery settles: not in the topic's progress but with the re-drive."""
 
-    __slots__ = ("_on_settled", "delivery", "is_settled", "letter", "number", "offset")
+    __slots__ = (
+        "_on_settled",
+        "closes_up_to_ms",
+        "delivery",
+        "is_settled",
+        "letter",
+        "number",
+        "offset",
+    )
 
     def __init__(
         self,
@@ -66,6 +75,7 @@ class _Redelivery(PartitionOffsets):
         self._on_settled = on_settled
         self.delivery: Delivery | None = None
         self.is_settled = False
+        self.closes_up_to_ms = letter.at_ms
 
     @property
     def is_fresh(self) -> bool:
@@ -294,6 +304,8 @@ class Redriver:
         if delivery.is_given_up:
             self._count(place, failed=1)
         else:
+            # Given up by a node whose clock is ahead, it has been delivered all the same.
+            place.closes_up_to_ms = max(place.letter.at_ms, self._clock.now_ms())
             self._to_mark[place.letter.id] = place
         self._settled.set()
         self._touched.set()
@@ -350,7 +362,8 @@ class Redriver:
                 self._touched.set()
                 return
             while self._to_mark:
-                some = list(self._to_mark)[:MARK_IDS_MAX]
+                places = islice(self._to_mark.items(), MARK_IDS_MAX)
+                some = {each: place.closes_up_to_ms for each, place in places}
                 await self._records.mark(self._partition, some, self._clock.now_ms())
                 for letter_id in some:
                     self._count(self._to_mark.pop(letter_id), redriven=1)

@@ -35,8 +35,9 @@ class Planning:
         self._end = span.end
         self._is_wanted = wanted.compiled()
         self._most = most
-        # Of each letter that is open and meant, by id, the offset of its newest record.
-        self._open: dict[str, int] = {}
+        # Of each letter that is open and meant, by id, the offset of its newest record, and when
+        # the message was given up.
+        self._open: dict[str, tuple[int, int]] = {}
         self._next: int | None = None
 
     def take(self, record: StoredRecord) -> None:
@@ -48,8 +49,10 @@ class Planning:
         except UndecodableLetter:
             return
         if isinstance(entry, Mark):
-            for letter_id in entry.ids:
-                self._open.pop(letter_id, None)
+            for letter_id, up_to_ms in entry.closings():
+                held = self._open.get(letter_id)
+                if held is not None and held[1] <= up_to_ms:
+                    del self._open[letter_id]
             return
         is_known = self._open.pop(entry.id, None) is not None
         is_meant = (
@@ -60,11 +63,11 @@ class Planning:
         if not is_meant:
             return
         if self._next is None and (is_known or len(self._open) < self._most):
-            self._open[entry.id] = record.offset
+            self._open[entry.id] = record.offset, entry.at_ms
         elif self._next is None:
             self._next = record.offset
 
     def plan(self, without: frozenset[str] = frozenset()) -> Plan:
         """What is to be re-driven, but for the letters `without`."""
-        found = (offset for letter, offset in self._open.items() if letter not in without)
+        found = (offset for letter, (offset, _) in self._open.items() if letter not in without)
         return Plan(sorted(found), self._next)

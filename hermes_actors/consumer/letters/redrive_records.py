@@ -1,7 +1,7 @@
 """What a re-drive reads from and writes to the log: letters, marks, and how far it has come."""
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import trio
@@ -203,9 +203,12 @@ class RedriveRecords:
             missing_bytes=0,
         )
 
-    async def mark(self, partition: int, ids: Sequence[str], now_ms: int) -> None:
-        """Close these letters: they have been delivered. Raises LogUnavailable."""
-        record = mark_record(self._subscription, Mark(MarkKind.REDRIVEN, tuple(ids), now_ms))
+    async def mark(self, partition: int, up_to_ms: Mapping[str, int], now_ms: int) -> None:
+        """Close these letters, by their ids, as they were given up till then: they have been
+        delivered. Raises LogUnavailable.
+        """
+        ids, times_ms = tuple(up_to_ms), tuple(up_to_ms.values())
+        record = mark_record(self._subscription, Mark(MarkKind.REDRIVEN, ids, now_ms, times_ms))
         (outcome,) = await self._log.append(self._topic, partition, [record], Ack.ALL)
         if not isinstance(outcome, Stored):
             raise LogUnavailable(outcome.reason)

@@ -383,7 +383,7 @@ async def test_letters_of_a_batch_subscription_are_delivered_again_in_batches(
 BIRTHS = st.lists(
     st.one_of(
         st.tuples(st.just("letter"), st.integers(0, 6), st.sampled_from(["expired", "other"])),
-        st.tuples(st.just("mark"), st.integers(0, 6), st.just("")),
+        st.tuples(st.just("mark"), st.integers(0, 6), st.sampled_from(["", "5", "20"])),
         st.tuples(st.just("foreign"), st.integers(0, 6), st.just("")),
     ),
     max_size=40,
@@ -410,10 +410,11 @@ def test_passes_find_each_open_letter_of_the_range_once(history, end, most):
             detail="",
             attempts=0,
             status=0,
-            at_ms=0,
+            at_ms=offset,
         )
+        times_ms = (int(reason),) if kind == "mark" and reason else ()
         record = (
-            mark_record(NAME, Mark(MarkKind.EXPIRED, (letter.id,), 0))
+            mark_record(NAME, Mark(MarkKind.REDRIVEN, (letter.id,), 0, times_ms))
             if kind == "mark"
             else letter_record(letter)
         )
@@ -422,8 +423,8 @@ def test_passes_find_each_open_letter_of_the_range_once(history, end, most):
     for offset, (kind, number, reason) in enumerate(history):
         if kind == "letter":
             newest[number] = (offset, reason)
-        elif kind == "mark":
-            newest.pop(number, None)
+        elif kind == "mark" and number in newest and newest[number][0] <= int(reason or 40):
+            del newest[number]
     expected = sorted(
         offset for offset, reason in newest.values() if offset < end and reason == "expired"
     )

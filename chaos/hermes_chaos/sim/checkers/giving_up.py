@@ -1,5 +1,8 @@
 """What owners were promised of what is given up: a cause, and that it is kept until delivered."""
 
+from itertools import repeat
+from math import inf
+
 from hermes_actors.model.dead_letter import DiscardReason, Letter, MarkKind
 from hermes_chaos.sim.checkers.checker import Checker
 from hermes_chaos.sim.checkers.sequencing import ENVELOPE_BYTES
@@ -62,6 +65,7 @@ class LettersCloseByDelivery(Checker):
     """A dead letter is closed as re-driven only when its message has been delivered since it was
     given up last. A letter whose storing was not acknowledged is stored again, as it is: such a
     copy, which may come after the delivery, gives nothing up; a letter that differs does.
+    What is given up later than a mark tells of stays open.
     """
 
     name = "dead letters close by delivery"
@@ -83,18 +87,20 @@ class LettersCloseByDelivery(Checker):
                     self._letters[dc, letter.subscription, letter.id] = event
             case Answer():
                 self._settlements.watch(event)
-            case Closed(dc, name, MarkKind.REDRIVEN, ids):
-                self.examined += len(ids)
-                self.violations.extend(
-                    f"{name}: the dead letter {each} was closed at {event.at_s:.3f}, and its "
-                    "message had not been delivered since"
-                    for each in ids
-                    if not self._is_delivered(dc, name, each)
-                )
+            case Closed(dc, name, MarkKind.REDRIVEN):
+                times_ms = event.up_to_ms or repeat(inf)
+                for each, up_to_ms in zip(event.ids, times_ms, strict=False):
+                    lettered = self._letters[dc, name, each]
+                    if lettered.letter.at_ms <= up_to_ms:
+                        self._check(event, lettered)
             case _:
                 pass
 
-    def _is_delivered(self, dc: str, name: str, letter_id: str) -> bool:
-        lettered = self._letters[dc, name, letter_id]
-        message_id = lettered.letter.message_id
-        return self._settlements.delivered_s(dc, name, message_id) >= lettered.at_s
+    def _check(self, closed: Closed, lettered: Lettered) -> None:
+        self.examined += 1
+        dc, name, letter = closed.dc, closed.subscription, lettered.letter
+        if self._settlements.delivered_s(dc, name, letter.message_id) < lettered.at_s:
+            self.violations.append(
+                f"{name}: the dead letter {letter.id} was closed at {closed.at_s:.3f}, and its "
+                "message had not been delivered since"
+            )

@@ -161,7 +161,8 @@ def _entry(dc: str, record: StoredRecord) -> Lettered | Closed:
     if isinstance(entry, Letter):
         return Lettered(dc, entry, trio.current_time())
     subscription = (record.key or b"").decode()
-    return Closed(dc, subscription, entry.kind.value, entry.ids, trio.current_time())
+    kind, at_s = entry.kind.value, trio.current_time()
+    return Closed(dc, subscription, kind, entry.ids, at_s, entry.up_to_ms)
 
 
 def watched_log(

@@ -283,6 +283,7 @@ class Closed:
     kind: str
     ids: tuple[str, ...]
     at_s: float
+    up_to_ms: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
