@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 import trio
 
-from hermes_actors.actors.mailbox import Inbox, MailboxClosed, MailboxFull, Ref
+from hermes_actors.actors.mailbox import MailboxClosed, MailboxFull, Ref
 from hermes_actors.config.spool import SpoolConfig
 from hermes_actors.fallback.spool_format import (
     FRAME_OVERHEAD_BYTES,
@@ -21,14 +21,17 @@ from hermes_actors.fallback.spool_format import (
 )
 from hermes_actors.fallback.spool_index import Place, SpoolIndex, Waiting
 from hermes_actors.fallback.spool_measures import SpoolMeasures
-from hermes_actors.fallback.spool_store import SpoolStore, SpoolUnavailable, set_aside_line
+from hermes_actors.fallback.spool_store import (
+    SpoolStore,
+    SpoolUnavailable,
+    append_within,
+    set_aside_line,
+)
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.telemetry.metrics import Metrics
 
 _logger = logging.getLogger(__name__)
 
-_GROUP_BYTES_MAX = 4 * 1024 * 1024
-_GROUP_OFFERS_MAX = 4_096
 _AFTER_FAILURE_S = 1.0
 _TRIED_MIN_S = 60.0
 _TIDY_AGAIN_S = 5.0
@@ -41,9 +44,6 @@ _ROLL_BYTES = 1024 * 1024
 """A segment of which nothing is needed is deleted, but not for every message a new one begun."""
 _COPIED_AT_MOST = 0.25
 """Of a segment that keeps others from being written, this share may be copied to be rid of it."""
-
-QUEUED_OFFERS_MAX = 20_000
-"""The capacity of the writer's mailbox; the bound in bytes is the configuration's."""
 
 Done = Callable[[SpoolUnavailable | None], None]
 
@@ -317,7 +317,8 @@ class Spool:
         timeout_s = self.config.write_timeout_ms / 1_000
         places: list[Place] = []
         try:
-            found = await self._append([p for offer in offers for p in offer.payloads], timeout_s)
+            payloads = [payload for offer in offers for payload in offer.payloads]
+            found = await append_within(self.store, payloads, timeout_s)
             error = None
             if found is None:
                 error = SpoolUnavailable(
@@ -329,29 +330,6 @@ class Spool:
         finally:
             self._conclude_write(offers, places, error)
         self.measures.write.observe(self.clock.monotonic_s() - started_s)
-
-    async def _append(self, payloads: Sequence[bytes], timeout_s: float) -> list[Place] | None:
-        """None when that takes too long."""
-        places: list[Place] | None = None
-        failure: SpoolUnavailable | None = None
-
-        async def give_up(scope: trio.CancelScope) -> None:
-            # In two halves: if the process stood still, only one of them has passed by that, and
-            # a disk that works has the other.
-            for _half in range(2):
-                await trio.sleep(timeout_s / 2)
-            scope.cancel()
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(give_up, nursery.cancel_scope)
-            try:
-                places = await self.store.append(payloads)
-            except SpoolUnavailable as error:
-                failure = error
-            nursery.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
-        return places
 
     def _conclude_write(
         self, offers: Sequence[Offer], places: Sequence[Place], error: SpoolUnavailable | None
@@ -470,49 +448,3 @@ class Spool:
 
     def _tell_of_change(self) -> None:
         self._changed.set()
-
-
-class SpoolWriter:
-    """The actor that waits for the spool's disk. Its mailbox's capacity: QUEUED_OFFERS_MAX."""
-
-    def __init__(self, spool: Spool) -> None:
-        self._spool = spool
-
-    async def run(self, inbox: Inbox[Offer | None]) -> None:
-        """Write what is offered until the inbox ends; what waits then is written first."""
-        spool = self._spool
-        taken: list[Offer] = []
-        try:
-            await spool.tidy()
-            spool.is_open = True
-            while await self._wait(inbox):
-                taken = [each for each in inbox.receive_nowait(_GROUP_OFFERS_MAX) if each]
-                while taken:
-                    group = _group(taken)
-                    taken = taken[len(group) :]
-                    await spool.write(group)
-                await spool.tidy()
-            await spool.tidy(at_end=True)
-        finally:
-            spool.is_open = False
-            error = SpoolUnavailable("closed", "the spool is stopped; the message was not stored")
-            while left := [*taken, *inbox.receive_nowait(_GROUP_OFFERS_MAX)]:
-                taken = []
-                for offer in left:
-                    if offer is not None:
-                        spool.refuse(offer, error)
-
-    async def _wait(self, inbox: Inbox[Offer | None]) -> bool:
-        with trio.move_on_after(self._spool.tidy_in_s):
-            return await inbox.wait()
-        return True
-
-
-def _group(offers: Sequence[Offer]) -> list[Offer]:
-    """The first of them that are written together: at least one."""
-    size_bytes = 0
-    for count, offer in enumerate(offers):
-        size_bytes += offer.size_bytes
-        if count and size_bytes > _GROUP_BYTES_MAX:
-            return list(offers[:count])
-    return list(offers)

@@ -401,3 +401,29 @@ async def open_segment_store(
         # Files that a hung write may still use stay open: the process ends.
         with trio.move_on_after(_CLOSE_GRACE_S, shield=True):
             await in_thread(writing)(disk.close)
+
+
+async def append_within(
+    store: SpoolStore, payloads: Sequence[bytes], timeout_s: float
+) -> list[Place] | None:
+    """`store.append`; None when that takes too long. That the process stood still is not that."""
+    places: list[Place] | None = None
+    failure: SpoolUnavailable | None = None
+
+    async def give_up(scope: trio.CancelScope) -> None:
+        # In two halves: a pause of the process ends only one of them, and a disk that works has
+        # the other.
+        for _half in range(2):
+            await trio.sleep(timeout_s / 2)
+        scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(give_up, nursery.cancel_scope)
+        try:
+            places = await store.append(payloads)
+        except SpoolUnavailable as error:
+            failure = error
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return places

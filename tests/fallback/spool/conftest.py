@@ -10,10 +10,11 @@ import trio
 from hermes_actors.actors.supervisor import Crash, Supervisor, open_supervisor
 from hermes_actors.config.spool import SpoolConfig
 from hermes_actors.fallback.replayer import Destinations, Replayer
-from hermes_actors.fallback.spool import QUEUED_OFFERS_MAX, Spool, SpoolWriter
+from hermes_actors.fallback.spool import Spool
 from hermes_actors.fallback.spool_format import SpoolEntry
 from hermes_actors.fallback.spool_memory import MemoryDisk, MountedDisk, open_memory_store
 from hermes_actors.fallback.spool_store import SpoolUnavailable
+from hermes_actors.fallback.spool_writer import QUEUED_OFFERS_MAX, SpoolWriter
 from hermes_actors.log.base import Log, TopicSettings
 from hermes_actors.log.faults import Faults
 from hermes_actors.log.memory import MemoryLog
