@@ -11,8 +11,10 @@ from hermes_chaos.sim.run import Verdict, run_seed
 from hermes_chaos.sim.world import Shape
 
 SEEDS = range(1, 21)
-OTHER_SEEDS = {"lease-by-the-wall": range(21, 41)}
-"""Of a bug that needs a rare moment: a push that is due when a stopped machine wakes up."""
+OTHER_SEEDS = {"lease-by-the-wall": range(21, 41), "shares-rise-at-once": range(201, 221)}
+"""Of bugs that need a rare moment: a push that is due when a stopped machine wakes up; an owner that
+hears of its lesser share late while another has more.
+"""
 AT_EACH_COMMIT = 3
 """Seeds that are run at each commit, soon over; whole runs are for `make test`."""
 

@@ -22,6 +22,7 @@ from hermes_chaos.sim.faults.nemesis import Nemesis
 from hermes_chaos.sim.faults.strikes import Fault, draw_plan
 from hermes_chaos.sim.history.events import (
     Allowed,
+    Attempted,
     Delivery,
     Event,
     Healed,
@@ -43,6 +44,7 @@ _SET_UP_MAX_S = 60.0
 _POLL_S = 0.1
 _SHIELDS_S = 60.0
 _ROUNDS = 3
+_RATED = tuple(plan.full_name for plan in SUBSCRIPTIONS)
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class World:
             self._config,
             lambda node, message_id: self.cluster.disk(node).holds(message_id),
         )
-        self.history.watchers += [self._count, self.checks.watch]
+        self.history.watchers += [self._count, self.checks.watch, self._watch_pushed_parts]
 
     async def run(self) -> None:
         """Live the seed's history to its end. Raises what the production code should not."""
@@ -281,12 +283,20 @@ class World:
         while True:
             await trio.sleep(_POLL_S)
             for dc in self._shape.dcs:
-                nodes = [node for node in self.cluster.nodes.values() if node.dc == dc]
-                for plan in SUBSCRIPTIONS:
-                    found = [(node.life_name, node.allowed(plan.full_name)) for node in nodes]
-                    parts = {life: part for life, part in found if part is not None}
-                    if len(parts) > 1:
-                        self.history.tell(Allowed(dc, plan.full_name, parts, trio.current_time()))
+                for name in _RATED:
+                    self._tell_parts(dc, name)
+
+    def _watch_pushed_parts(self, event: Event) -> None:
+        # What one owner takes too soon, while the others have not heard of it, is over in no time.
+        if isinstance(event, Attempted) and event.subscription in _RATED:
+            self._tell_parts(event.node.partition("-")[0], event.subscription)
+
+    def _tell_parts(self, dc: str, subscription: str) -> None:
+        nodes = [node for node in self.cluster.nodes.values() if node.dc == dc]
+        found = [(node.life_name, node.allowed(subscription)) for node in nodes]
+        parts = {life: part for life, part in found if part is not None}
+        if len(parts) > 1:
+            self.history.tell(Allowed(dc, subscription, parts, trio.current_time()))
 
     async def _rest(self) -> None:
         """Once all take part, leave them alone for some rounds of the balancer, and some more."""
