@@ -12,8 +12,8 @@ from hermes_chaos.sim.world import Shape
 
 SEEDS = range(1, 21)
 OTHER_SEEDS = {"lease-by-the-wall": range(21, 41), "shares-rise-at-once": range(201, 221)}
-"""Of bugs that need a rare moment: a push that is due when a stopped machine wakes up; an owner that
-hears of its lesser share late while another has more.
+"""Of bugs that need a rare moment: a push that is due when a stopped machine wakes up; an owner
+that hears late of its lesser share, while another has a greater one.
 """
 AT_EACH_COMMIT = 3
 """Seeds that are run at each commit, soon over; whole runs are for `make test`."""
