@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator
 from msgspec.structs import replace
 
 from hermes_actors.balancer.leader import Wanted, Workload
-from hermes_actors.balancer.restarting import restarting_since
 from hermes_actors.balancer.shares import Use, share_out
 from hermes_actors.balancer.workload.planner import plan_in_steps
 from hermes_actors.balancer.workload.problem import (
@@ -22,6 +21,7 @@ from hermes_actors.balancer.workload.problem import (
 from hermes_actors.balancer.workload.speeds import NodeCost, Speeds
 from hermes_actors.balancer.workload.weights import Weights
 from hermes_actors.coordination.commands import Assignment
+from hermes_actors.coordination.restarting import restarting_since
 from hermes_actors.coordination.state import State
 from hermes_actors.coordination.values import Ownership
 

@@ -7,12 +7,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from restarted_cluster import Cluster, cluster_of
 
-from hermes_actors.balancer.restarting import (
+from hermes_actors.balancer.workload.problem import Strategy
+from hermes_actors.coordination.restarting import (
     LASTS_MAX_MS,
     PAUSE_MAX_MS,
     restarting_since,
 )
-from hermes_actors.balancer.workload.problem import Strategy
 from hermes_actors.coordination.values import Departed, Member
 
 STRATEGIES = list(Strategy)

@@ -25,6 +25,14 @@ def show_heading(dc: Fields) -> None:
     if isinstance(skew, dict) and skew.get("nodes"):
         line += f"; {skew.get('highestNode')} carries most: {skews(skew)}"
     say(printable(line))
+    if isinstance(for_s := dc.get("restartingForS"), int | float):
+        say(
+            printable(
+                f"{name}: nodes have gone, the first {span(for_s)} ago, so a restart is taken to "
+                "be under way: what has moved since stays, and loads may be uneven, until no node "
+                "has gone or come for ten minutes"
+            )
+        )
 
 
 def skews(*skews: object) -> str:

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import trio
 
 from hermes_actors.coordination.plan_views import Proposal, plan_view_in_steps
+from hermes_actors.coordination.restarting import restarting_since
 from hermes_actors.coordination.room import DEFAULT_LIMITS, Limits, drained, is_drain_ignored
 from hermes_actors.coordination.state import State
 from hermes_actors.coordination.tally import Weights, tally_in_steps
@@ -230,6 +231,9 @@ class Balancing:
         if state.timestamp_ms is not None:
             shown["lastRecordAt"] = state.timestamp_ms / 1_000
         shown["expiredLeases"] = state.expired
+        since_ms = restarting_since(state.members.values(), state.departed, state.clock_ms)
+        if since_ms is not None:
+            shown["restartingForS"] = (state.clock_ms - since_ms) / 1_000
         return shown
 
     def _drained(

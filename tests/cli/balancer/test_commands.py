@@ -108,6 +108,17 @@ DC2 = {
 }
 
 
+def test_status_says_that_a_restart_is_taken_to_be_under_way(hermes, server):
+    server.on("GET /balancer", (200, {"datacenters": [{**DC1, "restartingForS": 240.0}]}))
+    (line,) = [
+        each for each in hermes("balancer", "status").stdout.splitlines() if "under way" in each
+    ]
+    assert line.startswith(
+        "dc1: nodes have gone, the first 4 min ago, so a restart is taken to be "
+    )
+    assert line.endswith("until no node has gone or come for ten minutes")
+
+
 def test_status_shows_leader_members_owners_and_what_is_wrong(hermes, server, monkeypatch):
     monkeypatch.setenv("COLUMNS", "140")
     server.on("GET /balancer", (200, {"datacenters": [DC1, DC2]}))

@@ -281,6 +281,14 @@ async def test_a_subscription_that_is_no_more_and_one_that_waits_are_explained(b
     ]
 
 
+async def test_status_tells_when_nodes_are_taken_to_be_restarted(balancer, here):
+    assert "restartingForS" not in (await status(balancer))["dc1"]
+    here.say(Leave("b2"))
+    shown = await status(balancer)
+    assert shown["dc1"]["restartingForS"] >= 0.0
+    assert "restartingForS" not in shown["dc2"]
+
+
 async def test_a_node_is_explained(balancer, here):
     await balancer.put("/balancer/drains/dc1/node-b", {"reason": "new disks"})
     one = (await explained(balancer, "node-a"))["dc1"]
