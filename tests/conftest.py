@@ -6,6 +6,7 @@ Tests marked `kafka` run in guest mode, because the Kafka client lives on an asy
 import gc
 import inspect
 import os
+import signal
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any
@@ -80,6 +81,11 @@ def _wrap_examples(handle: Any) -> None:
     # Hides that the test is a coroutine function, from pytest-trio too.
     del run_example.__wrapped__
     handle.inner_test = run_example
+
+
+def pytest_configure() -> None:
+    # A shell starts what runs in the background with SIGINT ignored, and each child inherits that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection() -> None:

@@ -64,6 +64,8 @@ def main() -> int:
     options = arguments()
     # SIGTERM ends it as Ctrl-C does, through the `finally` below.
     signal.signal(signal.SIGTERM, _interrupt)
+    # A shell starts what runs in the background with SIGINT ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     directory = Path(tempfile.mkdtemp(prefix="hermes-flights-"))
     children: list[Child] = []
     try:

@@ -278,8 +278,10 @@ def test_a_run_leaves_neither_a_reader_nor_a_timer_on_its_host() -> None:
     loop = Loop()
 
     async def main() -> Any:
+        woken = trio.Event()
+        loop.call_soon(woken.set)
         with trio.move_on_after(3_600):
-            await trio.sleep(0.001)
+            await woken.wait()
         return len(loop.watched), len(loop.timers)
 
     async def on_host() -> Any:

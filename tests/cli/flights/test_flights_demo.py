@@ -183,10 +183,13 @@ def test_the_demo_tells_a_sound_broker_from_a_faulty_one(
 
 @pytest.mark.live
 @pytest.mark.alone
-def test_ctrl_c_ends_every_process_and_removes_the_folder(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_every_process_and_removes_the_folder(number, tmp_path):
     # The demonstration's own `main`, with the stand-in for `hermes dev` and a folder of ours.
+    # SIGINT is ignored at its start, as a shell has it for what runs in the background.
     code = (
-        "import sys\n"
+        "import signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         f"sys.path.insert(0, {str(ROOT)!r})\n"
         "sys.argv = ['demo', '--keep', '--limit', '20']\n"
         "from examples.flights import demo\n"
@@ -203,7 +206,7 @@ def test_ctrl_c_ends_every_process_and_removes_the_folder(tmp_path):
                 if line.startswith("Ctrl-C ends"):
                     break
             children = children_of(process.pid)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             code = process.wait(30)
         finally:
             process.kill()
