@@ -1,5 +1,6 @@
 """Reads the configuration from TOML and `HERMES_…` variables; unknown fields are refused."""
 
+import logging
 import re
 import types
 import typing
@@ -12,7 +13,10 @@ from msgspec import Struct
 
 from hermes_actors.config.checks import check
 from hermes_actors.config.errors import ConfigError
+from hermes_actors.config.kubernetes import is_injected
 from hermes_actors.config.tree import Config
+
+_log = logging.getLogger(__name__)
 
 _ENV_PREFIX = "HERMES_"
 # The command line's own: where its commands send requests, not how a node runs.
@@ -36,8 +40,9 @@ def load(
 ) -> Config:
     """Read the file (none: defaults), put `HERMES_SECTION_FIELD` variables over it, check all.
 
-    `defaults` (section → field → value, or a section in it) stand in for the built-in ones, under
-    the file. Raises ConfigError.
+    Variables that Kubernetes sets for Services named `hermes…` are passed over. `defaults` (section
+    → field → value, or a section in it) stand in for the built-in ones, under the file.
+    Raises ConfigError.
     """
     tree: dict[str, Any] = {}
     if path is not None:
@@ -51,8 +56,12 @@ def load(
             raise ConfigError(f"{path}: not valid TOML: {error}") from error
     variables: dict[str, str] = {}
     for name, text in sorted(environment.items()):
-        if name.startswith(_ENV_PREFIX) and name not in _CLIENT_VARIABLES:
-            variables[_overlay(tree, name, text)] = name
+        if not name.startswith(_ENV_PREFIX) or name in _CLIENT_VARIABLES:
+            continue
+        if is_injected(name, text) and not _is_setting(name, text):
+            _log.debug("%s: passed over: Kubernetes sets it for a Service", name)
+            continue
+        variables[_overlay(tree, name, text)] = name
     _put_under(tree, defaults)
     try:
         config = msgspec.convert(tree, Config)
@@ -65,6 +74,17 @@ def load(
         ) from error
     check(config)
     return config
+
+
+def _is_setting(variable: str, text: str) -> bool:
+    """True if a field has this variable and may hold this value."""
+    tree: dict[str, Any] = {}
+    try:
+        _overlay(tree, variable, text)
+        msgspec.convert(tree, Config)
+    except (ConfigError, msgspec.ValidationError):
+        return False
+    return True
 
 
 def _put_under(tree: dict[str, Any], defaults: Mapping[str, Any]) -> None:
