@@ -3,7 +3,6 @@
 The library checks the signature; times are checked here, against the time that is passed in.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +14,8 @@ from hermes_actors.security.account import Account, BadCredentials
 from hermes_actors.security.keyset import Key
 
 TOKEN_BYTES_MAX = 16_384
+# The largest that issuers write for "never".
+_TIME_S_MAX = 2**64
 _jws = jwt.PyJWS()
 
 
@@ -131,7 +132,12 @@ def _time(payload: Mapping[str, Any], name: str) -> float | None:
     value = payload.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    # Compared, not converted: an integer of JSON may have any length.
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not -_TIME_S_MAX <= value <= _TIME_S_MAX
+    ):
         raise BadCredentials(f"The token's {name} is not a number of seconds")
     return float(min(max(value, -1e12), 1e12))
 

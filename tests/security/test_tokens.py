@@ -172,11 +172,45 @@ def test_no_text_at_all_does_more_than_be_refused(text):
         header_of(text, RULES)
 
 
+HUGE = "1" + "0" * 400
+
+
+@pytest.mark.parametrize("value", [HUGE, "-" + HUGE, "1e308", "18446744073709551617"])
+@pytest.mark.parametrize("name", ["exp", "nbf", "iat"])
+def test_a_time_that_no_clock_shows_is_refused_by_its_name(signer, name, value):
+    with pytest.raises(BadCredentials, match=f"The token's {name} is not a number of seconds"):
+        account_of(signer, signer.token_of(signer.payload_with(name, value)))
+
+
+@pytest.mark.parametrize(
+    "value", ["1e999", "NaN", "Infinity", "9" * 5_000, "[" * 3_000 + "]" * 3_000, '"\\ud800"', ""]
+)
+def test_a_payload_that_is_no_json_is_refused(signer, value):
+    with pytest.raises(BadCredentials, match="payload is not a JSON object"):
+        account_of(signer, signer.token_of(signer.payload_with("exp", value)))
+
+
+@pytest.mark.parametrize("value", ["[]", "{}", '"1700000600"', "[[1]]", '{"exp": 1}', "false"])
+def test_a_time_of_another_shape_is_refused_by_its_name(signer, value):
+    with pytest.raises(BadCredentials, match="exp is not a number of seconds"):
+        account_of(signer, signer.token_of(signer.payload_with("exp", value)))
+
+
+def test_a_token_that_never_expires_by_the_largest_integer_is_taken(signer):
+    token = signer.token_of(signer.payload_with("exp", str(2**63 - 1)))
+    assert account_of(signer, token).name == "shop-app"
+
+
 @given(
     st.dictionaries(
         st.sampled_from(["iss", "aud", "exp", "nbf", "iat", "sub", "roles", "groups"]),
         st.recursive(
-            st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+            st.none()
+            | st.booleans()
+            | st.integers()
+            | st.integers(300, 400).map(lambda power: 10**power)
+            | st.floats()
+            | st.text(max_size=5),
             lambda inner: (
                 st.lists(inner, max_size=3)
                 | st.dictionaries(st.text(max_size=3), inner, max_size=3)
