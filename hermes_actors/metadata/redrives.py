@@ -12,7 +12,7 @@ from hermes_actors.metadata.bodies import UndecodableBody
 from hermes_actors.metadata.catalog import Catalog
 from hermes_actors.metadata.keys import life_key
 from hermes_actors.model.dead_letter import LetterFilter
-from hermes_actors.model.names import SubscriptionName
+from hermes_actors.model.names import REDRIVE_SUFFIX, SubscriptionName
 
 REDRIVE = "redrive"
 
@@ -110,7 +110,7 @@ def redrive_of(catalog: Catalog, name: SubscriptionName, incarnation: int) -> Re
 
 def redrive_group(name: SubscriptionName, namespace: str = "") -> str:
     """The log's consumer group in which the progress of a subscription's re-drives is committed."""
-    return f"{name.consumer_group(namespace)}.redrive"
+    return f"{name.consumer_group(namespace)}{REDRIVE_SUFFIX}"
 
 
 def progress_metadata(progress: RedriveProgress) -> str:

@@ -5,8 +5,20 @@ from dataclasses import dataclass
 
 from hermes_actors.errors import ErrorCode, Refused
 
-_NAME_PART = re.compile(r"[a-zA-Z0-9_.-]+")
-_GROUP = re.compile(r"[a-zA-Z0-9.]+")
+KAFKA_CHARACTERS_MAX = 249
+"""The most that the name of a topic of Kafka has."""
+TOPIC_CHARACTERS_MAX = 200
+"""The most of `group.topic`: Kafka's, with room for what a later life of the topic adds."""
+GROUP_CHARACTERS_MAX = TOPIC_CHARACTERS_MAX - 2
+"""The most of a group: a dot and a topic follow it, and `_hermes.dlq.` goes before it."""
+RESERVED_GROUP = "_hermes"
+"""The group of the broker's own topics."""
+REDRIVE_SUFFIX = ".redrive"
+"""Follows a consumer group in the name of the one that a re-drive commits under."""
+NAME_RULE = "[a-zA-Z0-9_.-]+"
+
+_NAME_PART = re.compile(NAME_RULE)
+_SHOWN_MAX = 60
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -64,11 +76,40 @@ def is_name_part(text: str) -> bool:
     return _NAME_PART.fullmatch(text) is not None
 
 
-def is_group_name(text: str, pattern: str | None = None) -> bool:
-    """True for what a group may be called: letters, digits and dots, or the operator's pattern."""
-    if pattern is not None:
-        return re.fullmatch(pattern, text) is not None
-    return _GROUP.fullmatch(text) is not None
+def group_problem(text: str, pattern: str) -> str:
+    """Why a new group cannot be called so; "" when it can. `pattern` is the operator's.
+
+    A group's name is a part of the names of its topics in the log, so it has Kafka's letters and
+    leaves room for a topic, and it is a part of URLs.
+    """
+    if len(text) > GROUP_CHARACTERS_MAX:
+        return (
+            f"it has {len(text)} characters; the most is {GROUP_CHARACTERS_MAX}, so that group and "
+            f"topic together stay within {TOPIC_CHARACTERS_MAX}"
+        )
+    if re.fullmatch(pattern, text) is None:
+        return f"it must match {pattern}"
+    if not is_name_part(text):
+        return f"it must match {NAME_RULE}, as topics of Kafka do"
+    if not text.strip("."):
+        return "it must not be dots alone, which URLs and Kafka read as something else"
+    if f"{text}.".startswith(f"{RESERVED_GROUP}."):
+        return f"{RESERVED_GROUP} and all below it is the broker's own"
+    return ""
+
+
+def subscription_problem(name: SubscriptionName) -> str:
+    """Why a new subscription cannot be called so; "" when it can, or when its letters are wrong."""
+    if not name.name.strip("."):
+        return "must not be dots alone, which URLs and Kafka read as something else"
+    group = name.consumer_group()
+    if len(group) + len(REDRIVE_SUFFIX) > KAFKA_CHARACTERS_MAX:
+        most = KAFKA_CHARACTERS_MAX - len(REDRIVE_SUFFIX)
+        return (
+            f"is too long: its consumer group {group[:_SHOWN_MAX]}… (each _ counts twice) has "
+            f"{len(group)} characters, and the most is {most}; take a shorter name"
+        )
+    return ""
 
 
 def log_topic(name: TopicName, namespace: str = "", separator: str = "_") -> str:

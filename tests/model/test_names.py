@@ -5,12 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.metadata.keys import log_topic_of
+from hermes_actors.metadata.redrives import redrive_group
+from hermes_actors.model.dead_letter import DLQ_TOPIC
 from hermes_actors.model.names import (
+    GROUP_CHARACTERS_MAX,
+    KAFKA_CHARACTERS_MAX,
+    TOPIC_CHARACTERS_MAX,
     SubscriptionName,
     TopicName,
-    is_group_name,
+    group_problem,
     is_name_part,
     log_topic,
+    subscription_problem,
 )
 
 groups = st.from_regex(r"[a-zA-Z0-9]+(\.[a-zA-Z0-9]+){0,2}", fullmatch=True)
@@ -92,9 +99,72 @@ def test_anything_else_makes_no_name(text: str) -> None:
     assert not is_name_part(text)
 
 
-def test_a_group_has_letters_digits_and_dots_unless_the_operator_says_otherwise() -> None:
-    assert is_group_name("com.shop1")
-    assert not is_group_name("com_shop")
-    assert not is_group_name("shop\n")
-    assert is_group_name("com_shop", "[a-z_]+")
-    assert not is_group_name("com_shop!", "[a-z_]+")
+DEFAULT = "^[a-zA-Z0-9.]+$"
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        ("com.shop1", DEFAULT),
+        ("a" * GROUP_CHARACTERS_MAX, DEFAULT),
+        ("com_shop", "[a-z_]+"),
+        ("_hermesian", "[a-z_]+"),
+    ],
+)
+def test_a_group_may_be_called_what_the_operator_and_kafka_allow(text: str, pattern: str) -> None:
+    assert group_problem(text, pattern) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "reason"),
+    [
+        ("", DEFAULT, "must match"),
+        ("com_shop", DEFAULT, "must match"),
+        ("shop\n", DEFAULT, "must match"),
+        ("com_shop!", "[a-z_]+", "must match"),
+        ("sh/op", ".*", "as topics of Kafka do"),
+        ("żółw", ".*", "as topics of Kafka do"),
+        (".", DEFAULT, "dots alone"),
+        ("..", DEFAULT, "dots alone"),
+        ("...", DEFAULT, "dots alone"),
+        ("a" * (GROUP_CHARACTERS_MAX + 1), DEFAULT, "199 characters; the most is 198"),
+        ("a" * 1_000, DEFAULT, "1000 characters; the most is 198"),
+        ("_hermes", ".*", "the broker's own"),
+        ("_hermes.dlq", ".*", "the broker's own"),
+    ],
+)
+def test_any_other_group_is_refused_with_its_reason(text: str, pattern: str, reason: str) -> None:
+    assert reason in group_problem(text, pattern)
+
+
+@given(
+    st.from_regex(r"[a-zA-Z0-9.]{1,250}", fullmatch=True),
+    st.from_regex(r"[a-zA-Z0-9_-]{1,120}", fullmatch=True),
+    st.from_regex(r"[a-zA-Z0-9_.-]{1,200}", fullmatch=True),
+)
+def test_whatever_is_allowed_fits_into_the_logs_names(group: str, topic: str, name: str) -> None:
+    if group_problem(group, DEFAULT):
+        return
+    of_topic = TopicName(group, topic)
+    latest = log_topic_of(of_topic, 9_999_999_999_999)
+    assert len(f"{DLQ_TOPIC}.{group}") <= KAFKA_CHARACTERS_MAX
+    assert len(str(of_topic)) > TOPIC_CHARACTERS_MAX or len(latest) <= KAFKA_CHARACTERS_MAX
+    subscription = SubscriptionName(of_topic, name)
+    if not subscription_problem(subscription):
+        assert len(redrive_group(subscription)) <= KAFKA_CHARACTERS_MAX
+
+
+@pytest.mark.parametrize(
+    ("topic", "name", "reason"),
+    [
+        ("shop.orders", ".", "dots alone"),
+        ("shop.orders", "..", "dots alone"),
+        ("shop.orders", "a" * 230, "has 242 characters, and the most is 241"),
+        ("shop.orders", "_" * 120, "(each _ counts twice) has 252 characters"),
+        ("shop.orders", "a" * 229, ""),
+    ],
+)
+def test_a_subscription_fits_into_a_consumer_group(topic: str, name: str, reason: str) -> None:
+    problem = subscription_problem(SubscriptionName(TopicName.parse(topic), name))
+    assert reason in problem
+    assert bool(reason) == bool(problem)

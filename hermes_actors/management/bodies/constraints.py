@@ -5,7 +5,14 @@ from collections.abc import Iterator
 
 from hermes_actors.errors import Refused
 from hermes_actors.filters.compiled import problems
-from hermes_actors.model.names import TopicName, is_name_part
+from hermes_actors.model.names import (
+    NAME_RULE,
+    TOPIC_CHARACTERS_MAX,
+    SubscriptionName,
+    TopicName,
+    is_name_part,
+    subscription_problem,
+)
 from hermes_actors.model.signing_secrets import signing_violations
 from hermes_actors.model.subscription import (
     BatchPolicy,
@@ -30,10 +37,7 @@ BATCH_TIME_MS_MAX = 3_600_000
 BATCH_BYTES_MAX = 16_777_216
 """A batch lies in memory as a whole, and so does each node's share of all that are under way."""
 
-NAME_CHARACTERS_MAX = 200
-"""Leaves room for namespace and incarnation in Kafka's 249 characters of a topic's name."""
-
-_NAME_RULE = 'must match "[a-zA-Z0-9_.-]+"'
+_NAME_RULE = f'must match "{NAME_RULE}"'
 _SEVERITIES = ("CRITICAL", "IMPORTANT", "NON_IMPORTANT")
 _GRANT_TYPES = ("clientCredentials", "password")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -53,6 +57,13 @@ def require_valid_subscription(subscription: Subscription) -> None:
     _require_none(subscription_violations(subscription))
 
 
+def require_new_name(name: SubscriptionName) -> None:
+    """Raises Refused for a name that a new subscription cannot have; who has one keeps it."""
+    problem = subscription_problem(name)
+    if problem:
+        raise Refused(f"Subscription.name {problem}")
+
+
 def _require_none(violations: Iterator[str]) -> None:
     text = "; ".join(violations)
     if text:
@@ -63,8 +74,8 @@ def topic_violations(topic: Topic) -> Iterator[str]:
     """What is wrong with a topic taken by itself."""
     if not is_name_part(TopicName.parse(topic.name).name):
         yield f"Topic.name {_NAME_RULE}"
-    if len(topic.name) > NAME_CHARACTERS_MAX:
-        yield f"Topic.name size must be between 1 and {NAME_CHARACTERS_MAX}"
+    if len(topic.name) > TOPIC_CHARACTERS_MAX:
+        yield f"Topic.name size must be between 1 and {TOPIC_CHARACTERS_MAX}"
     yield from _range(
         "Topic.maxMessageSize", topic.max_message_size, MESSAGE_BYTES_MIN, MESSAGE_BYTES_MAX
     )
@@ -87,8 +98,8 @@ def subscription_violations(subscription: Subscription) -> Iterator[str]:
     """What is wrong with a subscription taken by itself."""
     if not is_name_part(subscription.name):
         yield f"Subscription.name {_NAME_RULE}"
-    if len(subscription.name) > NAME_CHARACTERS_MAX:
-        yield f"Subscription.name size must be between 1 and {NAME_CHARACTERS_MAX}"
+    if len(subscription.name) > TOPIC_CHARACTERS_MAX:
+        yield f"Subscription.name size must be between 1 and {TOPIC_CHARACTERS_MAX}"
     policy = subscription.subscription_policy
     if isinstance(policy, SerialPolicy):
         yield from _serial("Subscription.subscriptionPolicy", policy)

@@ -19,9 +19,10 @@ from hermes_actors.metadata.commands import Absent, Alive, Change, Childless, St
 from hermes_actors.metadata.keys import group_key, topics_below
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.group import Group
-from hermes_actors.model.names import is_group_name
+from hermes_actors.model.names import group_problem
 from hermes_actors.model.topic import Owner
 
+_SHOWN_MAX = 100
 _FIELDS = frozenset(each.encode_name for each in msgspec.structs.fields(Group))
 
 
@@ -50,10 +51,10 @@ class Groups:
         VALIDATION_ERROR for an owner who is not the caller.
         """
         name = required_text(body, "groupName", "Group")
-        pattern = self._config.allowed_group_name_pattern
-        if not is_group_name(name, pattern) or "$" in name or "/" in name:
+        problem = group_problem(name, self._config.allowed_group_name_pattern)
+        if problem:
             raise Refused(
-                f"Group name '{name}' is invalid: it must match {pattern} and hold neither $ nor /",
+                f"Group.groupName '{name[:_SHOWN_MAX]}' is not valid: {problem}",
                 ErrorCode.GROUP_NAME_IS_INVALID,
             )
         group = decode_group(body)

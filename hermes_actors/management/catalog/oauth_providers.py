@@ -19,7 +19,7 @@ from hermes_actors.metadata.catalog import LiveOAuthProvider
 from hermes_actors.metadata.commands import Absent, Alive, Change, StampIs, delete, put
 from hermes_actors.metadata.keys import oauth_key
 from hermes_actors.metadata.registry import Metadata
-from hermes_actors.model.names import is_name_part
+from hermes_actors.model.names import NAME_RULE, is_name_part
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.security.address_guard import AddressGuard
 
@@ -133,8 +133,8 @@ class OAuthProviders:
 
 
 def _violations(provider: OAuthProvider, guard: AddressGuard) -> Iterator[str]:
-    if not is_name_part(provider.name):
-        yield 'OAuthProvider.name must match "[a-zA-Z0-9_.-]+"'
+    if not is_name_part(provider.name) or not provider.name.strip("."):
+        yield f'OAuthProvider.name must match "{NAME_RULE}" and be more than dots'
     problem = _endpoint_problem(provider.token_endpoint, guard)
     if problem:
         yield f"OAuthProvider.tokenEndpoint {problem}"

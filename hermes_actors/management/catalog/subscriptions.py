@@ -10,7 +10,10 @@ from hermes_actors.config import ManagementConfig
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.management.access.group_owners import group_named, owners_of
 from hermes_actors.management.access.roles import Caller, require_owner
-from hermes_actors.management.bodies.constraints import require_valid_subscription
+from hermes_actors.management.bodies.constraints import (
+    require_new_name,
+    require_valid_subscription,
+)
 from hermes_actors.management.bodies.decoding import decode_subscription, required_text
 from hermes_actors.management.bodies.endpoint import (
     MASKED_PASSWORD,
@@ -108,6 +111,7 @@ class Subscriptions:
         _require_no_masked_oauth(new)
         require_acceptable(new, None, caller, self._config, self._guard)
         name = SubscriptionName(TopicName.parse(topic), new.name)
+        require_new_name(name)
         key = subscription_key(name)
 
         def decide() -> Change:

@@ -2,6 +2,10 @@
 
 import pytest
 
+from hermes_actors.metadata.bodies import group_body
+from hermes_actors.metadata.commands import Absent, put
+from hermes_actors.metadata.keys import group_key
+
 
 async def test_a_group_is_created_shown_listed_and_removed(api):
     created = await api.post("/groups", {"groupName": "shop.eu", "supportTeam": "ignored"})
@@ -30,6 +34,33 @@ async def test_a_name_outside_the_pattern_is_refused(api, name):
     answer = await api.post("/groups", {"groupName": name})
     assert api.refusal(answer) == (400, "GROUP_NAME_IS_INVALID")
     assert f"'{name}'" in api.message(answer)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (".", "must not be dots alone"),
+        ("..", "must not be dots alone"),
+        ("a" * 1_000, "it has 1000 characters; the most is 198"),
+    ],
+)
+async def test_a_name_that_no_log_could_hold_is_refused_by_its_reason(api, name, reason):
+    answer = await api.post("/groups", {"groupName": name})
+    assert api.refusal(answer) == (400, "GROUP_NAME_IS_INVALID")
+    assert api.message(answer).startswith("Group.groupName '")
+    assert reason in api.message(answer)
+    assert len(api.message(answer)) < 400
+
+
+async def test_a_longer_name_that_lies_in_the_log_is_shown_and_changed_as_ever(api):
+    name = "a" * 1_000
+    key = group_key(name)
+    await api.metadata.change(put(key, group_body({"groupName": name}), Absent(key)))
+    assert (await api.get("/groups")).json() == [name]
+    body = {"owner": {"source": "Plaintext", "id": "sales"}}
+    assert (await api.put(f"/groups/{name}", body)).status_code == 204
+    assert (await api.get(f"/groups/{name}")).json()["owner"]["id"] == "sales"
+    assert (await api.delete(f"/groups/{name}")).status_code == 200
 
 
 async def test_a_group_without_a_name_is_refused(api):
