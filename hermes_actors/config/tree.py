@@ -74,11 +74,15 @@ class StatusConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LogConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The log. `directory` is where an embedded one lies, for `hermes node` without Kafka."""
+    """The message log: `directory` is where an embedded one lies, for `hermes node` without Kafka.
+    `format` and `level` are of the lines that the process writes to stderr.
+    """
 
     envelope: Envelope = Envelope.NATIVE
     directory: str = "hermes-data"
     retention_check_interval_ms: int = 60_000
+    format: typing.Literal["text", "json"] = "text"
+    level: typing.Literal["debug", "info", "warning", "error"] = "warning"
 
 
 class MetadataConfig(Struct, frozen=True, forbid_unknown_fields=True):

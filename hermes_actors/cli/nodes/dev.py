@@ -138,7 +138,7 @@ def run_dev(
         server=server,
         consumers=consumers,
     )
-    log_to(sys.stderr, is_verbose=verbose)
+    log_to(sys.stderr, plan.nodes[0].log, is_verbose=verbose)
     run_nodes(_run, msgspec.structs.replace(plan, prints_json=prints_json), options=_PORT_OPTIONS)
 
 

@@ -1,40 +1,79 @@
-"""The log lines of a process that runs several nodes: each names the one that it is about."""
+"""The log lines of a process that runs nodes: times in UTC, each line names the node it is about."""
 
+import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TextIO
 
-_where: ContextVar[str] = ContextVar("where", default="")
+from hermes_actors.config import LogConfig
+from hermes_actors.model.moments import iso_ms
+
+_where: ContextVar[tuple[str, str]] = ContextVar("where", default=("", ""))
 
 
 @contextmanager
 def named_node(dc: str, node: str) -> Iterator[None]:
     """What is logged inside, and by the tasks that are started inside, carries both names."""
-    token = _where.set(f"{dc} {node} ")
+    token = _where.set((dc, node))
     try:
         yield
     finally:
         _where.reset(token)
 
 
-def line_handler(stream: TextIO) -> logging.Handler:
-    """Writes a record as time, level, DC and node (where they are known), logger and text."""
+class TextLines(logging.Formatter):
+    """Time, level, DC and node (where they are known), logger and text; tracebacks below."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(where)s%(name)s %(message)s")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
+        """UTC in milliseconds, with its Z."""
+        return iso_ms(round(1_000 * record.created))
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        record.where = "".join(f"{each} " for each in _where.get() if each)
+        return super().format(record)
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: time, level, dc and node (where they are known), logger, message, and
+    the traceback as `exception` where there is one.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line; whatever was logged, it is one."""
+        dc, node = _where.get()
+        line = {
+            "time": iso_ms(round(1_000 * record.created)),
+            "level": record.levelname,
+            "dc": dc,
+            "node": node,
+            "logger": record.name,
+            "message": record.getMessage(),
+            "exception": self.formatException(record.exc_info) if record.exc_info else "",
+        }
+        return json.dumps({name: text for name, text in line.items() if text}, ensure_ascii=False)
+
+
+def line_handler(stream: TextIO, log_format: str = "text") -> logging.Handler:
+    """Writes each record as a line of text, or of JSON with `json`."""
     handler = logging.StreamHandler(stream)
-    line = "%(asctime)s %(levelname)s %(where)s%(name)s %(message)s"
-    handler.setFormatter(logging.Formatter(line))
-    handler.addFilter(_add_where)
+    handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
     return handler
 
 
-def log_to(stream: TextIO, *, is_verbose: bool) -> None:
-    """Log warnings to the stream; verbose adds our own INFO, not that of libraries."""
-    logging.basicConfig(level=logging.WARNING, handlers=[line_handler(stream)])
+def log_to(stream: TextIO, config: LogConfig, *, is_verbose: bool = False) -> None:
+    """Log to the stream as configured; verbose means at least INFO.
+
+    Levels below WARNING are for our own lines: what libraries tell there is left out.
+    """
+    level: int = logging.getLevelNamesMapping()[config.level.upper()]
     if is_verbose:
-        logging.getLogger("hermes_actors").setLevel(logging.INFO)
-
-
-def _add_where(record: logging.LogRecord) -> bool:
-    record.where = _where.get()
-    return True
+        level = min(level, logging.INFO)
+    handler = line_handler(stream, config.format)
+    logging.basicConfig(level=max(level, logging.WARNING), handlers=[handler])
+    logging.getLogger("hermes_actors").setLevel(level)

@@ -75,7 +75,7 @@ def run_node(
     SIGTERM or Ctrl-C drains and stops; a second one stops at once.
     """
     plan = NodePlan(configuration.load(config, os.environ), prints_json)
-    log_to(sys.stderr, is_verbose=verbose)
+    log_to(sys.stderr, plan.config.log, is_verbose=verbose)
     run_nodes(_run, plan, options={})
 
 

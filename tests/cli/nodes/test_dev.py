@@ -105,7 +105,7 @@ def test_a_line_names_the_dc_and_node_that_it_was_logged_in_and_none_elsewhere()
         warn("one")
     warn("two")
     inherited.run(warn, "three")
-    lines = [line.split(" ", 2)[2] for line in stream.getvalue().splitlines()]
+    lines = [line.split(" ", 1)[1] for line in stream.getvalue().splitlines()]
     assert lines == [
         "WARNING dc1 dc1-2 hermes_actors.x one",
         "WARNING hermes_actors.x two",
