@@ -3,6 +3,7 @@
 Tests marked `kafka` run in guest mode, because the Kafka client lives on an asyncio host loop.
 """
 
+import faulthandler
 import gc
 import inspect
 import os
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 import trio
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import settings
 
 from hermes_actors.runtime import guest
@@ -86,6 +88,19 @@ def _wrap_examples(handle: Any) -> None:
 def pytest_configure() -> None:
     # A shell starts what runs in the background with SIGINT ignored, and each child inherits that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# What a signal raises is lost in uvloop's callbacks and breaks trio's scheduler: a hang ends its
+# process, after the stacks of its threads. xdist tells which test it was, and goes on with another.
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool:
+    errors = item.config.stash[fault_handler_stderr_fd_key]
+    faulthandler.dump_traceback_later(settings.timeout, exit=True, file=errors)
+    return True
+
+
+def pytest_timeout_cancel_timer() -> bool:
+    faulthandler.cancel_dump_traceback_later()
+    return True
 
 
 def pytest_collection() -> None:
