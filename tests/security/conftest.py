@@ -65,7 +65,6 @@ class Signer:
         headers = {"kid": key_id} if header is None else header
         return jwt.encode(self.claims(**claims), key, algorithm=alg or algorithm, headers=headers)
 
-
     def payload_with(self, name: str, text: str) -> bytes:
         """The claims with one of them written as this text, which need not be JSON."""
         rest = json.dumps({each: v for each, v in self.claims().items() if each != name})
