@@ -1,4 +1,4 @@
-"""The log lines of a process that runs nodes: times in UTC, each line names the node it is about."""
+"""The log lines of a process that runs nodes: times in UTC, each line names its node."""
 
 import json
 import logging
