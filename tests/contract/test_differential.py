@@ -1,5 +1,6 @@
 """Random operations on memory, embedded and Kafka logs give the same observable results."""
 
+import math
 import tempfile
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -119,7 +120,9 @@ async def read(log, topic, positions, records_max, bytes_max):
     """Batches until nothing is left to read; the same batches, not only the same records."""
     batches = []
     ends = await log.end_positions(topic)
-    left = sum(ends.get(n, 0) - position for n, position in positions.items())
+    behind = [ends.get(n, 0) - position for n, position in positions.items()]
+    # What lies beyond an end is refused, sooner or later.
+    left = math.inf if min(behind) < 0 else sum(behind)
     async with log.reader(topic, positions) as reader:
         while True:
             with trio.move_on_after(10 if left > 0 else 0):

@@ -1,16 +1,18 @@
 import asyncio  # noqa: TID251 -- the loop whose time jumps
 import selectors
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import count
 from os import getpid
 from typing import Any
 
 import pytest
+import trio
 
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
 from hermes_actors.log.kafka.log import KafkaLog, open_kafka_log
 from hermes_actors.runtime.clock import SystemClock
+from hermes_actors.runtime.ticks import Ticks
 
 _names = count()
 
@@ -70,3 +72,42 @@ class JumpingLoop(asyncio.SelectorEventLoop):
 def jumping_loop() -> type[JumpingLoop]:
     """Makes a loop that waits for nothing; it is a clock as well."""
     return JumpingLoop
+
+
+class LoopClock(trio.abc.Clock):
+    """A guest's clock that is its host's."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def start_clock(self) -> None:
+        pass
+
+    def current_time(self) -> float:
+        return self._loop.time()
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        return deadline - self.current_time()
+
+
+@pytest.fixture
+def run_as_guest_of() -> Callable[..., Any]:
+    """`run_as_guest_of(loop, main)`: a trio main in that loop, and by its time."""
+
+    def run(loop: asyncio.AbstractEventLoop, main: Callable[[], Awaitable[Any]]) -> Any:
+        async def host() -> Any:
+            ended: asyncio.Future[Any] = loop.create_future()
+            trio.lowlevel.start_guest_run(
+                main,
+                run_sync_soon_threadsafe=loop.call_soon_threadsafe,
+                run_sync_soon_not_threadsafe=Ticks(loop).soon,
+                done_callback=ended.set_result,
+                host_uses_signal_set_wakeup_fd=True,
+                clock=LoopClock(loop),
+            )
+            return (await ended).unwrap()
+
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            return runner.run(host())
+
+    return run

@@ -19,7 +19,6 @@ from hermes_actors.log.base import (
 from hermes_actors.log.kafka.log import open_kafka_log
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
-from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import SystemClock
 
 pytestmark = pytest.mark.kafka
@@ -110,7 +109,7 @@ async def test_a_record_that_kafka_finds_too_large_is_refused_alone(kafka_cluste
     async with opened(kafka_cluster.bootstrap_servers) as log:
         await log.create_topic(topic, TopicSettings(record_bytes_max=20_000))
         batch = [record(b"a"), record(bytes(50_000)), record(b"b"), record(b"c")]
-        append = partial(guest.call, producers_of(log).append, topic, 0)
+        append = partial(producers_of(log).append, topic, 0)
         first, refused, *rest = await append(batch, ack)
         assert isinstance(refused, RefusedRecord)
         assert "MESSAGE_TOO_LARGE" in refused.reason

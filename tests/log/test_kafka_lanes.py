@@ -1,10 +1,12 @@
 """Who waits for whom on the way to one broker, with connections that answer when the test says."""
 
 import asyncio  # noqa: TID251 -- the lanes live on the host loop
-from collections import deque
+import io
 from types import SimpleNamespace
 
 import pytest
+import trio
+from aiokafka.protocol.produce import ProduceRequest_v7, ProduceResponse_v7
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,39 +17,45 @@ TIMEOUT_S = 5.0
 
 
 class Wire:
-    """What lanes use of an AIOKafkaConnection."""
+    """What lanes use of a Session."""
 
     def __init__(self):
-        self._writer = self
-        self._versions = {0: (3, 8)}
-        self._client_id = "test"
-        self._requests = deque()
-        self._correlation_id = 0
+        self.asked = 0
+        self._request = None
+        self._told = None
+        self._is_open = True
 
-    def write(self, data):
-        assert not self._requests, "a request before the last one's answer"
+    def version(self, api_key, lowest, highest):
+        assert (api_key, lowest, highest) == (0, 3, 7)
+        return highest
 
-    def _next_correlation_id(self):
-        self._correlation_id += 1
-        return self._correlation_id
+    def ask(self, api_key, version, body, told):
+        assert self._told is None, "a request before the last one's answer"
+        self._request, self._told = ProduceRequest_v7.decode(io.BytesIO(body)), told
+        self.asked += 1
 
     def connected(self):
-        return self._writer is not None
+        return self._is_open
 
     def close(self, reason=None):
-        self._writer = None
-        while self._requests:
-            _, _, answer = self._requests.popleft()
-            if not answer.done():
-                answer.set_exception(ConnectionError("closed"))
+        self._is_open = False
+        if self._told is not None:
+            self.tell(ConnectionError("closed"))
+
+    def tell(self, answer):
+        told, self._told = self._told, None
+        told(answer)
+
+    @property
+    def is_asked(self):
+        return self._told is not None
 
     @property
     def places(self):
         """The partitions of the request under way."""
-        if not self._requests:
+        if self._told is None:
             return []
-        (_, request, _) = self._requests[0]
-        return [(topic, partition) for topic, parts in request.topics for partition, _ in parts]
+        return [(topic, number) for topic, parts in self._request.topics for number, _ in parts]
 
 
 class Broker:
@@ -75,15 +83,13 @@ class Broker:
 
     @property
     def busy(self):
-        return [wire for wire in self.wires if wire._requests]
+        return [wire for wire in self.wires if wire.is_asked]
 
     def answer(self, wire, code=0):
-        places = wire.places
-        _, _, answer = wire._requests.popleft()
         topics = {}
-        for topic, partition in places:
-            topics.setdefault(topic, []).append((partition, code, 100 + partition))
-        answer.set_result(SimpleNamespace(topics=list(topics.items())))
+        for topic, partition in wire.places:
+            topics.setdefault(topic, []).append((partition, code, 100 + partition, -1, 0))
+        wire.tell(ProduceResponse_v7(topics=list(topics.items()), throttle_time_ms=0).encode())
 
 
 class Fixture:
@@ -101,8 +107,7 @@ class Fixture:
         )
 
     def send(self, partition, *, is_suspect=False, size=10, deadline_s=1e9):
-        answer = asyncio.get_running_loop().create_future()
-        sending = Sending("t", partition, bytearray(size), deadline_s, is_suspect, answer)
+        sending = Sending("t", partition, bytearray(size), deadline_s, is_suspect)
         self.lanes.send(sending)
         return sending
 
@@ -123,6 +128,20 @@ class Fixture:
         self.broker.now_s += seconds
         self.lanes.sweep(self.broker.now_s)
         await self.settle()
+
+
+def result_of(sending):
+    """Code and offset that its publisher is told; raises what he is told instead."""
+    assert sending.is_over, "nothing is told yet"
+    return trio.run(sending.answer)
+
+
+def error_of(sending):
+    try:
+        result_of(sending)
+    except (NotSent, Lost) as error:
+        return error
+    return None
 
 
 def on_host(test):
@@ -147,7 +166,7 @@ async def test_a_batch_goes_out_at_once_when_a_connection_is_free(at):
     assert wire.places == [("t", 3)]
     at.broker.answer(wire)
     await at.settle()
-    assert sending.answer.result() == (0, 103)
+    assert result_of(sending) == (0, 103)
 
 
 @on_host
@@ -195,7 +214,7 @@ async def test_overdue_answers_leave_room_for_other_partitions(at):
     assert wire.places == [("t", 50)]
     at.broker.answer(wire)
     await at.settle()
-    assert other.answer.result() == (0, 150)
+    assert result_of(other) == (0, 150)
     assert not other.was_slow
 
 
@@ -206,7 +225,7 @@ async def test_suspects_hold_half_of_the_connections_at_most_and_nobody_else(at)
     other = at.send(50)
     await at.settle()
     assert [("t", 50)] in [wire.places for wire in at.broker.busy]
-    assert not other.answer.done()
+    assert not other.is_over
 
 
 @on_host
@@ -217,8 +236,8 @@ async def test_when_everything_is_slow_suspects_travel_together(at):
         for wire in at.broker.busy:
             at.broker.answer(wire)
     await at.settle()
-    assert all(sending.answer.result()[0] == 0 for sending in sendings)
-    assert sum(wire._correlation_id for wire in at.broker.wires) < 15
+    assert all(result_of(sending)[0] == 0 for sending in sendings)
+    assert sum(wire.asked for wire in at.broker.wires) < 15
 
 
 @on_host
@@ -227,7 +246,7 @@ async def test_without_an_answer_the_connection_is_given_up_and_the_batch_lost(a
     await at.settle()
     await at.pass_time(TIMEOUT_S + 0.01)
     with pytest.raises(Lost, match="no answer within 5 s"):
-        sending.answer.result()
+        result_of(sending)
     assert at.lanes.lost == 1
     assert at.failures
     assert not at.broker.wires[0].connected()
@@ -238,18 +257,18 @@ async def test_a_broker_that_refuses_connections_is_left_alone_for_a_while(at):
     at.broker.refuses = True
     first = at.send(0)
     await at.settle()
-    assert isinstance(first.answer.exception(), NotSent)
+    assert isinstance(error_of(first), NotSent)
     at.broker.refuses = False
     second = at.send(0)
     await at.settle()
-    assert str(second.answer.exception()) == "kafka:9092: refused"
+    assert str(error_of(second)) == "kafka:9092: refused"
     assert not at.broker.wires
     await at.pass_time(0.2)
     third = at.send(0)
     await at.settle()
     at.broker.answer(at.broker.busy[0])
     await at.settle()
-    assert third.answer.result() == (0, 100)
+    assert result_of(third) == (0, 100)
 
 
 @on_host
@@ -265,7 +284,7 @@ async def test_after_a_defect_in_connecting_it_is_tried_again(at):
     at.broker.connect = connect
     await at.pass_time(0.05)
     at.broker.answer(at.broker.busy[0])
-    assert await waiting.answer == (0, 101)
+    assert result_of(waiting) == (0, 101)
 
 
 @on_host
@@ -288,7 +307,7 @@ async def test_what_waits_past_its_deadline_is_not_sent(at):
     await at.fill(range(SIZE))
     late = at.send(50, deadline_s=at.broker.now_s + 0.05)
     await at.pass_time(0.06)
-    assert isinstance(late.answer.exception(), NotSent)
+    assert isinstance(error_of(late), NotSent)
     assert all(("t", 50) not in wire.places for wire in at.broker.busy)
 
 
@@ -296,11 +315,11 @@ async def test_what_waits_past_its_deadline_is_not_sent(at):
 async def test_a_batch_that_was_given_up_while_it_waited_is_not_sent(at):
     await at.fill(range(SIZE))
     given_up, kept = at.send(50), at.send(51)
-    given_up.answer.cancel()
+    given_up.is_given_up = True
     at.broker.answer(at.broker.busy[0])
     await at.settle()
     assert at.broker.wires[0].places == [("t", 51)]
-    assert not kept.answer.done()
+    assert not kept.is_over
 
 
 @on_host
@@ -310,11 +329,11 @@ async def test_lanes_to_an_address_that_was_left_finish_what_is_under_way(at):
     await at.fill(range(1, SIZE))
     waiting = at.send(50)
     at.lanes.retire("the broker has moved")
-    assert str(waiting.answer.exception()) == "the broker has moved"
+    assert str(error_of(waiting)) == "the broker has moved"
     (wire,) = [each for each in at.broker.busy if each.places == [("t", 0)]]
     at.broker.answer(wire)
     await at.settle()
-    assert under_way.answer.result() == (0, 100)
+    assert result_of(under_way) == (0, 100)
     assert not wire.connected()
 
 
@@ -340,7 +359,7 @@ def test_each_batch_is_settled_once_and_the_bounds_hold(actions):
             busy = at.broker.busy
             if action == "send":
                 before = open_places.get(number)
-                if before is None or before.answer.done():
+                if before is None or before.is_over:
                     open_places[number] = at.send(number, is_suspect=flag)
                     sendings.append(open_places[number])
             elif action == "answer" and busy:
@@ -356,8 +375,8 @@ def test_each_batch_is_settled_once_and_the_bounds_hold(actions):
         await at.lanes.close()
         await at.settle()
         for sending in sendings:
-            assert sending.answer.done()
-            error = sending.answer.exception()
+            assert sending.is_over
+            error = error_of(sending)
             assert error is None or isinstance(error, NotSent | Lost)
 
     asyncio.run(main())

@@ -17,6 +17,7 @@ from hermes_actors.log.kafka.perpetual import Perpetual
 from hermes_actors.log.kafka.producers import Producers
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
+from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import SystemClock, system_rng
 
 NO_RIGHT = kafka_errors.TopicAuthorizationFailedError.errno
@@ -40,13 +41,13 @@ class ScriptedBrokers(Brokers):
 def append(brokers):
     async def main():
         producers = Producers(brokers, SystemClock(), system_rng())
-        await producers.open()
+        await guest.call(producers.open)
         try:
             return await producers.append("t", 0, [Record(None, b"v", (), 1)], Ack.ALL)
         finally:
-            await producers.close()
+            await guest.call(producers.close)
 
-    return asyncio.run(main())
+    return guest.run(main)
 
 
 def test_a_topic_without_rights_is_not_called_unknown():

@@ -1,29 +1,19 @@
 """The private names of aiokafka that the log uses mean what it takes them for.
 
-An upgrade of aiokafka that fails here needs `lanes.write`, `Connection._follow` or `_LeadersFetch`
-to follow it (docs/adr/0005).
+An upgrade of aiokafka that fails here needs `Session` or `Connection._follow` to follow it
+(docs/adr/0005).
 """
 
 import asyncio  # noqa: TID251 -- connections live on the host loop
 
 import pytest
 from aiokafka.errors import KafkaConnectionError
-from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
+from hermes_actors.log.kafka import produce
 from hermes_actors.log.kafka.connection import Connection, client_id
-from hermes_actors.log.kafka.lanes import write
-from hermes_actors.log.kafka.reader import _LeadersFetch
 from hermes_actors.runtime import guest
-
-
-def test_a_fetch_that_only_leaders_answer_is_one_of_aiokafkas_versions():
-    known = [version.API_VERSION for version in FetchRequest._CLASSES]
-    assert 11 in known, "followers answer from version 11 on"
-    used = [version.API_VERSION for version in _LeadersFetch._CLASSES]
-    assert used == [version for version in known if version <= 10]
-    assert used
 
 
 @pytest.mark.kafka
@@ -47,11 +37,16 @@ async def test_a_connection_has_the_names_that_are_used_and_answers_what_is_writ
             # A gap in the ids would be an answer to nobody; our requests and aiokafka's take turns.
             first_id = connection._next_correlation_id()
             assert connection._next_correlation_id() == first_id + 1
-            ours = write(connection, MetadataRequest([], allow_auto_topic_creation=False))
+            told = []
+            nothing = produce.encode(1, 1_000, [])
+            connection.ask(
+                produce.API_KEY, connection.version(produce.API_KEY, 3, 7), nothing, told.append
+            )
             theirs = connection.send(MetadataRequest([], allow_auto_topic_creation=False))
             assert len(connection._requests) == 2
             async with asyncio.timeout(30):
-                assert (await ours).brokers == (await theirs).brokers
+                assert (await theirs).brokers
+            assert [produce.decode(each, 7) for each in told] == [{}]
             assert not connection._requests
         finally:
             ended = connection._closed_fut
@@ -59,7 +54,7 @@ async def test_a_connection_has_the_names_that_are_used_and_answers_what_is_writ
         async with asyncio.timeout(30):
             await ended
         with pytest.raises(KafkaConnectionError, match="ended"):
-            write(connection, MetadataRequest([], allow_auto_topic_creation=False))
+            connection.ask(produce.API_KEY, 7, nothing, told.append)
         await reached.close()
 
     await guest.call(main)

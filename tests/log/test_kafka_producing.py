@@ -4,12 +4,16 @@ The production code under a loop whose time jumps, against a broker that recogni
 does, loses requests and answers, stores late, refuses, and fails after it has written.
 """
 
-import asyncio  # noqa: TID251 -- producing lives on the host loop
+import asyncio  # noqa: TID251 -- connections live on the host loop
+import io
+import math
 import random
 from collections import deque
 from types import SimpleNamespace
 
 import pytest
+import trio
+from aiokafka.protocol.produce import ProduceRequest_v7, ProduceResponse_v7
 from aiokafka.record.memory_records import MemoryRecords
 
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
@@ -19,6 +23,7 @@ from hermes_actors.log.kafka.connection import Connection
 from hermes_actors.log.kafka.producers import Producers
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
+from hermes_actors.runtime import guest
 
 PARTITIONS = 3
 RECORDS_MAX = 6
@@ -54,41 +59,35 @@ class Partition:
 
 
 class Wire:
-    """What is used of an AIOKafkaConnection."""
+    """What is used of a Session."""
 
     def __init__(self, kafka):
         self._kafka = kafka
-        self._writer = self
-        self._versions = {0: (3, 8)}
-        self._client_id = "test"
-        self._requests = deque()
+        self._told = None
+        self._is_open = True
 
-    def write(self, data):
-        asyncio.get_running_loop().call_soon(self._arrive)
+    def version(self, api_key, lowest, highest):
+        return highest
 
-    def _next_correlation_id(self):
-        return 1
+    def ask(self, api_key, version, body, told):
+        assert self._is_open
+        self._told = told
+        request = ProduceRequest_v7.decode(io.BytesIO(body))
+        asyncio.get_running_loop().call_soon(self._kafka.handle, self, request, told)
 
     def connected(self):
-        return self._writer is not None
+        return self._is_open
 
     def close(self, reason=None):
-        self._writer = None
-        while self._requests:
-            _, _, answer = self._requests.popleft()
-            if not answer.done():
-                answer.set_exception(ConnectionError("closed"))
+        self._is_open = False
+        if self._told is not None:
+            told, self._told = self._told, None
+            told(ConnectionError("closed"))
 
-    def _arrive(self):
-        if not self._requests:
-            return
-        _, request, answer = self._requests[0]
-        self._kafka.handle(self, request, answer)
-
-    def answer(self, answer, topics):
-        if self._requests and self._requests[0][2] is answer:
-            self._requests.popleft()
-            answer.set_result(SimpleNamespace(topics=topics))
+    def answer(self, told, topics):
+        if self._told is told:
+            self._told = None
+            told(ProduceResponse_v7(topics=topics, throttle_time_ms=0).encode())
 
 
 class Kafka:
@@ -99,7 +98,7 @@ class Kafka:
         self.trouble = trouble
         self.partitions = [Partition() for _ in range(PARTITIONS)]
 
-    def handle(self, wire, request, answer):
+    def handle(self, wire, request, told):
         loop, rng = asyncio.get_running_loop(), self.rng
         fate = "fine"
         if rng.random() < self.trouble:
@@ -114,11 +113,17 @@ class Kafka:
             loop.call_later(rng.uniform(0, 0.2), wire.close)
         else:
             delay_s = rng.uniform(0, 0.3 if fate == "answered late" else 0.002)
-            loop.call_later(delay_s, wire.answer, answer, topics)
+            loop.call_later(delay_s, wire.answer, told, topics)
 
     def _store(self, request):
         return [
-            (topic, [(number, *self._store_one(request, number, data)) for number, data in parts])
+            (
+                topic,
+                [
+                    (number, *self._store_one(request, number, data), -1, 0)
+                    for number, data in parts
+                ],
+            )
             for topic, parts in request.topics
         ]
 
@@ -183,12 +188,9 @@ class Publisher:
     async def run(self, appends):
         for number in range(appends):
             batch = [self._record(number, n) for n in range(self._rng.randint(1, 9))]
-            call = self._producers.append("t", self._partition, batch, self._ack)
-            try:
-                async with asyncio.timeout(0.05 if self._rng.random() < 0.1 else None):
-                    outcomes = await call
-            except TimeoutError:
-                outcomes = [UnknownRecord("given up")] * len(batch)
+            outcomes = [UnknownRecord("given up")] * len(batch)
+            with trio.move_on_after(0.05 if self._rng.random() < 0.1 else math.inf):
+                outcomes = await self._producers.append("t", self._partition, batch, self._ack)
             self.told.append(list(zip([each.value for each in batch], outcomes, strict=True)))
 
     def _record(self, number, n):
@@ -221,24 +223,25 @@ def check(publisher, log):
 
 @pytest.mark.parametrize("ack", [Ack.LEADER, Ack.ALL])
 @pytest.mark.parametrize("seed", range(25))
-def test_outcomes_are_true_whatever_a_broker_does(ack, seed, jumping_loop):
+def test_outcomes_are_true_whatever_a_broker_does(ack, seed, jumping_loop, run_as_guest_of):
     rng = random.Random(seed)
     kafka = Kafka(rng, trouble=rng.choice([0.0, 0.05, 0.2, 0.5]))
     loop = jumping_loop()
 
     async def main():
         producers = Producers(ScriptedBrokers(kafka), loop, rng)
-        await producers.open()
+        await guest.call(producers.open)
         publishers = [Publisher(producers, rng, n, ack) for n in range(PARTITIONS)]
-        await asyncio.gather(*(publisher.run(30) for publisher in publishers))
-        await producers.close()
+        async with trio.open_nursery() as nursery:
+            for publisher in publishers:
+                nursery.start_soon(publisher.run, 30)
+        await guest.call(producers.close)
         # What is on its way is stored by then.
-        await asyncio.sleep(5)
+        await trio.sleep(5)
         assert len(asyncio.all_tasks()) == 1, "a task was left behind"
         return publishers
 
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        publishers = runner.run(main())
+    publishers = run_as_guest_of(loop, main)
     logs = [partition.log for partition in kafka.partitions]
     stored = [check(publisher, log) for publisher, log in zip(publishers, logs, strict=True)]
     assert min(stored) > 0

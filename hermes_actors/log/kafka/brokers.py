@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 import aiokafka.errors as kafka_errors
-from aiokafka.conn import AIOKafkaConnection, CloseReason
+from aiokafka.conn import CloseReason
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
 
 from hermes_actors.log.base import LogUnavailable
 from hermes_actors.log.kafka.connection import Connection
+from hermes_actors.log.kafka.session import Session
 
 T = TypeVar("T")
 Address = tuple[str, int]
@@ -53,13 +54,13 @@ class Brokers:
         self._nodes: dict[int, Address] = {}
         self._last: Address | None = None
         self._leaders: dict[str, tuple[float, dict[int, int]]] = {}
-        self._open: dict[tuple[Address, str], AIOKafkaConnection] = {}
-        self._opening: dict[tuple[Address, str], asyncio.Task[AIOKafkaConnection]] = {}
-        self._pool: dict[Address, list[AIOKafkaConnection]] = {}
-        self._lent: dict[AIOKafkaConnection, Address] = {}
+        self._open: dict[tuple[Address, str], Session] = {}
+        self._opening: dict[tuple[Address, str], asyncio.Task[Session]] = {}
+        self._pool: dict[Address, list[Session]] = {}
+        self._lent: dict[Session, Address] = {}
         self._backoff: dict[Address, tuple[int, float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._abandoned: set[asyncio.Task[None]] = set()
+        self._abandoned: set[Session] = set()
         self._is_closed = False
 
     @property
@@ -102,17 +103,17 @@ class Brokers:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def abandon(self, task: asyncio.Task[None] | None) -> None:
+    def abandon(self, work: Session | asyncio.Task[None] | None) -> None:
         """Nobody waits for this fetch any more. It may go on to its answer, and its connection be
         used again, as long as few do; else both end.
         """
-        if task is None or task.done():
-            return
-        if len(self._abandoned) >= _ABANDONED_MAX:
-            task.cancel()
-            return
-        self._abandoned.add(task)
-        task.add_done_callback(self._abandoned.discard)
+        if isinstance(work, asyncio.Task):
+            work.cancel()
+        elif work in self._lent:
+            if len(self._abandoned) < _ABANDONED_MAX:
+                self._abandoned.add(work)
+            else:
+                work.close()
 
     def delay_s(self, tries: int) -> float:
         """How long to wait after so many tries in vain.
@@ -281,7 +282,7 @@ class Brokers:
 
     # Connections.
 
-    async def _connected(self, address: Address, purpose: str) -> AIOKafkaConnection:
+    async def _connected(self, address: Address, purpose: str) -> Session:
         key = (address, purpose)
         connection = self._open.get(key)
         if connection is not None and connection.connected():
@@ -294,7 +295,7 @@ class Brokers:
         # Whoever else waits for the same connection must not be cancelled with this caller.
         return await asyncio.shield(task)
 
-    def _opened(self, key: tuple[Address, str], task: asyncio.Task[AIOKafkaConnection]) -> None:
+    def _opened(self, key: tuple[Address, str], task: asyncio.Task[Session]) -> None:
         del self._opening[key]
         if task.cancelled() or task.exception() is not None:
             return
@@ -303,9 +304,7 @@ class Brokers:
         else:
             self._open[key] = task.result()
 
-    async def _connect(
-        self, address: Address, purpose: str, timeout_ms: int | None
-    ) -> AIOKafkaConnection:
+    async def _connect(self, address: Address, purpose: str, timeout_ms: int | None) -> Session:
         loop = asyncio.get_running_loop()
         failed, retry_at_s = self._backoff.get(address, (0, 0.0))
         where = f"{address[0]}:{address[1]}"
@@ -328,18 +327,28 @@ class Brokers:
         self._backoff.pop(address, None)
         return connection
 
-    async def borrow(self, node: int) -> AIOKafkaConnection:
-        """A connection for one fetch at a time, whose requests may wait fetch_wait_ms for data.
-
-        Give it back. Raises FAILURES.
-        """
-        address = await self._address_of(node)
+    def spare(self, node: int) -> Session | None:
+        """As `borrow`, a connection that is there already; None when there is none."""
+        address = self._nodes.get(node)
+        if address is None:
+            return None
         pooled = self._pool.get(address, [])
         while pooled:
             connection = pooled.pop()
             if connection.connected():
                 self._lent[connection] = address
                 return connection
+        return None
+
+    async def borrow(self, node: int) -> Session:
+        """A connection for one fetch at a time, whose requests may wait fetch_wait_ms for data.
+
+        Give it back. Raises FAILURES.
+        """
+        address = await self._address_of(node)
+        spare = self.spare(node)
+        if spare is not None:
+            return spare
         timeout_ms = self.settings.request_timeout_ms + self.settings.fetch_wait_ms
         connection = await self._connect(address, "fetch", timeout_ms)
         if self._is_closed:
@@ -348,8 +357,9 @@ class Brokers:
         self._lent[connection] = address
         return connection
 
-    def give_back(self, connection: AIOKafkaConnection, *, is_usable: bool) -> None:
+    def give_back(self, connection: Session, *, is_usable: bool) -> None:
         """A borrowed connection; usable when no answer is outstanding on it."""
+        self._abandoned.discard(connection)
         address = self._lent.pop(connection, None)
         if address is None or not connection.connected():
             return

@@ -79,7 +79,7 @@ class Connection:
 
     async def connect(
         self, host: str, port: int, purpose: str, *, timeout_ms: int | None = None
-    ) -> AIOKafkaConnection:
+    ) -> Session:
         """One connection to one broker, logged in. For the host loop.
 
         Raises what `explain` explains: OSError, asyncio.TimeoutError or KafkaError.

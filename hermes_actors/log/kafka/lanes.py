@@ -12,13 +12,15 @@ against the usual number, so that a few stuck partitions of one broker leave roo
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
+import trio
 from aiokafka import errors
-from aiokafka.conn import AIOKafkaConnection, CloseReason
-from aiokafka.protocol.produce import ProduceRequest
+from aiokafka.conn import CloseReason
 
+from hermes_actors.log.kafka import produce
 from hermes_actors.log.kafka.connection import Connection
+from hermes_actors.log.kafka.session import Session
 from hermes_actors.log.kafka.translate import CLIENT_ERRORS
 from hermes_actors.runtime.clock import Clock
 
@@ -41,11 +43,21 @@ class Lost(Exception):
 
 
 class Sending:
-    """One partition's batch on its way. `answer` gives (error code, base offset), or raises NotSent
-    or Lost. It may be given up while it waits; after `deadline_s` it is not sent any more.
+    """One partition's batch on its way. It may be given up while it waits; after `deadline_s` it is
+    not sent any more.
     """
 
-    __slots__ = ("answer", "data", "deadline_s", "is_suspect", "partition", "topic", "was_slow")
+    __slots__ = (
+        "_result",
+        "_settled",
+        "data",
+        "deadline_s",
+        "is_given_up",
+        "is_suspect",
+        "partition",
+        "topic",
+        "was_slow",
+    )
 
     def __init__(
         self,
@@ -54,7 +66,6 @@ class Sending:
         data: bytes | bytearray,
         deadline_s: float,
         is_suspect: bool,
-        answer: "asyncio.Future[tuple[int, int]]",
     ) -> None:
         self.topic = topic
         self.partition = partition
@@ -62,7 +73,32 @@ class Sending:
         self.deadline_s = deadline_s
         self.is_suspect = is_suspect
         self.was_slow = False
-        self.answer = answer
+        self.is_given_up = False
+        self._result: tuple[int, int] | NotSent | Lost | None = None
+        self._settled = trio.Event()
+
+    @property
+    def is_over(self) -> bool:
+        """Nobody waits for it any more."""
+        return self.is_given_up or self._result is not None
+
+    def settle(self, result: tuple[int, int] | NotSent | Lost) -> None:
+        """Tell what became of it, once; from either loop."""
+        assert self._result is None, "told once"
+        self._result = result
+        self._settled.set()
+
+    async def answer(self) -> tuple[int, int]:
+        """Error code and base offset; for trio. Raises NotSent or Lost. Cancelled: given up."""
+        try:
+            await self._settled.wait()
+        except trio.Cancelled:
+            self.is_given_up = True
+            raise
+        assert self._result is not None, "it is settled"
+        if isinstance(self._result, tuple):
+            return self._result
+        raise self._result
 
 
 class _Lane:
@@ -70,7 +106,7 @@ class _Lane:
 
     __slots__ = ("connection", "has_suspects", "is_overdue", "sendings", "started_s")
 
-    def __init__(self, connection: AIOKafkaConnection) -> None:
+    def __init__(self, connection: Session) -> None:
         self.connection = connection
         self.sendings: list[Sending] = []
         self.started_s = 0.0
@@ -153,7 +189,7 @@ class Lanes:
         for lane in list(self._busy):
             age_s = now_s - lane.started_s
             if age_s >= self._timeout_s:
-                # Its future fails with it, and _answered does the rest.
+                # What it owes fails with it: _answered is told.
                 lane.connection.close(reason=CloseReason.CONNECTION_TIMEOUT)
             elif age_s >= OVERDUE_S and not lane.is_overdue:
                 lane.is_overdue = True
@@ -163,7 +199,9 @@ class Lanes:
             late = [sending for sending in waiting if sending.deadline_s <= now_s]
             for sending in late:
                 waiting.remove(sending)
-                _fail(sending, NotSent(self._reason or "no connection was free in time"))
+                if sending.is_given_up:
+                    continue
+                sending.settle(NotSent(self._reason or "no connection was free in time"))
         self._pump()
 
     def retire(self, reason: str) -> None:
@@ -184,8 +222,6 @@ class Lanes:
             self._timer.cancel()
         for lane in list(self._busy):
             lane.connection.close()
-        # Their answers fail in this turn of the loop, and are dealt with before the next one.
-        await asyncio.sleep(0)
 
     # Sending.
 
@@ -242,7 +278,7 @@ class Lanes:
         while waiting and len(taken) < count:
             sending = waiting[0]
             place = (sending.topic, sending.partition)
-            if sending.answer.done():
+            if sending.is_given_up:
                 waiting.popleft()
                 continue
             if taken and (len(sending.data) > room or place in seen):
@@ -265,49 +301,46 @@ class Lanes:
         if not sendings:
             self._free.append(lane)
             return
-        by_topic: dict[str, list[tuple[int, Any]]] = {}
+        by_topic: dict[str, list[tuple[int, bytes | bytearray]]] = {}
         for sending in sendings:
             by_topic.setdefault(sending.topic, []).append((sending.partition, sending.data))
-        request = ProduceRequest(None, self._acks, self._broker_timeout_ms, list(by_topic.items()))
         lane.sendings = sendings
         lane.started_s = self._clock.monotonic_s()
         lane.is_overdue = False
         lane.has_suspects = sendings[0].is_suspect
         self._busy[lane] = None
         try:
-            answer = write(lane.connection, request)
+            version = lane.connection.version(
+                produce.API_KEY, produce.VERSION_MIN, produce.VERSION_MAX
+            )
+            body = produce.encode(self._acks, self._broker_timeout_ms, by_topic.items())
+            lane.connection.ask(
+                produce.API_KEY, version, body, partial(self._answered, lane, version)
+            )
         except (errors.KafkaError, OSError) as error:
             del self._busy[lane]
             lane.connection.close(reason=CloseReason.CONNECTION_BROKEN)
             # A part of it may have been written; a broker does nothing with a torn request.
             for sending in sendings:
-                _fail(sending, NotSent(str(error)))
-            return
-        answer.add_done_callback(lambda done: self._answered(lane, done))
+                sending.settle(NotSent(str(error)))
 
-    def _answered(self, lane: _Lane, answer: "asyncio.Future[Any]") -> None:
+    def _answered(self, lane: _Lane, version: int, answer: bytes | Exception) -> None:
         self._busy.pop(lane, None)
         sendings, lane.sendings = lane.sendings, []
-        error = None if answer.cancelled() else answer.exception()
-        if answer.cancelled() or error is not None:
+        if isinstance(answer, Exception):
             self.lost += 1
             lane.connection.close(reason=CloseReason.CONNECTION_BROKEN)
             reason = f"the connection to {self.address[0]}:{self.address[1]} ended"
             if self._clock.monotonic_s() - lane.started_s >= self._timeout_s:
                 reason = f"no answer within {self._timeout_s:g} s"
             for sending in sendings:
-                _fail(sending, Lost(reason))
+                sending.settle(Lost(reason))
             self._on_failure(reason)
         else:
-            codes = _codes(answer.result())
+            found = produce.decode(answer, version)
             for sending in sendings:
-                code = codes.get((sending.topic, sending.partition))
-                if sending.answer.done():
-                    continue
-                if code is None:
-                    sending.answer.set_exception(Lost("the broker's answer leaves it out"))
-                else:
-                    sending.answer.set_result(code)
+                result = found.get((sending.topic, sending.partition))
+                sending.settle(result or Lost("the broker's answer leaves it out"))
             if self.is_retired:
                 lane.connection.close()
             else:
@@ -363,39 +396,6 @@ class Lanes:
     def _fail_waiting(self, reason: str) -> None:
         for waiting in (self._fresh, self._suspects):
             while waiting:
-                _fail(waiting.popleft(), NotSent(reason))
-
-
-def write(connection: AIOKafkaConnection, request: Any) -> "asyncio.Future[Any]":
-    """Send a request; the future of its answer, which fails when the connection ends.
-
-    What AIOKafkaConnection.send does, without the task and the timer that its result needs: a
-    produced batch waits for nothing else, and one sweep is the timer of all.
-    """
-    writer = connection._writer
-    if writer is None:
-        raise errors.KafkaConnectionError("the connection has ended")
-    prepared = request.prepare(connection._versions)
-    correlation_id = connection._next_correlation_id()
-    header = prepared.build_request_header(
-        correlation_id=correlation_id,
-        client_id=connection._client_id,
-    )
-    message = header.encode() + prepared.encode()
-    writer.write(len(message).to_bytes(4, "big") + message)
-    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    connection._requests.append((correlation_id, prepared, answer))
-    return answer
-
-
-def _codes(response: Any) -> dict[tuple[str, int], tuple[int, int]]:
-    return {
-        (topic, partition): (code, offset)
-        for topic, partitions in response.topics
-        for partition, code, offset, *_ in partitions
-    }
-
-
-def _fail(sending: Sending, error: Exception) -> None:
-    if not sending.answer.done():
-        sending.answer.set_exception(error)
+                sending = waiting.popleft()
+                if not sending.is_given_up:
+                    sending.settle(NotSent(reason))

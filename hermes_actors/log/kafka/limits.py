@@ -1,16 +1,15 @@
-"""No record above its topic's own limit is stored: Kafka bounds batches, and only about.
+"""No record above its topic's own limit is stored: Kafka bounds batches, and only about."""
 
-For the host loop.
-"""
-
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+
+import trio
 
 from hermes_actors.log.base import LogUnavailable, Outcome, too_large
 from hermes_actors.log.kafka.topics import Topics
 from hermes_actors.model.record import Record
 from hermes_actors.model.run import RecordRun
 from hermes_actors.model.topic import Ack
+from hermes_actors.runtime import guest
 
 _ASK_S = 1.0
 
@@ -42,11 +41,12 @@ class LimitedAppend:
         ]
 
     async def _ask(self, topic: str) -> int | None:
-        try:
-            async with asyncio.timeout(_ASK_S):
-                settings = await self._topics.describe(topic)
-        except (LogUnavailable, TimeoutError):
-            return None
+        settings = None
+        with trio.move_on_after(_ASK_S):
+            try:
+                settings = await guest.call(self._topics.describe, topic)
+            except LogUnavailable:
+                return None
         return None if settings is None else settings.record_bytes_max
 
 

@@ -84,7 +84,7 @@ class KafkaLog:
         self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
     ) -> Sequence[Outcome]:
         """Append in order; see Log. Never raises for an operating error."""
-        return await guest.call(self._limited.append, topic, partition, batch, ack)
+        return await self._limited.append(topic, partition, batch, ack)
 
     def reader(
         self, topic: str, positions: Mapping[int, int]

@@ -1,8 +1,8 @@
 """What an append is made of: the place where it goes, and the Kafka batches it goes in."""
 
-import asyncio
-from collections import deque
 from collections.abc import Sequence
+
+import trio
 
 from hermes_actors.log.base import (
     Outcome,
@@ -22,15 +22,7 @@ class Place:
     answer was slow. `waits_for_replicas`: ack ALL.
     """
 
-    __slots__ = (
-        "_is_busy",
-        "_waiting",
-        "is_suspect",
-        "numbering",
-        "partition",
-        "topic",
-        "waits_for_replicas",
-    )
+    __slots__ = ("_turn", "is_suspect", "numbering", "partition", "topic", "waits_for_replicas")
 
     def __init__(self, topic: str, partition: int, waits_for_replicas: bool) -> None:
         self.topic = topic
@@ -38,44 +30,26 @@ class Place:
         self.waits_for_replicas = waits_for_replicas
         self.is_suspect = False
         self.numbering = Numbering()
-        self._is_busy = False
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._turn = trio.Lock()
 
     @property
     def is_busy(self) -> bool:
         """It is somebody's turn."""
-        return self._is_busy
+        return self._turn.locked()
 
     async def take_turn(self, timeout_s: float) -> bool:
         """Wait for one's turn, first come, first served; False when it did not come in time."""
-        if not self._is_busy:
-            self._is_busy = True
+        if not self._turn.locked():
+            # Without a checkpoint, which would cost each append a turn of the loop.
+            self._turn.acquire_nowait()
             return True
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await turn
-        except TimeoutError:
-            # It may have come in the very moment.
-            return not turn.cancelled()
-        except asyncio.CancelledError:
-            if not turn.cancelled():
-                self.pass_turn()
-            raise
-        return True
+        with trio.move_on_after(timeout_s) as scope:
+            await self._turn.acquire()
+        return not scope.cancelled_caught
 
-    def pass_turn(self) -> bool:
-        """Let the next one in, who finds the place busy, so that nobody gets in between. False
-        when nobody waits.
-        """
-        while self._waiting:
-            following = self._waiting.popleft()
-            if not following.done():
-                following.set_result(None)
-                return True
-        self._is_busy = False
-        return False
+    def pass_turn(self) -> None:
+        """Let the next one in, who finds the place busy, so that nobody gets in between."""
+        self._turn.release()
 
 
 class Part:

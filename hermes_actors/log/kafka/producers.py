@@ -13,6 +13,7 @@ import logging
 import random
 from collections.abc import Sequence
 
+import trio
 from msgspec import Struct
 
 from hermes_actors.log.base import (
@@ -35,6 +36,7 @@ from hermes_actors.log.kafka.translate import Fate, Verdict, produce_verdict
 from hermes_actors.model.record import Record
 from hermes_actors.model.run import size_of
 from hermes_actors.model.topic import Ack
+from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import Clock
 
 _logger = logging.getLogger(__name__)
@@ -82,7 +84,9 @@ class _Limits(Struct, frozen=True, gc=False):
 
 
 class Producers:
-    """All of one log's producing. For the host loop; `open` connects in the background."""
+    """All of one log's producing. `append` is for trio, all else for the host loop; `open` connects
+    in the background.
+    """
 
     def __init__(self, brokers: Brokers, clock: Clock, rng: random.Random) -> None:
         settings = brokers.settings
@@ -192,8 +196,8 @@ class Producers:
         try:
             return await self._append_parts(place, batch, limits)
         finally:
-            if not place.pass_turn():
-                self._leave_if_gone(place)
+            place.pass_turn()
+            self._leave_if_gone(place)
 
     async def _append_parts(
         self, place: Place, batch: Sequence[Record], limits: _Limits
@@ -277,7 +281,7 @@ class Producers:
                     continue
                 if is_denied:
                     leaders.doubt()
-            await asyncio.sleep(min(pause_s * self._rng.uniform(0.5, 1.0), max(left_s, 0.001)))
+            await trio.sleep(min(pause_s * self._rng.uniform(0.5, 1.0), max(left_s, 0.001)))
             pause_s = min(pause_s * 2, _PAUSE_MAX_S)
 
     def _ended(self, part: Part, verdict: Verdict) -> list[Outcome] | None:
@@ -300,11 +304,8 @@ class Producers:
         return None
 
     async def _refresh(self, topic: str, left_s: float) -> None:
-        try:
-            async with asyncio.timeout(left_s):
-                await self._leaders.refresh(topic)
-        except TimeoutError:
-            return
+        with trio.move_on_after(left_s):
+            await guest.call(self._leaders.refresh, topic)
 
     async def _attempt(self, part: Part, leader: int, limit_s: float) -> Verdict:
         """Send the part once."""
@@ -314,19 +315,17 @@ class Producers:
             return Verdict(Fate.NOT_STORED, f"the leader, broker {leader}, is not up", True)
         if place.waits_for_replicas and place.numbering.needs_identity(part.count):
             self._identities.lose(place.numbering, "numbers used up")
-            identity = await self._identities.take(limit_s - self._clock.monotonic_s())
+            left_s = limit_s - self._clock.monotonic_s()
+            identity = await guest.call(self._identities.take, left_s)
             if identity is None:
                 return Verdict(Fate.NOT_STORED, self._identities.reason or "no producer id")
             place.numbering.begin(identity)
             part.data = None
-        answer: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
-        sending = Sending(
-            place.topic, place.partition, part.encoded(), limit_s, place.is_suspect, answer
-        )
+        sending = Sending(place.topic, place.partition, part.encoded(), limit_s, place.is_suspect)
         part.is_out = True
         try:
             lanes.send(sending)
-            code, part.offset = await answer
+            code, part.offset = await sending.answer()
         except NotSent as error:
             part.is_out = False
             return Verdict(Fate.NOT_STORED, str(error), True)

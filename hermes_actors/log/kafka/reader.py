@@ -13,11 +13,12 @@ which waits only shortly, so that the two soon are one again.
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import aiokafka.errors as kafka_errors
 import trio
-from aiokafka.protocol.fetch import FetchRequest
+from outcome import Error, capture
 
 from hermes_actors.log.base import (
     LogUnavailable,
@@ -26,34 +27,19 @@ from hermes_actors.log.base import (
     no_such_partition,
 )
 from hermes_actors.log.cursor import Cursor, Room
+from hermes_actors.log.kafka import fetch
 from hermes_actors.log.kafka.brokers import FAILURES, Brokers
 from hermes_actors.log.kafka.fetched import Fetched
 from hermes_actors.log.kafka.positions import Positions
+from hermes_actors.log.kafka.session import Session
 from hermes_actors.model.record import StoredRecord
 
 _BESIDE_WAIT_MS = 100
 _BESIDE_MAX = 2
 _PARTITION_BYTES_MIN = 65_536
-_BYTES_MIN = 1
-_READ_UNCOMMITTED = 0
 _NOT_LEADER = kafka_errors.NotLeaderForPartitionError.errno
 _DAMAGE: tuple[type[Exception], ...] = (*FAILURES, ValueError)
 """A ValueError: the name of a record's header that is no text."""
-
-
-class _LeadersFetch(FetchRequest):  # type: ignore[misc]
-    """A fetch that only the partition's leader answers.
-
-    From version 11 on a follower answers too: it lags, and one that is cut off from its leader
-    has nothing new to tell, for ever, without an error.
-    """
-
-    API_KEY = FetchRequest.API_KEY
-
-
-_LeadersFetch._CLASSES = tuple(
-    version for version in FetchRequest._CLASSES if version.API_VERSION <= 10
-)
 
 
 @asynccontextmanager
@@ -69,15 +55,17 @@ async def open_reader(
 
 
 class _Flight:
-    """One fetch that is out, and the partitions that it still is for."""
+    """One fetch that is out, and the partitions that it still is for. `work` is the connection that
+    owes its answer, or the task that opens one.
+    """
 
-    __slots__ = ("node", "partitions", "started_s", "task")
+    __slots__ = ("node", "partitions", "started_s", "work")
 
     def __init__(self, node: int, partitions: list[Fetched], started_s: float) -> None:
         self.node = node
         self.partitions = partitions
         self.started_s = started_s
-        self.task: asyncio.Task[None] | None = None
+        self.work: Session | asyncio.Task[None] | None = None
 
     @property
     def is_live(self) -> bool:
@@ -92,6 +80,7 @@ class KafkaReader:
     ) -> None:
         self._brokers = brokers
         self._positions = positions
+        self._loop = asyncio.get_running_loop()
         self._topic = topic
         self._cursor = Cursor(topic, start)
         self._partitions = {number: Fetched(number, at) for number, at in sorted(start.items())}
@@ -111,7 +100,7 @@ class KafkaReader:
         self._failure = None
         for flight in [flight for flight in self._flights if not flight.is_live]:
             self._flights.remove(flight)
-            self._brokers.abandon(flight.task)
+            self._brokers.abandon(flight.work)
 
     async def next_batch(self, records_max: int, bytes_max: int) -> Sequence[StoredRecord]:
         """As `Reader.next_batch`. Goes on by itself after LogUnavailable, when called again.
@@ -120,7 +109,7 @@ class KafkaReader:
         request_timeout_ms.
         """
         await trio.lowlevel.checkpoint()
-        self._waiting_since_s = asyncio.get_running_loop().time()
+        self._waiting_since_s = self._loop.time()
         while True:
             if self._failure is not None:
                 failure, self._failure = self._failure, None
@@ -146,7 +135,7 @@ class KafkaReader:
         for flight in self._flights:
             for partition in flight.partitions:
                 partition.flight = None
-            self._brokers.abandon(flight.task)
+            self._brokers.abandon(flight.work)
         self._flights.clear()
         if self._learning is not None:
             self._learning.cancel()
@@ -186,7 +175,7 @@ class KafkaReader:
             partition = self._partitions[number]
             if partition.is_wanted:
                 wanted.setdefault(self._leaders[number], []).append(partition)
-        now_s = asyncio.get_running_loop().time()
+        now_s = self._loop.time()
         for node, partitions in wanted.items():
             beside = sum(flight.node == node for flight in self._flights)
             if beside < _BESIDE_MAX:
@@ -195,7 +184,11 @@ class KafkaReader:
                 for partition in partitions:
                     partition.flight = flight
                 self._flights.append(flight)
-                flight.task = self._start(self._fly(flight, wait_ms))
+                connection = self._brokers.spare(node)
+                if connection is None:
+                    flight.work = self._start(self._open(flight, wait_ms))
+                else:
+                    self._ask(flight, connection, wait_ms)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = self._brokers.start(work)
@@ -229,37 +222,83 @@ class KafkaReader:
             self._leaders = leaders
             self._fetch()
 
-    async def _fly(self, flight: _Flight, wait_ms: int) -> None:
+    async def _open(self, flight: _Flight, wait_ms: int) -> None:
+        """Ask over a new connection."""
         try:
-            answer = await self._ask(flight, wait_ms)
+            if flight.node < 0:
+                raise kafka_errors.LeaderNotAvailableError(self._topic)
+            connection = await self._brokers.borrow(flight.node)
         except FAILURES as error:
-            failed = self._land(flight)
-            if failed:
-                is_silent = isinstance(error, TimeoutError)
-                self._failed(failed, error, flight.started_s if is_silent else None)
+            self._not_answered(flight, error)
             return
+        if flight.is_live:
+            self._ask(flight, connection, wait_ms)
+        else:
+            self._brokers.give_back(connection, is_usable=True)
+
+    def _ask(self, flight: _Flight, connection: Session, wait_ms: int) -> None:
+        settings = self._brokers.settings
+        bytes_max = settings.fetch_bytes_max
+        partition_bytes_max = max(_PARTITION_BYTES_MIN, bytes_max // len(flight.partitions))
+        wanted = [
+            fetch.Fetch(partition.number, partition.fetch_from, partition_bytes_max)
+            for partition in flight.partitions
+        ]
+        flight.work = connection
+        try:
+            version = connection.version(fetch.API_KEY, fetch.VERSION_MIN, fetch.VERSION_MAX)
+            connection.ask(
+                fetch.API_KEY,
+                version,
+                fetch.encode(version, self._topic, wanted, wait_ms=wait_ms, bytes_max=bytes_max),
+                partial(self._answered, flight, connection, version),
+                timeout_s=(settings.request_timeout_ms + settings.fetch_wait_ms) / 1_000,
+            )
+        except FAILURES as error:
+            self._brokers.give_back(connection, is_usable=False)
+            self._not_answered(flight, error)
+
+    def _answered(
+        self, flight: _Flight, connection: Session, version: int, answer: bytes | Exception
+    ) -> None:
+        self._brokers.give_back(connection, is_usable=isinstance(answer, bytes))
+        if isinstance(answer, Exception):
+            self._not_answered(flight, answer)
+            return
+        # What nobody foresaw is the caller's to raise; without it the caller would wait for ever.
+        result = capture(self._arrive, flight, answer, version)
+        if isinstance(result, Error) and isinstance(result.error, Exception):
+            self._fail(result.error)
+
+    def _not_answered(self, flight: _Flight, error: Exception) -> None:
+        failed = self._land(flight)
+        if failed:
+            is_silent = isinstance(error, TimeoutError)
+            self._failed(failed, error, flight.started_s if is_silent else None)
+
+    def _arrive(self, flight: _Flight, answer: bytes, version: int) -> None:
         landed = {partition.number: partition for partition in self._land(flight)}
         if not landed:
             return
         has_come = False
         refused: list[Fetched] = []
         failures: dict[int, Exception] = {}
-        for _, answers in answer.topics:
-            for number, code, _, *rest in answers:
-                partition = landed.get(number)
-                if partition is None:
-                    continue
-                if not code:
-                    partition.failed_since_s = None
-                    partition.tries = 0
-                    has_come |= partition.fill(rest[-1] or b"")
-                elif code == kafka_errors.OffsetOutOfRangeError.errno:
-                    refused.append(partition)
-                elif code == _NOT_LEADER and partition.tries:
-                    self._brokers.doubt()
-                    failures[number] = kafka_errors.for_code(code)(f"{self._topic}/{number}")
-                else:
-                    failures[number] = kafka_errors.for_code(code)(f"{self._topic}/{number}")
+        for found in fetch.decode(answer, version):
+            partition = landed.get(found.partition)
+            if partition is None:
+                continue
+            if not found.code:
+                partition.failed_since_s = None
+                partition.tries = 0
+                has_come |= partition.fill(found.records)
+                continue
+            if found.code == kafka_errors.OffsetOutOfRangeError.errno:
+                refused.append(partition)
+                continue
+            if found.code == _NOT_LEADER and partition.tries:
+                self._brokers.doubt()
+            place = f"{self._topic}/{found.partition}"
+            failures[found.partition] = kafka_errors.for_code(found.code)(place)
         if failures:
             failed = [landed[number] for number in failures]
             self._failed(failed, next(iter(failures.values())), None)
@@ -269,12 +308,12 @@ class KafkaReader:
             elif not refused:
                 self._fetch()
         if refused:
-            await self._see_why(flight, refused)
+            for partition in refused:
+                partition.flight = flight
+            flight.work = self._start(self._see_why(flight, refused))
 
     async def _see_why(self, flight: _Flight, refused: list[Fetched]) -> None:
         """Find out why positions were refused; a partition that is sought meanwhile is let go."""
-        for partition in refused:
-            partition.flight = flight
         try:
             for partition in refused:
                 reason = await self._check_bounds(partition)
@@ -289,27 +328,6 @@ class KafkaReader:
             self._land(flight)
         if self._arrived is not None:
             self._fetch()
-
-    async def _ask(self, flight: _Flight, wait_ms: int) -> Any:
-        if flight.node < 0:
-            raise kafka_errors.LeaderNotAvailableError(self._topic)
-        bytes_max = self._brokers.settings.fetch_bytes_max
-        partition_bytes_max = max(_PARTITION_BYTES_MIN, bytes_max // len(flight.partitions))
-        wanted = [
-            (partition.number, partition.fetch_from, partition_bytes_max)
-            for partition in flight.partitions
-        ]
-        request = _LeadersFetch(
-            wait_ms, _BYTES_MIN, bytes_max, _READ_UNCOMMITTED, [(self._topic, wanted)]
-        )
-        connection = await self._brokers.borrow(flight.node)
-        is_answered = False
-        try:
-            answer = await connection.send(request)
-            is_answered = True
-            return answer
-        finally:
-            self._brokers.give_back(connection, is_usable=is_answered)
 
     def _land(self, flight: _Flight) -> list[Fetched]:
         """The partitions that the flight still was for; they may fly again."""
@@ -336,8 +354,7 @@ class KafkaReader:
 
     def _failed(self, partitions: list[Fetched], error: Exception, since_s: float | None) -> None:
         """Try again soon; after request_timeout_ms without success the waiting caller is told."""
-        loop = asyncio.get_running_loop()
-        now_s = loop.time()
+        now_s = self._loop.time()
         self._leaders = None
         self._brokers.forget(self._topic)
         oldest_s = now_s
@@ -354,7 +371,7 @@ class KafkaReader:
             self._fail(self._unavailable(error))
         if self._retry is None and not self._is_closed:
             tries = max(partition.tries for partition in partitions)
-            self._retry = loop.call_later(self._brokers.delay_s(tries), self._try_again)
+            self._retry = self._loop.call_later(self._brokers.delay_s(tries), self._try_again)
 
     def _try_again(self) -> None:
         self._retry = None

@@ -1,18 +1,58 @@
-"""A connection that ends before its log-in does, so that no request is lost to that.
+"""A connection that deals with an answer in the turn of the loop that brings it, and that ends
+before its log-in does.
+
+aiokafka opens it and logs in; then its frames are taken apart here, without the stream and the task
+that would cost a turn of the loop each.
 
 With connections.max.reauth.ms a broker ends a connection whose log-in has become too old, at its
 next request and without a word: an append with acks "1" would be unknown for no reason.
 """
 
 import asyncio
-from collections.abc import Awaitable
+import math
+import struct
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+from aiokafka import errors
 from aiokafka.conn import AIOKafkaConnection, CloseReason
 from aiokafka.protocol.admin import SaslAuthenticateRequest
 
 _USED_FOR = 0.8
 """Of the log-in's life; what is asked after that goes over another connection."""
+_HEADER = struct.Struct(">hhih")
+_SIZE_BYTES = 4
+
+
+class Owed:
+    """The answer that one request is owed: `told` is called once, with the bytes behind its header,
+    or with the error for which there will be none. Stands among aiokafka's requests as a future.
+    """
+
+    __slots__ = ("_told", "is_told", "timer")
+
+    def __init__(self, told: Callable[[bytes | Exception], None]) -> None:
+        self._told = told
+        self.is_told = False
+        self.timer: asyncio.TimerHandle | None = None
+
+    def done(self) -> bool:
+        """True when it has been told."""
+        return self.is_told
+
+    def set_result(self, answer: bytes) -> None:
+        """The answer is there."""
+        self._tell(answer)
+
+    def set_exception(self, error: Exception) -> None:
+        """There will be none."""
+        self._tell(error)
+
+    def _tell(self, answer: bytes | Exception) -> None:
+        self.is_told = True
+        if self.timer is not None:
+            self.timer.cancel()
+        self._told(answer)
 
 
 class Session(AIOKafkaConnection):  # type: ignore[misc]
@@ -23,6 +63,67 @@ class Session(AIOKafkaConnection):  # type: ignore[misc]
 
     _used_until_s = float("inf")
     _end: asyncio.TimerHandle | None = None
+
+    async def connect(self) -> Any:
+        """As AIOKafkaConnection.connect."""
+        streams = await super().connect()
+        transport = self._writer.transport
+        # One that has ended since its last answer stays with aiokafka, which knows so.
+        if not transport.is_closing():
+            self._read_task.cancel()
+            transport.set_protocol(Frames(self))
+        return streams
+
+    def version(self, api_key: int, lowest: int, highest: int) -> int:
+        """The highest version of a request that both sides know. Raises KafkaError for none."""
+        theirs_lowest, theirs_highest = self._versions.get(api_key, (0, -1))
+        found: int = min(highest, theirs_highest)
+        if found < max(lowest, theirs_lowest):
+            raise errors.UnsupportedVersionError(f"request {api_key}: no version in common")
+        return found
+
+    def ask(
+        self,
+        api_key: int,
+        version: int,
+        body: bytes,
+        told: Callable[[bytes | Exception], None],
+        *,
+        timeout_s: float = math.inf,
+    ) -> None:
+        """Send a request that is encoded already; what becomes of it is `told` once. Raises
+        KafkaError when the connection has ended.
+
+        After `timeout_s` a TimeoutError is told, and the connection ends.
+        """
+        if self._writer is None:
+            raise errors.KafkaConnectionError("the connection has ended")
+        correlation_id = self._next_correlation_id()
+        client = self._client_id.encode()
+        header = _HEADER.pack(api_key, version, correlation_id, len(client)) + client
+        size = len(header) + len(body)
+        self._writer.write(b"".join((size.to_bytes(4, "big"), header, body)))
+        owed = Owed(told)
+        if timeout_s < math.inf:
+            owed.timer = self._loop.call_later(timeout_s, self._give_up, owed, timeout_s)
+        self._requests.append((correlation_id, None, owed))
+
+    def _handle_frame(self, frame: bytes) -> None:
+        correlation_id, _, owed = self._requests[0]
+        if not isinstance(owed, Owed):
+            super()._handle_frame(frame)
+            return
+        if int.from_bytes(frame[:4], "big") != correlation_id:
+            # Whose answer it is nobody knows: all that is under way fails.
+            self.close(reason=CloseReason.OUT_OF_SYNC)
+            return
+        self._requests.popleft()
+        self._last_action = self._loop.time()
+        owed.set_result(frame[4:])
+
+    def _give_up(self, owed: Owed, timeout_s: float) -> None:
+        owed.set_exception(TimeoutError(f"no answer within {timeout_s:g} s"))
+        self.close(reason=CloseReason.CONNECTION_TIMEOUT)
 
     def connected(self) -> bool:
         """Can it be used for another request?"""
@@ -53,3 +154,44 @@ class Session(AIOKafkaConnection):  # type: ignore[misc]
                 self._end.cancel()
             self._end = loop.call_later(life_s, self.close, CloseReason.IDLE_DROP)
         return response
+
+
+class Frames(asyncio.Protocol):
+    """Cuts what comes into frames, which the session deals with at once."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._wanted = _SIZE_BYTES
+
+    def data_received(self, data: bytes) -> None:
+        """Whole frames are dealt with; what is left waits for the rest of it."""
+        self._size += len(data)
+        self._pieces.append(data)
+        if self._size < self._wanted:
+            return
+        if len(self._pieces) > 1:
+            data = b"".join(self._pieces)
+        at, self._wanted = 0, _SIZE_BYTES
+        while self._size - at >= _SIZE_BYTES:
+            begins = at + _SIZE_BYTES
+            ends = begins + int.from_bytes(data[at:begins], "big")
+            if ends > self._size:
+                self._wanted = ends - at
+                break
+            if self._session._writer is None:
+                return
+            self._session._handle_frame(data[begins:ends])
+            at = ends
+        self._pieces = [data[at:]] if at < self._size else []
+        self._size -= at
+
+    def eof_received(self) -> None:
+        """The broker has ended it."""
+        self._session.close(reason=CloseReason.CONNECTION_BROKEN)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The connection has ended, from whichever side."""
+        self._session.close(reason=CloseReason.CONNECTION_BROKEN, exc=error)
+        self._session._protocol.connection_lost(error)

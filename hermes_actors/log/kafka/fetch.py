@@ -1,0 +1,90 @@
+"""Fetch requests and their answers as bytes. Pure.
+
+Versions 4 to 10 of the protocol's Fetch. From version 11 on a follower answers too: it lags, and
+one that is cut off from its leader has nothing new to tell, for ever, without an error.
+"""
+
+import struct
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+API_KEY = 1
+VERSION_MIN, VERSION_MAX = 4, 10
+
+_WITH_STARTS, _WITH_SESSIONS, _WITH_EPOCHS = 5, 7, 9
+_CONSUMER, _BYTES_MIN, _READ_UNCOMMITTED = -1, 1, 0
+_NO_SESSION = struct.pack(">ii", 0, -1)
+_NO_EPOCH, _NO_START = -1, -1
+_BEGINNING = struct.Struct(">iiiib")
+_COUNT = struct.Struct(">i")
+_NUMBER = struct.Struct(">i")
+_EPOCH_AND_OFFSET = struct.Struct(">iq")
+_OFFSET = struct.Struct(">q")
+_PARTITION = struct.Struct(">ihqq")
+_ABORTED_BYTES = 16
+
+
+class Fetch(Struct, frozen=True, gc=False):
+    """One partition of a request: from which offset, and how many bytes at most."""
+
+    partition: int
+    offset: int
+    bytes_max: int
+
+
+class Answer(Struct, frozen=True, gc=False):
+    """One partition of an answer: an error code, 0 for none, and whole record batches."""
+
+    partition: int
+    code: int
+    records: bytes
+
+
+def encode(
+    version: int, topic: str, fetches: Sequence[Fetch], *, wait_ms: int, bytes_max: int
+) -> bytes:
+    """The body of a request for partitions of one topic, that waits so long for a first byte."""
+    name = topic.encode()
+    parts = [_BEGINNING.pack(_CONSUMER, wait_ms, _BYTES_MIN, bytes_max, _READ_UNCOMMITTED)]
+    if version >= _WITH_SESSIONS:
+        parts.append(_NO_SESSION)
+    parts += (_COUNT.pack(1), len(name).to_bytes(2, "big"), name, _COUNT.pack(len(fetches)))
+    for fetch in fetches:
+        parts.append(_NUMBER.pack(fetch.partition))
+        if version >= _WITH_EPOCHS:
+            parts.append(_EPOCH_AND_OFFSET.pack(_NO_EPOCH, fetch.offset))
+        else:
+            parts.append(_OFFSET.pack(fetch.offset))
+        if version >= _WITH_STARTS:
+            parts.append(_OFFSET.pack(_NO_START))
+        parts.append(_NUMBER.pack(fetch.bytes_max))
+    if version >= _WITH_SESSIONS:
+        # No partition of a session is forgotten.
+        parts.append(_COUNT.pack(0))
+    return b"".join(parts)
+
+
+def decode(answer: bytes, version: int) -> list[Answer]:
+    """What an answer says of each partition. Raises struct.error for what is no answer of that
+    version.
+    """
+    at = 10 if version >= _WITH_SESSIONS else 4
+    found: list[Answer] = []
+    (topics,) = _COUNT.unpack_from(answer, at)
+    at += 4
+    for _ in range(topics):
+        at += 2 + int.from_bytes(answer[at : at + 2], "big")
+        (partitions,) = _COUNT.unpack_from(answer, at)
+        at += 4
+        for _ in range(partitions):
+            partition, code, *_ = _PARTITION.unpack_from(answer, at)
+            at += _PARTITION.size + (8 if version >= _WITH_STARTS else 0)
+            (aborted,) = _COUNT.unpack_from(answer, at)
+            at += 4 + _ABORTED_BYTES * max(aborted, 0)
+            (size,) = _COUNT.unpack_from(answer, at)
+            at += 4
+            ends = at + max(size, 0)
+            found.append(Answer(partition, code, answer[at:ends]))
+            at = ends
+    return found
