@@ -6,11 +6,24 @@ import msgspec
 from msgspec import Struct
 
 HIDDEN = "***"
+MASK = "******"
+"""Shown in place of a secret by the management API; sent back, it means the one that is there."""
 # To the last "@": a password may hold one, or a slash, that nobody has escaped.
 _USER_INFO = re.compile(r"//\S*@")
 _USER_INFO_WITHIN = re.compile(r"//.*@")
 _QUERY = re.compile(r"(://[^\s?]*)\?\S*")
 _CREDENTIALS = re.compile(r"\b(basic|bearer|digest)\s+\S+", re.IGNORECASE)
+# Words by which headers that hold a secret are called: too many are better than too few.
+_SECRET_HEADER = re.compile(
+    r"authorization|authentication|cookie|credential|key|passw|passphrase|pwd|secret|session"
+    r"|signature|token|jwt|(?:^|[-_.])(?:auth|pass|sid)(?:$|[-_.])",
+    re.IGNORECASE,
+)
+
+
+def is_secret_header(name: str) -> bool:
+    """True for a request header whose name says that it may hold a secret."""
+    return _SECRET_HEADER.search(name) is not None
 
 
 def without_user_info(url: str) -> str:

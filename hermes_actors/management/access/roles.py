@@ -113,6 +113,16 @@ def require_owner(caller: Caller, action: str, *owners: Owner) -> None:
         raise _forbidden(caller, action, "an owner or an administrator")
 
 
+def sees_secrets(caller: Caller, *owners: Owner) -> bool:
+    """True for an administrator or an owner of one of these, who has said who he is.
+
+    Where nobody is asked, nobody is known to be either.
+    """
+    if isinstance(caller, Anonymous):
+        return False
+    return caller.is_admin or any(caller.owns(owner) for owner in owners)
+
+
 def _manages(caller: Caller, owner: Owner) -> bool:
     return caller.is_admin or caller.owns(owner)
 

@@ -142,6 +142,14 @@ def _place(parts: tuple[str, str, str]) -> tuple[str, str, str]:
     return scheme, user_info.partition(":")[0], _authority(rest)
 
 
+def places_of(endpoint: str) -> frozenset[tuple[str, str]]:
+    """Scheme, and host with port, of each address."""
+    return frozenset(
+        (protocol_of(each), _authority(_USER_INFO.sub(r"\1", each).partition("://")[2]))
+        for each in split_addresses(endpoint)
+    )
+
+
 def has_password_at_template(endpoint: str) -> bool:
     """True when messages say which host gets a password."""
     parts = [_split_user_info(each) for each in split_addresses(endpoint)]

@@ -8,19 +8,15 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_actors.management.bodies.endpoint import mask_endpoint
 from hermes_actors.management.bodies.patch import without_nulls
+from hermes_actors.management.bodies.secrets import masked
 from hermes_actors.model.subscription import (
     BEYOND_HERMES,
     SerialPolicy,
-    SigningPolicy,
     Subscription,
     SubscriptionState,
 )
 from hermes_actors.model.topic import Topic
-
-MASKED_OAUTH_PASSWORD = "******"  # noqa: S105 -- what is shown in place of one
-MASKED_SIGNING_SECRET = "******"  # noqa: S105 -- likewise
 
 
 def topic_view(topic: Topic) -> dict[str, Any]:
@@ -30,25 +26,18 @@ def topic_view(topic: Topic) -> dict[str, Any]:
 
 
 def subscription_view(
-    subscription: Subscription, state: SubscriptionState, suspension: str = ""
+    subscription: Subscription,
+    state: SubscriptionState,
+    suspension: str = "",
+    *,
+    shows_headers: bool = False,
 ) -> dict[str, Any]:
-    """The subscription's JSON object in the state that it is seen in, its passwords masked.
+    """The subscription's JSON object in the state that it is seen in, its secrets masked, those in
+    fixed headers unless `shows_headers`.
 
     `suspension`: why the broker has suspended it, shown only where it has.
     """
-    policy = subscription.o_auth_policy
-    if policy is not None and policy.password is not None:
-        policy = replace(policy, password=MASKED_OAUTH_PASSWORD)
-    signing = subscription.signing
-    if signing is not None:
-        signing = SigningPolicy([MASKED_SIGNING_SECRET] * len(signing.secrets))
-    shown = replace(
-        subscription,
-        state=state,
-        endpoint=mask_endpoint(subscription.endpoint),
-        o_auth_policy=policy,
-        signing=signing,
-    )
+    shown = replace(masked(subscription, shows_headers=shows_headers), state=state)
     view: dict[str, Any] = without_nulls(msgspec.to_builtins(shown))
     _drop_unused(shown, view)
     _drop_unused(shown.subscription_policy, view["subscriptionPolicy"])

@@ -21,9 +21,9 @@ from hermes_actors.metadata.keys import oauth_key
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.names import NAME_RULE, is_name_part
 from hermes_actors.model.oauth import OAuthProvider
+from hermes_actors.model.redaction import MASK
 from hermes_actors.security.address_guard import AddressGuard
 
-MASKED_SECRET = "******"  # noqa: S105 -- what is shown in place of one
 DELAY_MS_MAX = 3_600_000
 REQUEST_TIMEOUT_MS = (100, 60_000)
 SOCKET_TIMEOUT_MS_MAX = 60_000
@@ -44,7 +44,7 @@ class OAuthProviders:
 
     async def get(self, name: str) -> dict[str, Any]:
         """One provider's JSON object, its secret masked. Raises Refused: 404."""
-        shown = replace(self._live(name).provider, client_secret=MASKED_SECRET)
+        shown = replace(self._live(name).provider, client_secret=MASK)
         view: dict[str, Any] = msgspec.to_builtins(shown)
         return view
 
@@ -78,12 +78,18 @@ class OAuthProviders:
         def decide() -> Change | None:
             live = self._live(name)
             wanted = dict(patch)
-            if wanted.get("clientSecret") == MASKED_SECRET:
+            if wanted.get("clientSecret") == MASK:
                 del wanted["clientSecret"]
             new = decode_oauth_provider(merge(msgspec.to_builtins(live.provider), wanted))
             if new.name != name:
                 raise Refused(f"OAuthProvider.name is '{new.name}', but the path names '{name}'")
             self._require_valid(new)
+            moves = new.token_endpoint != live.provider.token_endpoint
+            if moves and wanted.get("clientSecret") is None:
+                raise Refused(
+                    "OAuthProvider.clientSecret: who changes tokenEndpoint, where it is sent, has "
+                    "to know it; give the secret"
+                )
             if new == live.provider:
                 return None
             key = oauth_key(name)
@@ -140,9 +146,9 @@ def _violations(provider: OAuthProvider, guard: AddressGuard) -> Iterator[str]:
         yield f"OAuthProvider.tokenEndpoint {problem}"
     if not provider.client_id:
         yield "OAuthProvider.clientId must not be empty"
-    if provider.client_secret == MASKED_SECRET:
+    if provider.client_secret == MASK:
         yield (
-            f"OAuthProvider.clientSecret: {MASKED_SECRET} stands for a secret that is there "
+            f"OAuthProvider.clientSecret: {MASK} stands for a secret that is there "
             "already, and there is none; give the secret"
         )
     low, high = REQUEST_TIMEOUT_MS

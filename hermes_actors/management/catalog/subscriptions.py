@@ -9,24 +9,20 @@ from msgspec.structs import replace
 from hermes_actors.config import ManagementConfig
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.management.access.group_owners import group_named, owners_of
-from hermes_actors.management.access.roles import Caller, require_owner
+from hermes_actors.management.access.roles import Caller, require_owner, sees_secrets
 from hermes_actors.management.bodies.constraints import (
     require_new_name,
     require_valid_subscription,
 )
 from hermes_actors.management.bodies.decoding import decode_subscription, required_text
-from hermes_actors.management.bodies.endpoint import (
-    MASKED_PASSWORD,
-    has_password_at_template,
-    require_no_mask,
-    unmask_endpoint,
-)
 from hermes_actors.management.bodies.patch import merge
-from hermes_actors.management.bodies.views import (
-    MASKED_OAUTH_PASSWORD,
-    MASKED_SIGNING_SECRET,
-    subscription_view,
+from hermes_actors.management.bodies.secrets import (
+    require_no_mask_at_all,
+    require_no_new_mask,
+    require_secrets_for_other_hosts,
+    with_secrets_kept,
 )
+from hermes_actors.management.bodies.views import subscription_view
 from hermes_actors.management.catalog.rules_subscriptions import (
     PrivilegedSubscriber,
     require_acceptable,
@@ -41,7 +37,6 @@ from hermes_actors.metadata.keys import subscription_key, topic_key
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.names import SubscriptionName, TopicName
 from hermes_actors.model.subscription import (
-    SigningPolicy,
     Subscription,
     SubscriptionState,
     TrackingMode,
@@ -87,16 +82,17 @@ class Subscriptions:
             )
         ]
 
-    async def get(self, topic: str, name: str) -> dict[str, Any]:
-        """One subscription's JSON object, secrets masked. Raises Refused."""
-        live = self.live(topic, name)
-        return subscription_view(live.subscription, live.state, live.suspension)
+    async def get(self, caller: Caller, topic: str, name: str) -> dict[str, Any]:
+        """One subscription's JSON object, secrets masked; those in its fixed headers are shown to
+        its owners and administrators. Raises Refused.
+        """
+        return self._view(caller, self.live(topic, name))
 
-    async def of_owner(self, source: str, owner_id: str) -> list[dict[str, Any]]:
-        """The JSON objects of all subscriptions of one owner, sorted by name, secrets masked."""
+    async def of_owner(self, caller: Caller, source: str, owner_id: str) -> list[dict[str, Any]]:
+        """The same of all subscriptions of one owner, sorted by name."""
         catalog = self._metadata.catalog
         return [
-            subscription_view(each.subscription, each.state, each.suspension)
+            self._view(caller, each)
             for each in (catalog.subscriptions[name] for name in sorted(catalog.subscriptions))
             if (each.subscription.owner.source, each.subscription.owner.id) == (source, owner_id)
         ]
@@ -107,8 +103,7 @@ class Subscriptions:
         _require_same("topicName", in_body, topic)
         new = decode_subscription(body)
         require_valid_subscription(new)
-        require_no_mask(new.endpoint)
-        _require_no_masked_oauth(new)
+        require_no_mask_at_all(new)
         require_acceptable(new, None, caller, self._config, self._guard)
         name = SubscriptionName(TopicName.parse(topic), new.name)
         require_new_name(name)
@@ -161,11 +156,12 @@ class Subscriptions:
             old, owning = live.subscription, self._live_topic(topic)
             require_owner(caller, f"change subscription {live.name}", *self.owners(live))
             new = _patched(old, patch)
-            _require_password_for_other_hosts(old, new, patch)
+            sees_headers = sees_secrets(caller, *self.owners(live))
+            require_secrets_for_other_hosts(old, new, patch, sees_headers=sees_headers)
             _require_same("topicName", new.topic_name, topic)
             _require_same("name", new.name, name)
             require_valid_subscription(new)
-            _require_no_masked_oauth(new)
+            require_no_new_mask(new)
             require_acceptable(new, old, caller, self._config, self._guard)
             require_fitting_filters(new.filters, owning.topic)
             self._require_open_topic(new, old, owning, caller)
@@ -241,6 +237,14 @@ class Subscriptions:
             )
         return live
 
+    def _view(self, caller: Caller, live: LiveSubscription) -> dict[str, Any]:
+        return subscription_view(
+            live.subscription,
+            live.state,
+            live.suspension,
+            shows_headers=sees_secrets(caller, *self.owners(live)),
+        )
+
     def _require_open_topic(
         self, new: Subscription, old: Subscription | None, topic: LiveTopic, caller: Caller
     ) -> None:
@@ -267,7 +271,7 @@ class Subscriptions:
 def _patched(old: Subscription, patch: Mapping[str, Any]) -> Subscription:
     """The subscription that the patch makes of the old one, both without the two times changed."""
     base = msgspec.to_builtins(old)
-    wanted = _with_secrets_kept(old, patch)
+    wanted = with_secrets_kept(old, patch)
     flag_alone = "trackingEnabled" in wanted and "trackingMode" not in wanted
     if flag_alone and not (wanted["trackingEnabled"] is True and old.tracking_enabled):
         # The flag says on or off, and the mode follows where it disagrees.
@@ -281,66 +285,6 @@ def _patched(old: Subscription, patch: Mapping[str, Any]) -> Subscription:
         created_at=old.created_at,
         modified_at=old.modified_at,
     )
-
-
-def _with_secrets_kept(old: Subscription, patch: Mapping[str, Any]) -> dict[str, Any]:
-    """The patch without the masks that an answer showed: sent back, they mean "as it is"."""
-    kept = dict(patch)
-    if isinstance(kept.get("endpoint"), str):
-        kept["endpoint"] = unmask_endpoint(kept["endpoint"], old.endpoint)
-    policy = kept.get("oAuthPolicy")
-    has_password = old.o_auth_policy is not None and old.o_auth_policy.password is not None
-    if (
-        has_password
-        and isinstance(policy, Mapping)
-        and policy.get("password") == MASKED_OAUTH_PASSWORD
-    ):
-        kept["oAuthPolicy"] = {k: v for k, v in policy.items() if k != "password"}
-    signing = kept.get("signing")
-    if isinstance(signing, Mapping) and isinstance(signing.get("secrets"), list):
-        secrets = _unmasked_secrets(signing["secrets"], old.signing)
-        kept["signing"] = {**signing, "secrets": secrets}
-    return kept
-
-
-def _require_password_for_other_hosts(
-    old: Subscription, new: Subscription, patch: Mapping[str, Any]
-) -> None:
-    """Raises Refused where a `{host}` may become others and the password is the old one."""
-    before = old.endpoint_address_resolver_metadata.get("hosts")
-    after = new.endpoint_address_resolver_metadata.get("hosts")
-    given = patch.get("endpoint")
-    is_given = isinstance(given, str) and MASKED_PASSWORD not in given
-    if before != after and not is_given and has_password_at_template(new.endpoint):
-        raise Refused(
-            "Subscription.endpointAddressResolverMetadata.hosts: who changes where a password is "
-            "sent has to know it; give the endpoint with its password"
-        )
-
-
-def _unmasked_secrets(shown: list[Any], old: SigningPolicy | None) -> list[Any]:
-    """The list with the old secrets, in their order, where masks stand for them."""
-    left = [] if old is None else list(old.secrets)
-    unmasked = []
-    for each in shown:
-        is_mask = each == MASKED_SIGNING_SECRET
-        if is_mask and not left:
-            raise Refused(
-                f"Subscription.signing.secrets: {MASKED_SIGNING_SECRET} stands for a secret that "
-                "is there already, and there are not as many; give the secret"
-            )
-        unmasked.append(left.pop(0) if is_mask else each)
-    return unmasked
-
-
-def _require_no_masked_oauth(new: Subscription) -> None:
-    """Raises Refused where the mask would be stored as a password."""
-    policy = new.o_auth_policy
-    if policy is not None and policy.password == MASKED_OAUTH_PASSWORD:
-        raise Refused(
-            f"Subscription.oAuthPolicy.password: {MASKED_OAUTH_PASSWORD} stands for a password "
-            "that is there already, and there is none; give the password"
-        )
 
 
 def _stored_state(asked: SubscriptionState) -> SubscriptionState:

@@ -39,7 +39,7 @@ _EXPLAINED: dict[str, Any] = {
     "why": _NAMES,
     "moves": {"type": "array", "items": {"$ref": _REF.format(name="MoveView")}},
 }
-_MASKED = "Passwords are shown as asterisks; sent back, asterisks mean the password that is there."
+_MASKED = "Secrets are shown as asterisks; sent back, asterisks mean the secret that is there."
 
 
 class Error(Struct, frozen=True):

@@ -45,8 +45,8 @@ def subscription_routes(gate: Gate, administration: Administration) -> list[HTTP
         return await warned(empty_answer(201), topic, str(body.get("name")))
 
     @get(SUBSCRIPTION, summary="One subscription, its secrets masked")
-    async def get_subscription(topic: Name, name: Name) -> Answer:
-        return json_answer(await gate.read(subscriptions.get, topic, name))
+    async def get_subscription(request: AnyRequest, topic: Name, name: Name) -> Answer:
+        return json_answer(await gate.greet(request, subscriptions.get, topic, name))
 
     @put(SUBSCRIPTION, summary="Change the fields that the body names")
     async def update_subscription(request: AnyRequest, topic: Name, name: Name) -> Answer:
@@ -70,8 +70,8 @@ def subscription_routes(gate: Gate, administration: Administration) -> list[HTTP
         return empty_answer(200)
 
     @get("/subscriptions/owner/{source:str}/{owner:str}", summary="All subscriptions of one owner")
-    async def subscriptions_of_owner(source: Name, owner: Name) -> Answer:
-        return json_answer(await gate.read(subscriptions.of_owner, source, owner))
+    async def subscriptions_of_owner(request: AnyRequest, source: Name, owner: Name) -> Answer:
+        return json_answer(await gate.greet(request, subscriptions.of_owner, source, owner))
 
     return [
         list_subscriptions,

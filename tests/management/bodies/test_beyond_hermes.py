@@ -6,7 +6,8 @@ from plain_bodies import SUBSCRIPTION
 from hermes_actors.errors import Refused
 from hermes_actors.management.bodies.constraints import require_valid_subscription
 from hermes_actors.management.bodies.decoding import decode_subscription
-from hermes_actors.management.bodies.views import MASKED_SIGNING_SECRET, subscription_view
+from hermes_actors.management.bodies.views import subscription_view
+from hermes_actors.model.redaction import MASK
 from hermes_actors.model.subscription import SubscriptionState
 
 SECRET = "whsec_" + "A" * 32
@@ -39,7 +40,7 @@ def test_what_is_used_beyond_hermes_is_shown_and_comes_back_as_it_was():
 
 def test_the_secrets_that_sign_are_never_shown():
     shown = view(signing={"secrets": [SECRET, SECRET]})
-    assert shown["signing"] == {"secrets": [MASKED_SIGNING_SECRET] * 2}
+    assert shown["signing"] == {"secrets": [MASK] * 2}
     assert SECRET not in repr(
         decode_subscription({**SUBSCRIPTION, "signing": {"secrets": [SECRET]}})
     )
