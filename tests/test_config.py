@@ -110,6 +110,11 @@ def test_the_variables_of_the_command_line_are_passed_over() -> None:
             "write 'trace-id'",
         ),
         (
+            "[frontend.propagation]\nallowed = ['webhook-signature']",
+            "frontend.propagation.allowed",
+            "take it out of the list",
+        ),
+        (
             "[frontend.preview]\ntotal_bytes_max = 9",
             "frontend.preview.total_bytes_max",
             "raise it",

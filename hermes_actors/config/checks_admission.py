@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from hermes_actors.config.publishing import FrontendConfig
+from hermes_actors.model.message import is_reserved_header
 
 _PREVIEW_RECORD_BYTES_MAX = 1_000_000
 
@@ -27,6 +28,11 @@ def check_admission(frontend: FrontendConfig, require: Callable[[bool, str], Non
             name == name.lower() and bool(name.strip()),
             f"frontend.propagation.allowed: '{name}' is not a header's name in lower case; "
             f"write '{name.strip().lower() or 'trace-id'}'",
+        )
+        require(
+            not is_reserved_header(name),
+            f"frontend.propagation.allowed: '{name}' is a header by which the broker speaks to "
+            "subscribers, and a publisher's never travels; take it out of the list",
         )
     require(
         frontend.preview.total_bytes_max >= frontend.preview.message_bytes_max,

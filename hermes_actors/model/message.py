@@ -20,6 +20,15 @@ from hermes_actors.model.record import Record, StoredRecord
 
 Headers = tuple[tuple[str, str], ...]
 
+_RESERVED_PREFIX = "hermes-"
+_RESERVED = frozenset({"messageid", "webhook-id", "webhook-signature", "webhook-timestamp"})
+
+
+def is_reserved_header(name: str) -> bool:
+    """True for a header by which the broker speaks to subscribers: a publisher's never travels."""
+    lower = name.lower()
+    return lower.startswith(_RESERVED_PREFIX) or lower in _RESERVED
+
 
 class Envelope(StrEnum):
     """Which record form is written."""
@@ -40,7 +49,8 @@ class Via(StrEnum):
 class Message(Struct, frozen=True, gc=False):
     """One message. `published_at_ms` is the time of reception; 1 when a foreign record has none.
 
-    `propagated` are the publisher's request headers that travel to the subscriber, `dc` the
+    `propagated` are the publisher's request headers that travel to the subscriber, of a record that
+    others wrote too never one by which the broker speaks (`is_reserved_header`), `dc` the
     publisher's datacentre ("" when unknown), `traceparent` the W3C trace context ("" when none).
     `attributes` are those of a CloudEvent, without their prefix: none when it is no CloudEvent.
     """
@@ -140,7 +150,9 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
             elif name == "traceparent":
                 traceparent = raw.decode()
             elif name.startswith(_PROPAGATED_PREFIX):
-                propagated.append((name[len(_PROPAGATED_PREFIX) :], raw.decode()))
+                plain = name[len(_PROPAGATED_PREFIX) :]
+                if not is_reserved_header(plain):
+                    propagated.append((plain, raw.decode()))
             elif name.startswith(_ATTRIBUTE_PREFIX):
                 attributes.append((name[len(_ATTRIBUTE_PREFIX) :], raw.decode()))
             elif name == _DATA_TYPE_HEADER:
@@ -197,7 +209,9 @@ def _unwrap(
     external = metadata.get("externalMetadata")
     if not propagated and isinstance(external, dict):
         propagated = tuple(
-            (name, value) for name, value in external.items() if isinstance(value, str)
+            (name, value)
+            for name, value in external.items()
+            if isinstance(value, str) and not is_reserved_header(name)
         )
     timestamp = metadata.get("timestamp")
     return Message(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from hermes_actors.config import PropagationConfig
-from hermes_actors.model.message import Headers
+from hermes_actors.model.message import Headers, is_reserved_header
 
 SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})
 """What travels only when it is named: it is meant for this server, and not for subscribers."""
@@ -12,8 +12,9 @@ SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})
 class Propagation:
     """Picks headers by their names, whatever their letter case.
 
-    Without names every header travels but the secret ones. One without a value does not; of a
-    repeated one the first does, as in Hermes. Names keep the case that the server tells.
+    Without names every header travels but the secret ones; one by which the broker speaks to
+    subscribers never does. One without a value does not; of a repeated one the first does, as in
+    Hermes. Names keep the case that the server tells.
     """
 
     def __init__(self, config: PropagationConfig) -> None:
@@ -26,7 +27,7 @@ class Propagation:
         for name, value in pairs:
             lower = name.lower()
             is_wanted = lower in allowed if allowed else lower not in SECRET
-            if is_wanted and value and lower not in picked:
+            if is_wanted and value and lower not in picked and not is_reserved_header(lower):
                 picked[lower] = (name, _text(value))
         return tuple(picked.values())
 

@@ -13,12 +13,15 @@ from hermes_actors.model.message import (
     UndecodableRecord,
     Via,
     from_record,
+    is_reserved_header,
     to_record,
 )
 from hermes_actors.model.record import Record, StoredRecord
 
 text = st.text(st.characters(codec="utf-8"), max_size=20)
-header_names = st.from_regex(r"[A-Za-z][A-Za-z-]{0,10}", fullmatch=True)
+header_names = st.from_regex(r"[A-Za-z][A-Za-z-]{0,10}", fullmatch=True).filter(
+    lambda name: not is_reserved_header(name)
+)
 propagated = st.lists(
     st.tuples(header_names, text), max_size=4, unique_by=lambda header: header[0]
 ).map(tuple)
@@ -223,3 +226,24 @@ def test_a_records_size_is_all_that_it_carries(message: Message) -> None:
     expected = len(record.value) + len(record.key or b"")
     expected += sum(len(name) + len(value) for name, value in record.headers)
     assert record.size_bytes == expected
+
+
+RESERVED = [
+    "Hermes-Message-Id",
+    "hermes-Sequence",
+    "webhook-id",
+    "WEBHOOK-SIGNATURE",
+    "Webhook-Timestamp",
+    "messageId",
+]
+
+
+@pytest.mark.parametrize("name", RESERVED)
+def test_a_record_of_others_brings_no_header_by_which_the_broker_speaks(name: str) -> None:
+    native = stored(b"{}", ("id", b"x"), ("dc", b"d"), (f"h-{name}", b"forged"), ("h-A", b"1"))
+    assert from_record(native, no_id).propagated == (("A", "1"),)
+    external = json.dumps({name: "forged", "A": "1"})
+    value = f'{{"_w":true,"metadata":{{"id":"x","externalMetadata":{external}}},"message":{{}}}}'
+    assert from_record(stored(value.encode()), no_id).propagated == (("A", "1"),)
+    alone = stored(b"{}", ("id", b"x"), ("dc", b"d"), (f"h-{name}", b"forged"))
+    assert from_record(alone, no_id).propagated == ()

@@ -126,6 +126,23 @@ async def test_the_headers_of_an_envelope_travel_with_its_message(
         assert "h-X-Trace" not in second
 
 
+async def test_headers_by_which_the_broker_speaks_travel_from_no_form(
+    open_world, autojump_clock
+) -> None:
+    async with open_world(propagation=PropagationConfig(enabled=True)) as world:
+        await world.add_topic("shop.orders")
+        own = '{"message":1,"headers":{"X-A":"1","Hermes-Sequence":"0-1-2","webhook-id":"forged"}}'
+        await call(world, own.encode(), content_type=ENVELOPES, Webhook_Signature="v1,forged")
+        event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
+        forged = {"hermes_message_id": "forged", "webhook_timestamp": "1", "messageId": "forged"}
+        await call(world, json.dumps([event]).encode(), content_type=EVENTS, **forged)
+        assert (await world.publish(x_a="1", **forged)).status_code == 201
+        assert len(world.stored) == 3
+        names = {name.lower() for record in world.stored for name, _ in record.headers}
+        assert "h-x-a" in names
+        assert not {each for each in names if each.startswith(("h-hermes", "h-webhook", "h-mess"))}
+
+
 async def test_each_element_of_a_batch_of_cloud_events_is_an_event(world, autojump_clock) -> None:
     events = [
         {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data": {"n": 1}},

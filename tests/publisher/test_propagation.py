@@ -32,6 +32,16 @@ def test_a_secret_travels_when_it_is_named(name: str) -> None:
     assert picked([name], (name.title(), "s")) == {name.title(): "s"}
 
 
+RESERVED = ["Hermes-Message-Id", "hermes-sequence", "HERMES-ANYTHING", "Webhook-Id", "messageid"]
+RESERVED += ["webhook-signature", "WEBHOOK-TIMESTAMP"]
+
+
+@pytest.mark.parametrize("name", RESERVED)
+def test_a_name_by_which_the_broker_speaks_never_travels(name: str) -> None:
+    assert picked([], (name, "forged"), ("A", "1")) == {"A": "1"}
+    assert picked([name.lower(), "a"], (name, "forged"), ("A", "1")) == {"A": "1"}
+
+
 def test_empty_values_do_not_travel_and_the_first_of_a_repeated_header_does() -> None:
     assert picked([], ("A", ""), ("a", "1"), ("A", "2")) == {"a": "1"}
 

@@ -26,10 +26,9 @@ def element_of(message: Message, form: BatchBody) -> bytes:
     require_json(message.body)
     if form is BatchBody.MESSAGES:
         return message.body
-    propagated = message.propagated
-    if propagated and all(name.lower() != _MESSAGE_ID.lower() for name, _ in propagated):
+    if message.propagated:
         # The publisher's headers bring the id with them, as in Hermes, and only they do.
-        message = replace(message, propagated=(*propagated, (_MESSAGE_ID, message.id)))
+        message = replace(message, propagated=(*message.propagated, (_MESSAGE_ID, message.id)))
     return enveloped(message)
 
 

@@ -101,14 +101,11 @@ class RequestHead(Struct, frozen=True):
         return self.lines(self.message_lines(message), 0)
 
     def _propagated_lines(self, message: Message) -> bytes:
-        """The publisher's headers; they bring `messageId` with them, as in Hermes."""
+        """The publisher's headers; they bring our `messageId` with them, as in Hermes."""
         kept = [each for each in message.propagated if _is_allowed(*each, self.taken)]
         if self.events is not None:
             kept = [each for each in kept if not each[0].lower().startswith(PREFIX)]
-        lines = _render(kept)
-        if all(name.lower() != "messageid" for name, _ in message.propagated):
-            lines += b"messageId: %b\r\n" % clean_id(message.id)
-        return lines
+        return b"%bmessageId: %b\r\n" % (_render(kept), clean_id(message.id))
 
     def lines(self, message_lines: bytes, retries: int) -> bytes:
         """All header lines of one attempt."""
