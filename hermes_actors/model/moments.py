@@ -44,6 +44,14 @@ def is_of_some_zone(text: str) -> bool:
         return False
 
 
+def span(seconds: float) -> str:
+    """How long, for people, in one unit: the form that all reasons and tables have."""
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
 def iso_ms(epoch_ms: int, timespec: str = "milliseconds") -> str:
     """The same in ISO 8601, UTC, ended by Z; what no calendar has is its nearest day."""
     moment = _EPOCH + timedelta(milliseconds=min(max(epoch_ms, 0), _LAST_MS))

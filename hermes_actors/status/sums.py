@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterable, Sequence
 import msgspec
 from msgspec import Struct
 
+from hermes_actors.model.moments import span
 from hermes_actors.status.fold import NodeView, StatusFold
 from hermes_actors.status.lag import UNKNOWN
 from hermes_actors.status.record import Flow, Published, SubscriptionStatus
@@ -141,18 +142,31 @@ def places(fold: StatusFold, name: str, now_s: float) -> list[Place]:
 
 def _state(view: NodeView, entry: SubscriptionStatus) -> tuple[str, str]:
     if view.is_unknown:
-        return "UNKNOWN", f"its status of {view.age_s:.0f} s ago is the last that is known"
+        return "UNKNOWN", f"its status of {span(view.age_s)} ago is the last that is known"
     return judged(entry, view.header.written_at_ms)
 
 
 def judged(entry: SubscriptionStatus, now_ms: int) -> tuple[str, str]:
-    """STOPPED, FAILING, DELIVERING or IDLE, and a sentence on it, as the node wrote at `now_ms`."""
+    """STOPPED, FAILING, DELIVERING or IDLE, and a sentence on it, as the node wrote at `now_ms`.
+
+    Where it fails the sentence begins with the failure.
+    """
     if entry.why:
         return "STOPPED", entry.why
     if entry.level in _HALF_OPEN:
-        return "FAILING", f"{_once(entry.held_back)}{_oldest(entry)}"
+        return "FAILING", _cause_first(f"{_once(entry.held_back)}{_oldest(entry)}", entry)
     state, reason = _judged(entry, now_ms)
-    return state, _once(f"{reason}; {entry.held_back}") if entry.held_back else reason
+    reason = _once(f"{reason}; {entry.held_back}") if entry.held_back else reason
+    return state, _cause_first(reason, entry) if state == "FAILING" else reason
+
+
+def _cause_first(reason: str, entry: SubscriptionStatus) -> str:
+    failure = entry.last_failure
+    if not failure:
+        return reason
+    for form in (f" ({failure})", f": {failure}", f"; {failure}"):
+        reason = reason.replace(form, "")
+    return f"{failure}; {reason}" if reason and reason != failure else failure
 
 
 def _once(text: str) -> str:
@@ -167,8 +181,8 @@ def _once(text: str) -> str:
 
 def _oldest(entry: SubscriptionStatus) -> str:
     """How long the oldest message waits, where that is worth a word."""
-    seconds = entry.oldest_age_ms // 1_000
-    return f"; the oldest message that waits is {seconds} s old" if seconds else ""
+    seconds = entry.oldest_age_ms / 1_000
+    return f"; the oldest message that waits is {span(seconds)} old" if seconds >= 1 else ""
 
 
 def _judged(entry: SubscriptionStatus, now_ms: int) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +14,14 @@ _EPOCH_SECONDS = ("createdAt", "modifiedAt")
 _GAP = "  "
 _SENTENCE_WIDTH_MIN = 40
 """In less room than this beside its row a sentence is hard to read."""
+
+
+_STATE = "State"
+_COLOURS = {
+    **dict.fromkeys(("STOPPED", "FAILING", "GONE", "NOT_READY"), "bold red"),
+    **dict.fromkeys(("UNKNOWN", "SUSPENDED", "PENDING"), "yellow"),
+}
+"""How states that somebody should look at are shown."""
 
 
 def show_names(content: bytes, title: str, output: Output) -> None:
@@ -93,6 +102,7 @@ def show_rows(
         indent = 2 * len(_GAP)
         # Nothing stands below a title.
         sentences[0] = ""
+    state_at = table[0].index(_STATE) if _STATE in table[0] else None
     for number, (row, sentence) in enumerate(zip(table, sentences, strict=True)):
         parts = Text(sentence).wrap(console, max(1, console.width - indent)) if sentence else ()
         said = [" " * indent + part.plain for part in parts]
@@ -100,7 +110,11 @@ def show_rows(
         if said and not is_below:
             line += _GAP + said.pop(0)[indent:]
         for each in (line, *said):
-            console.print(Text(each.rstrip(), "" if number else "bold"), soft_wrap=True)
+            text = Text(each.rstrip(), "" if number else "bold")
+            if state_at is not None and each is line:
+                at = _line_width(widths[:state_at]) + (len(_GAP) if state_at else 0)
+                text.stylize(_COLOURS.get(row[state_at], ""), at, at + len(row[state_at]))
+            console.print(text, soft_wrap=True)
 
 
 def _line_width(widths: Sequence[int]) -> int:
@@ -168,6 +182,23 @@ def write_json(content: bytes) -> None:
 def say(text: str) -> None:
     """One line for people, on stdout."""
     print(text)
+
+
+def say_wrapped(text: str) -> None:
+    """The same for a sentence of any length: broken between words, what follows indented."""
+    from rich.console import Console
+
+    width = max(_SENTENCE_WIDTH_MIN, Console(file=sys.stdout).width)
+    indent = " " * 2 * len(_GAP)
+    say(
+        textwrap.fill(
+            printable(text),
+            width,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    )
 
 
 def counted(number: object, noun: str) -> str:

@@ -1,16 +1,12 @@
 """How long and when, as people read it; `?` where it is not known."""
 
+from hermes_actors.model import moments
 from hermes_actors.model.moments import iso_ms
 
 
 def span(seconds: object) -> str:
     """How long, in one unit; `?` where it is not known."""
-    if not isinstance(seconds, (int, float)):
-        return "?"
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return moments.span(seconds) if isinstance(seconds, (int, float)) else "?"
 
 
 def time_of(epoch_s: object) -> str:

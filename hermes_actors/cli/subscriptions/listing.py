@@ -80,7 +80,7 @@ def list_subscriptions(
 
 def _show_fares(nothing: str, found: dict[str, Any]) -> None:
     rows = [_row(each) for each in fields_of(found, "subscriptions")]
-    show_rows(_COLUMNS, rows, nothing, optional=("Level",), has_sentences=True)
+    show_rows(_COLUMNS, rows, nothing, optional=("Level", "Deliv./s"), has_sentences=True)
     say_unknown(found)
 
 
@@ -96,10 +96,12 @@ def _row(found: dict[str, Any]) -> list[str]:
 
 
 def _said(found: dict[str, Any]) -> list[str]:
-    """Its problems, or else how it fares; and the last failure where they do not tell of it."""
+    """Its problems, the cause first, or else how it fares; and the last failure."""
     said = [str(each.get("description", "")) for each in fields_of(found, "problems")]
     said = said or [each for each in (str(found.get("reason", "")),) if each]
     failure = str(found.get("lastFailure", ""))
     if failure and not any(failure in each for each in said):
-        said.append(f"last failure {time_of(found.get('lastFailureAt'))}: {failure}")
+        # Of one that is well it is no cause, only the last that was.
+        at = 0 if fields_of(found, "problems") else len(said)
+        said.insert(at, f"{failure} (last at {time_of(found.get('lastFailureAt'))})")
     return said

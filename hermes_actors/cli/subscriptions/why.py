@@ -1,5 +1,6 @@
 """`hermes subscription why`: what holds a subscription back, or that nothing does."""
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -26,6 +27,7 @@ from hermes_actors.cli.output.render import (
     listed,
     printable,
     say,
+    say_wrapped,
     show_answer,
     show_rows,
 )
@@ -53,12 +55,12 @@ def _show_why(topic: str, subscription: str, found: dict[str, Any]) -> None:
         by = f"{found['suspensionReason']}; " if found.get("suspensionReason") else ""
         way_out = f"to deliver again: 'hermes subscription activate {topic} {subscription}'"
         say(printable(by + way_out))
-    datacenters = fields_of(found, "datacenters")
-    rows = folded([row for each in datacenters for row in _why_rows(each)])
+    groups = alike(fields_of(found, "datacenters"))
     nothing = "the node that was asked follows no node's status"
-    show_rows(_WHY_COLUMNS, rows, nothing, has_sentences=True)
-    for line in _lines(datacenters):
-        say(printable(line))
+    show_rows(_WHY_COLUMNS, [_row(each) for each in groups], nothing, has_sentences=True)
+    for group in groups:
+        if words := "; ".join(_held_by(group)):
+            say_wrapped(f"{listed(group['places'], _NAMED_MAX)}: {words}")
     say_letters(topic, subscription, found)
 
 
@@ -74,53 +76,72 @@ _LEVELS = {
 
 
 _SHARE = (
-    "the endpoint gets up to {rate} a second from this node: its share, {percent} % of the "
+    "the endpoint gets up to {rate} a second from {who}, {percent} % of the "
     "subscription's {rate_max}"
 )
 
 
 _AT_REST = ("IDLE", "")
-"""States in which one node is as the next: nothing is to be done there."""
+"""States in which nothing is to be done."""
+_FIGURES = re.compile(r"[0-9.]+ ?(?:s|min|h|d)?\b")
 _NAMED_MAX = 3
 _NEW_OWNER_S = 3_600.0
 _SILENT_MS = 3_000
 """A node tells of itself each second; after three of them it may be slow, or dead."""
 
 
-def _lines(datacenters: list[dict[str, Any]]) -> Iterator[str]:
-    """What there is to say of each node; of those at rest once, where it is the same."""
-    said: dict[tuple[str, str], list[str]] = {}
+def alike(datacenters: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The nodes, those of which the same is to be told as one: what differs in figures alone.
+
+    Counts and rates are sums then, times the latest, and words those of the node that is furthest
+    behind. `dcs`, `nodes` and `places` say which nodes they are. A datacentre that no node tells of
+    stands for itself.
+    """
+    groups: dict[object, list[dict[str, Any]]] = {}
     for dc in datacenters:
-        for node in fields_of(dc, "nodes"):
-            where = f"{dc.get('datacenter')} {node.get('node')}"
-            if words := "; ".join(_held_by(node)):
-                # Of a node at work each has its own line: it is the one to look at.
-                own = "" if node.get("state") in _AT_REST else where
-                said.setdefault((own, words), []).append(where)
-    for (_, words), places in said.items():
-        yield f"{listed(places, _NAMED_MAX)}: {words}"
+        name = str(dc.get("datacenter", ""))
+        nodes = fields_of(dc, "nodes")
+        if not nodes or not dc.get("isKnown"):
+            reason = str(dc.get("reason", ""))
+            groups.setdefault(("", reason), []).append({"dc": name, "reason": reason})
+        for node in nodes:
+            groups.setdefault(_kind(node), []).append({**node, "dc": name})
+    return [_as_one(nodes) for nodes in groups.values()]
 
 
-def folded(rows: list[list[str]]) -> list[list[str]]:
-    """Rows of nodes at rest for one and the same reason are one; figures are their sums."""
-    alike: dict[tuple[str, ...], list[list[str]]] = {}
-    for row in rows:
-        dc, node, state, *_, reason = row
-        own = () if state in _AT_REST else (dc, node)
-        alike.setdefault((state, reason, *own), []).append(row)
-    return [rows[0] if len(rows) == 1 else _as_one(rows) for rows in alike.values()]
-
-
-def _as_one(rows: list[list[str]]) -> list[str]:
-    dcs, nodes, states, rates, lags, reasons = ([row[at] for row in rows] for at in range(6))
-    rate = f"{sum(map(float, rates)):.1f}" if all(rates) else ""
-    lag = (
-        str(sum(map(int, lags)))
-        if all(each.isdecimal() for each in lags)
-        else ("?" if any(lags) else "")
+def _kind(node: dict[str, Any]) -> object:
+    """What has to be the same for two nodes to be told of as one."""
+    failure, reason = str(node.get("lastFailure", "")), str(node.get("reason", ""))
+    told = _FIGURES.sub("#", reason.replace(failure, ""))
+    share = f"{node.get('rateNow', 0):.1f}" if node.get("rateLevel") == "FULL" else ""
+    is_silent, before = bool(_silence(node)), _taken_over(node)
+    has_succeeded = "lastSuccessAt" in node
+    return (
+        *(node.get("state"), node.get("rateLevel"), share, failure, told, is_silent),
+        *(before, has_succeeded, node.get("hint")),
     )
-    names = listed([each for each in nodes if each], _NAMED_MAX)
-    return [", ".join(dict.fromkeys(dcs)), names, states[0], rate, lag, reasons[0]]
+
+
+_SUMS = ("rate", "inflight", "waitingRetries", "filtered", "attempts")
+_LATEST = ("lastFailureAt", "lastSuccessAt", "oldestAgeMs", "ownedForS", "heardAgoMs", "rateNow")
+
+
+def _as_one(nodes: list[dict[str, Any]]) -> dict[str, Any]:
+    furthest = max(nodes, key=lambda each: int(each.get("lag", -1)))
+    one = {**furthest}
+    for name in _SUMS:
+        if any(name in each for each in nodes):
+            one[name] = sum(each.get(name, 0) for each in nodes)
+    for name in _LATEST:
+        if any(name in each for each in nodes):
+            one[name] = max(each.get(name, 0) for each in nodes)
+    lags = [each["lag"] for each in nodes if "lag" in each]
+    if lags:
+        one["lag"] = -1 if min(lags) < 0 else sum(lags)
+    one["dcs"] = list(dict.fromkeys(each["dc"] for each in nodes))
+    one["nodes"] = [str(each["node"]) for each in nodes if "node" in each]
+    one["places"] = [f"{each['dc']} {each.get('node', '')}".strip() for each in nodes]
+    return one
 
 
 def _held_by(node: dict[str, Any]) -> Iterator[str]:
@@ -155,11 +176,16 @@ def _doing(node: dict[str, Any]) -> Iterator[str]:
         if level == "FULL" and rate < 0.995 * rate_max:
             text = _SHARE
         percent = 100 * rate / rate_max if rate_max else 100
-        yield text.format(rate=f"{rate:.1f}", percent=f"{percent:.0f}", rate_max=f"{rate_max:g}")
+        who = (
+            "each of these nodes: their share" if len(node["nodes"]) > 1 else "this node: its share"
+        )
+        yield text.format(
+            rate=f"{rate:.1f}", percent=f"{percent:.0f}", rate_max=f"{rate_max:g}", who=who
+        )
     inflight, waiting = node.get("inflight", 0), node.get("waitingRetries", 0)
     if inflight or waiting:
         oldest = (
-            f", the oldest {oldest_ms / 1_000:.1f} s old"
+            f", the oldest {span(oldest_ms / 1_000)} old"
             if (oldest_ms := node.get("oldestAgeMs", 0))
             else ""
         )
@@ -198,20 +224,15 @@ def _taken_over(node: dict[str, Any]) -> str:
     )
 
 
-def _why_rows(datacenter: dict[str, Any]) -> list[list[str]]:
-    """A row for each node; one with the datacentre's reason where none tells of it."""
-    dc = str(datacenter.get("datacenter", ""))
-    rows = [
-        [
-            dc,
-            str(node.get("node", "")),
-            str(node.get("state", "")),
-            f"{node.get('rate', 0):.1f}",
-            known(node.get("lag")),
-            _silence(node) + str(node.get("reason", "")),
-        ]
-        for node in fields_of(datacenter, "nodes")
+def _row(group: dict[str, Any]) -> list[str]:
+    reason = str(group.get("reason", ""))
+    if not group["nodes"]:
+        return [", ".join(group["dcs"]), "", "", "", "", reason]
+    return [
+        ", ".join(group["dcs"]),
+        listed(group["nodes"], _NAMED_MAX),
+        str(group.get("state", "")),
+        f"{group.get('rate', 0):.1f}",
+        known(group.get("lag")),
+        _silence(group) + reason,
     ]
-    if not rows or not datacenter.get("isKnown"):
-        rows.insert(0, [dc, "", "", "", "", str(datacenter.get("reason", ""))])
-    return rows

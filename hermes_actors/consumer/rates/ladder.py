@@ -16,6 +16,7 @@ from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.consumer.rates.rounds import EVIDENCE_AGE_S, Finding, Round, Tally
 from hermes_actors.consumer.senders.sender import PROBE_TIMEOUT_S
 from hermes_actors.coordination.commands import RateState
+from hermes_actors.model.moments import span
 
 # A message that goes on failing while nothing succeeds is counted again after so long.
 _RECOUNT_S = 3.0
@@ -291,7 +292,7 @@ class Ladder:
 
     def words(self, now_s: float) -> str:
         """For people: what the rate is and since when, "" at full rate."""
-        since = f"for {now_s - self.since_s:.0f} s"
+        since = f"for {span(now_s - self.since_s)}"
         if self.level is Level.ADAPTING:
             return f"the rate is down to {self.rate:.4g}/s of {self.maximum:.4g}/s {since}"
         if self.level is Level.SLOW:

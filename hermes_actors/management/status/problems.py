@@ -1,5 +1,6 @@
 """What is wrong with how a subscription fares, under Hermes' codes. Pure."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,9 @@ from hermes_actors.status.sums import Place, SubscriptionSum
 _LAG_MAX_S = 600
 _RATE_MIN = 2_000
 """In thousandths a second: below this a share of failures says nothing."""
+
+_NAMED_MAX = 3
+_FIGURES = re.compile(r"[0-9.]+ ?(?:s|min|h|d)?\b")
 
 _CODES = (
     ("HTTP 5", "MALFUNCTIONING"),
@@ -28,14 +32,10 @@ def problems_of(
 
     `topic_rate` is what is published, in thousandths of a message a second. Where none of them
     speaks, a subscription that is stopped or whose endpoint takes nothing has a problem all the
-    same, however few attempts a second are made of it.
+    same, however few attempts a second are made of it; nodes that tell the same have one together.
     """
-    problems = list(_by_hermes_limits(found, topic_rate, subscription))
-    return problems or [
-        {"code": _code(place.state, place.status.last_failure), "description": _words(place)}
-        for place in where
-        if place.state in ("STOPPED", "FAILING")
-    ]
+    problems = _by_hermes_limits(found, topic_rate, subscription)
+    return problems or _by_state(where)
 
 
 def no_room_for_it(dc: str, reason: str) -> dict[str, Any]:
@@ -43,8 +43,25 @@ def no_room_for_it(dc: str, reason: str) -> dict[str, Any]:
     return {"code": "LAGGING", "description": f"{dc}: nobody runs it: {reason}"}
 
 
-def _words(place: Place) -> str:
-    return f"{place.view.header.dc} {place.view.header.node}: {place.reason}"
+def _by_state(where: Sequence[Place]) -> list[dict[str, Any]]:
+    alike: dict[tuple[str, str, str], list[Place]] = {}
+    for place in where:
+        if place.state in ("STOPPED", "FAILING"):
+            # What differs in figures alone is one problem.
+            failure = place.status.last_failure
+            kind = _FIGURES.sub("#", place.reason.replace(failure, ""))
+            alike.setdefault((place.state, failure, kind), []).append(place)
+    return [
+        {"code": _code(state, failure), "description": f"{places[0].reason} (on {_on(places)})"}
+        for (state, failure, _), places in alike.items()
+    ]
+
+
+def _on(places: Sequence[Place]) -> str:
+    """The nodes, each with its datacentre; of many the first ones."""
+    names = [f"{place.view.header.dc} {place.view.header.node}" for place in places]
+    more = len(names) - _NAMED_MAX
+    return ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def _code(state: str, failure: str) -> str:

@@ -7,7 +7,7 @@ from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.status.problems import no_room_for_it, problems_of
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
-from hermes_actors.model.moments import iso_ms
+from hermes_actors.model.moments import iso_ms, span
 from hermes_actors.model.subscription import SerialPolicy, SubscriptionState
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.runtime.turns import in_turns
@@ -296,7 +296,7 @@ class Statuses:
         if view.is_unknown:
             reasons.append(self._datacenter(header.dc).get("reason", "its status is not followed"))
         elif view.is_gone and not header.is_leaving:
-            reasons.append(f"not heard of for {view.age_s:.0f} s")
+            reasons.append(f"not heard of for {span(view.age_s)}")
         if view.has_rival:
             reasons.append(f"another process reports as {header.node} too; give each its own name")
         if header.left_out:

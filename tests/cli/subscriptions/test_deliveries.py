@@ -163,7 +163,9 @@ def why(hermes, server, **node):
     found = {"state": "ACTIVE", "datacenters": [{"datacenter": "dc1", "isKnown": True}]}
     found["datacenters"][0]["nodes"] = [node]
     server.on(f"GET {PATH}/why", (200, found))
-    return hermes("subscription", "why", *NAMES).stdout.splitlines()[3:]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "400")
+        return hermes("subscription", "why", *NAMES).stdout.splitlines()[3:]
 
 
 def test_why_tells_in_words_what_holds_a_subscription_back(hermes, server):
@@ -181,7 +183,7 @@ def test_why_tells_in_words_what_holds_a_subscription_back(hermes, server):
     )
     assert line.split("; ") == [
         "dc1 n1: the endpoint gets up to 12.5 a second, " + LESS,
-        "of 103 messages not settled 3 in flight, 100 waiting for a retry, the oldest 93.4 s old",
+        "of 103 messages not settled 3 in flight, 100 waiting for a retry, the oldest 93 s old",
         "last failure 2026-01-01T00:00:00Z: timeout: after 1 s",
         "last success 2025-12-31T23:50:00Z",
     ]

@@ -33,10 +33,10 @@ def test_without_a_topic_all_subscriptions_have_a_row(hermes, server, monkeypatc
         "SLOW",
         "0.2",
         "812",
-        "dc1",
+        "HTTP",
     ]
     assert lines[1].endswith(
-        "dc1 n1: the endpoint takes nothing; last failure 2026-01-31T11:46:40Z: HTTP 503"
+        "HTTP 503 (last at 2026-01-31T11:46:40Z); dc1 n1: the endpoint takes nothing"
     )
     assert lines[2] == "dc2: it is away\\x1b"
 
@@ -64,3 +64,23 @@ def test_tracked_ones_are_names_of_one_topic(hermes, server, options):
     result = hermes("subscription", "list", *options)
     assert result.exit_code == 2
     assert server.made() == []
+
+
+def test_80_columns_take_a_row_for_each_and_its_reasons_below(hermes, server, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    long = {**ROW, "topicName": "payments.settlement-requested", "name": "ledger-projection"}
+    server.on("GET /status/subscriptions", (200, {"subscriptions": [long] * 16}))
+    lines = hermes("subscription", "list").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 1 + 16 * 3
+    assert sum("ledger-projection" in line for line in lines) == 16
+
+
+def test_what_fails_is_coloured_on_a_terminal(hermes, server, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    server.on(
+        "GET /status/subscriptions", (200, {"subscriptions": [ROW, {**ROW, "condition": "IDLE"}]})
+    )
+    lines = hermes("subscription", "list").stdout.splitlines()
+    assert any("\x1b[1;31mFAILING\x1b[0m" in line for line in lines)
+    assert not any("\x1b" in line for line in lines if "IDLE" in line)

@@ -1,4 +1,4 @@
-"""`hermes subscription why`: nodes at rest are told of once, those at work one by one."""
+"""`hermes subscription why`: of nodes that fare alike it tells once, and the cause comes first."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def in_dc(name, *nodes, **more):
 
 @pytest.fixture
 def why(hermes, server, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", "400")
 
     def ask(*datacenters):
         found = {"state": "ACTIVE", "datacenters": list(datacenters)}
@@ -53,8 +53,12 @@ def test_one_at_rest_is_shown_as_it_is(why):
 def test_what_is_not_alike_stays_apart(why):
     lines = why(
         in_dc("dc1", node("n1"), node("n2", reason="its filters let nothing pass")),
-        in_dc("dc2", node("n3", "FAILING", reason="HTTP 503", **FULL)),
-        in_dc("dc3", node("n4"), node("n5", "FAILING", reason="HTTP 503", **FULL)),
+        in_dc("dc2", node("n3", "FAILING", reason="HTTP 503", lastFailure="HTTP 503", **FULL)),
+        in_dc(
+            "dc3",
+            node("n4"),
+            node("n5", "FAILING", reason="HTTP 502", lastFailure="HTTP 502", **FULL),
+        ),
     )
     assert [cells(line)[:2] for line in lines[:4]] == [
         ["dc1, dc3", "n1, n4"],
@@ -63,6 +67,49 @@ def test_what_is_not_alike_stays_apart(why):
         ["dc3", "n5"],
     ]
     assert [line.partition(":")[0] for line in lines[4:]] == ["dc2 n3", "dc3 n5"]
+
+
+FAILING = {"state": "FAILING", "lastFailure": "HTTP 503", "rateLevel": "SLOW", "rateNow": 1.0}
+
+
+def test_failing_nodes_that_differ_in_figures_alone_are_one_row_and_one_line(why):
+    def slow(name, for_s, lag):
+        reason = f"HTTP 503; one message a second for {for_s} s, until one succeeds"
+        times = {"lastFailureAt": 60 + for_s, "oldestAgeMs": 1_000 * for_s}
+        return node(name, **FAILING, **times, reason=reason, lag=lag, inflight=1)
+
+    (row, line) = why(
+        in_dc("dc1", slow("n1", 9, 5), slow("n2", 10, 7)), in_dc("dc2", slow("n3", 10.5, 6))
+    )
+    assert cells(row)[:5] == ["dc1, dc2", "n1, n2, n3", "FAILING", "0.0", "18"]
+    assert cells(row)[5] == "HTTP 503; one message a second for 10 s, until one succeeds"
+    assert line == (
+        "dc1 n1, dc1 n2, dc2 n3: the endpoint gets a single message about each second, until one "
+        "succeeds; of 18 messages not settled 3 in flight, 0 waiting for a retry, the oldest 10 s "
+        "old; last failure 1970-01-01T00:01:10Z; no success since the node's start"
+    )
+
+
+def test_nodes_whose_endpoints_answer_differently_are_told_of_one_by_one(why):
+    rows = why(
+        in_dc(
+            "dc1",
+            node("n1", **FAILING, reason="HTTP 503; the endpoint takes nothing"),
+            node("n2", **{**FAILING, "lastFailure": "HTTP 500"}, reason="HTTP 500; it fails"),
+        )
+    )
+    assert [cells(row)[1] for row in rows[:2]] == ["n1", "n2"]
+
+
+def test_lines_break_between_words_and_are_indented(hermes, server, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    failing = node("consumers-dc1-1", **FAILING, reason="HTTP 503", lastFailureAt=1)
+    server.on(f"GET {PATH}/why", (200, {"state": "ACTIVE", "datacenters": [in_dc("dc1", failing)]}))
+    lines = hermes("subscription", "why", "shop.orders", "billing").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[3].startswith("dc1 consumers-dc1-1: the endpoint gets a single message")
+    assert all(line.startswith("    ") for line in lines[4:])
+    assert "no success since the node's start" in " ".join(map(str.strip, lines))
 
 
 def test_figures_of_what_is_at_rest_are_summed_and_not_known_as_soon_as_one_is_not(why):

@@ -58,3 +58,22 @@ async def test_a_suspended_subscription_is_healthy(api, nodes):
         "status": "HEALTHY",
         "problems": [],
     }
+
+
+async def test_nodes_that_tell_the_same_are_one_problem_that_begins_with_the_cause(api, nodes):
+    nodes.read("dc1")
+    for name, for_s in (("a", 9), ("b", 61), ("c", 9), ("d", 9)):
+        held = (
+            f"one message a second for {for_s} s, until one succeeds: most attempts fail (HTTP 503)"
+        )
+        slow = consumed(level="SLOW", held_back=held, last_failure="HTTP 503")
+        nodes.tell("dc1", name, subscriptions=[slow])
+    nodes.tell("dc1", "e", subscriptions=[consumed(level="SLOW", last_failure="HTTP 500")])
+    problems = (await api.get(f"{SUBSCRIPTION}/health")).json()["problems"]
+    assert [each["description"] for each in problems] == [
+        (
+            "HTTP 503; one message a second for 9 s, until one succeeds: most attempts fail "
+            "(on dc1 a, dc1 b, dc1 c and 1 more)"
+        ),
+        "HTTP 500 (on dc1 e)",
+    ]

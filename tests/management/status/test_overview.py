@@ -116,7 +116,7 @@ async def test_unhealthy_ones_are_lines_of_text_for_who_wants_text(api, tell):
         "/unhealthy?respectMonitoringSeverity=false", headers={"accept": "text/plain"}
     )
     assert answer.headers["content-type"].startswith("text/plain")
-    assert answer.text == "audit - dc1 n1: away\r\nbilling - dc1 n1: off"
+    assert answer.text == "audit - away (on dc1 n1)\r\nbilling - off (on dc1 n1)"
 
 
 async def test_a_suspended_one_is_unhealthy_only_where_the_broker_has_suspended_it(api, tell):

@@ -47,7 +47,7 @@ async def test_why_says_for_each_datacentre_that_it_delivers_or_why_not(api, nod
             {"codes_5xx": 5},
             {"last_failure": "HTTP 503", "last_failure_at_ms": NOW_MS},
             "FAILING",
-            "the endpoint takes nothing: HTTP 503",
+            "HTTP 503; the endpoint takes nothing",
         ),
         (
             {"delivered": 5, "codes_2xx": 5, "timeouts": 1},
@@ -59,7 +59,7 @@ async def test_why_says_for_each_datacentre_that_it_delivers_or_why_not(api, nod
             {},
             {"waiting_retries": 3, "last_failure": "HTTP 503", "last_failure_at_ms": NOW_MS},
             "FAILING",
-            "3 wait for their time, 0 are in flight; HTTP 503",
+            "HTTP 503; 3 wait for their time, 0 are in flight",
         ),
         (
             {},
@@ -96,21 +96,21 @@ async def test_why_says_for_each_datacentre_that_it_delivers_or_why_not(api, nod
             {"delivered": 1, "codes_2xx": 1, "codes_5xx": 99},
             {**REFUSED, "last_success_at_ms": NOW_MS, "waiting_retries": 50, "lag": 90},
             "FAILING",
-            "the endpoint takes nothing: connect: refused",
+            "connect: refused; the endpoint takes nothing",
         ),
         # It took much until it died: the rate of what it took has not fallen yet.
         (
             {"delivered": 40, "codes_2xx": 40, "other_errors": 20},
             {**REFUSED, "last_success_at_ms": NOW_MS - 11_000, "waiting_retries": 50, "lag": 90},
             "FAILING",
-            "the endpoint takes nothing: connect: refused",
+            "connect: refused; the endpoint takes nothing",
         ),
         # The pauses between retries may be long.
         (
             {},
             {**REFUSED, "last_failure_at_ms": NOW_MS - 300_000, "waiting_retries": 1, "lag": 1},
             "FAILING",
-            "1 wait for their time, 0 are in flight; connect: refused",
+            "connect: refused; 1 wait for their time, 0 are in flight",
         ),
         # What failed last was given up, long ago.
         (
@@ -159,7 +159,7 @@ async def test_why_says_for_each_datacentre_that_it_delivers_or_why_not(api, nod
             },
             "FAILING",
             (
-                "1 wait for their time, 0 are in flight; no-token: provider p does not exist; "
+                "no-token: provider p does not exist; 1 wait for their time, 0 are in flight; "
                 "2 messages a second"
             ),
         ),
