@@ -82,7 +82,7 @@ class FrontendConfig(Struct, frozen=True, forbid_unknown_fields=True):
     head_timeout_ms: int = 5_000
     connections_max: int = 10_000
     connections_per_address_max: int = 0
-    force_topic_max_message_size: bool = False
+    force_topic_max_message_size: bool = True
     keep_alive_header: bool = False
     keep_alive_header_timeout_s: int = 1
     graceful_shutdown_initial_wait_ms: int = 10_000

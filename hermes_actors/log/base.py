@@ -52,6 +52,7 @@ class RefusedRecord(Struct, frozen=True, gc=False):
     """Certainly not stored, and will not be if tried again: too large, or no such topic."""
 
     reason: str
+    is_too_large: bool = False
 
 
 class UnavailableRecord(Struct, frozen=True, gc=False):
@@ -244,7 +245,8 @@ def check_commits(commits: Mapping[int, Commit]) -> None:
 def too_large(record: Record, record_bytes_max: int) -> RefusedRecord:
     """The outcome of a record above its topic's limit."""
     return RefusedRecord(
-        f"the record is {record.size_bytes} bytes; the topic takes at most {record_bytes_max}"
+        f"the record is {record.size_bytes} bytes; the topic takes at most {record_bytes_max}",
+        is_too_large=True,
     )
 
 

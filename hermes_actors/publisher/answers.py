@@ -3,8 +3,9 @@
 import msgspec
 from msgspec import Struct
 
-from hermes_actors.errors import ErrorCode, HermesError
+from hermes_actors.errors import ErrorCode, HermesError, Refused
 from hermes_actors.log.base import RefusedRecord, Stored, UnavailableRecord, UnknownRecord
+from hermes_actors.model.topic import Topic
 from hermes_actors.publisher.publication import Abandoned, Buffered, Publication, Replayed
 
 JSON = "application/json"
@@ -63,10 +64,32 @@ def answer_to(publication: Publication) -> Answer:
     return error_answer(log_error(outcome, publication.route.name), message_id)
 
 
+def too_long_for_server(size_text: str, bytes_max: int) -> Refused:
+    """A message above the bound of all topics; `size_text` says how long it is, "5 bytes"."""
+    return Refused(
+        f"Message of {size_text} is above this server's limit of {bytes_max} "
+        "(frontend.body_bytes_max); send less at once"
+    )
+
+
+def too_long_for_topic(size: int, topic: Topic) -> Refused:
+    """A message above its topic's own bound."""
+    return Refused(
+        f"Message is {size} bytes long; topic {topic.name} takes at most {topic.max_message_size} "
+        "(its maxMessageSize); send less at once, or have its owner raise that"
+    )
+
+
 def log_error(
     outcome: RefusedRecord | UnavailableRecord | UnknownRecord, topic: str
 ) -> HermesError:
     """What is said of a record that the log has not stored, as far as it knows."""
+    if isinstance(outcome, RefusedRecord) and outcome.is_too_large:
+        return Refused(
+            f"Message for topic {topic} was not stored: {outcome.reason}: the larger one of "
+            "management.topic_bytes_max and the topic's maxMessageSize with room for headers; send "
+            "less at once, or have one of them raised"
+        )
     if isinstance(outcome, UnknownRecord):
         text = f"Message for topic {topic} may or may not have been stored: {outcome.reason}"
     else:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
 from hermes_actors.log.base import is_all_stored
 from hermes_actors.model.partitioner import partition_of
+from hermes_actors.publisher.answers import too_long_for_topic
 from hermes_actors.publisher.batch_lines import LINE_BYTES, end_line, lines_of, stored_lines
 from hermes_actors.publisher.bundle import Bundle, Keys, Settled
 from hermes_actors.publisher.forms import Form, Parcel
@@ -323,10 +324,7 @@ class BatchStream:
             return
         for at, body in enumerate(parcel.bodies):
             if len(body) > limit:
-                parcel.refused[at] = Refused(
-                    f"Message is {len(body)} bytes long; topic {self.route.name} takes at most "
-                    f"{limit}"
-                )
+                parcel.refused[at] = too_long_for_topic(len(body), self.route.topic)
 
     def _bundles(
         self, parcel: Parcel, part: Slice

@@ -14,6 +14,7 @@ from msgspec import Struct
 from hermes_actors.errors import HermesError, Refused
 from hermes_actors.model.message import Headers
 from hermes_actors.model.run import ID_BYTES
+from hermes_actors.publisher.answers import too_long_for_server
 from hermes_actors.publisher.cloudevents import event_in
 from hermes_actors.publisher.publication import Extras
 from hermes_actors.publisher.splitting import (
@@ -114,7 +115,7 @@ class BodiesForm:
         if Oversized in map(type, found):
             for at, each in enumerate(found):
                 if isinstance(each, Oversized):
-                    refused[at] = too_long(each.size_bytes, self._bytes_max)
+                    refused[at] = too_long_for_server(f"{each.size_bytes} bytes", self._bytes_max)
                     found[at] = b""
         return Parcel(found, refused)  # type: ignore[arg-type]
 
@@ -242,11 +243,6 @@ def form_of(
     raise Refused(
         f"Content-Type {said}; send {', '.join(accepted[:-1])} or {accepted[-1]}", status=415
     )
-
-
-def too_long(size_bytes: int, bytes_max: int) -> Refused:
-    """A message above the server's bound."""
-    return Refused(f"Message of {size_bytes} bytes is above this server's limit of {bytes_max}")
 
 
 def _checked_id(text: str) -> bytes:

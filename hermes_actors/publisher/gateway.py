@@ -20,6 +20,8 @@ from hermes_actors.publisher.answers import (
     Answer,
     answer_to,
     error_answer,
+    too_long_for_server,
+    too_long_for_topic,
 )
 from hermes_actors.publisher.authentication import PublishSecurity, forbidden, may_publish
 from hermes_actors.publisher.batches import Batches
@@ -258,7 +260,7 @@ class Gateway:
 
     def refuse_body(self, publication: Publication, received: int) -> None:
         """End a publication whose body, of no announced length, grows beyond the hard bound."""
-        publication.settle(Refused(_too_long_text(received, self.body_bytes_max)))
+        publication.settle(too_long_for_server(f"{received} bytes or more", self.body_bytes_max))
 
     def abandon(self, publication: Publication) -> None:
         """The publisher left before the body was complete; nobody is told."""
@@ -323,9 +325,8 @@ class Gateway:
         return answer
 
     def _too_long(self, route: Route, size: int, message_id: str) -> Answer:
-        answer = error_answer(
-            Refused(_too_long_text(size, self.body_bytes_max)), message_id, closes=True
-        )
+        error = too_long_for_server(f"{size} bytes", self.body_bytes_max)
+        answer = error_answer(error, message_id, closes=True)
         route.measures.answered(answer.status, 1)
         return answer
 
@@ -335,11 +336,8 @@ class Gateway:
                 f"Content-Length does not match the received body: header {expected}, "
                 f"received {size}"
             )
-        limit = route.topic.max_message_size
-        if self._enforces_size and size > limit:
-            return Refused(
-                f"Message is {size} bytes long; topic {route.name} takes at most {limit}"
-            )
+        if self._enforces_size and size > route.topic.max_message_size:
+            return too_long_for_topic(size, route.topic)
         return None
 
 
@@ -347,10 +345,6 @@ def _no_schema(route: Route) -> Refused:
     return Refused(
         f"No schema is known for topic {route.name}", ErrorCode.SCHEMA_COULD_NOT_BE_LOADED
     )
-
-
-def _too_long_text(size: int, limit: int) -> str:
-    return f"Message of {size} bytes or more is above this server's limit of {limit}"
 
 
 def _unavailable(route: Route, reason: str) -> Unavailable:

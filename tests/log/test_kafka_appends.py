@@ -112,6 +112,7 @@ async def test_a_record_that_kafka_finds_too_large_is_refused_alone(kafka_cluste
         append = partial(producers_of(log).append, topic, 0)
         first, refused, *rest = await append(batch, ack)
         assert isinstance(refused, RefusedRecord)
+        assert refused.is_too_large
         assert "MESSAGE_TOO_LARGE" in refused.reason
         assert [first, *rest] == [Stored(0), Stored(1), Stored(2)]
         # Nothing that was refused uses up a number: the partition goes on under its producer id.

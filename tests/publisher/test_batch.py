@@ -160,13 +160,14 @@ async def test_each_element_of_a_batch_of_cloud_events_is_an_event(world, autoju
 async def test_a_message_that_is_too_long_is_refused_and_the_others_go_on(
     open_world, autojump_clock
 ) -> None:
-    async with open_world(body_bytes_max=2_000, force_topic_max_message_size=True) as world:
+    async with open_world(body_bytes_max=2_000) as world:
         await world.add_topic("shop.orders", message_bytes_max=50)
         body = b"1\n" + b"x" * 51 + b"\n2\n" + b"y" * 5_000 + b"\n3\n"
         exchange = await call(world, body[:900], body[900:3_000], body[3_000:])
         assert [line["status"] for line in exchange.lines] == [201, 400, 201, 400, 201]
         assert "at most 50" in exchange.lines[1]["message"]
-        assert "limit of 2000" in exchange.lines[3]["message"]
+        assert "(its maxMessageSize)" in exchange.lines[1]["message"]
+        assert "limit of 2000 (frontend.body_bytes_max)" in exchange.lines[3]["message"]
         assert [record.value for record in world.stored] == [b"1", b"2", b"3"]
         assert 'status_code="400"} 2' in world.text()
 

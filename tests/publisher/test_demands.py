@@ -227,7 +227,7 @@ async def test_a_topic_over_its_quota_is_429_and_says_when_to_come_back(
 async def test_every_answer_tells_of_the_quota_when_that_is_on(open_world, autojump_clock) -> None:
     quota = ThroughputConfig(type="fixed", fixed_max_bytes_per_s=100, headers_always=True)
     async with open_world(throughput=quota) as world:
-        await world.add_topic("shop.orders")
+        await world.add_topic("shop.orders", message_bytes_max=60_000)
         answer = await world.publish(body=bytes(60))
         assert answer.status_code == 201
         assert answer.headers["ratelimit"].startswith('"topic";r=5940;')

@@ -26,7 +26,6 @@ def frontend(request) -> Iterator[Process]:
     with Process(
         request.param,
         idle_timeout_ms=1_000,
-        force_topic_max_message_size=True,
         body_bytes_max=4_096,
         header_bytes_max=4_096,
         url_bytes_max=200,

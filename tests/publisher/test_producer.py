@@ -44,7 +44,7 @@ async def test_what_waits_while_an_append_is_in_flight_is_the_next_batch(
 
 async def test_batches_are_bounded_by_records_and_by_bytes(open_world, autojump_clock) -> None:
     async with open_world(batch_records_max=4, batch_bytes_max=1_000) as world:
-        await world.add_topic("shop.orders")
+        await world.add_topic("shop.orders", message_bytes_max=5_000)
         appends = count_appends(world.log)
         for _ in range(8):
             world.admit()

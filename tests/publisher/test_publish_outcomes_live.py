@@ -79,7 +79,6 @@ def frontend(request) -> Iterator[Process]:
     with Process(
         request.param,
         idle_timeout_ms=1_000,
-        force_topic_max_message_size=True,
         long_idle_timeout_ms=1_000,
     ) as process:
         yield process

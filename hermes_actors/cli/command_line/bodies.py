@@ -20,6 +20,11 @@ def retention(text: str) -> dict[str, Any]:
             f"--retention '{text}': expected a whole number and a unit, like 12h or 1d "
             "(s, m, h or d)"
         )
+    if int(match[1]) == 0:
+        raise UsageWrong(
+            f"--retention '{text}': a topic that keeps nothing loses what it has acknowledged; "
+            "the least is 1s (s, m, h or d)"
+        )
     return {"duration": int(match[1]), "retentionUnit": _UNITS[match[2]]}
 
 

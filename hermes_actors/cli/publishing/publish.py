@@ -106,7 +106,7 @@ def publish(
     publish_url: PublishUrlOption = PUBLISH_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Publish messages; prints their ids, and a summary on stderr. 1 if not all were accepted."""
+    """Publish messages; their ids go to stdout, all else to stderr. 1 if not all were accepted."""
     quoted(topic)
     plan = PublishPlan(
         url=checked_url(publish_url, "--publish-url", PUBLISH_URL_DEFAULT),
@@ -268,8 +268,10 @@ def _nothing() -> None:
 
 @contextmanager
 def _progress(total: int | None) -> Iterator[Callable[[], None]]:
-    """A progress bar on stderr if that is a terminal and there is more than one message."""
-    if not sys.stderr.isatty() or total == 1:
+    """A progress bar on stderr if that is a terminal and there is more than one message. Results
+    on the same terminal show by themselves how far it is.
+    """
+    if not sys.stderr.isatty() or sys.stdout.isatty() or total == 1:
         yield _nothing
         return
     from rich.console import Console
@@ -281,6 +283,8 @@ def _progress(total: int | None) -> Iterator[Callable[[], None]]:
         TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,
+        # Results are for who reads stdout, and not part of what the bar draws over.
+        redirect_stdout=False,
     ) as bar:
         task = bar.add_task("publishing", total=total)
         yield lambda: bar.advance(task)

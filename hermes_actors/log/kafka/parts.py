@@ -111,10 +111,11 @@ class Part:
             return StoredRun(self.offset, self.count)
         return [Stored(offset) for offset in range(self.offset, self.offset + self.count)]
 
-    def refused(self, reason: str) -> list[Outcome]:
+    def refused(self, reason: str, *, is_too_large: bool = False) -> list[Outcome]:
         """None of it is stored nor will be, unless an earlier attempt was."""
-        outcome = UnknownRecord if self.is_perhaps_stored else RefusedRecord
-        return [outcome(reason)] * self.count
+        if self.is_perhaps_stored:
+            return [UnknownRecord(reason)] * self.count
+        return [RefusedRecord(reason, is_too_large)] * self.count
 
     def given_up(self, reason: str) -> list[Outcome]:
         """Time is up, or nothing more can be found out."""

@@ -212,7 +212,9 @@ class Producers:
         while len(outcomes) < len(batch):
             start = len(outcomes)
             if batch[start].size_bytes > _RECORD_BYTES_MAX:
-                outcomes.append(RefusedRecord("larger than a broker takes in one request"))
+                outcomes.append(
+                    RefusedRecord("larger than a broker takes in one request", is_too_large=True)
+                )
                 continue
             part = Part(place, batch, start, bytes_max, count_max)
             try:
@@ -289,7 +291,8 @@ class Producers:
         place = part.place
         match verdict.fate:
             case Fate.REFUSED | Fate.TOO_LARGE | Fate.REFUSED_TOGETHER:
-                return part.refused(verdict.reason)
+                is_too_large = verdict.fate is Fate.TOO_LARGE
+                return part.refused(verdict.reason, is_too_large=is_too_large)
             case Fate.PERHAPS_STORED:
                 part.is_perhaps_stored = True
                 if not place.waits_for_replicas:

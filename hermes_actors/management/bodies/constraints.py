@@ -79,7 +79,12 @@ def topic_violations(topic: Topic) -> Iterator[str]:
     yield from _range(
         "Topic.maxMessageSize", topic.max_message_size, MESSAGE_BYTES_MIN, MESSAGE_BYTES_MAX
     )
-    yield from _range("Topic.retentionTime.duration", topic.retention_time.duration, 0)
+    if topic.retention_time.duration < 1:
+        yield (
+            "Topic.retentionTime.duration must be greater than or equal to 1, in retentionUnit "
+            "SECONDS, MINUTES, HOURS or DAYS: with less the topic keeps nothing of what it "
+            "acknowledges"
+        )
     chaos = topic.chaos
     if chaos.global_policy is not None:
         yield from _chaos("Topic.chaos.globalPolicy", chaos.global_policy)

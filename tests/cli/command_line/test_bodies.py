@@ -27,6 +27,12 @@ def test_any_other_retention_is_refused_with_an_example(text):
         bodies.retention(text)
 
 
+@pytest.mark.parametrize("text", ["0s", "0d", "00h"])
+def test_a_retention_that_keeps_nothing_is_refused_with_the_least(text):
+    with pytest.raises(UsageWrong, match="the least is 1s"):
+        bodies.retention(text)
+
+
 def test_an_owners_id_may_hold_colons():
     assert bodies.owner("LDAP:a:b") == {"source": "LDAP", "id": "a:b"}
 

@@ -189,7 +189,11 @@ def test_required_text_names_the_kind_and_the_field():
         ),
         (
             {"retentionTime": {"duration": -1}},
-            "Topic.retentionTime.duration must be greater than or equal to 0",
+            (
+                "Topic.retentionTime.duration must be greater than or equal to 1, in retentionUnit "
+                "SECONDS, MINUTES, HOURS or DAYS: with less the topic keeps nothing of what it "
+                "acknowledges"
+            ),
         ),
         ({"name": "shop.or$ders"}, 'Topic.name must match "[a-zA-Z0-9_.-]+"'),
         (

@@ -86,6 +86,8 @@ async def test_the_log_topic_is_there_when_the_creation_is_answered(api):
         ({"owner": {"source": "Ldap", "id": "x"}}, 400, "VALIDATION_ERROR"),
         ({"contentType": "XML"}, 400, "FORMAT_ERROR"),
         ({"retentionTime": {"duration": -1}}, 400, "VALIDATION_ERROR"),
+        ({"retentionTime": {"duration": 0, "retentionUnit": "SECONDS"}}, 400, "VALIDATION_ERROR"),
+        ({"retentionTime": {"retentionUnit": "DAYS"}}, 400, "VALIDATION_ERROR"),
         ({"maxMessageSize": 1023}, 400, "VALIDATION_ERROR"),
         ({"migratedFromJsonType": True}, 400, "VALIDATION_ERROR"),
         ({"contentType": "AVRO"}, 400, "OTHER"),
@@ -133,8 +135,16 @@ async def test_several_violations_are_joined(api):
     answer = await api.post("/topics", api.topic(maxMessageSize=1, retentionTime={"duration": -1}))
     assert api.message(answer) == (
         "Topic.maxMessageSize must be greater than or equal to 1024; "
-        "Topic.retentionTime.duration must be greater than or equal to 0"
+        "Topic.retentionTime.duration must be greater than or equal to 1, in retentionUnit "
+        "SECONDS, MINUTES, HOURS or DAYS: with less the topic keeps nothing of what it acknowledges"
     )
+
+
+async def test_a_topic_is_not_changed_to_keep_nothing(api):
+    await api.with_topic()
+    answer = await api.put("/topics/shop.orders", {"retentionTime": {"duration": 0}})
+    assert api.refusal(answer) == (400, "VALIDATION_ERROR")
+    assert "retentionTime.duration" in api.message(answer)
 
 
 async def test_an_avro_topic_without_a_schema_gets_the_text_that_tests_compare(api):
