@@ -11,7 +11,7 @@ from hermes_actors.config.tree import ConsumersConfig
 
 _PLUGIN = re.compile(r"[\w.]+:\w+")
 _SENDER = re.compile(r"([a-z][a-z0-9+.-]*)=([\w.]+:\w+)")
-_HOST = re.compile(r"(\*\.)?[^*\s/:@]+")
+HOST = re.compile(r"(\*\.)?[^*\s/:@]+")
 
 
 def check_endpoints(consumers: ConsumersConfig, require: Callable[[bool, str], None]) -> None:
@@ -29,7 +29,7 @@ def check_endpoints(consumers: ConsumersConfig, require: Callable[[bool, str], N
     for name in ("allowed_hosts", "denied_hosts"):
         for text in getattr(endpoints, name):
             require(
-                _HOST.fullmatch(text) is not None,
+                HOST.fullmatch(text) is not None,
                 f"consumers.endpoints.{name}: '{text}' is no host; write orders.example.com or "
                 "*.example.com; addresses stand in the lists of networks",
             )
@@ -82,7 +82,7 @@ def _check_proxy(proxy: ProxyConfig, require: Callable[[bool, str], None]) -> No
             ipaddress.ip_network(text)
         except ValueError:
             require(
-                _HOST.fullmatch(text) is not None and "/" not in text,
+                HOST.fullmatch(text) is not None and "/" not in text,
                 f"consumers.proxy.no_proxy: '{text}' is neither a host, *.domain nor a network",
             )
 

@@ -7,6 +7,7 @@ import ipaddress
 import re
 from urllib.parse import urlsplit
 
+from hermes_actors.config.checks_endpoints import HOST
 from hermes_actors.config.errors import ConfigError
 from hermes_actors.config.security import JwtConfig
 from hermes_actors.config.tree import Config
@@ -59,6 +60,12 @@ def check_security(config: Config) -> None:
             f"management.trusted_origins: '{origin}' is not an origin; write scheme, host and, "
             "where it is not the usual one, the port: https://console.example.com, or * for every "
             "page",
+        )
+    for host in config.management.allowed_hosts:
+        _require(
+            host == "*" or HOST.fullmatch(host) is not None,
+            f"management.allowed_hosts: '{host}' is no host; write hermes.example.com or "
+            "*.example.com, without a port, or * for any",
         )
     for text in config.management.subscribers_with_access_to_any_topic:
         _require(

@@ -59,6 +59,7 @@ class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):
     additional_endpoint_protocols: list[str] = field(default_factory=list)
     cors_allowed_origin: str = "*"
     trusted_origins: list[str] = field(default_factory=list)
+    allowed_hosts: list[str] = field(default_factory=list)
     change_timeout_ms: int = 10_000
     authentication: ManagementAuthenticationConfig = field(
         default_factory=ManagementAuthenticationConfig

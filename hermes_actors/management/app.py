@@ -26,6 +26,7 @@ from hermes_actors.management.http.answers import (
     on_stop,
 )
 from hermes_actors.management.http.gate import Gate
+from hermes_actors.management.http.hosts import Hosts
 from hermes_actors.management.http.openapi import document
 from hermes_actors.management.http.origins import ANY, Origins
 from hermes_actors.management.routes.access import access_routes
@@ -105,7 +106,8 @@ def build_app(
         return json_answer(described())
 
     app = _litestar([*routes, openapi], None, gate.check)
-    return WireRules(app, management.cors_allowed_origin)
+    hosts = Hosts([management.host, config.node, *management.allowed_hosts])
+    return WireRules(app, management.cors_allowed_origin, hosts)
 
 
 def _litestar(

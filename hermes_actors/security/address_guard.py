@@ -109,10 +109,10 @@ class AddressGuard:
         return f"{host}: {problem}" if problem else ""
 
     def _host_problem(self, host: str) -> str:
-        if _matches(host, self._denied_hosts):
+        if matches_host(host, self._denied_hosts):
             return "the host is in consumers.endpoints.denied_hosts"
         is_by_host = bool(self._allowed_hosts) and not self._allowed_networks
-        if is_by_host and not _matches(host, self._allowed_hosts):
+        if is_by_host and not matches_host(host, self._allowed_hosts):
             return "the host is not in consumers.endpoints.allowed_hosts"
         return ""
 
@@ -131,7 +131,7 @@ class AddressGuard:
     def _is_on_a_list(self, host: str, address: Address) -> bool:
         if not self._allowed_networks and not self._allowed_hosts:
             return True
-        if _matches(host, self._allowed_hosts):
+        if matches_host(host, self._allowed_hosts):
             return True
         candidates = (address, *(each for each in embedded(address) if _is_mapped(address)))
         return any(_is_in(each, self._allowed_networks) for each in candidates)
@@ -189,7 +189,8 @@ def _normal(host: str) -> str:
     return host.encode("idna").decode("ascii")
 
 
-def _matches(host: str, patterns: Iterable[str]) -> bool:
+def matches_host(host: str, patterns: Iterable[str]) -> bool:
+    """True for a host that is one of these in lower case, or below one written `*.example.com`."""
     name = _normal(host)
     return any(
         name == pattern or (pattern.startswith("*.") and name.endswith(pattern[1:]))

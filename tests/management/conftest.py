@@ -143,7 +143,7 @@ class Api:
         """A client of another app, over the administration and config as they are now."""
         self.app = self.apps.app(self.administration, self.bridge, self.config, [self.metrics])
         transport = httpx.ASGITransport(app=self.app)
-        return httpx.AsyncClient(transport=transport, base_url="http://management")
+        return httpx.AsyncClient(transport=transport, base_url="http://localhost")
 
     def administered_with(self, **parts: Any) -> None:
         """From now on by an administration with these parts, and else with what this one has."""

@@ -12,6 +12,7 @@ from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFou
 
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
 from hermes_actors.management.bodies.decoding import json_object
+from hermes_actors.management.http.hosts import Hosts
 from hermes_actors.runtime.bridge import BridgeClosed
 
 JSON = "application/json"
@@ -118,10 +119,13 @@ def on_fault(request: AnyRequest, error: Exception) -> Answer:
 
 
 class WireRules:
-    """The outermost layer: CORS headers on every answer, preflights, HEAD where GET is."""
+    """The outermost layer: CORS headers on every answer, preflights, HEAD where GET is, and the
+    names by which it may be asked.
+    """
 
-    def __init__(self, app: AsgiApp, allowed_origin: str) -> None:
+    def __init__(self, app: AsgiApp, allowed_origin: str, hosts: Hosts) -> None:
         self._app = app
+        self._hosts = hosts
         self._headers = [
             (b"access-control-allow-origin", allowed_origin.encode()),
             (b"access-control-allow-methods", _METHODS),
@@ -139,6 +143,11 @@ class WireRules:
             await send({"type": "http.response.start", "status": 204, "headers": self._headers})
             await send({"type": "http.response.body", "body": b""})
             return
+        try:
+            self._hosts.check(scope["path"], scope["headers"])
+        except Refused as error:
+            await self._refuse(error, send)
+            return
         is_head = scope["method"] == "HEAD"
 
         async def send_by_the_rules(message: Event) -> None:
@@ -152,3 +161,16 @@ class WireRules:
         if is_head and not scope["path"].rstrip("/").endswith("/messages"):
             scope = {**scope, "method": "GET"}
         await self._app(scope, receive, send_by_the_rules)
+
+    async def _refuse(self, error: Refused, send: Send) -> None:
+        """Answer in the framework's place."""
+        body = msgspec.json.encode({"message": error.message, "code": error.code.name})
+        headers = [
+            (b"content-type", JSON.encode()),
+            (b"content-length", b"%d" % len(body)),
+            (b"connection", b"close"),
+            *self._headers,
+        ]
+        start = {"type": "http.response.start", "status": error.status, "headers": headers}
+        await send(start)
+        await send({"type": "http.response.body", "body": body})

@@ -22,7 +22,7 @@ async def unread(api):
     administration = Administration(metadata, log, Config(), api.clock)
     async with open_bridge() as bridge:
         transport = httpx.ASGITransport(app=api.apps.app(administration, bridge, Config(), []))
-        async with httpx.AsyncClient(transport=transport, base_url="http://m") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             yield client
 
 

@@ -272,7 +272,7 @@ def test_the_app_serves_from_the_asyncio_host_of_a_trio_guest():
     async def on_the_host(app):
         assert anyio.get_cancelled_exc_class().__module__.startswith("asyncio")
         transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://m") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             created = await client.post("/groups", json={"groupName": "shop"})
             listed = await client.get("/groups")
             again = await client.post("/groups", json={"groupName": "shop"})

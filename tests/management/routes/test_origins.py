@@ -6,7 +6,7 @@ import pytest
 from hermes_actors.config import Config, ConfigError, ManagementConfig
 from hermes_actors.config.checks import check
 
-HERE = "http://management"
+HERE = "http://localhost"
 CONSOLE = "https://console.example.com"
 CHANGES = (
     ("POST", "/mode?mode=readOnly", None),
@@ -32,8 +32,8 @@ async def statuses(api, headers) -> list[int]:
 FOREIGN = [
     {"origin": "https://evil.example"},
     {"origin": "null"},
-    {"origin": "http://management.evil.example"},
-    {"origin": "http://management:81"},
+    {"origin": "http://localhost.evil.example"},
+    {"origin": "http://localhost:81"},
     {"origin": "http://evil.example/management"},
     {"origin": ""},
     {"sec-fetch-site": "cross-site"},
@@ -43,9 +43,9 @@ FOREIGN = [
 OWN = [
     {},
     {"origin": HERE},
-    {"origin": "HTTP://Management"},
-    {"origin": "http://management:80"},
-    {"origin": "https://management"},
+    {"origin": "HTTP://LocalHost"},
+    {"origin": "http://localhost:80"},
+    {"origin": "https://localhost"},
     {"sec-fetch-site": "none"},
     {"sec-fetch-site": "same-origin", "origin": HERE},
     # The browser knows; a proxy in front has another name here than there.
