@@ -38,7 +38,7 @@ _COMMIT_GRACE_S = 5.0
 async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
     """Deliver for the length of the block; what is under way at its end is settled."""
     config = node.config
-    metrics = Metrics("hermes_consumers")
+    metrics = Metrics("hermes_consumers", environment.clock.monotonic_s)
     node.metrics.append(metrics)
 
     def suspend(live: LiveSubscription, reason: str) -> None:

@@ -24,7 +24,7 @@ _ROUTER_GRACE_S = 1.0
 @asynccontextmanager
 async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
     """Publish for the length of the block; at its end what waits is sent."""
-    metrics = Metrics("hermes_frontend")
+    metrics = Metrics("hermes_frontend", environment.clock.monotonic_s)
     node.metrics.append(metrics)
     async with (
         open_spooling(

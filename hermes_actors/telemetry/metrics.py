@@ -7,11 +7,15 @@ given without prefix and with underscores (`topic_published`); the prefix is the
 
 import sys
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from math import nan
 from typing import TypeVar
 
 import anyio
 import anyio.lowlevel
+from msgspec import Struct
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -22,6 +26,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
+from hermes_actors.runtime.clock import SystemClock
+from hermes_actors.telemetry.meanings import meaning_of
+
 T = TypeVar("T")
 Labels = tuple[tuple[str, str], ...]
 
@@ -30,6 +37,13 @@ _CHILDREN_A_TURN = 50
 # Upper bounds of the timers' cells, 100 µs to one hour, each 20 % above the last: within that range
 # a quantile is off by at most that.
 _BOUNDS_S = tuple(1e-4 * 1.2**n for n in range(97))
+
+
+WINDOW_S = 60.0
+"""How far back the quantiles of timers look."""
+
+_MARK_INTERVAL_S = 10.0
+_CLOCK = SystemClock()
 
 
 class Counter:
@@ -45,15 +59,31 @@ class Counter:
         self.value += count
 
 
-class Timer:
-    """A distribution of durations in seconds, in cells 20 % wide; quantiles are upper bounds."""
+class _Mark(Struct, frozen=True):
+    """What a timer had seen at one moment."""
 
-    __slots__ = ("_cells", "count", "sum_s")
+    at_s: float
+    count: int
+    cells: Sequence[int]
+
+
+_START = _Mark(0.0, 0, ())
+
+
+class Timer:
+    """A distribution of durations in seconds, in cells 20 % wide; quantiles are upper bounds.
+
+    Looking at it costs, adding to it does not: each look leaves a mark of what there was, and
+    quantiles are of what came since the newest mark that is WINDOW_S old.
+    """
+
+    __slots__ = ("_cells", "_marks", "count", "sum_s")
 
     def __init__(self) -> None:
         self.count = 0
         self.sum_s = 0.0
         self._cells = [0] * (len(_BOUNDS_S) + 1)
+        self._marks: deque[_Mark] = deque()
 
     def observe(self, duration_s: float, count: int = 1) -> None:
         """Add `count` durations of the same length."""
@@ -61,15 +91,27 @@ class Timer:
         self.sum_s += duration_s * count
         self._cells[bisect_left(_BOUNDS_S, duration_s)] += count
 
-    def quantile_s(self, quantile: float) -> float:
-        """An upper bound of the quantile (0…1) in seconds; 0 when nothing was observed."""
-        if not self.count:
-            return 0.0
-        rank = quantile * self.count
+    def quantiles_s(self, quantiles: Sequence[float], now_s: float) -> list[float]:
+        """Upper bounds of the quantiles (0…1) in seconds over the last minute; NaN where nothing
+        was observed in it. Where nobody looked in that minute: since the last look before.
+        """
+        marks = self._marks
+        while len(marks) > 1 and now_s - marks[1].at_s >= WINDOW_S:
+            marks.popleft()
+        before = marks[0] if marks and now_s - marks[0].at_s >= WINDOW_S else _START
+        if not marks or now_s - marks[-1].at_s >= _MARK_INTERVAL_S:
+            is_same = bool(marks) and marks[-1].count == self.count
+            marks.append(_Mark(now_s, self.count, marks[-1].cells if is_same else [*self._cells]))
+        return [self._quantile_s(each, before) for each in quantiles]
+
+    def _quantile_s(self, quantile: float, before: "_Mark") -> float:
+        rank = quantile * (self.count - before.count)
+        if not rank:
+            return nan
         seen = 0
-        for cell, count in enumerate(self._cells):
-            seen += count
-            if seen >= rank and count:
+        for cell, (count, old) in enumerate(zip_longest(self._cells, before.cells, fillvalue=0)):
+            seen += count - old
+            if seen >= rank and count > old:
                 return _BOUNDS_S[min(cell, len(_BOUNDS_S) - 1)]
         return _BOUNDS_S[-1]
 
@@ -92,20 +134,25 @@ class Sizes:
 class Metrics(Collector):
     """All metrics of one component of a node, under one prefix, e.g. `hermes_frontend`."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, now_s: Callable[[], float] = _CLOCK.monotonic_s) -> None:
+        """`now_s` is the monotonic clock by which timers look back."""
         self._prefix = prefix
+        self._now_s = now_s
         self._counters: dict[str, dict[Labels, Counter]] = {}
         self._timers: dict[str, dict[Labels, Timer]] = {}
         self._sizes: dict[str, dict[Labels, Sizes]] = {}
         self._gauges: dict[str, dict[Labels, Callable[[], float]]] = {}
         self._totals: dict[str, dict[Labels, Callable[[], float]]] = {}
+        self._tables: dict[str, Callable[[], Iterable[tuple[Mapping[str, str], float]]]] = {}
 
     def counter(self, name: str, **labels: str) -> Counter:
         """The counter of that name and labels, the same one each time; shown as `…_total`."""
         return self._counters.setdefault(name, {}).setdefault(_key(labels), Counter())
 
     def timer(self, name: str, **labels: str) -> Timer:
-        """The timer of that name and labels; shown as `…_seconds` with quantiles."""
+        """The timer of that name and labels; shown as `…_seconds` with quantiles over
+        the last minute, and with count and sum since the start.
+        """
         return self._timers.setdefault(name, {}).setdefault(_key(labels), Timer())
 
     def sizes(self, name: str, **labels: str) -> Sizes:
@@ -115,6 +162,12 @@ class Metrics(Collector):
     def gauge(self, name: str, read: Callable[[], float], **labels: str) -> None:
         """A number that is read when scraped; a later one of the same labels replaces it."""
         self._gauges.setdefault(name, {})[_key(labels)] = read
+
+    def gauges(
+        self, name: str, read: Callable[[], Iterable[tuple[Mapping[str, str], float]]]
+    ) -> None:
+        """Numbers that somebody else keeps, all of a name, with their labels, read when scraped."""
+        self._tables[name] = read
 
     def total(self, name: str, read: Callable[[], float], **labels: str) -> None:
         """A number that only grows and that somebody else counts, read when scraped and shown as
@@ -144,7 +197,7 @@ class Metrics(Collector):
         """
         for name, counters in sorted(self._counters.items()):
             for is_first, some in _sliced(counters, children_max):
-                family = CounterMetricFamily(f"{self._prefix}_{name}", name)
+                family = CounterMetricFamily(*self._head(name))
                 for key, counter in some:
                     family.samples.append(
                         Sample(f"{self._prefix}_{name}_total", dict(key), counter.value)
@@ -156,22 +209,34 @@ class Metrics(Collector):
         ):
             for name, readings in sorted(families.items()):
                 for is_first, reads in _sliced(readings, children_max):
-                    shown: Metric = make(f"{self._prefix}_{name}", name)
+                    shown: Metric = make(*self._head(name))
                     for key, read in reads:
                         sample = Sample(f"{self._prefix}_{name}{suffix}", dict(key), read())
                         shown.samples.append(sample)
                     yield is_first, shown
+        for name, table in sorted(self._tables.items()):
+            rows = {_key(labels): number for labels, number in table()}
+            for is_first, numbers in _sliced(rows, children_max):
+                levels = GaugeMetricFamily(*self._head(name))
+                for key, number in numbers:
+                    levels.samples.append(Sample(f"{self._prefix}_{name}", dict(key), number))
+                yield is_first, levels
         for name, timers in sorted(self._timers.items()):
             for is_first, timed in _sliced(timers, children_max):
-                yield is_first, _summary(f"{self._prefix}_{name}_seconds", name, timed)
+                yield is_first, _summary(*self._head(f"{name}_seconds"), timed, self._now_s())
         for name, children in sorted(self._sizes.items()):
             for is_first, sized in _sliced(children, children_max):
-                plain = SummaryMetricFamily(f"{self._prefix}_{name}", name)
+                plain = SummaryMetricFamily(*self._head(name))
                 for key, each in sized:
                     labels = dict(key)
                     plain.samples.append(Sample(f"{self._prefix}_{name}_count", labels, each.count))
                     plain.samples.append(Sample(f"{self._prefix}_{name}_sum", labels, each.sum))
                 yield is_first, plain
+
+    def _head(self, name: str) -> tuple[str, str]:
+        """The name as it is shown, and what it means."""
+        shown = f"{self._prefix}_{name}"
+        return shown, meaning_of(shown)
 
 
 def render(parts: Iterable[Metrics]) -> bytes:
@@ -220,15 +285,13 @@ def _key(labels: Mapping[str, str]) -> Labels:
 
 
 def _summary(
-    name: str, help_text: str, timers: Iterable[tuple[Labels, Timer]]
+    name: str, help_text: str, timers: Iterable[tuple[Labels, Timer]], now_s: float
 ) -> SummaryMetricFamily:
     family = SummaryMetricFamily(name, help_text)
     for key, timer in timers:
         labels = dict(key)
-        for quantile in _QUANTILES:
-            family.samples.append(
-                Sample(name, {**labels, "quantile": str(quantile)}, timer.quantile_s(quantile))
-            )
+        for quantile, bound_s in zip(_QUANTILES, timer.quantiles_s(_QUANTILES, now_s), strict=True):
+            family.samples.append(Sample(name, {**labels, "quantile": str(quantile)}, bound_s))
         family.samples.append(Sample(f"{name}_count", labels, timer.count))
         family.samples.append(Sample(f"{name}_sum", labels, timer.sum_s))
     return family

@@ -109,13 +109,51 @@ def test_a_quantile_is_an_upper_bound_at_most_20_percent_too_high(
     for duration in observed:
         timer.observe(duration)
     exact = sorted(observed)[max(0, math.ceil(quantile * len(observed)) - 1)]
-    assert exact * (1 - 1e-9) <= timer.quantile_s(quantile) <= exact * 1.2 * (1 + 1e-9)
+    assert exact * (1 - 1e-9) <= timer.quantiles_s([quantile], 0.0)[0] <= exact * 1.2 * (1 + 1e-9)
     assert timer.count == len(observed)
     assert timer.sum_s == pytest.approx(sum(observed))
 
 
-def test_a_timer_that_saw_nothing_says_0() -> None:
-    assert Timer().quantile_s(0.99) == 0
+def test_a_timer_that_saw_nothing_says_so() -> None:
+    assert math.isnan(Timer().quantiles_s([0.99], 0.0)[0])
+
+
+def test_quantiles_are_of_the_last_minute_and_not_since_the_start() -> None:
+    timer = Timer()
+    timer.observe(9.0, 1_000)
+    shown = []
+    for now_s in range(0, 136, 15):
+        timer.observe(0.01, 10)
+        shown.append(timer.quantiles_s([0.99], now_s)[0])
+    assert all(each >= 9.0 for each in shown[:4])
+    assert all(0.01 <= each <= 0.012 for each in shown[4:])
+    # Nothing came since.
+    assert not math.isnan(timer.quantiles_s([0.5], 150.0)[0])
+    assert math.isnan(timer.quantiles_s([0.5], 250.0)[0])
+    assert timer.count == 1_100
+    assert timer.sum_s == pytest.approx(9_001.0)
+
+
+def test_who_looks_often_makes_no_more_marks_and_sees_the_same_minute() -> None:
+    timer = Timer()
+    timer.observe(9.0)
+    for tenths in range(1_000):
+        timer.observe(0.01)
+        (seen,) = timer.quantiles_s([1.0], tenths / 10)
+        assert (seen >= 9.0) == (tenths < 600)
+        assert len(timer._marks) <= 8
+
+
+def test_a_table_of_gauges_has_a_line_for_each_row_of_the_moment() -> None:
+    metrics = Metrics("p")
+    rows = {"a": 1.0, "b": 2.0}
+    metrics.gauges("lag", lambda: [({"name": name}, lag) for name, lag in rows.items()])
+    assert samples(metrics) == {
+        ("p_lag", (("name", "a"),)): 1,
+        ("p_lag", (("name", "b"),)): 2,
+    }
+    del rows["a"]
+    assert samples(metrics) == {("p_lag", (("name", "b"),)): 2}
 
 
 def test_sizes_are_shown_as_count_and_sum_and_forgotten_with_their_topic() -> None:
