@@ -85,3 +85,7 @@ class StartupError(HermesError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, ErrorCode.OTHER)
+
+
+class DamageFound(StartupError):
+    """Acknowledged messages are missing or damaged; the message says how many, and the way out."""

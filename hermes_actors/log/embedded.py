@@ -7,6 +7,7 @@ waits as one transaction; readers at the tail are served from memory, others by 
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,6 +27,7 @@ from hermes_actors.log.base import (
     no_such_partition,
 )
 from hermes_actors.log.cursor import Cursor, Room
+from hermes_actors.log.embedded_opening import open_store
 from hermes_actors.log.embedded_schema import (
     FILE_ERRORS,
     PartitionRow,
@@ -35,7 +37,7 @@ from hermes_actors.log.embedded_schema import (
     read_commits,
     read_position_at,
 )
-from hermes_actors.log.embedded_store import Store, open_store
+from hermes_actors.log.embedded_store import Store
 from hermes_actors.log.embedded_view import TopicView, View
 from hermes_actors.log.embedded_writer import (
     AppendJob,
@@ -76,14 +78,17 @@ async def open_embedded_log(
     *,
     retention_check_interval_ms: int = 60_000,
     limits: EmbeddedLimits = EmbeddedLimits(),  # noqa: B008 -- frozen
+    accepts_damage: bool = False,
 ) -> AsyncIterator["EmbeddedLog"]:
     """The log kept in `directory`, which is made when it is not there.
 
     `clock` is also asked from the writer's thread. At the end of the block what is queued is
-    finished first. Raises StartupError when the directory cannot be written, another process has
-    the log open, or the file is damaged.
+    finished first. Raises StartupError when the directory cannot be written or another process has
+    the log open, and DamageFound when acknowledged messages are missing; `accepts_damage` goes on
+    without them.
     """
-    store = await trio.to_thread.run_sync(open_store, Path(directory))
+    opening = partial(open_store, Path(directory), accepts_damage=accepts_damage)
+    store = await trio.to_thread.run_sync(opening)
     log = EmbeddedLog(store, dc, clock, retention_check_interval_ms, limits)
     log.start()
     try:
@@ -106,6 +111,7 @@ class EmbeddedLog:
     ) -> None:
         self._dc = dc
         self._path = store.path
+        self.accepted_missing = store.accepted_missing
         self._limits = limits
         self._view = View(store.topics.values(), limits.tail_bytes_max)
         self._jobs: dict[Job, None] = {}
@@ -130,6 +136,11 @@ class EmbeddedLog:
     def dc(self) -> str:
         """The datacentre whose log this is."""
         return self._dc
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing is stored any more, until the node is started again; "" while it is."""
+        return self._writer.trouble
 
     def start(self) -> None:
         """Start the writer's thread."""

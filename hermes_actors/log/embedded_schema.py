@@ -3,7 +3,8 @@
 A partition's records lie in *chunks*, a row for each run of records that were appended together.
 A chunk's id is its partition's id and its first offset in one integer, so that a partition is one
 range of the table. `high_ms` of a chunk is the highest timestamp of its partition so far, which
-makes it searchable by time without an index. `checksum` is the CRC-32 of the content.
+makes it searchable by time without an index. `checksum` is the CRC-32 of the content. A chunk
+without content stands for records that were lost to damage, and that an operator has accepted.
 
 Another process may read the file while a node writes it: open it with `open_read_only`. Nothing
 here needs an event loop.
@@ -155,9 +156,14 @@ def encode_chunk(entries: Sequence[bytes], records: int) -> tuple[int, bytes]:
 
 
 def decode_chunk(records: int, checksum: int, content: bytes) -> list[Entry]:
-    """The inverse of `encode_chunk`. Raises CorruptLog."""
+    """The inverse of `encode_chunk`; nothing for records that are known to be lost.
+
+    Raises CorruptLog.
+    """
     if zlib.crc32(content) != checksum:
         raise CorruptLog("its checksum does not match")
+    if not content:
+        return []
     try:
         entries = _decoder.decode(content)
     except msgspec.DecodeError as error:
@@ -250,6 +256,8 @@ def read_entries(
             for entry in entries[next_offset - first : end - first]:
                 yield next_offset, entry
                 next_offset += 1
+            if not entries:
+                next_offset = first + records
     if next_offset < end:
         raise CorruptLog(f"offset {next_offset} is missing")
 

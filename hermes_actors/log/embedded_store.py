@@ -4,8 +4,6 @@ The state in memory runs ahead of the file inside a transaction; after a failed 
 reads it again from the file.
 """
 
-import fcntl
-import os
 import sqlite3
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from hermes_actors.errors import StartupError
 from hermes_actors.log.append_time import AppendTime
 from hermes_actors.log.base import (
     Commit,
@@ -27,14 +24,10 @@ from hermes_actors.log.base import (
     no_such_partition,
     too_large,
 )
+from hermes_actors.log.embedded_acknowledged import ACKNOWLEDGED_NAME, Acknowledged
 from hermes_actors.log.embedded_schema import (
-    APPLICATION_ID,
     FILE_ERRORS,
-    FILE_NAME,
-    LOCK_NAME,
     PARTITION_ID_MAX,
-    SCHEMA,
-    SCHEMA_VERSION,
     CorruptLog,
     PartitionRow,
     TopicRow,
@@ -52,12 +45,6 @@ _CHUNK_BYTES = 256 * 1024
 _CHUNK_RECORDS = 1_024
 _RECLAIM_CHUNKS = 32
 _EXPIRE_PARTITIONS = 16
-# How much of the write-ahead log is moved into the file at one time, 16 MiB. Every commit of that
-# moment waits for it, so it must stay well below a publish's time limit; half as much makes the
-# wait so frequent that it is the 99th percentile (14 ms against 7 ms, at 17,000 messages a second
-# of 1 KiB), four times as much makes it 90 ms long instead of 25.
-_CHECKPOINT_PAGES = 4_000
-_WAL_BYTES_KEPT = 64 * 1024 * 1024
 
 
 class _Pending:
@@ -76,11 +63,21 @@ class _Pending:
 class Store:
     """The tables, as the one writer sees them. All methods belong in one thread at a time."""
 
-    def __init__(self, path: Path, lock: IO[str], connection: sqlite3.Connection) -> None:
+    def __init__(
+        self,
+        path: Path,
+        lock: IO[str],
+        connection: sqlite3.Connection,
+        *,
+        accepted_missing: int = 0,
+    ) -> None:
         self.path = path
         self.connection = connection
+        self.accepted_missing = accepted_missing
         self.topics: dict[str, TopicRow] = {}
         self._lock = lock
+        self._appended: dict[int, PartitionRow] = {}
+        self._dropped: list[int] = []
         self._is_stale = False
         self._pending: dict[int, _Pending] = {}
         # By partition id.
@@ -88,6 +85,12 @@ class Store:
         # (partition id, first offset to keep, or None for a dropped partition).
         self._garbage: deque[tuple[int, int | None]] = deque()
         self.load()
+        self._acknowledged = Acknowledged(
+            path.with_name(ACKNOWLEDGED_NAME),
+            {each.id: each.end for topic in self.topics.values() for each in topic.partitions},
+        )
+        names = (path.name, f"{path.name}-wal", f"{path.name}-shm", ACKNOWLEDGED_NAME)
+        self._files = {file: _identity(file) for file in (path.with_name(name) for name in names)}
 
     def load(self) -> None:
         """Read topics, positions and what is to be reclaimed from the file."""
@@ -104,9 +107,22 @@ class Store:
         )
 
     def close(self) -> None:
-        """Fold the write-ahead log into the file, close it, and let another process in."""
+        """Fold the write-ahead log into the file, close it, and let another process in.
+
+        From there on the next start needs no write-ahead log: that is said on the disk before
+        SQLite deletes it.
+        """
+        with suppress(*FILE_ERRORS, OSError):
+            is_busy = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            if not is_busy and not self.lost_file():
+                self._acknowledged.end_in_order()
+        self._acknowledged.close()
         self.connection.close()
         self._lock.close()
+
+    def lost_file(self) -> str:
+        """The name of a file that was deleted, moved or replaced since the log was opened."""
+        return next((file.name for file, had in self._files.items() if _identity(file) != had), "")
 
     # Transactions.
 
@@ -119,12 +135,20 @@ class Store:
 
     def commit(self) -> None:
         """End the transaction; what it wrote is on the disk when this returns."""
+        if self._dropped:
+            self._acknowledged.forget(self._dropped)
+            self._dropped.clear()
         self.connection.execute("COMMIT")
+        if self._appended:
+            self._acknowledged.advance({key: row.end for key, row in self._appended.items()})
+            self._appended.clear()
 
     def roll_back(self) -> None:
         """Undo what is not committed; the next `begin` reads the state again."""
         self._is_stale = True
         self._pending.clear()
+        self._appended.clear()
+        self._dropped.clear()
         with suppress(*FILE_ERRORS):
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
@@ -169,6 +193,7 @@ class Store:
         record_bytes_max = known.settings.record_bytes_max
         if isinstance(batch, RecordRun) and batch.largest_bytes <= record_bytes_max:
             self._append_run(partition, batch, stamp_ms)
+            self._appended[partition.id] = partition
             return StoredRun(first, len(batch)), batch, first, stamp_ms
         pending = self._pending.get(partition.id)
         if pending is None:
@@ -206,6 +231,8 @@ class Store:
             pending.high_ms = high_ms
         else:
             del self._pending[partition.id]
+        if stored:
+            self._appended[partition.id] = partition
         partition.end = end
         partition.high_ms = high_ms
         return outcomes, stored, first, stamp_ms
@@ -292,8 +319,10 @@ class Store:
         ):
             self.connection.execute(statement, (known.id,))
         self._garbage.extend((partition.id, None) for partition in known.partitions)
+        self._dropped += [partition.id for partition in known.partitions]
         for partition in known.partitions:
             self._append_times.pop(partition.id, None)
+            self._appended.pop(partition.id, None)
         return True
 
     def _known(self, topic: str) -> TopicRow:
@@ -369,103 +398,10 @@ class Store:
             self._garbage.popleft()
 
 
-def open_store(directory: Path) -> Store:
-    """Open or create the log in `directory` for writing.
-
-    Raises StartupError, in one line, when the directory cannot be written, another process has the
-    log open, or the file is damaged or of another kind.
-    """
+def _identity(file: Path) -> tuple[int, int] | None:
+    """What tells a file from another one of its name; None when there is none."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        lock = (directory / LOCK_NAME).open("a+", encoding="ascii")
-    except OSError as error:
-        raise StartupError(
-            f"{directory}: the log cannot be written there: {error.strerror}; "
-            "name a directory that this user can write to"
-        ) from error
-    try:
-        _take_lock(directory, lock)
-        return _open_file(directory / FILE_NAME, lock)
-    except BaseException:
-        lock.close()
-        raise
-
-
-def _take_lock(directory: Path, lock: IO[str]) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        lock.seek(0)
-        holder = lock.read().strip() or "unknown"
-        raise StartupError(
-            f"{directory}: the log is open in another process (pid {holder}); "
-            "stop that one or give this one a directory of its own"
-        ) from error
-    lock.seek(0)
-    lock.truncate()
-    lock.write(f"{os.getpid()}\n")
-    lock.flush()
-
-
-def _open_file(path: Path, lock: IO[str]) -> Store:
-    if path.exists() and path.stat().st_size == 0:
-        # SQLite would take it for a new file, and what it held would be lost without a word.
-        raise StartupError(
-            f"{path}: the log is empty, as after a failure of the disk; restore it from a copy, "
-            "or delete it to start with an empty log"
-        )
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
-    try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-        connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")
-        if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            _create(connection, path)
-        _check(connection, path)
-        return Store(path, lock, connection)
-    except FILE_ERRORS as error:
-        connection.close()
-        raise StartupError(
-            f"{path}: the log cannot be opened: {error}; "
-            "restore it from a copy, or move it away to start with an empty log"
-        ) from error
-    except BaseException:
-        connection.close()
-        raise
-
-
-def _create(connection: sqlite3.Connection, path: Path) -> None:
-    connection.executescript(
-        f"BEGIN; {SCHEMA} PRAGMA application_id = {APPLICATION_ID};"
-        f" PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
-    )
-    # The file's own name must survive a crash too.
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _check(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise StartupError unless the file is ours, of this version, and whole in size."""
-    application_id = connection.execute("PRAGMA application_id").fetchone()[0]
-    if application_id != APPLICATION_ID:
-        raise StartupError(f"{path}: this is a SQLite file, but not a log; move it away")
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version != SCHEMA_VERSION:
-        raise StartupError(
-            f"{path}: the log has schema version {version}, this program reads {SCHEMA_VERSION}; "
-            "use the program that wrote it"
-        )
-    # With nothing left in the write-ahead log, the file must have all its pages.
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
-    pages = connection.execute("PRAGMA page_count").fetchone()[0]
-    size_bytes = path.stat().st_size
-    if size_bytes < pages * page_bytes:
-        raise StartupError(
-            f"{path}: the log is torn: {size_bytes} bytes of {pages * page_bytes} are there; "
-            "restore it from a copy"
-        )
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -4,6 +4,7 @@ What was queued while the last transaction ran, across topics, is the next one: 
 of it. Each job is answered on the trio side, all jobs of a transaction by one hand-over.
 """
 
+import logging
 import queue
 import sqlite3
 import threading
@@ -33,7 +34,10 @@ T = TypeVar("T")
 Moved = list[tuple[str, int, int]]
 """(topic, partition, new start): what retention did."""
 
+_logger = logging.getLogger(__name__)
+
 _PAUSE_AFTER_FAILURE_S = 5.0
+_LOOK_INTERVAL_S = 1.0
 _RECORD_OVERHEAD_BYTES = 256
 """What a waiting or cached record costs beside its value, roughly."""
 
@@ -176,6 +180,9 @@ class Writer:
         self._sweeps: deque[tuple[Iterator[Moved], ExpireJob | None]] = deque()
         self._sweep_at_s = clock.monotonic_s() + self._interval_s
         self._paused_until_s = 0.0
+        self._look_at_s = clock.monotonic_s() + _LOOK_INTERVAL_S
+        self.trouble = ""
+        """Why nothing is stored any more. Set by the thread, once; read by anyone."""
 
     def start(self) -> None:
         """Start the thread. It is a daemon: a hung disk must not keep a process from ending."""
@@ -195,7 +202,10 @@ class Writer:
         try:
             while True:
                 group = self._collect()
-                if group:
+                self._look_at_files()
+                if group and self.trouble:
+                    self._fail(group)
+                elif group:
                     self._commit(group)
                 elif self._is_stopping:
                     break
@@ -235,12 +245,38 @@ class Writer:
         """How long the thread may wait for a job: until the next work of its own."""
         if self._is_stopping:
             return 0.0
+        if self.trouble:
+            return threading.TIMEOUT_MAX
         now_s = self._clock.monotonic_s()
         if now_s < self._paused_until_s:
-            return min(self._paused_until_s - now_s, threading.TIMEOUT_MAX)
+            return max(min(self._paused_until_s, self._look_at_s) - now_s, 0.001)
         if self._sweeps or self._store.has_garbage:
             return 0.0
-        return min(max(self._sweep_at_s - now_s, 0.001), threading.TIMEOUT_MAX)
+        return max(min(self._sweep_at_s, self._look_at_s) - now_s, 0.001)
+
+    def _look_at_files(self) -> None:
+        """Each second: what is written to a file that has no name any more is lost at its end."""
+        now_s = self._clock.monotonic_s()
+        if self.trouble or now_s < self._look_at_s:
+            return
+        self._look_at_s = now_s + _LOOK_INTERVAL_S
+        name = self._store.lost_file()
+        if not name:
+            return
+        self.trouble = (
+            f"{self._store.path.with_name(name)} was deleted, moved or replaced while the node "
+            "ran: nothing more is stored; stop the node in good order and start it again, which "
+            "says what is missing"
+        )
+        _logger.error("%s", self.trouble)
+        for _, job in self._sweeps:
+            self._refuse(job)
+        self._sweeps.clear()
+
+    def _fail(self, group: list[Job]) -> None:
+        for job in group:
+            job.fail(self.trouble, may_be_stored=False)
+        self._hand_over(lambda: self._on_commit(group))
 
     def _commit(self, group: list[Job]) -> None:
         store, clock, statistics = self._store, self._clock, self.statistics
@@ -275,7 +311,7 @@ class Writer:
     def _keep_house(self) -> None:
         """One short step of retention, if one is due."""
         now_s = self._clock.monotonic_s()
-        if now_s < self._paused_until_s or self._is_stopping:
+        if now_s < self._paused_until_s or self._is_stopping or self.trouble:
             return
         if now_s >= self._sweep_at_s:
             self._sweep_at_s = now_s + self._interval_s

@@ -51,6 +51,14 @@ FromFileOption = Annotated[
     str | None,
     typer.Option("--from-file", metavar="FILE", help="A JSON object; '-' reads stdin."),
 ]
+AcceptDamageOption = Annotated[
+    bool,
+    typer.Option(
+        "--accept-damage",
+        help="Start although acknowledged messages are missing or damaged: once, after an error "
+        "that says how many.",
+    ),
+]
 PatchArgument = Annotated[
     list[str] | None,
     typer.Argument(

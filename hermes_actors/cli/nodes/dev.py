@@ -16,7 +16,7 @@ import typer
 
 from hermes_actors import config as configuration
 from hermes_actors.cli.command_line.failures import UsageWrong
-from hermes_actors.cli.command_line.options import examples
+from hermes_actors.cli.command_line.options import AcceptDamageOption, examples
 from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.nodes.logs import log_to
 from hermes_actors.cli.nodes.serving import embedded_log_metrics, run_nodes, serve_nodes
@@ -61,6 +61,7 @@ class DevPlan(msgspec.Struct, frozen=True):
     data: Path | None
     prints_json: bool
     more: list[Config] = []
+    accepts_damage: bool = False
 
     def consumers(self, dc: str) -> list[str]:
         """The nodes that deliver in a datacentre, by their names."""
@@ -124,6 +125,7 @@ def run_dev(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Log discarded messages too, with the reason.")
     ] = False,
+    accepts_damage: AcceptDamageOption = False,
 ) -> None:
     """Run a whole cluster on this machine: two datacentres in one process, no Kafka needed.
 
@@ -139,7 +141,8 @@ def run_dev(
         consumers=consumers,
     )
     log_to(sys.stderr, plan.nodes[0].log, is_verbose=verbose)
-    run_nodes(_run, msgspec.structs.replace(plan, prints_json=prints_json), options=_PORT_OPTIONS)
+    plan = msgspec.structs.replace(plan, prints_json=prints_json, accepts_damage=accepts_damage)
+    run_nodes(_run, plan, options=_PORT_OPTIONS)
 
 
 def plan_nodes(
@@ -233,6 +236,7 @@ async def _run(plan: DevPlan) -> None:
                     node.dc,
                     SystemClock(),
                     retention_check_interval_ms=node.log.retention_check_interval_ms,
+                    accepts_damage=plan.accepts_damage,
                 )
             )
             for node in plan.nodes
@@ -266,6 +270,8 @@ def _environment(node: Config, logs: dict[str, EmbeddedLog]) -> NodeEnvironment:
         open_senders=partial(open_senders, node.consumers),
         cpu=ProcessCpu(node.consumers.balancer.cores),
         metrics=(embedded_log_metrics(logs[node.dc]),),
+        log_trouble=lambda: logs[node.dc].trouble,
+        remote_trouble=lambda dc: logs[dc].trouble,
         open_spool=lambda: open_spool_store(node, IdSource()),
     )
 

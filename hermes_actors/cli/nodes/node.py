@@ -13,7 +13,7 @@ import msgspec
 import typer
 
 from hermes_actors import config as configuration
-from hermes_actors.cli.command_line.options import examples
+from hermes_actors.cli.command_line.options import AcceptDamageOption, examples
 from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.nodes.logs import log_to
 from hermes_actors.cli.nodes.serving import (
@@ -40,6 +40,7 @@ class NodePlan(msgspec.Struct, frozen=True):
 
     config: Config
     prints_json: bool
+    accepts_damage: bool = False
 
 
 # As the other commands' `app`; the root command loads it by this name.
@@ -66,6 +67,7 @@ def run_node(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Log discarded messages too, with the reason.")
     ] = False,
+    accepts_damage: AcceptDamageOption = False,
 ) -> None:
     """Run one node of a cluster: publishing, delivering, management, or any of them.
 
@@ -74,24 +76,29 @@ def run_node(
     /status/ready says that it is not ready, /status/details why.
     SIGTERM or Ctrl-C drains and stops; a second one stops at once.
     """
-    plan = NodePlan(configuration.load(config, os.environ), prints_json)
+    plan = NodePlan(configuration.load(config, os.environ), prints_json, accepts_damage)
     log_to(sys.stderr, plan.config.log, is_verbose=verbose)
     run_nodes(_run, plan, options={})
 
 
 async def _run(plan: NodePlan) -> None:
     async with AsyncExitStack() as stack:
-        environment = await open_environment(plan.config, stack)
+        environment = await open_environment(plan.config, stack, accepts_damage=plan.accepts_damage)
         await serve_nodes(
             [(plan.config, environment)], lambda addresses: _announce(plan, addresses[0])
         )
 
 
-async def open_environment(config: Config, stack: AsyncExitStack) -> NodeEnvironment:
-    """The node's logs and all that it finds around it, open until the stack closes."""
+async def open_environment(
+    config: Config, stack: AsyncExitStack, *, accepts_damage: bool = False
+) -> NodeEnvironment:
+    """The node's logs and all that it finds around it, open until the stack closes.
+
+    `accepts_damage`: an embedded log that has lost messages is opened all the same.
+    """
     if config.kafka.clusters:
         return await _on_kafka(config, stack)
-    return await _on_embedded_log(config, stack)
+    return await _on_embedded_log(config, stack, accepts_damage=accepts_damage)
 
 
 async def _on_kafka(config: Config, stack: AsyncExitStack) -> NodeEnvironment:
@@ -111,16 +118,25 @@ async def _on_kafka(config: Config, stack: AsyncExitStack) -> NodeEnvironment:
     )
 
 
-async def _on_embedded_log(config: Config, stack: AsyncExitStack) -> NodeEnvironment:
+async def _on_embedded_log(
+    config: Config, stack: AsyncExitStack, *, accepts_damage: bool
+) -> NodeEnvironment:
     log = await stack.enter_async_context(
         open_embedded_log(
             Path(config.log.directory),
             config.dc,
             SystemClock(),
             retention_check_interval_ms=config.log.retention_check_interval_ms,
+            accepts_damage=accepts_damage,
         )
     )
-    return _environment(config, log, {}, metrics=embedded_log_metrics(log))
+    return _environment(
+        config,
+        log,
+        {},
+        metrics=embedded_log_metrics(log),
+        log_trouble=lambda: log.trouble,
+    )
 
 
 def _environment(

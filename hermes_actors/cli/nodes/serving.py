@@ -107,6 +107,8 @@ def embedded_log_metrics(log: EmbeddedLog) -> Metrics:
     metrics.total("commits_failed", lambda: log.statistics().failed_commits)
     metrics.total("records", lambda: log.statistics().records)
     metrics.total("bytes", lambda: log.statistics().bytes)
+    metrics.total("accepted_missing", lambda: log.accepted_missing)
+    metrics.gauge("is_failing", lambda: float(bool(log.trouble)))
     return metrics
 
 

@@ -14,6 +14,8 @@ class Counting(Struct):
     """A log that has done what its statistics say."""
 
     done: object
+    accepted_missing: int = 5
+    trouble: str = "its files are gone"
 
     def statistics(self):
         return self.done
@@ -52,12 +54,13 @@ def test_of_kafkas_log_only_what_comes_and_goes_is_a_gauge():
 
 def test_of_the_embedded_log_all_is_counted():
     assert shown(embedded_log_metrics(Counting(WriterStatistics(1, 2, 3, 4)))) == {
-        "gauge": {},
+        "gauge": {"hermes_log_is_failing": 1},
         "counter": {
             "hermes_log_commits_total": 1,
             "hermes_log_records_total": 2,
             "hermes_log_bytes_total": 3,
             "hermes_log_commits_failed_total": 4,
+            "hermes_log_accepted_missing_total": 5,
         },
     }
 

@@ -1,0 +1,162 @@
+"""How far each partition of an embedded log was acknowledged, in a file beside the database.
+
+SQLite's file cannot tell what it has lost from what it never had; this one can. It has 16 bytes for
+each partition, written after each commit and not synced for it: a process that is killed leaves
+it exact, a machine that loses its power leaves it some seconds behind, never ahead. Its first 16
+bytes say whether the log was closed in good order.
+"""
+
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from enum import IntEnum
+from pathlib import Path
+
+from msgspec import Struct
+
+ACKNOWLEDGED_NAME = "log.acknowledged"
+
+_HEADER = struct.Struct("<4sBBxxI4x")  # magic, version, order, checksum
+_SLOT = struct.Struct("<QI4x")  # end, checksum
+_PLACE = struct.Struct("<QQ")  # what a slot's checksum covers: partition id, end
+_MAGIC = b"HLAK"
+_VERSION = 1
+_SLOT_BYTES = _SLOT.size
+_BLOCK_SLOTS = 256
+"""What is written together: a commit to partitions of one block is one write."""
+
+
+class Order(IntEnum):
+    """How the last process left the log."""
+
+    OPEN = 1
+    CLOSED = 2
+
+
+class Known(Struct, frozen=True):
+    """What the file says: the end of each partition by its id, and the order it was left in.
+
+    `is_whole` is False when some of it cannot be read any more.
+    """
+
+    ends: Mapping[int, int]
+    order: Order | None
+    is_whole: bool
+
+
+def read_acknowledged(path: Path) -> Known | None:
+    """None when there is no such file: an earlier version of this program wrote the log.
+
+    Raises OSError.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    ends: dict[int, int] = {}
+    order = _order(data)
+    is_whole = order is not None and len(data) % _SLOT_BYTES == 0
+    for partition_id in range(1, len(data) // _SLOT_BYTES):
+        slot = data[partition_id * _SLOT_BYTES : (partition_id + 1) * _SLOT_BYTES]
+        end, checksum = _SLOT.unpack(slot)
+        if checksum == _checksum(partition_id, end) and not any(slot[12:]):
+            ends[partition_id] = end
+        elif any(slot):
+            is_whole = False
+    return Known(ends, order, is_whole)
+
+
+class Acknowledged:
+    """The file, open for the one process that writes the log. Not for threads at one time."""
+
+    def __init__(self, path: Path, ends: Mapping[int, int]) -> None:
+        """Begin anew: the log is open, and these are its ends. On the disk when this returns.
+
+        Raises OSError.
+        """
+        self._slots = bytearray()
+        for partition_id, end in ends.items():
+            self._set(partition_id, end)
+        self._make_room(0)
+        self._slots[: _HEADER.size] = _header(Order.OPEN)
+        # Never half there: under another name until it is whole.
+        begun = path.with_name(f"{path.name}.new")
+        self._file = os.open(begun, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            os.pwrite(self._file, self._slots, 0)
+            os.fsync(self._file)
+            begun.replace(path)
+            sync_folder(path.parent)
+        except OSError:
+            os.close(self._file)
+            raise
+
+    def advance(self, ends: Mapping[int, int]) -> None:
+        """So far these are on the disk. Should it fail, less is known, which is never wrong."""
+        for partition_id, end in ends.items():
+            self._set(partition_id, end)
+        self._write(ends)
+
+    def forget(self, partition_ids: Iterable[int]) -> None:
+        """These are about to be deleted: nothing of them will be missed."""
+        gone = [each for each in partition_ids if (each + 1) * _SLOT_BYTES <= len(self._slots)]
+        for partition_id in gone:
+            at = partition_id * _SLOT_BYTES
+            self._slots[at : at + _SLOT_BYTES] = bytes(_SLOT_BYTES)
+        self._write(gone)
+
+    def end_in_order(self) -> None:
+        """All is in the database, and on the disk. Raises OSError."""
+        os.pwrite(self._file, _header(Order.CLOSED), 0)
+        os.fsync(self._file)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+    def _set(self, partition_id: int, end: int) -> None:
+        self._make_room(partition_id)
+        at = partition_id * _SLOT_BYTES
+        _SLOT.pack_into(self._slots, at, end, _checksum(partition_id, end))
+
+    def _make_room(self, partition_id: int) -> None:
+        missing = (partition_id + 1) * _SLOT_BYTES - len(self._slots)
+        if missing > 0:
+            self._slots += bytes(missing)
+
+    def _write(self, partition_ids: Iterable[int]) -> None:
+        blocks: dict[int, tuple[int, int]] = {}
+        for each in partition_ids:
+            low, high = blocks.get(each // _BLOCK_SLOTS, (each, each))
+            blocks[each // _BLOCK_SLOTS] = min(low, each), max(high, each)
+        for low, high in blocks.values():
+            begin, end = low * _SLOT_BYTES, (high + 1) * _SLOT_BYTES
+            with suppress(OSError):
+                os.pwrite(self._file, self._slots[begin:end], begin)
+
+
+def sync_folder(folder: Path) -> None:
+    """What was made, renamed or deleted in it is so on the disk too. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _header(order: Order) -> bytes:
+    checksum = zlib.crc32(_MAGIC + bytes([_VERSION, order]))
+    return _HEADER.pack(_MAGIC, _VERSION, order, checksum)
+
+
+def _order(data: bytes) -> Order | None:
+    for order in Order:
+        if data[: _HEADER.size] == _header(order):
+            return order
+    return None
+
+
+def _checksum(partition_id: int, end: int) -> int:
+    return zlib.crc32(_PLACE.pack(partition_id, end))

@@ -1,0 +1,251 @@
+"""What an embedded log has lost while no process had it open, told before anything is changed.
+
+Covered are the write-ahead log, the ends of all partitions by what was acknowledged, and, up to
+READ_BYTES_MAX, each page and each record of the database. A larger one is not read through at the
+start: a damaged record there is found by whoever reads it.
+"""
+
+import shutil
+import sqlite3
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from hermes_actors.errors import DamageFound
+from hermes_actors.log.embedded_acknowledged import (
+    ACKNOWLEDGED_NAME,
+    Known,
+    Order,
+    read_acknowledged,
+)
+from hermes_actors.log.embedded_schema import (
+    APPLICATION_ID,
+    FILE_ERRORS,
+    PartitionRow,
+    TopicRow,
+    chunk_id,
+    open_read_only,
+    read_topics,
+)
+from hermes_actors.log.embedded_wal import find_damage
+
+READ_BYTES_MAX = 256 * 1024 * 1024
+"""A database up to this size is read through at each start."""
+LOST_TOPIC = "topics that are lost too"
+
+Gap = tuple[int, int, int]
+"""(partition id, first offset, end) of records that are not there or not as they were."""
+
+
+class Content(Struct):
+    """What can be read of a log: topics, records that are missing by topic, and where.
+
+    `knows_ends`: this version of the program has written it, so that the file beside must be there.
+    `unreadable`: why SQLite cannot read it; then there is nothing else.
+    """
+
+    topics: list[TopicRow] = field(default_factory=list)
+    missing: Counter[str] = field(default_factory=Counter)
+    gaps: list[Gap] = field(default_factory=list)
+    knows_ends: bool = False
+    unreadable: str = ""
+
+
+class Damage(Struct):
+    """What is wrong with a log, in words; and the best that can be gone on with.
+
+    `uses_wal`: with what SQLite takes of the write-ahead log. `content` is None when nothing of the
+    database can be used.
+    """
+
+    reasons: list[str]
+    uses_wal: bool
+    content: Content | None
+    missing: Counter[str]
+
+    @property
+    def messages(self) -> int:
+        """How many acknowledged messages are missing, as far as that is known."""
+        return self.missing.total()
+
+    @property
+    def text(self) -> str:
+        """The damage and its cost, without a way out."""
+        listed = ", ".join(
+            f"{count} of {topic}" for topic, count in sorted(self.missing.items()) if count
+        )
+        cost = f"{self.messages} acknowledged messages are missing ({listed})"
+        if not self.messages:
+            cost = "no acknowledged message is known to be missing"
+        return f"{'; '.join(self.reasons)}; {cost}"
+
+
+def find_all_damage(path: Path) -> Damage | None:
+    """Look at a log that no process has open; None when it is as it was left, or torn at its end.
+
+    Nothing is changed. Raises OSError, and StartupError for a file that is no log.
+    """
+    known = read_acknowledged(path.with_name(ACKNOWLEDGED_NAME))
+    wal = wal_of(path)
+    if not path.exists():
+        if known is None and not wal.exists():
+            return None
+        return Damage([f"{path.name} is gone"], False, None, _all_of(known))
+    if path.stat().st_size == 0:
+        # SQLite would take it for a new one.
+        return Damage([f"{path.name} is empty"], False, None, _all_of(known))
+    reasons = []
+    if wal.exists():
+        if (found := find_damage(wal)) is not None:
+            reasons.append(
+                f"{wal.name} is damaged at byte {found.at}, where {found.transactions} transactions"
+                " follow that were whole once"
+            )
+    elif known is not None and known.order is Order.OPEN:
+        reasons.append(f"{wal.name} is gone, although the log was not closed in good order")
+    if known is not None and not known.is_whole:
+        reasons.append(f"{ACKNOWLEDGED_NAME} is damaged")
+    is_read = path.stat().st_size <= READ_BYTES_MAX
+    content = _look(path, known, with_wal=wal.exists(), reads_all=bool(reasons) or is_read)
+    if content.unreadable:
+        reasons.append(f"{path.name} cannot be read: {content.unreadable}")
+    elif known is None and content.knows_ends:
+        reasons.append(f"{ACKNOWLEDGED_NAME} is gone")
+    if not reasons and content.missing.total():
+        reasons.append(f"{path.name} or {wal.name} is damaged or has lost its end")
+    return _best(path, known, reasons, content) if reasons else None
+
+
+def _best(path: Path, known: Known | None, reasons: list[str], content: Content) -> Damage:
+    """Go on with the write-ahead log as far as it is whole, without it, or with nothing."""
+    uses_wal = wal_of(path).exists()
+    if uses_wal and (content.unreadable or content.missing.total()):
+        alone = _look(path, known, with_wal=False, reads_all=True)
+        if not alone.unreadable and (
+            content.unreadable or alone.missing.total() < content.missing.total()
+        ):
+            content, uses_wal = alone, False
+    if content.unreadable:
+        return Damage(reasons, False, None, _all_of(known))
+    return Damage(reasons, uses_wal, content, content.missing)
+
+
+def wal_of(path: Path) -> Path:
+    """The write-ahead log of a database."""
+    return path.with_name(f"{path.name}-wal")
+
+
+def set_aside(path: Path, damage: Damage, suffix: str) -> list[Path]:
+    """Keep what is damaged under another name, so that the log can be opened; the new names.
+
+    Raises OSError.
+    """
+    copied = [wal_of(path), path.with_name(ACKNOWLEDGED_NAME)]
+    moved = []
+    if damage.content is None:
+        moved, copied = [path, *copied], []
+    elif not damage.uses_wal:
+        moved, copied = copied[:1], copied[1:]
+    if damage.content is not None and damage.content.gaps:
+        copied.append(path)
+    kept = []
+    for each in (*copied, *moved):
+        if each.exists():
+            aside = each.with_name(f"{each.name}.{suffix}")
+            if each in moved:
+                each.replace(aside)
+            else:
+                shutil.copyfile(each, aside)
+            kept.append(aside)
+    # It belongs to the files that were here; SQLite makes it anew.
+    path.with_name(f"{path.name}-shm").unlink(missing_ok=True)
+    return kept
+
+
+def refusal(path: Path, damage: Damage) -> DamageFound:
+    """The error of a start that nobody has allowed to lose anything."""
+    return DamageFound(
+        f"{path}: the log is damaged: {damage.text}; restore {path.parent} from a copy, or start "
+        "once with --accept-damage to go on without them (the damaged files are kept beside)"
+    )
+
+
+def _look(path: Path, known: Known | None, *, with_wal: bool, reads_all: bool) -> Content:
+    """What is there and what is missing."""
+    try:
+        with closing(_connect(path, with_wal=with_wal)) as connection:
+            connection.execute("BEGIN")
+            return _read(connection, known, reads_all=reads_all)
+    except FILE_ERRORS as error:
+        # SQLite's own texts may quote what is damaged, line ends and all.
+        return Content(unreadable=" ".join(str(error).split()))
+
+
+def _connect(path: Path, *, with_wal: bool) -> sqlite3.Connection:
+    if with_wal:
+        return open_read_only(path)
+    # As it stands: even a reader would make a write-ahead log where there is none.
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?immutable=1", uri=True, isolation_level=None
+    )
+
+
+def _read(connection: sqlite3.Connection, known: Known | None, *, reads_all: bool) -> Content:
+    content = Content()
+    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        return content  # It is no log: the opening says so.
+    if reads_all:
+        for (line,) in connection.execute("PRAGMA quick_check(1)"):
+            if line != "ok":
+                raise sqlite3.DatabaseError(line)
+    content.knows_ends = knows_ends(connection)
+    content.topics = read_topics(connection)
+    ends = {} if known is None else known.ends
+    unknown = dict(ends)
+    for topic in content.topics:
+        for partition in topic.partitions:
+            end = unknown.pop(partition.id, 0)
+            if reads_all:
+                content.gaps += _gaps(connection, partition)
+            content.missing[topic.name] += max(end - partition.end, 0)
+            content.missing[topic.name] += sum(
+                stop - first for owner, first, stop in content.gaps if owner == partition.id
+            )
+    for (dropped,) in connection.execute("SELECT id FROM partition WHERE topic_id IS NULL"):
+        unknown.pop(dropped, None)
+    content.missing[LOST_TOPIC] += sum(unknown.values())
+    return content
+
+
+def _gaps(connection: sqlite3.Connection, partition: PartitionRow) -> Iterator[Gap]:
+    """What between the partition's start and its end is not there, or not as it was written."""
+    base = chunk_id(partition.id, 0)
+    at = partition.start
+    for row_id, records, checksum, content in connection.execute(
+        "SELECT id, records, checksum, content FROM chunk"
+        " WHERE id >= ? AND id < ? AND id + records > ? ORDER BY id",
+        (base, chunk_id(partition.id + 1, 0), base + at),
+    ):
+        first = row_id - base
+        if first > at:
+            yield partition.id, at, first
+        if zlib.crc32(content) != checksum:
+            yield partition.id, max(first, at), first + records
+        at = first + records
+
+
+def knows_ends(connection: sqlite3.Connection) -> bool:
+    """True when ends are kept beside the database, so that their file must be there."""
+    return bool(
+        connection.execute(
+            "SELECT count(*) FROM sqlite_master WHERE name = 'ends_are_beside'"
+        ).fetchone()[0]
+    )
+
+
+def _all_of(known: Known | None) -> Counter[str]:
+    return Counter({LOST_TOPIC: 0 if known is None else sum(known.ends.values())})
