@@ -197,7 +197,9 @@ def _connect(path: Path, *, with_wal: bool) -> sqlite3.Connection:
 def _read(connection: sqlite3.Connection, known: Known | None, *, reads_all: bool) -> Content:
     content = Content()
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        return content  # It is no log: the opening says so.
+        # Without a file beside it never was one, and the opening says so.
+        content.unreadable = "" if known is None else "its header is not a log's"
+        return content
     if reads_all:
         for (line,) in connection.execute("PRAGMA quick_check(1)"):
             if line != "ok":
