@@ -94,7 +94,7 @@ class _Front:
             return
         self.drain = Drain(Tally(), initial_wait_ms=0, drain_ms=0, trouble=lambda: node.trouble)
         self._server = HypercornServer(
-            PagesEdge(Pages(self.drain, lambda: render_in_turns(node.metrics))),
+            PagesEdge(Pages(self.drain, lambda: render_in_turns(node.metrics), node.notices)),
             FrontendConfig(
                 host=config.status.host, port=config.status.port, headers_max=_HEADERS_MAX
             ),

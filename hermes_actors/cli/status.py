@@ -49,6 +49,9 @@ def _show_nodes(found: dict[str, Any]) -> None:
         if node.get("reasons") and node.get("state") != "UNKNOWN":
             reasons = "; ".join(node["reasons"])
             say(printable(f"{node.get('datacenter')} {node.get('node')}: {reasons}"))
+        if node.get("state") in ("READY", "NOT_READY"):
+            for notice in node.get("notices", ()):
+                say(printable(f"{node.get('datacenter')} {node.get('node')}: {notice}"))
     for notice in fields_of(found, "notices"):
         say(printable(f"{notice.get('datacenter')}: {notice.get('text')}"))
     stopped, failing = _stopped(found), _failing(found)

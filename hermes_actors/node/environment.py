@@ -13,6 +13,7 @@ from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.publisher.spooling import OpenSpoolStore
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.runtime.cpu import ProcessCpu
+from hermes_actors.runtime.standstills import Standstills
 from hermes_actors.telemetry.metrics import Metrics
 
 SenderOf = Callable[[LiveSubscription], Sender]
@@ -27,6 +28,7 @@ class NodeEnvironment:
     the node's own: those of its log. `log_trouble` says why the own log cannot be used now, ""
     when it can; `remote_trouble` says it of another datacentre's. `open_spool` opens what keeps
     messages that no log takes; None: they are refused. `cpu` is what it may use of the machine.
+    `standstills` are those of the loop that it runs on, for who is asked; somebody else watches it.
     """
 
     clock: Clock
@@ -40,6 +42,7 @@ class NodeEnvironment:
     remote_trouble: Callable[[str], str] = lambda _dc: ""
     open_spool: OpenSpoolStore | None = None
     cpu: NodeCpu = field(default_factory=ProcessCpu)
+    standstills: Standstills = field(default_factory=Standstills)
 
     def split_rng(self) -> random.Random:
         """A generator of its own for one part, so that one part's draws do not shift another's."""

@@ -72,6 +72,7 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
             authenticator=node.authenticator,
             unready=_start_readiness_check(node, environment),
             render_all=lambda: render_in_turns(node.metrics),
+            notices=node.notices,
         )
         node.producers = producers
         node.frontend = frontend

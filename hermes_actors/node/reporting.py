@@ -8,11 +8,13 @@ from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.log.base import Log
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
+from hermes_actors.runtime.standstills import Cause, Standstills
 from hermes_actors.status.collector import Collector, NodeIdentity, Sources, SubscriptionFigures
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.reader import StatusReader
 from hermes_actors.status.record import Published
 from hermes_actors.status.reporter import StatusReporter
+from hermes_actors.telemetry.metrics import Metrics
 
 
 def follow_status(environment: NodeEnvironment, control: Supervisor) -> StatusFold:
@@ -28,6 +30,20 @@ def follow_status(environment: NodeEnvironment, control: Supervisor) -> StatusFo
     for log in (environment.log, *environment.remote_logs.values()):
         follow(log)
     return fold
+
+
+def loop_metrics(standstills: Standstills) -> Metrics:
+    """How often and for how long the loop that the node runs on stood still, by cause."""
+    metrics = Metrics("hermes_loop")
+    for cause in Cause:
+        metrics.total("stalls", lambda cause=cause: standstills.counts[cause], cause=cause)  # type: ignore[misc]
+        metrics.total(
+            "stalled_seconds",
+            lambda cause=cause: standstills.seconds[cause],  # type: ignore[misc]
+            cause=cause,
+        )
+    metrics.gauge("lag_seconds", lambda: standstills.lag_ms / 1_000)
+    return metrics
 
 
 @asynccontextmanager
@@ -51,6 +67,7 @@ async def open_reporter(node: Node, environment: NodeEnvironment) -> AsyncIterat
             clock=environment.clock,
             # Reading the metadata log also shows whether the log is this datacentre's at all.
             may_write=lambda: node.metadata.is_own,
+            loop_lag_ms=lambda: environment.standstills.lag_ms,
         ),
     )
     yield
@@ -77,6 +94,7 @@ def _sources(node: Node) -> Sources:
 
     return Sources(
         reasons=reasons,
+        notices=node.notices,
         topics=topics,
         published=published,
         subscriptions=subscriptions,

@@ -44,7 +44,7 @@ from hermes_actors.node.crashes import log_crash
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.metadata import metadata_metrics, start_metadata
 from hermes_actors.node.publishing import open_frontend
-from hermes_actors.node.reporting import follow_status, open_reporter
+from hermes_actors.node.reporting import follow_status, loop_metrics, open_reporter
 from hermes_actors.node.running import Node
 from hermes_actors.status.preview_reader import follow_previews
 
@@ -64,8 +64,13 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
             metadata,
             environment.log_trouble,
             control,
-            metrics=[*environment.metrics, metadata_metrics(metadata, duties)],
+            metrics=[
+                *environment.metrics,
+                metadata_metrics(metadata, duties),
+                loop_metrics(environment.standstills),
+            ],
             duties=duties,
+            standstills=lambda: environment.standstills.words(environment.clock.monotonic_s()),
         )
         async with AsyncExitStack() as parts:
             node.authenticator = await open_authenticating(node, environment)

@@ -37,6 +37,8 @@ class Node:
     metrics: list[Metrics] = field(default_factory=list)
     duties: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     """What this node does for its whole datacentre, and what keeps each from getting on."""
+    standstills: Callable[[], list[str]] = list
+    """For people: how its event loop stood still lately."""
 
     @property
     def trouble(self) -> str:
@@ -50,8 +52,11 @@ class Node:
         return f"log: {trouble}" if trouble else ""
 
     def notices(self) -> list[str]:
-        """The duties that do not get on: the node itself can do its work all the same."""
-        return [f"{duty}: {trouble()}" for duty, trouble in self.duties.items() if trouble()]
+        """The duties that do not get on, and how its loop stood still lately: the node itself can
+        do its work all the same.
+        """
+        duties = [f"{duty}: {trouble()}" for duty, trouble in self.duties.items() if trouble()]
+        return [*duties, *self.standstills()]
 
     async def wait_prepared(self) -> None:
         """Wait until the metadata can be read and every topic in it can be published to."""

@@ -1,6 +1,6 @@
 """The parts of one node's publishing side, put together once."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.config import FrontendConfig
@@ -50,6 +50,7 @@ class Frontend:
         authenticator: Authenticator | None = None,
         unready: Callable[[], str] = str,
         render_all: Callable[[], Awaitable[bytes]] | None = None,
+        notices: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -89,7 +90,7 @@ class Frontend:
                 self.drain,
                 measures,
             )
-        self.pages = Pages(self.drain, render_all or (lambda: render_in_turns([metrics])))
+        self.pages = Pages(self.drain, render_all or (lambda: render_in_turns([metrics])), notices)
 
     def topics(self) -> list[str]:
         """The topics, `group.topic`, that somebody has published to here."""

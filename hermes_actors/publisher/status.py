@@ -1,6 +1,6 @@
 """The frontend's pages beside publishing, and which path is what: the same on every edge."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -49,11 +49,19 @@ def origin_form(target: str) -> str:
 
 
 class Pages:
-    """Answers every request that publishes nothing. `render` gives the metrics as text."""
+    """Answers every request that publishes nothing. `render` gives the metrics as text, `notices`
+    what an operator should know of a node that can do its work all the same.
+    """
 
-    def __init__(self, drain: Drain, render: Callable[[], Awaitable[bytes]]) -> None:
+    def __init__(
+        self,
+        drain: Drain,
+        render: Callable[[], Awaitable[bytes]],
+        notices: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
         self._drain = drain
         self._render = render
+        self._notices = notices
 
     async def answer(self, method: str, path: str) -> Answer:
         """The page, or the bare 404 or 405."""
@@ -75,8 +83,15 @@ class Pages:
         return page if method == "GET" else _ONLY_GET
 
     def _details(self) -> bytes:
-        """What a probe's bare word leaves out: where the node stands, and why it is not ready."""
+        """What a probe's bare word leaves out: where the node stands, why it is not ready, and what
+        else is to be known of it.
+        """
         drain = self._drain
         return msgspec.json.encode(
-            {"phase": drain.phase.name, "isReady": drain.is_ready, "reason": drain.trouble}
+            {
+                "phase": drain.phase.name,
+                "isReady": drain.is_ready,
+                "reason": drain.trouble,
+                "notices": self._notices(),
+            }
         )

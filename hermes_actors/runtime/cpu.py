@@ -1,8 +1,10 @@
 """How much CPU the process may use, and has used: the one place that asks the system for it."""
 
 import os
+import threading
+import time
 
-from hermes_actors.runtime.cpu_files import CpuFiles
+from hermes_actors.runtime.cpu_files import CpuFiles, scheduled
 from hermes_actors.runtime.cpu_share import CpuShare
 
 
@@ -37,6 +39,45 @@ class ProcessCpu:
         if sample is not None:
             self._left = self._share.update(sample)
         return self._left
+
+
+class ThreadCpu:
+    """The thread that makes it, to be looked at from any other while it runs."""
+
+    def __init__(self) -> None:
+        # Held open, for it is asked many times a second.
+        try:
+            path = f"/proc/self/task/{threading.get_native_id()}/schedstat"
+            self._scheduled: int | None = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._scheduled = None
+        # Not everywhere: macOS has no such clock, and there the process' counts for the thread's.
+        clock_of = getattr(time, "pthread_getcpuclockid", None)
+        self._clock: int | None = None if clock_of is None else clock_of(threading.get_ident())
+
+    def used_s(self) -> float:
+        """The CPU time that it has used, in seconds."""
+        return self.process_used_s() if self._clock is None else time.clock_gettime(self._clock)
+
+    def process_used_s(self) -> float:
+        """What all threads of the process have used."""
+        return time.process_time()
+
+    def waited_s(self) -> float:
+        """For how long it could have run and had no CPU; 0 where the system does not say."""
+        if self._scheduled is None:
+            return 0.0
+        try:
+            found = scheduled(os.pread(self._scheduled, 100, 0).decode("ascii"))
+        except OSError:
+            return 0.0
+        return 0.0 if found is None else found[1]
+
+    def close(self) -> None:
+        """It is looked at no more."""
+        if self._scheduled is not None:
+            os.close(self._scheduled)
+            self._scheduled = None
 
 
 class StillCpu:

@@ -25,7 +25,7 @@ class CpuFiles:
         """`root`: where `proc` and `sys` are."""
         self._root = root
         # For good: the difference of two sources' figures would be nonsense.
-        self._is_scheduled_told = _scheduled(root / _SCHEDULED) is not None
+        self._is_scheduled_told = scheduled(_text(root / _SCHEDULED)) is not None
 
     def sample(self, at_s: float, used_s: float) -> CpuSample | None:
         """What they say now. `used_s`, the CPU that the process has used, counts where the files
@@ -36,8 +36,8 @@ class CpuFiles:
         if not self._is_scheduled_told:
             throttled_s = max((throttled_s_of(group) for group in groups), default=0.0)
             return CpuSample(at_s, used_s, throttled_s, quota)
-        scheduled = _scheduled(self._root / _SCHEDULED)
-        return None if scheduled is None else CpuSample(at_s, *scheduled, quota)
+        found = scheduled(_text(self._root / _SCHEDULED))
+        return None if found is None else CpuSample(at_s, *found, quota)
 
     def quota(self) -> float:
         """How many cores its control groups let it use; infinite where they do not say."""
@@ -99,10 +99,12 @@ def throttled_s_of(group: Path) -> float:
     return 0.0
 
 
-def _scheduled(path: Path) -> tuple[float, float] | None:
-    """For how long a thread ran and waited to run, in seconds."""
+def scheduled(told: str) -> tuple[float, float] | None:
+    """For how long a thread ran and waited to run, in seconds, by the text of its `schedstat`; None
+    where that does not tell.
+    """
     try:
-        ran_ns, waited_ns, _times = (int(each) for each in _text(path).split())
+        ran_ns, waited_ns, _times = (int(each) for each in told.split())
     except ValueError:
         return None
     return ran_ns / 1e9, waited_ns / 1e9

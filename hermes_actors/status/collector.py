@@ -71,6 +71,10 @@ def _clipped(last: LastUndelivered | None) -> LastUndelivered | None:
     return None if last is None else msgspec.structs.replace(last, reason=clip(last.reason))
 
 
+def _few(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(clip(each) for each in texts if each)[:REASONS_MAX]
+
+
 def _none() -> Sequence[str]:
     return ()
 
@@ -82,12 +86,14 @@ def _nothing(_name: str) -> None:
 class Sources(Struct, frozen=True, kw_only=True):
     """Where the figures come from. None of these waits, and none is slow.
 
-    `reasons`: why the node is not ready, none when it is. `topics` names what has been published
+    `reasons`: why the node is not ready, none when it is; `notices`: what else an operator should
+    know of it. `topics` names what has been published
     to, `subscriptions` what is the node's own; `published` and `consumed` give the figures, None
     for what is gone meanwhile.
     """
 
     reasons: Callable[[], Sequence[str]] = _none
+    notices: Callable[[], Sequence[str]] = _none
     topics: Callable[[], Iterable[str]] = _none
     published: Callable[[str], Published | None] = _nothing
     subscriptions: Callable[[], Iterable[str]] = _none
@@ -139,7 +145,8 @@ class Collector:
             version=identity.version,
             started_at_ms=identity.started_at_ms,
             written_at_ms=now_ms,
-            reasons=tuple(clip(each) for each in self._sources.reasons() if each)[:REASONS_MAX],
+            reasons=_few(self._sources.reasons()),
+            notices=_few(self._sources.notices()),
             missed=self.missed,
             round=self._round,
             topics=len(self._topics),

@@ -148,7 +148,7 @@ class Header(Struct, frozen=True, kw_only=True):
     missed: int = 0
     """Records that the log did not take since the node's start."""
     loop_lag_ms: float = 0.0
-    """How late the node's loop woke at worst since its last record."""
+    """How late the node's loop was at worst in the last second or two."""
     round: int = 0
     left_out: int = 0
     """Entries of this round that do not fit into any record."""
@@ -160,6 +160,8 @@ class Header(Struct, frozen=True, kw_only=True):
     delivered_rate: int = 0
     failing_subscriptions: int = 0
     """Those of them whose endpoints take nothing."""
+    notices: tuple[str, ...] = ()
+    """What an operator should know beside: the node can do its work all the same."""
 
 
 class StatusRecord(Struct, frozen=True):

@@ -30,6 +30,7 @@ class StatusReporter:
     """Reports what `collector` collects to `log`, which is that of the node's own datacentre.
 
     Nothing is written before `may_write()`: the log may be found to be another datacentre's.
+    `loop_lag_ms()` is how late the node's loop was at worst lately.
     Asked to stop, it appends a last record that says so, if the log takes it within a second.
     `trouble` says why the last record was skipped, "" when it was not.
     """
@@ -43,6 +44,7 @@ class StatusReporter:
         topic: str = STATUS_TOPIC,
         interval_s: float = 1.0,
         may_write: Callable[[], bool] = lambda: True,
+        loop_lag_ms: Callable[[], float] = float,
     ) -> None:
         assert log.dc == collector.identity.dc, "a node reports to its own datacentre's log"
         self.trouble = ""
@@ -52,6 +54,7 @@ class StatusReporter:
         self._topic = topic
         self._interval_s = interval_s
         self._may_write = may_write
+        self._loop_lag_ms = loop_lag_ms
         self._key = collector.identity.node.encode()
         # What the topic takes; None until that is known.
         self._bytes_max: int | None = None
@@ -65,24 +68,23 @@ class StatusReporter:
             nursery.cancel_scope.cancel()
         if self._may_write():
             with trio.move_on_after(_FAREWELL_TIMEOUT_S):
-                await self._report(0.0, is_leaving=True)
+                await self._report(is_leaving=True)
 
     async def _report_regularly(self) -> None:
         due_s = trio.current_time()
         while True:
             await trio.sleep_until(due_s)
-            now_s = trio.current_time()
             if self._may_write():
-                await self._report(1_000 * (now_s - due_s))
+                await self._report()
             # What was missed meanwhile is not made up for.
             due_s = max(due_s + self._interval_s, trio.current_time())
 
-    async def _report(self, loop_lag_ms: float, *, is_leaving: bool = False) -> None:
+    async def _report(self, *, is_leaving: bool = False) -> None:
         is_stored = False
         trouble = "the log does not answer"
         try:
             with trio.move_on_after(_APPEND_TIMEOUT_S):
-                trouble = await self._try_to_report(loop_lag_ms, is_leaving)
+                trouble = await self._try_to_report(is_leaving)
                 is_stored = not trouble
         except LogUnavailable as error:
             trouble = error.message
@@ -96,14 +98,14 @@ class StatusReporter:
             _logger.warning("status records are skipped: %s", trouble)
         self.trouble = trouble
 
-    async def _try_to_report(self, loop_lag_ms: float, is_leaving: bool) -> str:
+    async def _try_to_report(self, is_leaving: bool) -> str:
         """Append one record; why it was not stored, "" when it was. Raises LogUnavailable."""
         clock, collector = self._clock, self._collector
         bytes_max = min(await self._limit(), RECORD_BYTES_MAX)
         collector.begin(clock.now_ms(), clock.monotonic_s(), bytes_max)
         while collector.add_some(clock.monotonic_s(), _ENTRIES_A_TURN):
             await trio.lowlevel.checkpoint()
-        value = collector.encode(loop_lag_ms=loop_lag_ms, is_leaving=is_leaving)
+        value = collector.encode(loop_lag_ms=self._loop_lag_ms(), is_leaving=is_leaving)
         record = Record(self._key, value, (), clock.now_ms())
         (outcome,) = await self._log.append(self._topic, 0, [record], Ack.LEADER)
         if isinstance(outcome, Stored):

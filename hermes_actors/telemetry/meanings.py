@@ -147,6 +147,10 @@ MEANINGS: dict[str, tuple[str, str]] = {
     f"{_B}_cpu_cores": ("cores", "Processor time that this node uses"),
     f"{_B}_lease_left_seconds": ("seconds", "Time for which this node may still act"),
     f"{_B}_fence_closed_seconds": ("seconds", "Time in which this node was not allowed to act"),
+    # The event loop.
+    "hermes_loop_lag_seconds": ("seconds", "How late the event loop was at worst just now"),
+    "hermes_loop_stalls": ("standstills", "Times that the event loop stood still, by cause"),
+    "hermes_loop_stalled_seconds": ("seconds", "Time that the event loop stood still, by cause"),
     # The log and the metadata.
     f"{_L}_commits": ("transactions", "Transactions of the embedded log, one fsync each"),
     f"{_L}_commits_failed": ("transactions", "Transactions of the embedded log that failed"),

@@ -216,3 +216,15 @@ def test_why_as_json_is_the_servers_own_and_a_refusal_has_its_way_out(hermes, se
     refused = hermes("subscription", "why", "shop.orders", "billing")
     assert refused.exit_code == 1
     assert "hermes subscription list" in refused.stderr
+
+
+def test_status_tells_what_an_operator_should_know_of_a_node_that_is_there(hermes, server):
+    notice = "the event loop stood still once, in the last 10 minutes"
+    nodes = [
+        {"datacenter": "dc1", "node": name, "state": state, "notices": [notice]}
+        for name, state in (("n1", "READY"), ("n2", "GONE"))
+    ]
+    server.on("GET /status/nodes", (200, {"datacenters": [], "nodes": nodes}))
+    said = hermes("status").stdout
+    assert f"dc1 n1: {notice}" in " ".join(said.split())
+    assert "dc1 n2: " not in said

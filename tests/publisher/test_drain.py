@@ -8,12 +8,21 @@ async def test_a_frontend_that_keeps_what_its_log_does_not_take_is_ready(
     open_world, autojump_clock
 ):
     goes_on = [True]
-    parts = {"trouble": lambda: "the log is away", "goes_on": lambda: goes_on[0]}
+    parts = {
+        "trouble": lambda: "the log is away",
+        "goes_on": lambda: goes_on[0],
+        "notices": lambda: ["the event loop stood still once"],
+    }
     async with open_world(parts=parts) as world:
         ready = await world.client.get("/status/ready")
         assert (ready.status_code, ready.text) == (200, "READY")
         details = (await world.client.get("/status/details")).json()
-        assert details == {"phase": "SERVING", "isReady": True, "reason": "the log is away"}
+        assert details == {
+            "phase": "SERVING",
+            "isReady": True,
+            "reason": "the log is away",
+            "notices": ["the event loop stood still once"],
+        }
         goes_on[0] = False
         ready = await world.client.get("/status/ready")
         assert (ready.status_code, ready.text) == (503, "NOT_READY")

@@ -5,6 +5,7 @@ import logging
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -24,6 +25,8 @@ from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import SystemClock
 from hermes_actors.runtime.collecting import long_lived_set_aside
 from hermes_actors.runtime.signals import call_on_signal, stop_on_signal
+from hermes_actors.runtime.standstills import Standstills
+from hermes_actors.runtime.watchdog import watching
 from hermes_actors.telemetry.metrics import Metrics
 
 _Plan = TypeVar("_Plan")
@@ -59,6 +62,8 @@ async def serve_nodes(
     exit of a second signal.
     """
     stop = trio.Event()
+    # One thread runs them all.
+    standstills = Standstills(nodes[0][0].status.loop_stall_ms / 1_000)
     async with trio.open_nursery() as signals:
 
         def begin_drain() -> None:
@@ -68,8 +73,10 @@ async def serve_nodes(
 
         await signals.start(partial(stop_on_signal, begin_drain, before_exit=before_exit))
         async with AsyncExitStack() as until_end, trio.open_nursery() as serving:
+            until_end.enter_context(watching(standstills, SystemClock().monotonic_s, signals))
             addresses = []
-            for config, environment in nodes:
+            for config, found in nodes:
+                environment = replace(found, standstills=standstills)
                 life = trio.CancelScope()
                 addresses.append(await serving.start(_serve, config, environment, stop, life))
                 if config.node == ends_at_usr1:

@@ -275,6 +275,7 @@ class Statuses:
             "node": header.node,
             "state": _state(view),
             "reasons": self._node_reasons(view),
+            "notices": header.notices,
             "ageMs": round(1_000 * view.age_s),
             "roles": header.roles,
             "version": header.version,
