@@ -6,7 +6,7 @@ from hermes_actors.config.admission import (
     PropagationConfig,
     ThroughputConfig,
 )
-from hermes_actors.config.delivery import BalancerConfig, RecipientsConfig
+from hermes_actors.config.delivery import BalancerConfig, FiltersConfig, RecipientsConfig
 from hermes_actors.config.endpoints import EndpointsConfig, EndpointTlsConfig, ProxyConfig
 from hermes_actors.config.errors import ConfigError
 from hermes_actors.config.fallback import FallbackConfig
@@ -45,6 +45,7 @@ __all__ = [
     "EndpointTlsConfig",
     "EndpointsConfig",
     "FallbackConfig",
+    "FiltersConfig",
     "FrontendConfig",
     "IdempotencyConfig",
     "JwtConfig",

@@ -28,6 +28,16 @@ class DeadLettersConfig(Struct, frozen=True, forbid_unknown_fields=True):
     partitions: int = 4
 
 
+class FiltersConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """CPU time for one message, over all filters of a subscription and all values that they look
+    at: on the loop, and in a thread for what wants more. What that does not suffice for settles
+    the message, as a dead letter.
+    """
+
+    loop_cpu_ms: int = 5
+    thread_cpu_ms: int = 100
+
+
 class RecipientsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Who gets a message. `resolver` is a plug-in, `module:function`; "" for what is built in. At
     most `addresses_max` for each endpoint, of which `pushes_max` get one message at the same time.

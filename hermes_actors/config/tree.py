@@ -4,7 +4,12 @@ import typing
 
 from msgspec import Struct, field
 
-from hermes_actors.config.delivery import BalancerConfig, DeadLettersConfig, RecipientsConfig
+from hermes_actors.config.delivery import (
+    BalancerConfig,
+    DeadLettersConfig,
+    FiltersConfig,
+    RecipientsConfig,
+)
 from hermes_actors.config.endpoints import EndpointsConfig, EndpointTlsConfig, ProxyConfig
 from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.config.kafka import KafkaConfig
@@ -41,6 +46,7 @@ class ConsumersConfig(Struct, frozen=True, forbid_unknown_fields=True):
     senders: list[str] = field(default_factory=list)
     dead_letters: DeadLettersConfig = field(default_factory=DeadLettersConfig)
     recipients: RecipientsConfig = field(default_factory=RecipientsConfig)
+    filters: FiltersConfig = field(default_factory=FiltersConfig)
 
 
 class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):

@@ -4,6 +4,7 @@ endpoint is gone, and lets a message that it gives up go only when its dead lett
 
 import logging
 from abc import abstractmethod
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Generic, Protocol, TypeVar
@@ -19,6 +20,7 @@ from hermes_actors.consumer.serial.lanes import Delivery
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import DiscardReason
+from hermes_actors.model.message import UndecodableRecord, from_record
 from hermes_actors.model.subscription import BatchPolicy, SerialPolicy
 
 _logger = logging.getLogger(__name__)
@@ -34,6 +36,9 @@ class Held(Protocol):
     @property
     def buried(self) -> int:
         """How many are given up, while their dead letters are on their way."""
+
+    def bury_read(self, delivery: Delivery) -> None:
+        """A message that has been read, and not been added, is given up."""
 
     def forget(self, delivery: Delivery) -> None:
         """A buried message needs nothing more."""
@@ -172,6 +177,23 @@ class Dispatching(Generic[T]):
         self._parts.suspend(self.live, self.gone)
 
     # Giving up: counted and kept as a dead letter.
+
+    def give_up(self, delivery: Delivery, reason: DiscardReason, detail: str) -> None:
+        """A message that has just been read is not attempted: it becomes a dead letter."""
+        record = delivery.record
+        if delivery.message is None:
+            with suppress(UndecodableRecord):
+                delivery.message = from_record(record, self._parts.ids.message_id)
+        _logger.info(
+            "%s: discarded the record at %d/%d unread: %s: %s",
+            self.live.name,
+            record.partition,
+            record.offset,
+            reason.value,
+            detail,
+        )
+        self._held.bury_read(delivery)
+        self._write_off(delivery, reason, 0, detail, 0)
 
     def _write_off(
         self, delivery: Delivery, reason: DiscardReason, status: int, detail: str, attempts: int

@@ -12,8 +12,7 @@ from hermes_actors.consumer.recipients.signing import signer_of
 from hermes_actors.consumer.serial.consumer import SerialConsumer
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.errors import Refused
-from hermes_actors.filters.compiled import Filters
-from hermes_actors.filters.failures import FilterInvalid
+from hermes_actors.filters.compiled import refusal
 from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
 from hermes_actors.model.subscription import BatchPolicy, DeliveryType
 from hermes_actors.model.topic import ContentType
@@ -33,10 +32,8 @@ class ConsumerFactory:
             return "subscriptionPolicy is not of the kind that deliveryType says"
         if ContentType.AVRO in (subscription.content_type, topic.topic.content_type):
             return "contentType AVRO is not supported by this version; use JSON"
-        try:
-            Filters(subscription.filters)
-        except FilterInvalid as error:
-            return str(error)
+        if not_known := refusal(subscription.filters):
+            return not_known
         try:
             signer_of(subscription)
             if is_batch:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
-from hermes_actors.config import ConsumersConfig
+from hermes_actors.config import ConsumersConfig, FiltersConfig
 from hermes_actors.consumer.letters.redrive_board import NoRedrives, RedriveBoard
 from hermes_actors.consumer.measures import Undelivered
 from hermes_actors.consumer.rates.ladder import Level
@@ -14,9 +14,11 @@ from hermes_actors.consumer.reading.uncommitted import Uncommitted
 from hermes_actors.consumer.recipients.resolver import EndpointResolver
 from hermes_actors.consumer.recipients.resolver_dns import Names
 from hermes_actors.consumer.senders.sender import Sender
+from hermes_actors.filters.aside import Aside
 from hermes_actors.log.base import Log
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.runtime.clock import Clock, IdSource
+from hermes_actors.runtime.threads import SystemThreads
 from hermes_actors.telemetry.metrics import Metrics
 
 
@@ -45,6 +47,7 @@ class ConsumerParts(Struct, frozen=True):
     suspend: Callable[[LiveSubscription, str], None] = _suspend_nobody
     resolver: EndpointResolver | None = None
     names: Names | None = None
+    aside: Aside = field(default_factory=lambda: Aside(FiltersConfig(), SystemThreads()))
 
 
 class ConsumerStatus(Struct, frozen=True):

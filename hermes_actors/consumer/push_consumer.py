@@ -19,12 +19,15 @@ from hermes_actors.consumer.parts import ConsumerParts, ConsumerStatus
 from hermes_actors.consumer.reading.filters import Screening
 from hermes_actors.consumer.reading.intake import Buffer, Intake
 from hermes_actors.consumer.reading.progress import REFRESH_S, TopicProgress
+from hermes_actors.consumer.reading.screen import Screen
 from hermes_actors.consumer.sending import FILL_MAX, Sending, Surroundings
+from hermes_actors.consumer.serial.lanes import Delivery
 from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned, Spent
 from hermes_actors.log.base import LogUnavailable, UnknownTopic
 from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.status.collector import SubscriptionFigures
 
 _logger = logging.getLogger(__name__)
@@ -68,7 +71,6 @@ class PushConsumer:
         self._measures = SubscriptionMeasures(parts.metrics, live.name)
         self._buffer = buffer
         self._progress = TopicProgress.of(live, parts.log, log_topic, parts.namespace, owned)
-        self._screening = Screening(live, parts, self._measures)
         self._intake = Intake(
             parts.log,
             log_topic,
@@ -77,8 +79,9 @@ class PushConsumer:
             parts.config,
             self._measures,
             self._on_read,
-            self._screening.screen,
+            self._give_up,
         )
+        self._screening = Screening(live, parts, self._measures, owned.lease, self._ask_by)
         self._wakeup = Wakeup()
         self._touched = Wakeup()
         self._landed = Wakeup()
@@ -115,7 +118,7 @@ class PushConsumer:
                     if live.stamp >= self._sending.live.stamp:
                         self._sending.adopt(live)
                         self._letters.adopt(live)
-                        self._intake.screen = self._screening.adopt(live)
+                        self._screening.adopt(live)
                         self._read_ahead()
                         self._wakeup.set()
                 self._is_stopping = True
@@ -216,10 +219,12 @@ class PushConsumer:
     # Starting and stopping.
 
     async def _work(self) -> None:
+        await self._screening.prepare()
         await self._intake.find_start()
         self._touched.set()
         self._on_started()
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._screening.run)
             nursery.start_soon(self._intake.run)
             nursery.start_soon(self._intake.watch_partitions)
             nursery.start_soon(self._send)
@@ -236,6 +241,12 @@ class PushConsumer:
             await self._intake.arrive()
             await self._commit()
             nursery.start_soon(self._progress.keep_committed, self._touched.set, self._rng)
+
+    def _ask_by(self, screen: Screen) -> None:
+        self._intake.screen = screen
+
+    def _give_up(self, delivery: Delivery, detail: str) -> None:
+        self._sending.give_up(delivery, DiscardReason.FILTER_TIME, detail)
 
     def _on_read(self) -> None:
         self._touched.set()

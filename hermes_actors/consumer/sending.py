@@ -5,8 +5,10 @@ from typing import Protocol
 from hermes_actors.consumer.measures import Undelivered
 from hermes_actors.consumer.rates.ladder import Level
 from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.consumer.serial.lanes import Delivery
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.dead_letter import DiscardReason
 
 FILL_MAX = 128
 """Messages between two looks at the other actors: about 2 ms of work."""
@@ -94,6 +96,9 @@ class Sending(Protocol):
 
     def abandon(self) -> None:
         """Nobody hears of what is still under way."""
+
+    def give_up(self, delivery: Delivery, reason: DiscardReason, detail: str) -> None:
+        """A message that has just been read is not attempted: it becomes a dead letter."""
 
     def on_read(self) -> bool:
         """Messages have been read; True if there may be something to do about it."""

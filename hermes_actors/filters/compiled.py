@@ -5,18 +5,31 @@ Each type of filter has its compiler in `TYPES`; another type needs an entry the
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import msgspec
 
+from hermes_actors.filters.budget import LOOK_EVERY, LOOP_BYTES_MAX, Budget, BudgetSpent
 from hermes_actors.filters.failures import FilterFailed, FilterInvalid, NotJson
 from hermes_actors.filters.paths import Path
-from hermes_actors.filters.patterns import PATTERN_SIZE_MAX, Pattern, pattern_size
+from hermes_actors.filters.patterns import PATTERN_SIZE_MAX, Pattern, compiled_size
 from hermes_actors.model.message import Headers
 from hermes_actors.model.subscription import Filter
 
 _decode = msgspec.json.Decoder().decode
 _UNREAD = object()
+
+PARTS_MAX = 100_000
+"""Arrays, objects and fields of a message that filters look into: decoding, which nothing can
+interrupt, takes 40 ms at most.
+"""
+PATHS_CHARACTERS_MAX = 20_000
+"""All paths of a subscription together: a tenth of a second to compile, as much as the matchers."""
+
+_UNTIMED_BYTES_MAX = 4_096
+_SOON_COMPILED_SIZE = 1_000
+_COMPILED_AT_LEAST = 20
 
 
 class Candidate:
@@ -29,14 +42,32 @@ class Candidate:
         self.propagated = propagated
         self._document: Any = _UNREAD
 
-    def document(self) -> Any:
-        """The body as decoded JSON. Raises NotJson."""
+    def document(self, budget: Budget) -> Any:
+        """The body as decoded JSON. Raises NotJson, and BudgetSpent."""
         if self._document is _UNREAD:
+            if len(self.body) > _UNTIMED_BYTES_MAX:
+                self._require_room(budget)
             try:
                 self._document = _decode(self.body)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise NotJson(f"the message is not JSON: {error}") from error
+            if len(self.body) > _UNTIMED_BYTES_MAX:
+                budget.look()
         return self._document
+
+    def _require_room(self, budget: Budget) -> None:
+        budget.look()
+        size_bytes = len(self.body)
+        if size_bytes <= LOOP_BYTES_MAX:
+            return
+        if not budget.is_aside:
+            raise BudgetSpent(f"the message of {size_bytes} bytes is too large for the loop")
+        # Those within texts count too, which only makes it less.
+        if sum(map(self.body.count, (b"{", b"[", b":"))) > PARTS_MAX:
+            raise BudgetSpent(
+                f"the message has more than {PARTS_MAX} arrays, objects and fields, too many to be "
+                "looked into"
+            )
 
 
 class MessageFilter(Protocol):
@@ -46,8 +77,8 @@ class MessageFilter(Protocol):
     def looks_at_headers(self) -> bool:
         """True if it needs the message's propagated headers."""
 
-    def passes(self, candidate: Candidate) -> bool:
-        """True if the message is wanted. Raises FilterFailed."""
+    def passes(self, candidate: Candidate, budget: Budget) -> bool:
+        """True if the message is wanted. Raises FilterFailed, and BudgetSpent."""
 
 
 class JsonPathFilter:
@@ -56,22 +87,24 @@ class JsonPathFilter:
     looks_at_headers = False
 
     def __init__(self, wanted: Filter) -> None:
-        if not wanted.path:
-            raise FilterInvalid("path", "must not be null")
+        assert wanted.path, "looked at before"
         self._path = Path(wanted.path)
         self._matches = Pattern(wanted.matcher).matches
         self._is_any = wanted.matching_strategy.lower() == "any"
 
-    def passes(self, candidate: Candidate) -> bool:
+    def passes(self, candidate: Candidate, budget: Budget) -> bool:
         """False if nothing is found, and if null is."""
-        values = self._path.values(candidate.document(), candidate.body)
-        if not values or None in values:
-            return False
-        matches = self._matches
-        if len(values) == 1:
-            return matches(text_of(values[0]))
-        texts = map(text_of, values)
-        return any(map(matches, texts)) if self._is_any else all(map(matches, texts))
+        matches, is_any = self._matches, self._is_any
+        is_matched = False
+        for value in self._path.values(candidate.document(budget), budget):
+            if value is None:
+                return False
+            budget.spend(LOOK_EVERY if type(value) is dict or type(value) is list else 1)
+            if not (is_any and is_matched):
+                is_matched = matches(text_of(value), budget)
+                if not is_matched and not is_any:
+                    return False
+        return is_matched
 
 
 class HeaderFilter:
@@ -80,16 +113,16 @@ class HeaderFilter:
     looks_at_headers = True
 
     def __init__(self, wanted: Filter) -> None:
-        if not wanted.header:
-            raise FilterInvalid("header", "must not be null")
+        assert wanted.header, "looked at before"
         self._name = wanted.header
         self._matches = Pattern(wanted.matcher).matches
 
-    def passes(self, candidate: Candidate) -> bool:
+    def passes(self, candidate: Candidate, budget: Budget) -> bool:
         """False if the header is absent."""
+        budget.spend()
         for name, value in candidate.propagated:
             if name == self._name:
-                return self._matches(value)
+                return self._matches(value, budget)
         return False
 
 
@@ -110,24 +143,51 @@ def text_of(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def compile_filter(wanted: Filter) -> MessageFilter:
-    """Raises FilterInvalid that names the field."""
-    make = TYPES.get(wanted.type)
-    if make is None:
+def require_known(wanted: Filter) -> None:
+    """Raises FilterInvalid, that names the field, for a filter that this version cannot ask; what
+    only compiling shows is not looked at.
+    """
+    if wanted.type not in TYPES:
         raise FilterInvalid(
             "type", f"'{wanted.type}' cannot be asked by this version; use {', '.join(TYPES)}"
         )
-    return make(wanted)
+    field = "header" if wanted.type == "header" else "path"
+    if not getattr(wanted, field):
+        raise FilterInvalid(field, "must not be null")
 
 
-def problems(wanted: Sequence[Filter]) -> Iterator[str]:
+def compile_filter(wanted: Filter) -> MessageFilter:
+    """Raises FilterInvalid that names the field."""
+    require_known(wanted)
+    return TYPES[wanted.type](wanted)
+
+
+def is_soon_compiled(wanted: Sequence[Filter]) -> bool:
+    """True if compiling all of them takes some milliseconds at most."""
+    left = _SOON_COMPILED_SIZE
+    for each in wanted:
+        left -= compiled_size(each.matcher) + len(each.path or "") + _COMPILED_AT_LEAST
+        if left < 0:
+            return False
+    return True
+
+
+def problems(wanted: Sequence[Filter], budget: Budget) -> Iterator[str]:
     """What is wrong with each of them, as `filters[0].path must …`; a type that is unknown is not.
 
-    Work is bounded: they are compiled only while all of them together are of bounded size.
+    Work is bounded: they are compiled only while all of them together are of bounded size. Raises
+    BudgetSpent.
     """
-    left = PATTERN_SIZE_MAX
+    left, paths_left = PATTERN_SIZE_MAX, PATHS_CHARACTERS_MAX
     for index, each in enumerate(wanted):
-        left -= pattern_size(each.matcher)
+        paths_left -= len(each.path or "")
+        if paths_left < 0:
+            yield (
+                f"filters[{index}].path must leave all paths together at most "
+                f"{PATHS_CHARACTERS_MAX} characters"
+            )
+            return
+        left -= compiled_size(each.matcher)
         if left < 0:
             yield (
                 f"filters[{index}].matcher must leave all matchers together at most "
@@ -136,35 +196,55 @@ def problems(wanted: Sequence[Filter]) -> Iterator[str]:
             return
         if each.type not in TYPES:
             continue
+        budget.spend(LOOK_EVERY)
         try:
             compile_filter(each)
         except FilterInvalid as error:
             yield f"filters[{index}].{error}"
 
 
+def refusal(wanted: Sequence[Filter]) -> str:
+    """Why this version cannot ask one of them, soon told; "" when it can."""
+    try:
+        for index, each in enumerate(wanted):
+            with _placed(index):
+                require_known(each)
+    except FilterInvalid as error:
+        return str(error)
+    return ""
+
+
+@contextmanager
+def _placed(index: int) -> Iterator[None]:
+    try:
+        yield
+    except FilterInvalid as error:
+        raise FilterInvalid(f"filters[{index}].{error.field}", error.reason) from error
+
+
 class Filters:
     """The filters of one subscription, in their order: the first that does not pass decides."""
 
-    def __init__(self, wanted: Sequence[Filter]) -> None:
-        """Raises FilterInvalid that names the filter and the field."""
+    def __init__(self, wanted: Sequence[Filter], budget: Budget) -> None:
+        """Raises FilterInvalid that names the filter and the field, and BudgetSpent."""
         self._filters: list[tuple[str, MessageFilter]] = []
         for index, each in enumerate(wanted):
-            try:
+            budget.spend(LOOK_EVERY)
+            with _placed(index):
                 self._filters.append((each.type, compile_filter(each)))
-            except FilterInvalid as error:
-                raise FilterInvalid(f"filters[{index}].{error.field}", error.reason) from error
         self.looks_at_headers = any(each.looks_at_headers for _, each in self._filters)
 
-    def rejects(self, candidate: Candidate) -> str:
-        """The type of the filter that leaves the message out; "" when it passes all of them.
+    def rejects(self, candidate: Candidate, budget: Budget) -> str:
+        """The type of the filter that leaves the message out; "" when it passes all of them. The
+        budget is for all of them together.
 
-        Raises FilterFailed, whose text begins with the filter's place.
+        Raises FilterFailed and BudgetSpent, whose text begins with the filter's place.
         """
         for index, (kind, each) in enumerate(self._filters):
             try:
-                if not each.passes(candidate):
+                if not each.passes(candidate, budget):
                     return kind
-            except FilterFailed as error:
+            except (FilterFailed, BudgetSpent) as error:
                 error.args = (f"filters[{index}]: {error}",)
                 raise
         return ""

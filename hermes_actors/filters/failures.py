@@ -11,14 +11,7 @@ class FilterInvalid(ValueError):
 
 
 class FilterFailed(Exception):
-    """A filter that could not decide on a message, which is filtered out then, as in Hermes.
-
-    `is_costly`: it used up its time, so whoever asks it again soon takes that from others.
-    """
-
-    def __init__(self, reason: str, *, is_costly: bool = False) -> None:
-        super().__init__(reason)
-        self.is_costly = is_costly
+    """A filter that could not decide on a message, which is filtered out then, as in Hermes."""
 
 
 class NotJson(FilterFailed):

@@ -1,16 +1,21 @@
 """The functions of JSONPath's filter expressions; those with regular expressions are bounded."""
 
+from contextvars import ContextVar
+
 import regex
 from iregexp_check import check
 from jsonpath_rfc9535 import JSONPathEnvironment
 from jsonpath_rfc9535.function_extensions import Match, Search
 from jsonpath_rfc9535.function_extensions._pattern import map_re
 
-from hermes_actors.filters.failures import FilterFailed
+from hermes_actors.filters.budget import Budget, BudgetSpent
 from hermes_actors.filters.patterns import is_bounded
 
-MATCH_TIME_MAX_S = 0.002
-"""For one `match()` or `search()`: a path asks it of many parts of one message."""
+BUDGET: ContextVar[Budget] = ContextVar("BUDGET")
+"""Of the message that is being looked into: the library hands nothing on to its functions."""
+
+_LOOP_PATTERN_MAX = 500
+"""A longer pattern, which may be the message's, is compiled in a thread."""
 
 
 class _BoundedMatch(Match):
@@ -27,19 +32,28 @@ def _asks(string: object, pattern: object, *, is_whole: bool) -> bool:
     """False for what is no text, and for what is no I-Regexp (RFC 9485), as the standard says."""
     if not isinstance(string, str) or not isinstance(pattern, str):
         return False
+    budget = BUDGET.get()
+    left_s = budget.look()
+    if not budget.is_aside and len(pattern) > _LOOP_PATTERN_MAX:
+        raise BudgetSpent(f"a pattern of {len(pattern)} characters is too long for the loop")
     if not is_bounded(pattern) or not check(pattern):
         return False
     # The module keeps the compiled ones.
     ask = regex.fullmatch if is_whole else regex.search
     try:
-        found = ask(map_re(pattern), string, regex.VERSION1, timeout=MATCH_TIME_MAX_S)
+        found = ask(
+            map_re(pattern),
+            string,
+            regex.VERSION1,
+            timeout=left_s,
+            concurrent=budget.is_aside,
+        )
     except regex.error:
         return False
     except TimeoutError:
         name = "match" if is_whole else "search"
-        raise FilterFailed(
-            f"{name}() in its path took more than {MATCH_TIME_MAX_S * 1_000:g} ms",
-            is_costly=True,
+        raise BudgetSpent(
+            f"{name}() in its path took more than {left_s * 1_000:.3g} ms of CPU", left_s
         ) from None
     return found is not None
 

@@ -1,21 +1,20 @@
 """Regular expressions that must match a whole text, and take bounded memory and time for it.
 
-The engine backtracks, for filters say "not" with look-ahead; so a match has a time limit, and what
-a pattern grows to when its repetitions are written out is bounded before it is compiled.
+The engine backtracks, for filters say "not" with look-ahead; so a match has what is left of its
+message's time, and what a pattern grows to when its repetitions are written out is bounded before
+it is compiled.
 """
 
 import math
 
 import regex
 
-from hermes_actors.filters.failures import FilterFailed, FilterInvalid
+from hermes_actors.filters.budget import Budget, BudgetSpent
+from hermes_actors.filters.failures import FilterInvalid
 
 TEXT_CHARACTERS_MAX = 10_000
 PATTERN_SIZE_MAX = 20_000
 """Of a pattern with its repetitions written out: `(ab){3}` is 6. About 6 MB when compiled."""
-
-MATCH_TIME_MAX_S = 0.02
-"""For one match, in CPU time: hundreds of times what an ordinary one takes."""
 
 _REPETITION = regex.compile(r"\{(\d*)(?:,\d*)?\}")
 _RECURSION = regex.compile(r"\(\?(?:R|[+-]?\d|&|P>)")
@@ -24,9 +23,12 @@ _PROPERTY = regex.compile(r"\\[pP]|\[:")
 _VARIABLE = regex.compile(r"(?<!\()[*+?]|\{\d*,")
 _REPEATED_GROUP = regex.compile(r"\)[*+?{]")
 _BACK_REFERENCE = regex.compile(r"\\\d|\\g|\(\?P=")
+# `(?:abc){e<=2}` matches what is nearly that, and `(?b)` the best of all: in how many steps is
+# for nobody to say.
+_FUZZY = regex.compile(r"\{[^\d,]|\(\?[a-zA-Z]*[bep]")
 
-_UNTIMED_STEPS_MAX = 1_000_000
-"""How much a match may try without a clock: a few milliseconds."""
+_UNTIMED_STEPS_MAX = 20_000
+"""How much a match may try without a clock: a tenth of a millisecond."""
 
 
 class Pattern:
@@ -43,18 +45,23 @@ class Pattern:
         # The clock costs four times as much as a match that is over soon.
         self._untimed_characters = _untimed_characters(text)
 
-    def matches(self, text: str) -> bool:
-        """True if all of the text matches. Raises FilterFailed when that takes too long."""
+    def matches(self, text: str, budget: Budget) -> bool:
+        """True if all of the text matches. Raises BudgetSpent when that takes too long. In a thread
+        the loop goes on meanwhile.
+        """
         if len(text) <= self._untimed_characters:
             return self._match(text) is not None
+        left_s = budget.look()
         try:
-            return self._match(text, timeout=MATCH_TIME_MAX_S) is not None
+            found = self._match(text, timeout=left_s, concurrent=budget.is_aside) is not None
         except TimeoutError:
-            raise FilterFailed(
-                f"its matcher took more than {MATCH_TIME_MAX_S * 1_000:g} ms for a text of "
+            raise BudgetSpent(
+                f"its matcher took more than {left_s * 1_000:.3g} ms of CPU for a text of "
                 f"{len(text)} characters",
-                is_costly=True,
+                left_s,
             ) from None
+        budget.look()
+        return found
 
 
 def _untimed_characters(text: str) -> float:
@@ -65,7 +72,7 @@ def _untimed_characters(text: str) -> float:
     within sets and escapes counts as well, which only makes it less.
     """
     alternatives, repetitions = 1 + text.count("|"), len(_VARIABLE.findall(text))
-    if _REPEATED_GROUP.search(text) or _BACK_REFERENCE.search(text):
+    if any(each.search(text) for each in (_REPEATED_GROUP, _BACK_REFERENCE, _FUZZY)):
         return 0
     if alternatives > 1 and text.count("(") > 1:
         return 0
@@ -78,6 +85,14 @@ def _untimed_characters(text: str) -> float:
 def is_bounded(text: str) -> bool:
     """True if compiling the pattern takes bounded memory."""
     return len(text) <= TEXT_CHARACTERS_MAX and pattern_size(text) <= PATTERN_SIZE_MAX
+
+
+def compiled_size(text: str) -> int:
+    """How much there is to compile: the pattern's characters, or what they grow to if that is more.
+    Soon told also of a text that is no pattern for its length.
+    """
+    size = len(text)
+    return size if size > TEXT_CHARACTERS_MAX else max(size, pattern_size(text))
 
 
 def _compiled(text: str) -> regex.Pattern[str]:

@@ -9,6 +9,7 @@ from hermes_actors.coordination.room import Limits
 from hermes_actors.coordination.state import State
 from hermes_actors.coordination.tally import Weights
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
+from hermes_actors.filters.aside import Aside
 from hermes_actors.log.base import Log, UnknownTopic
 from hermes_actors.management.access.mode import AccessMode
 from hermes_actors.management.access.roles import (
@@ -46,6 +47,7 @@ from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import TrackingMode
 from hermes_actors.model.topic import Ack, ContentType, Owner
 from hermes_actors.runtime.clock import Clock, IdSource
+from hermes_actors.runtime.threads import SystemThreads, Threads
 from hermes_actors.security.address_guard import AddressGuard
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.previews import PreviewRegister
@@ -60,7 +62,8 @@ class Administration:
     metadata. `previews` is what readers of the nodes' previews fill. `datacenters` are all of the
     cluster; `remote_logs` are the others' logs, where dead letters lie too. `ids` is what secrets
     are made of. `coordinations` are those that this node follows, by datacentre, and `planning`
-    asks the planners of some of them; `weights` says what all work of one weighs. Everything is a
+    asks the planners of some of them; `weights` says what all work of one weighs. `threads`
+    run what would hold the loop up. Everything is a
     trio coroutine; those that change or read on a caller's behalf take the caller first. Each
     raises Refused (mend the request) and Unavailable (try again).
     """
@@ -81,6 +84,7 @@ class Administration:
         coordinations: Mapping[str, Followed] = MappingProxyType({}),
         planning: Mapping[str, Planning] = MappingProxyType({}),
         weights: Callable[[State], Weights] = unweighed,
+        threads: Threads | None = None,
     ) -> None:
         self._metadata = metadata
         self._notices = notices
@@ -89,13 +93,17 @@ class Administration:
         self._log = log
         self._clock = clock
         self._propagation = config.frontend.propagation
+        # Its own: trying filters takes nothing from those who are delivered to.
+        self._aside = Aside(config.consumers.filters, threads or SystemThreads())
         changes = Changes(metadata, config.management.change_timeout_ms / 1_000)
         self._owner_sources = config.management.owner_sources
         self.security: SecurityProvider = security or OpenToAll()
         self.groups = Groups(metadata, changes, config.management)
         self.topics = Topics(metadata, log, changes, config, clock)
         guard = AddressGuard(config.consumers.endpoints)
-        self.subscriptions = Subscriptions(metadata, changes, config.management, clock, guard)
+        self.subscriptions = Subscriptions(
+            metadata, changes, config.management, clock, guard, self._aside
+        )
         self.signing_secrets = SigningSecrets(self.subscriptions, ids or IdSource())
         self.oauth_providers = OAuthProviders(metadata, changes, guard)
         self.previews = MessagePreviews(self.topics, previews)
@@ -194,7 +202,9 @@ class Administration:
         self, caller: Caller, topic: str, body: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Whether a message passes filters; see `messages/filters.py`."""
-        return await try_filters(caller, self.topics.live, topic, body, self._propagation)
+        return await try_filters(
+            caller, self.topics.live, topic, body, self._propagation, self._aside
+        )
 
     async def warnings_of(self, topic: str, name: str) -> list[str]:
         """Why the subscription as it is stored will not do what its owner expects."""

@@ -47,6 +47,7 @@ class DiscardReason(StrEnum):
     ATTEMPTS = "attempts"
     UNDECODABLE = "undecodable"
     TOO_LARGE = "too-large"
+    FILTER_TIME = "filter-time"
 
     @property
     def is_the_messages(self) -> bool:

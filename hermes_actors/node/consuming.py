@@ -23,6 +23,7 @@ from hermes_actors.consumer.recipients.resolver import (
 )
 from hermes_actors.consumer.recipients.resolver_dns import Names
 from hermes_actors.consumer.recipients.resolving import Resolver
+from hermes_actors.filters.aside import Aside
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.node.coordinating import open_part
@@ -73,6 +74,7 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
             redrives=redrives,
             resolver=resolver,
             names=_names(environment.clock, config.consumers.recipients),
+            aside=Aside(config.consumers.filters, environment.threads),
         )
 
         stop_grace_s = config.consumers.stop_grace_ms / 1_000 + _COMMIT_GRACE_S

@@ -14,6 +14,7 @@ from hermes_actors.publisher.spooling import OpenSpoolStore
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.runtime.cpu import ProcessCpu
 from hermes_actors.runtime.standstills import Standstills
+from hermes_actors.runtime.threads import SystemThreads, Threads
 from hermes_actors.telemetry.metrics import Metrics
 
 SenderOf = Callable[[LiveSubscription], Sender]
@@ -27,8 +28,9 @@ class NodeEnvironment:
     providers of OAuth tokens by their names, and where to count. `metrics` are shown with
     the node's own: those of its log. `log_trouble` says why the own log cannot be used now, ""
     when it can; `remote_trouble` says it of another datacentre's. `open_spool` opens what keeps
-    messages that no log takes; None: they are refused. `cpu` is what it may use of the machine.
-    `standstills` are those of the loop that it runs on, for who is asked; somebody else watches it.
+    messages that no log takes; None: they are refused. `cpu` is what it may use of the machine,
+    `threads` run what would hold its loop up. `standstills` are those of the loop that it runs on,
+    for who is asked; somebody else watches it.
     """
 
     clock: Clock
@@ -43,6 +45,7 @@ class NodeEnvironment:
     open_spool: OpenSpoolStore | None = None
     cpu: NodeCpu = field(default_factory=ProcessCpu)
     standstills: Standstills = field(default_factory=Standstills)
+    threads: Threads = field(default_factory=SystemThreads)
 
     def split_rng(self) -> random.Random:
         """A generator of its own for one part, so that one part's draws do not shift another's."""

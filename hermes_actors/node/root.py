@@ -100,6 +100,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                     coordinations=follow_coordinations(node, environment),
                     planning={config.dc: planning},
                     weights=planning.weights,
+                    threads=environment.threads,
                 )
             await parts.enter_async_context(open_reporter(node, environment))
             if "frontend" in config.roles:

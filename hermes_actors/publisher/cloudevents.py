@@ -22,6 +22,8 @@ STRUCTURED = "application/cloudevents+json"
 BATCHED = "application/cloudevents-batch+json"
 VERSION_HEADER = "ce-specversion"
 VERSION = "1.0"
+ATTRIBUTES_MAX = 1_000
+"""The most members of an event in JSON, its data included."""
 ATTRIBUTES_BYTES_MAX = 16_384
 """The most that names and values of one event's attributes take together."""
 
@@ -95,6 +97,11 @@ def event_in(text: bytes | msgspec.Raw) -> CloudEvent:
         members = _members.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(f"A CloudEvent in JSON is an object: {error}") from error
+    if len(members) > ATTRIBUTES_MAX:
+        raise Refused(
+            f"The CloudEvent has {len(members)} members; at most {ATTRIBUTES_MAX} are taken: put "
+            "what is large into the data"
+        )
     attributes: dict[str, str] = {}
     data, data_base64 = (_present(members.pop(name, None)) for name in ("data", "data_base64"))
     for name, raw in members.items():

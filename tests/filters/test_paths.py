@@ -2,11 +2,13 @@
 
 import msgspec
 import pytest
+from budgets import Ticking, ample
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_actors.filters.budget import LOOK_EVERY, Budget, BudgetSpent
 from hermes_actors.filters.failures import FilterFailed, FilterInvalid
-from hermes_actors.filters.paths import PARTS_MAX, Path
+from hermes_actors.filters.paths import Path
 
 names = st.sampled_from(["a", "b", "ż", "x-y", "0", "it's", "*"])
 documents = st.recursive(
@@ -23,21 +25,21 @@ steps = st.one_of(
 
 def found(path, document):
     body = msgspec.json.encode(document)
-    return list(Path(path).values(msgspec.json.decode(body), body))
+    return list(Path(path).values(msgspec.json.decode(body), ample()))
 
 
 @given(documents, st.lists(steps, max_size=5))
 def test_the_walk_finds_what_the_library_finds_in_the_same_order(document, pieces):
     path = Path("$" + "".join(pieces))
     assert path.is_walked
-    assert list(path.values(document, msgspec.json.encode(document))) == path.searched(document)
+    assert list(path.values(document, ample())) == path.searched(document)
 
 
 @given(documents, st.sampled_from(["$..a", "$..[0]", "$.a[?@.b]", "$[0:2]", "$['a','b']"]))
 def test_other_paths_are_the_librarys(document, text):
     path = Path(text)
     assert not path.is_walked
-    assert list(path.values(document, msgspec.json.encode(document))) == path.searched(document)
+    assert list(path.values(document, ample())) == path.searched(document)
 
 
 @pytest.mark.parametrize(
@@ -87,16 +89,26 @@ def test_a_path_that_does_not_compile_or_cannot_be_bounded_is_refused(path):
     assert refused.value.field == "path"
 
 
-def test_a_message_of_too_many_parts_fails_a_search_and_not_a_walk():
-    document = {"a": [{"b": n} for n in range(PARTS_MAX)]}
-    assert len(found("$.a[*].b", document)) == PARTS_MAX
-    with pytest.raises(FilterFailed, match="parts"):
-        found("$..b", document)
+def test_a_search_over_many_parts_looks_at_the_clock_again_and_again():
+    document = {"a": [{"b": n} for n in range(1_000)]}
+    clock = Ticking()
+    assert len(Path("$..b").values(document, Budget(1_000.0, clock))) == 1_000
+    assert clock.looks >= 1_000 / LOOK_EVERY
 
 
-def test_a_path_that_multiplies_what_it_finds_fails():
-    with pytest.raises(FilterFailed, match="parts"):
-        found("$" + "[*,*]" * 16, [[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]])
+@pytest.mark.parametrize(
+    ("path", "document"),
+    [
+        ("$" + "[*,*]" * 16, [[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]),
+        ("$..b", {"a": [{"b": n} for n in range(20_000)]}),
+        ("$.a[?$.a == $.a]", {"a": list(range(2_000))}),
+    ],
+)
+def test_a_path_that_multiplies_what_it_finds_spends_the_budget(path, document):
+    clock = Ticking()
+    with pytest.raises(BudgetSpent, match="took more than 20 ms"):
+        list(Path(path).values(document, Budget(0.02, clock)))
+    assert clock.looks <= 22
 
 
 def test_a_message_that_is_nested_too_deep_fails_a_search():
@@ -113,6 +125,5 @@ def test_functions_of_the_standard_are_there_and_their_patterns_are_bounded():
     assert found("$[?length(@.a) > 1].a", [{"a": "yx"}, {"a": "y"}]) == ["yx"]
     # What would take gigabytes to compile is not an expression here.
     assert found("$[?match(@.a, 'a{1000000000}')].a", [{"a": "a"}]) == []
-    with pytest.raises(FilterFailed, match=r"match\(\)") as failed:
-        found("$[?match(@, '((a|a)*(a|a)*)*[bc]')]", ["a" * 40])
-    assert failed.value.is_costly
+    with pytest.raises(BudgetSpent, match=r"match\(\) in its path took more than 5 ms"):
+        Path("$[?match(@, '((a|a)*(a|a)*)*[bc]')]").values(["a" * 40], Budget(0.005, lambda: 0.0))

@@ -1,16 +1,13 @@
 """Which texts match, which patterns are refused, and what bounds a match."""
 
 import contextlib
-import resource
 
 import pytest
+from budgets import Ticking, ample
 
-from hermes_actors.filters.failures import FilterFailed, FilterInvalid
+from hermes_actors.filters.budget import Budget, BudgetSpent
+from hermes_actors.filters.failures import FilterInvalid
 from hermes_actors.filters.patterns import PATTERN_SIZE_MAX, Pattern
-
-
-def cpu_s():
-    return resource.getrusage(resource.RUSAGE_THREAD).ru_utime
 
 
 @pytest.mark.parametrize(
@@ -33,8 +30,8 @@ def cpu_s():
 )
 def test_the_whole_text_must_match(pattern, matching, others):
     compiled = Pattern(pattern)
-    assert [compiled.matches(text) for text in matching] == [True] * len(matching)
-    assert [compiled.matches(text) for text in others] == [False] * len(others)
+    assert [compiled.matches(text, ample()) for text in matching] == [True] * len(matching)
+    assert [compiled.matches(text, ample()) for text in others] == [False] * len(others)
 
 
 @pytest.mark.parametrize(
@@ -63,21 +60,21 @@ def test_what_does_not_compile_or_compiles_without_bound_is_refused(pattern):
 
 def test_many_repetitions_one_after_another_are_no_large_pattern():
     uuid = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-    assert Pattern("|".join([uuid] * 50)).matches("12345678-1234-1234-1234-123456789abc")
-    assert not Pattern(f"a{{{PATTERN_SIZE_MAX}}}").matches("a")
+    assert Pattern("|".join([uuid] * 50)).matches("12345678-1234-1234-1234-123456789abc", ample())
+    assert not Pattern(f"a{{{PATTERN_SIZE_MAX}}}").matches("a", ample())
 
 
-def test_a_match_that_would_never_end_fails_after_its_time():
-    with pytest.raises(FilterFailed, match="matcher took more than") as failed:
-        Pattern("((a|a)*(a|a)*)*[bc]").matches("a" * 60)
-    assert failed.value.is_costly
+def test_a_match_that_would_never_end_spends_what_is_left_of_its_time():
+    with pytest.raises(BudgetSpent, match="its matcher took more than 5 ms of CPU") as spent:
+        Pattern("((a|a)*(a|a)*)*[bc]").matches("a" * 60, Budget(0.005, lambda: 0.0))
+    assert spent.value.used_s == 0.005
 
 
 def test_a_long_text_is_matched_in_time():
     text = "x" * 1_000_000
-    assert Pattern(".*").matches(text)
-    assert not Pattern(".*(y|z).*").matches(text)
-    assert Pattern(".*(x|z).*").matches(text)
+    assert Pattern(".*").matches(text, ample())
+    assert not Pattern(".*(y|z).*").matches(text, ample())
+    assert Pattern(".*(x|z).*").matches(text, ample())
 
 
 @pytest.mark.parametrize(
@@ -88,11 +85,22 @@ def test_a_long_text_is_matched_in_time():
         ("(a*)\\1b", "a" * 30_000),
         (".*x.*x.*x.*y", "x" * 3_000),
         ("(a|aa)" * 40, "a" * 30),
+        ("a{i}b{i}c{i}d{i}", "x" * 30),
+        ("(?:abc){e<=3}x", "ab" * 100),
+        ("(?b)(?:abcdefgh){e}", "b" * 100),
     ],
 )
-def test_a_match_without_a_clock_is_over_soon(pattern, text):
-    started_s = cpu_s()
-    with contextlib.suppress(FilterFailed):
-        assert not Pattern(pattern).matches(text)
-    # Its limit is 20 ms; the rest is for compiling, and for slow machines.
-    assert cpu_s() - started_s < 1
+def test_a_match_that_may_take_long_looks_at_the_clock_before(pattern, text):
+    clock = Ticking()
+    with contextlib.suppress(BudgetSpent):
+        Pattern(pattern).matches(text, Budget(0.02, clock))
+    assert clock.looks >= 1
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"), [("PL|DE", "PL"), ("(?!DE$).*", "PL"), ("A-.*", "A-17"), (".*x.*", "axb")]
+)
+def test_a_match_that_is_over_soon_looks_at_no_clock(pattern, text):
+    clock = Ticking()
+    assert Pattern(pattern).matches(text, Budget(0.0, clock))
+    assert clock.looks == 0

@@ -24,6 +24,7 @@ from hermes_actors.publisher.edges.asgi import AsgiEdge
 from hermes_actors.publisher.edges.cells import TrioCell
 from hermes_actors.runtime.clock import IdSource, seeded_ids
 from hermes_actors.runtime.cpu import StillCpu
+from hermes_actors.runtime.threads import NoThreads
 from hermes_chaos.sim import determinism
 from hermes_chaos.sim.checkers.checks import NothingFailsUnasked
 from hermes_chaos.sim.determinism import rng_of
@@ -292,6 +293,7 @@ class NodeLife:
             remote_logs=logs,
             open_senders=lambda *_: _open_senders(net, life, self._history),
             cpu=StillCpu(),
+            threads=NoThreads(),
             open_spool=partial(_open_spool_store, mount, config, ids),
         )
         async with open_node(config, environment) as node:

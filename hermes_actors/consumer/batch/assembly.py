@@ -243,6 +243,12 @@ class BatchAssembly:
             delivery.is_given_up = True
             self.buried += 1
 
+    def bury_read(self, delivery: Delivery) -> None:
+        """A message that has been read, and not been added, is given up; `forget` follows."""
+        self.buffered_bytes += delivery.size_bytes
+        delivery.is_given_up = True
+        self.buried += 1
+
     def forget(self, delivery: Delivery) -> None:
         """A message that was given up needs nothing more."""
         self.buried -= 1

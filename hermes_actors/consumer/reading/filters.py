@@ -1,13 +1,24 @@
 """Looks at each record as soon as it is read, with the subscription's filters of that moment."""
 
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
 
 from hermes_actors.consumer.measures import SubscriptionMeasures
 from hermes_actors.consumer.parts import ConsumerParts
-from hermes_actors.consumer.reading.screen import Filtered, Screen, let_pass
+from hermes_actors.consumer.reading.screen import (
+    Exhausted,
+    Filtered,
+    Later,
+    Screen,
+    Seen,
+    let_pass,
+)
+from hermes_actors.consumer.wakeup import Wakeup
+from hermes_actors.coordination.owned import Lease
+from hermes_actors.filters.budget import Budget, BudgetSpent
 from hermes_actors.filters.compiled import Candidate, Filters
 from hermes_actors.filters.failures import FilterFailed
-from hermes_actors.filters.patterns import MATCH_TIME_MAX_S
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.message import Message, UndecodableRecord, from_record, is_enveloped
 from hermes_actors.model.record import StoredRecord
@@ -15,59 +26,72 @@ from hermes_actors.model.subscription import Filter
 
 _TOLD_FOR_MS = 3_600_000
 
-_REST_S = 9 * MATCH_TIME_MAX_S
-"""After a filter has used up its time: it takes no more than a tenth of the loop's."""
-
 
 class Screening:
-    """What one subscription's filters say of its records; `screen` is for the intake.
+    """What one subscription's filters say of its records; `on_screen` is told how to ask them.
 
-    A filter that fails (the message is not JSON, the matcher takes too long) leaves the message
-    out, as in Hermes; that is counted, and told by `trouble`.
+    A filter that fails (the message is not JSON) leaves the message out, as in Hermes. A message
+    that takes its filters longer than a message may is looked at beside the loop; one that takes
+    longer than that is exhausted, which settles it. Both are counted, and told by `trouble`.
     """
 
     def __init__(
-        self, live: LiveSubscription, parts: ConsumerParts, measures: SubscriptionMeasures
+        self,
+        live: LiveSubscription,
+        parts: ConsumerParts,
+        measures: SubscriptionMeasures,
+        lease: Lease,
+        on_screen: Callable[[Screen], None],
     ) -> None:
-        """Raises FilterInvalid, for a subscription that the factory refuses."""
         self._make_id = parts.ids.message_id
         self._now_ms = parts.clock.now_ms
+        self._aside = parts.aside
         self._measures = measures
-        self._wanted: list[Filter] = []
-        self._failures = 0
-        self._failure = ""
-        self._failed_at_ms = 0
-        self.screen: Screen = let_pass
-        self.adopt(live)
+        self._lease = lease
+        self._on_screen = on_screen
+        self._wanted = live.subscription.filters
+        # What is compiled; a subscription without filters has nothing to compile.
+        self._asked: list[Filter] = []
+        self._changed = Wakeup()
+        self._failed = _Told("left out because a filter failed", self._now_ms)
+        self._exhausted = _Told("given up because filters took too long", self._now_ms)
 
-    def adopt(self, live: LiveSubscription) -> Screen:
-        """The screen for what is read from now on; what has been read before stays judged.
-
-        Raises FilterInvalid.
+    def adopt(self, live: LiveSubscription) -> None:
+        """What is read from soon on is asked by this version's filters; what has been read before
+        stays judged.
         """
-        if live.subscription.filters != self._wanted:
-            filters = Filters(live.subscription.filters)
-            self._wanted = live.subscription.filters
-            self._failures = 0
-            self.screen = self._screen_of(filters) if self._wanted else let_pass
-        return self.screen
+        self._wanted = live.subscription.filters
+        self._changed.set()
+
+    async def prepare(self) -> None:
+        """Compile the latest filters. Raises FilterInvalid, and BudgetSpent for what takes long."""
+        while self._wanted != self._asked:
+            wanted = self._wanted
+            screen: Screen = let_pass
+            if wanted:
+                screen = self._screen_of(await self._aside.compile(wanted, Filters), wanted)
+            self._asked = wanted
+            self._failed.forget()
+            self._exhausted.forget()
+            self._on_screen(screen)
+
+    async def run(self) -> None:
+        """Follow what is adopted, for ever."""
+        while True:
+            await self.prepare()
+            await self._changed.wait()
 
     @property
     def trouble(self) -> str:
         """For people: that filters could not decide, within the last hour; "" when they could."""
-        if not self._failures or self._now_ms() - self._failed_at_ms > _TOLD_FOR_MS:
-            return ""
-        moment = datetime.fromtimestamp(self._failed_at_ms / 1_000, UTC)
-        return (
-            f"left out because a filter failed: {self._failures}, the last at "
-            f"{moment:%Y-%m-%dT%TZ}: {self._failure}"
-        )
+        return "; ".join(filter(None, (self._exhausted.words, self._failed.words)))
 
-    def _screen_of(self, filters: Filters) -> Screen:
+    def _screen_of(self, filters: Filters, wanted: Iterable[Filter]) -> Screen:
         needs_message, rejects = filters.looks_at_headers, filters.rejects
-        by_kind = {each.type: Filtered(each.type) for each in self._wanted}
+        by_kind = {each.type: Filtered(each.type) for each in wanted}
+        on_loop = self._aside.on_loop
 
-        def screen(record: StoredRecord) -> Message | Filtered | None:
+        def screen(record: StoredRecord) -> Seen | Later:
             message = None
             if needs_message or is_enveloped(record):
                 try:
@@ -79,16 +103,61 @@ class Screening:
             else:
                 candidate = Candidate(record.value)
             try:
-                kind = rejects(candidate)
+                kind = rejects(candidate, on_loop())
             except FilterFailed as error:
                 return self._on_failure(error)
+            except BudgetSpent as spent:
+                return Later(partial(verdict, candidate, message, spent))
+            return by_kind[kind] if kind else message
+
+        async def verdict(
+            candidate: Candidate, message: Message | None, spent: BudgetSpent
+        ) -> Seen:
+            def ask(budget: Budget) -> str:
+                return rejects(candidate, budget)
+
+            try:
+                kind = await self._aside.ask(ask, candidate.body, spent)
+            except FilterFailed as error:
+                return self._on_failure(error)
+            except BudgetSpent as error:
+                # Its dead letter is seen by others, and another node may own the message by now.
+                await self._lease.opened()
+                self._measures.filter_timeouts.value += 1
+                self._exhausted.add(str(error))
+                return Exhausted(str(error), message)
             return by_kind[kind] if kind else message
 
         return screen
 
     def _on_failure(self, error: FilterFailed) -> Filtered:
         self._measures.filter_errors.value += 1
-        self._failures += 1
-        self._failure = str(error)
-        self._failed_at_ms = self._now_ms()
-        return Filtered("failed", _REST_S if error.is_costly else 0.0)
+        self._failed.add(str(error))
+        return Filtered("failed")
+
+
+class _Told:
+    """How often something has happened, and the last time, for people."""
+
+    def __init__(self, what: str, now_ms: Callable[[], int]) -> None:
+        self._what = what
+        self._now_ms = now_ms
+        self.forget()
+
+    def forget(self) -> None:
+        """Nothing has happened."""
+        self._count = self._last_ms = 0
+        self._last = ""
+
+    def add(self, detail: str) -> None:
+        """It has happened once more."""
+        self._count += 1
+        self._last, self._last_ms = detail, self._now_ms()
+
+    @property
+    def words(self) -> str:
+        """What is told within an hour; "" if there is nothing."""
+        if not self._count or self._now_ms() - self._last_ms > _TOLD_FOR_MS:
+            return ""
+        moment = datetime.fromtimestamp(self._last_ms / 1_000, UTC)
+        return f"{self._what}: {self._count}, the last at {moment:%Y-%m-%dT%TZ}: {self._last}"

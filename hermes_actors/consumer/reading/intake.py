@@ -13,7 +13,7 @@ from hermes_actors.config import ConsumersConfig
 from hermes_actors.consumer.measures import SubscriptionMeasures
 from hermes_actors.consumer.rates.ladder import IN_AN_EARLIER_LIFE_S
 from hermes_actors.consumer.reading.progress import TopicProgress
-from hermes_actors.consumer.reading.screen import Filtered, Screen, let_pass
+from hermes_actors.consumer.reading.screen import Exhausted, Filtered, Later, Screen, Seen, let_pass
 from hermes_actors.consumer.serial.lanes import Delivery
 from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
@@ -74,7 +74,8 @@ class Buffer(Protocol):
 
 
 class Intake:
-    """The reading half of a consumer. `on_read` is called after each batch and each skip.
+    """The reading half of a consumer. `on_read` is called after each batch and each skip, `give_up`
+    for a message that the screen has exhausted itself with, and why.
 
     `read_ahead` is how many fresh messages may wait, `screen` what looks at each record; set them
     at any time. `lacks_bytes` says that it waits for `note_settled`, `trouble` what keeps the log
@@ -90,6 +91,7 @@ class Intake:
         config: ConsumersConfig,
         measures: SubscriptionMeasures,
         on_read: Callable[[], None],
+        give_up: Callable[[Delivery, str], None],
         screen: Screen = let_pass,
     ) -> None:
         self._log = log
@@ -99,6 +101,7 @@ class Intake:
         self._config = config
         self._measures = measures
         self._on_read = on_read
+        self._give_up = give_up
         self.screen = screen
         self._room = Wakeup()
         self._scope = trio.CancelScope()
@@ -284,24 +287,36 @@ class Intake:
         passed, turn_ends_s = len(batch), trio.current_time() + _TURN_S
         for count, record in enumerate(batch, 1):
             offsets = partitions[record.partition]
+            seen: Seen = None
+            if self.screen is not let_pass and not offsets.was_settled(record.offset):
+                first_look = self.screen(record)
+                if isinstance(first_look, Later):
+                    # Not begun yet: whatever cancels this, the record is read again.
+                    self._on_read()
+                    seen = await first_look.verdict()
+                    if self._scope.cancel_called:
+                        return
+                    turn_ends_s = trio.current_time() + _TURN_S
+                else:
+                    seen = first_look
             if not offsets.begin(record.offset, record.timestamp_ms):
                 continue
-            seen = None if self.screen is let_pass else self.screen(record)
-            rest_s = 0.0
             if isinstance(seen, Filtered):
                 offsets.filter_out(record.offset)
                 filtered.value += 1
                 passed -= 1
-                rest_s = seen.rest_s
+            elif isinstance(seen, Exhausted):
+                passed -= 1
+                self._give_up(Delivery(record, offsets, seen.message), seen.detail)
             else:
                 delivery = Delivery(record, offsets, seen)
                 if record.offset < offsets.recovered_end:
                     delivery.failed_s = IN_AN_EARLIER_LIFE_S
                 lanes.add(delivery)
-            if rest_s or (count % _CLOCK_EVERY == 0 and trio.current_time() >= turn_ends_s):
+            if count % _CLOCK_EVERY == 0 and trio.current_time() >= turn_ends_s:
                 # Told before: a retransmission that cancels this forgets only what is left.
                 self._on_read()
-                await trio.sleep(rest_s)
+                await trio.lowlevel.checkpoint()
                 if self._scope.cancel_called:
                     # Woken at the same moment as it was cancelled.
                     return

@@ -46,6 +46,10 @@ class PartitionOffsets:
         self.is_superseded = False
         self.read_end = position
 
+    def was_settled(self, offset: int) -> bool:
+        """True if an earlier life has settled it, so that `begin` will not let it through."""
+        return bool(self._recovered) and self._is_recovered(offset)
+
     def begin(self, offset: int, stored_at_ms: int = 0) -> bool:
         """The record at `offset` has been read; False when it is settled already: skip it.
 
@@ -54,7 +58,7 @@ class PartitionOffsets:
         """
         assert offset >= self.read_end, "records of a partition come in order"
         self.read_end = offset + 1
-        if self._recovered and self._is_recovered(offset):
+        if self.was_settled(offset):
             self._passed_over += 1
             return False
         self._unsettled[offset] = stored_at_ms

@@ -1,10 +1,9 @@
 """The ranges of single fields; a violation is written `<path> <message>`."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from hermes_actors.errors import Refused
-from hermes_actors.filters.compiled import problems
 from hermes_actors.model.names import (
     NAME_RULE,
     TOPIC_CHARACTERS_MAX,
@@ -52,9 +51,15 @@ def require_valid_topic(topic: Topic) -> None:
     _require_none(topic_violations(topic))
 
 
-def require_valid_subscription(subscription: Subscription) -> None:
-    """Raises Refused that names every field of the subscription that is out of its range."""
-    _require_none(subscription_violations(subscription))
+FilterProblems = Callable[[Sequence[Filter]], Sequence[str]]
+"""What is wrong with filters that only compiling shows."""
+
+
+def require_valid_subscription(subscription: Subscription, filter_problems: FilterProblems) -> None:
+    """Raises Refused that names every field of the subscription that is out of its range, and what
+    `filter_problems` raises.
+    """
+    _require_none(subscription_violations(subscription, filter_problems))
 
 
 def require_new_name(name: SubscriptionName) -> None:
@@ -99,7 +104,9 @@ def _chaos(path: str, policy: ChaosPolicy) -> Iterator[str]:
         yield _CHAOS_DELAYS
 
 
-def subscription_violations(subscription: Subscription) -> Iterator[str]:
+def subscription_violations(
+    subscription: Subscription, filter_problems: FilterProblems
+) -> Iterator[str]:
     """What is wrong with a subscription taken by itself."""
     if not is_name_part(subscription.name):
         yield f"Subscription.name {_NAME_RULE}"
@@ -117,7 +124,7 @@ def subscription_violations(subscription: Subscription) -> Iterator[str]:
         yield "Subscription.contentType must be JSON, because deliveryType is BATCH"
     if subscription.monitoring_details.severity not in _SEVERITIES:
         yield f"Subscription.monitoringDetails.severity must be one of {', '.join(_SEVERITIES)}"
-    yield from _filters(subscription.filters)
+    yield from _filters(subscription.filters, filter_problems)
     yield from _headers(subscription)
     yield from _oauth(subscription)
     if subscription.signing is not None:
@@ -165,7 +172,7 @@ def _attempts(path: str, policy: SerialPolicy | BatchPolicy) -> Iterator[str]:
         yield f"{path}.discardOn must not hold {status}, which retryOn holds"
 
 
-def _filters(filters: list[Filter]) -> Iterator[str]:
+def _filters(filters: list[Filter], filter_problems: FilterProblems) -> Iterator[str]:
     if len(filters) > FILTERS_MAX:
         yield f"Subscription.filters size must be between 0 and {FILTERS_MAX}"
         return
@@ -175,7 +182,7 @@ def _filters(filters: list[Filter]) -> Iterator[str]:
             yield f"{path}.path must not be null"
         if each.matching_strategy.lower() not in ("all", "any"):
             yield f"{path}.matchingStrategy must be all or any"
-    for problem in problems(filters):
+    for problem in filter_problems(filters):
         yield f"Subscription.{problem}"
 
 

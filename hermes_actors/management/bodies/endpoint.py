@@ -24,11 +24,19 @@ _UNFIT = re.compile(r"[\s\x00-\x1f\x7f\"<>\\^`{|}]")
 _ANY_USER_INFO = re.compile(r"^([^:]*://[^:/?#@]*):.*@", re.DOTALL)
 _USER_INFO = re.compile(r"^([^:/?#]+://)([^/?#]*)@")
 
+ENDPOINT_CHARACTERS_MAX = 16_384
+"""All addresses together; each message fills in their fields."""
+
 
 def require_valid_endpoint(endpoint: str, additional_protocols: Iterable[str] = ()) -> None:
     """Raises Refused that says what is wrong with the endpoint, which may be several addresses with
     `;` between them; its passwords are never repeated.
     """
+    if len(endpoint) > ENDPOINT_CHARACTERS_MAX:
+        raise Refused(
+            f"Subscription.endpoint has {len(endpoint)} characters; at most "
+            f"{ENDPOINT_CHARACTERS_MAX} are taken"
+        )
     # What is refused may not follow the grammar, so more is hidden here than in an answer.
     shown = _ANY_USER_INFO.sub(rf"\1:{MASKED_PASSWORD}@", endpoint)
     for each in split_addresses(endpoint):

@@ -1,6 +1,7 @@
 """Subscriptions: the rules before each change; a new one gets what is published from then on."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -8,6 +9,7 @@ from msgspec.structs import replace
 
 from hermes_actors.config import ManagementConfig
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
+from hermes_actors.filters.aside import Aside
 from hermes_actors.management.access.group_owners import group_named, owners_of
 from hermes_actors.management.access.roles import Caller, require_owner, sees_secrets
 from hermes_actors.management.bodies.constraints import (
@@ -15,6 +17,7 @@ from hermes_actors.management.bodies.constraints import (
     require_valid_subscription,
 )
 from hermes_actors.management.bodies.decoding import decode_subscription, required_text
+from hermes_actors.management.bodies.filters import Checked
 from hermes_actors.management.bodies.patch import merge
 from hermes_actors.management.bodies.secrets import (
     require_no_mask_at_all,
@@ -56,12 +59,14 @@ class Subscriptions:
         config: ManagementConfig,
         clock: Clock,
         guard: AddressGuard,
+        aside: Aside,
     ) -> None:
         self._metadata = metadata
         self._changes = changes
         self._config = config
         self._clock = clock
         self._guard = guard
+        self._aside = aside
         self._privileged = [
             PrivilegedSubscriber.parse(each) for each in config.subscribers_with_access_to_any_topic
         ]
@@ -102,7 +107,12 @@ class Subscriptions:
         in_body = required_text(body, "topicName", "Subscription")
         _require_same("topicName", in_body, topic)
         new = decode_subscription(body)
-        require_valid_subscription(new)
+        filter_problems = Checked(self._aside)
+
+        async def validate() -> None:
+            require_valid_subscription(new, filter_problems)
+
+        await filter_problems.until_known(validate)
         require_no_mask_at_all(new)
         require_acceptable(new, None, caller, self._config, self._guard)
         name = SubscriptionName(TopicName.parse(topic), new.name)
@@ -150,6 +160,7 @@ class Subscriptions:
 
     async def update(self, caller: Caller, topic: str, name: str, patch: Mapping[str, Any]) -> None:
         """Change the fields that the patch names. Raises Refused and Unavailable."""
+        filter_problems = Checked(self._aside)
 
         def decide() -> Change | None:
             live = self.live(topic, name)
@@ -160,14 +171,14 @@ class Subscriptions:
             require_secrets_for_other_hosts(old, new, patch, sees_headers=sees_headers)
             _require_same("topicName", new.topic_name, topic)
             _require_same("name", new.name, name)
-            require_valid_subscription(new)
+            require_valid_subscription(new, filter_problems)
             require_no_new_mask(new)
             require_acceptable(new, old, caller, self._config, self._guard)
             require_fitting_filters(new.filters, owning.topic)
             self._require_open_topic(new, old, owning, caller)
             return self._rewrite(live, new)
 
-        await self._changes.make(decide)
+        await filter_problems.until_known(partial(self._changes.make, decide))
 
     async def amend(
         self,

@@ -8,15 +8,22 @@ from typing import Any
 from msgspec import Struct
 
 from hermes_actors.config.admission import PropagationConfig
-from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.filters.compiled import Candidate, Filters, problems
+from hermes_actors.errors import ErrorCode, Refused, Unavailable
+from hermes_actors.filters.aside import Aside
+from hermes_actors.filters.budget import Budget, BudgetSpent
+from hermes_actors.filters.compiled import Candidate, Filters
 from hermes_actors.filters.failures import FilterFailed, FilterInvalid, NotJson
 from hermes_actors.management.access.roles import Caller
+from hermes_actors.management.bodies.constraints import FILTERS_MAX
 from hermes_actors.management.bodies.decoding import decode_plain
+from hermes_actors.management.bodies.filters import problems_of
 from hermes_actors.management.catalog.rules_subscriptions import require_fitting_filters
 from hermes_actors.management.catalog.warnings import filter_warnings
 from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.model.subscription import Filter
+
+_WAITING_MAX = 8
+"""Each of them may wait for a second and more."""
 
 
 class FilterTest(Struct, frozen=True, kw_only=True):
@@ -33,30 +40,44 @@ async def try_filters(
     topic: str,
     body: Mapping[str, Any],
     propagation: PropagationConfig,
+    aside: Aside,
 ) -> dict[str, Any]:
-    """`status` MATCHED, NOT_MATCHED, or ERROR with `errorMessage`: a filter that takes too long.
+    """`status` MATCHED, NOT_MATCHED, or ERROR with `errorMessage`: filters that take too long.
     `warnings`, if there are, of filters that no message can pass as the frontends are configured.
 
-    A trio coroutine. Raises Refused for a filter that no subscription to the topic could have.
+    A trio coroutine. Raises Refused for a filter that no subscription to the topic could have, and
+    Unavailable while many ask.
     """
     owning = live(topic)
     asked = decode_plain(FilterTest, body)
     require_fitting_filters(asked.filters, owning.topic)
-    if text := "; ".join(f"FilterTest.{each}" for each in problems(asked.filters)):
+    if len(asked.filters) > FILTERS_MAX:
+        raise Refused(f"FilterTest.filters size must be between 0 and {FILTERS_MAX}")
+    if aside.waiting >= _WAITING_MAX:
+        raise Unavailable(f"{aside.waiting} others try filters that take long; try again later")
+    if text := "; ".join(f"FilterTest.{each}" for each in await problems_of(asked.filters, aside)):
         raise Refused(text, ErrorCode.OTHER, 400)
     try:
-        filters = Filters(asked.filters)
+        filters = await aside.compile(asked.filters, Filters)
     except FilterInvalid as error:
         raise Refused(f"FilterTest.{error}", ErrorCode.OTHER, 400) from error
     try:
         message = base64.b64decode(asked.message, validate=True)
     except (binascii.Error, ValueError) as error:
         raise Refused(f"FilterTest.message must be Base64: {error}") from error
+    candidate = Candidate(message, tuple(asked.headers.items()))
+
+    def ask(budget: Budget) -> str:
+        return filters.rejects(candidate, budget)
+
     try:
-        rejects = filters.rejects(Candidate(message, tuple(asked.headers.items())))
+        try:
+            rejects = ask(aside.on_loop())
+        except BudgetSpent as spent:
+            rejects = await aside.ask(ask, message, spent)
     except NotJson:
         return {"status": "NOT_MATCHED"}
-    except FilterFailed as error:
+    except (FilterFailed, BudgetSpent) as error:
         return {"status": "ERROR", "errorMessage": str(error)}
     warnings = list(filter_warnings(asked.filters, propagation))
     return {

@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 from plain_bodies import SUBSCRIPTION, TOPIC
 
 from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.filters.budget import Budget
+from hermes_actors.filters.compiled import problems
 from hermes_actors.management.bodies.constraints import subscription_violations, topic_violations
 from hermes_actors.management.bodies.decoding import (
     decode_subscription,
@@ -15,6 +17,13 @@ from hermes_actors.management.bodies.decoding import (
 )
 from hermes_actors.model.subscription import BatchPolicy, SerialPolicy, TrackingMode
 from hermes_actors.model.topic import ContentType, PublishingAuth
+
+
+def violations(subscription):
+    def compiling(filters):
+        return problems(filters, Budget(10.0, lambda: 0.0))
+
+    return subscription_violations(subscription, compiling)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"text"', b"1", b"null", b"\xff"])
@@ -256,7 +265,7 @@ METRICS = "Subscription.metricsConfig.messageProcessing.thresholdsMilliseconds"
 )
 def test_a_serial_policy_out_of_range_is_told_the_field_and_the_bound(policy, field, bound):
     subscription = decode_subscription({**SUBSCRIPTION, "subscriptionPolicy": policy})
-    assert list(subscription_violations(subscription)) == [f"{POLICY}.{field} must be {bound}"]
+    assert list(violations(subscription)) == [f"{POLICY}.{field} must be {bound}"]
 
 
 @pytest.mark.parametrize(
@@ -280,7 +289,7 @@ def test_a_batch_policy_out_of_range_is_told_the_field_and_the_bound(policy, fie
     )
     side = "greater" if bound >= 0 else "less"
     expected = f"{POLICY}.{field} must be {side} than or equal to {abs(bound)}"
-    assert list(subscription_violations(subscription)) == [expected]
+    assert list(violations(subscription)) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -338,11 +347,11 @@ def test_a_batch_policy_out_of_range_is_told_the_field_and_the_bound(policy, fie
 )
 def test_a_subscription_out_of_range_is_told_the_field_and_the_rule(fields, violation):
     subscription = decode_subscription({**SUBSCRIPTION, **fields})
-    assert list(subscription_violations(subscription)) == [violation]
+    assert list(violations(subscription)) == [violation]
 
 
 def test_a_filter_whose_regular_expression_does_not_compile_is_refused():
     filters = [{"type": "header", "header": "h", "matcher": "("}]
     subscription = decode_subscription({**SUBSCRIPTION, "filters": filters})
-    (violation,) = subscription_violations(subscription)
+    (violation,) = violations(subscription)
     assert violation.startswith("Subscription.filters[0].matcher must be a regular expression: ")

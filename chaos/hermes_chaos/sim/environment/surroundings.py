@@ -12,6 +12,7 @@ from hermes_actors.management.administration import Administration
 from hermes_actors.node import NodeEnvironment
 from hermes_actors.runtime.clock import Clock, seeded_ids
 from hermes_actors.runtime.cpu import StillCpu
+from hermes_actors.runtime.threads import NoThreads
 from hermes_chaos.wanted import subscription_body, topic_body
 
 
@@ -35,6 +36,7 @@ def surroundings(
         remote_logs={remote.dc: remote for remote in remotes},
         open_senders=open_senders,
         cpu=StillCpu(),
+        threads=NoThreads(),
     )
 
 

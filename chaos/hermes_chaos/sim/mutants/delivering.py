@@ -17,6 +17,7 @@ from hermes_actors.consumer.reading.progress import TopicProgress
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.serial.dispatch import Dispatch
 from hermes_actors.consumer.serial.lanes import Delivery, Lanes
+from hermes_actors.filters.budget import Budget
 from hermes_actors.filters.compiled import Candidate, Filters
 from hermes_actors.log.commits import Interval, Ownership
 from hermes_actors.metadata.seek import Seek
@@ -98,8 +99,8 @@ def _stay(_self: Ladder, _level: object, _now_s: float) -> None:
     pass
 
 
-def _inverted(self: Filters, candidate: Candidate) -> str:
-    return "" if _rejects(self, candidate) else "jsonpath"
+def _inverted(self: Filters, candidate: Candidate, budget: Budget) -> str:
+    return "" if _rejects(self, candidate, budget) else "jsonpath"
 
 
 def _one_more(self: BatchAssembly) -> bool:

@@ -1,0 +1,56 @@
+"""Filters that a client wants stored or tried: whether they compile, told beside the loop."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from hermes_actors.filters.aside import Aside
+from hermes_actors.filters.budget import Budget, BudgetSpent
+from hermes_actors.filters.compiled import problems
+from hermes_actors.model.subscription import Filter
+
+T = TypeVar("T")
+
+
+async def problems_of(wanted: Sequence[Filter], aside: Aside) -> tuple[str, ...]:
+    """What is wrong with each of them, as `filters[0].path must …`. A trio coroutine."""
+    try:
+        return await aside.compile(wanted, _problems)
+    except BudgetSpent as error:
+        return (f"filters must take less time to compile: compiling them {error}",)
+
+
+def _problems(wanted: Sequence[Filter], budget: Budget) -> tuple[str, ...]:
+    return tuple(problems(wanted, budget))
+
+
+class Unknown(Exception):
+    """Nobody has said yet whether these filters compile."""
+
+    def __init__(self, wanted: Sequence[Filter]) -> None:
+        super().__init__()
+        self.wanted = wanted
+
+
+class Checked:
+    """Answers, without waiting, what is wrong with the filters of one request."""
+
+    def __init__(self, aside: Aside) -> None:
+        self._aside = aside
+        self._wanted: Sequence[Filter] = ()
+        self._problems: tuple[str, ...] = ()
+
+    def __call__(self, wanted: Sequence[Filter]) -> tuple[str, ...]:
+        """What is wrong with them. Raises Unknown; `until_known` finds out."""
+        if wanted and wanted != self._wanted:
+            raise Unknown(wanted)
+        return self._problems if wanted else ()
+
+    async def until_known(self, decide: Callable[[], Awaitable[T]]) -> T:
+        """What `decide` returns, which is asked again once its filters are known."""
+        while True:
+            try:
+                return await decide()
+            except Unknown as unknown:
+                wanted = unknown.wanted
+            self._problems = await problems_of(wanted, self._aside)
+            self._wanted = wanted

@@ -1,0 +1,53 @@
+"""Worker threads for what would hold the loop up: how to run there, and what it has cost."""
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+import trio
+
+T = TypeVar("T")
+
+
+class Threads(Protocol):
+    """Where costly work is run, and the CPU clock that its bounds are kept by."""
+
+    def cpu_s(self) -> float:
+        """The CPU time that the thread which asks has used, in seconds."""
+
+    def rest(self, seconds: float) -> None:
+        """Let others run: the thread that asks, which is never the loop's, sleeps so long."""
+
+    def run(self, work: Callable[[], T], limiter: trio.CapacityLimiter) -> Awaitable[T]:
+        """What `work` returns, once the limiter has let it run. Whoever is cancelled waits no
+        more; the work ends by its own bounds.
+        """
+
+
+class SystemThreads:
+    """Threads of the process."""
+
+    def __init__(self) -> None:
+        # Not methods: the clock is asked often.
+        self.cpu_s: Callable[[], float] = time.thread_time
+        self.rest: Callable[[float], None] = time.sleep
+
+    async def run(self, work: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
+        """In a thread, from which the one that waits may be cancelled away."""
+        return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
+
+
+class NoThreads:
+    """All in one thread and free of cost: for a simulation, whose time is not the machine's."""
+
+    def cpu_s(self) -> float:
+        """Nothing costs anything."""
+        return 0.0
+
+    def rest(self, seconds: float) -> None:
+        """Nobody else could run."""
+
+    async def run(self, work: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
+        """On the loop."""
+        async with limiter:
+            return work()

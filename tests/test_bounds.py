@@ -1,0 +1,271 @@
+"""Nothing that a tenant sends or configures runs on the loop without a bound in time.
+
+A walk over the places that ARCHITECTURE.md lists, each driven with hostile sizes. Counted are the
+calls that a place makes before it gives way, which are the same on every machine: `CALLS_MAX` take
+some milliseconds. What is one call, however long, is bounded by a size that is asserted too.
+"""
+
+import base64
+import random
+import sys
+from contextlib import suppress
+
+import msgspec
+import pytest
+import trio
+
+from hermes_actors.config import FiltersConfig, PreviewConfig, PropagationConfig
+from hermes_actors.consumer.batch.body import element_of
+from hermes_actors.consumer.recipients.cloudevents import CloudEvents
+from hermes_actors.consumer.recipients.signing import Signer
+from hermes_actors.errors import Refused
+from hermes_actors.filters.aside import Aside
+from hermes_actors.filters.budget import LOOP_BYTES_MAX, Budget, BudgetSpent
+from hermes_actors.filters.compiled import Candidate, Filters
+from hermes_actors.management.bodies.decoding import json_value
+from hermes_actors.management.bodies.endpoint import require_valid_endpoint
+from hermes_actors.management.bodies.filters import problems_of
+from hermes_actors.management.messages.tail import line_of
+from hermes_actors.model.message import Envelope, Message, UndecodableRecord, to_record
+from hermes_actors.model.record import StoredRecord
+from hermes_actors.model.signing_secrets import SigningKey, SigningScheme
+from hermes_actors.model.subscription import BatchBody, Filter
+from hermes_actors.publisher.cloudevents import event_in
+from hermes_actors.publisher.forms import form_of
+from hermes_actors.publisher.idempotency import KeyWindow, parse_key
+from hermes_actors.publisher.preview import Previews
+from hermes_actors.publisher.propagation import Propagation
+from hermes_actors.security.account import BadCredentials
+from hermes_actors.security.tokens import TokenRules, header_of
+
+CALLS_MAX = 40_000
+MESSAGE_BYTES = 2_097_152
+HEAD = [(f"h{number}", "x" * 6) for number in range(1_400)]
+
+
+def calls_of(work):
+    """How many calls `work` makes, those of the interpreter's own functions included."""
+    count = 0
+
+    def profile(_frame, event, _arg):
+        nonlocal count
+        if event in ("call", "c_call"):
+            count += 1
+
+    sys.setprofile(profile)
+    try:
+        with suppress(BudgetSpent, Refused, BadCredentials, UndecodableRecord):
+            work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+class Unasked:
+    """Threads that say how much was left to them, and a CPU clock of a millisecond each look."""
+
+    def __init__(self):
+        self.left = 0
+        self._looks = 0
+
+    def cpu_s(self):
+        self._looks += 1
+        return self._looks / 1_000
+
+    def rest(self, seconds):
+        raise AssertionError("nothing runs in a thread here")
+
+    async def run(self, _work, _limiter):
+        self.left += 1
+        await trio.lowlevel.checkpoint()
+
+
+def jsonpath(path, matcher, strategy="all"):
+    return Filter(type="jsonpath", path=path, matcher=matcher, matching_strategy=strategy)
+
+
+def fits(body):
+    """The largest of the kind that is decoded on the loop."""
+    assert len(body) <= LOOP_BYTES_MAX
+    return body
+
+
+ONES = fits(b'{"a":[' + b"1," * 32_000 + b"1]}")
+OBJECTS = fits(b'{"a":[' + b'{"a":1},' * 8_000 + b"{}]}")
+TEXT = fits(b'{"a":"' + b"a" * 8_192 + b'"}')
+
+
+@pytest.mark.parametrize(
+    ("filters", "body"),
+    [
+        ([jsonpath("$.a[*]", "1")] * 100, ONES),
+        ([jsonpath("$.a[*]", "2", "any")] * 100, ONES),
+        ([jsonpath("$", ".*")] * 100, ONES),
+        ([jsonpath("$" + "[*]" * 300, "1")] * 10, ONES),
+        ([jsonpath("$..a", "1")] * 100, OBJECTS),
+        ([jsonpath("$" + "[*,*]" * 100, "1")] * 10, OBJECTS),
+        ([jsonpath("$.a[?$.a == $.a]", "1")] * 100, OBJECTS),
+        ([jsonpath("$.a[?match(@.a, '(a|aa)+b')]", "1")], OBJECTS),
+        ([jsonpath("$.a", "(a|aa)+b")], TEXT),
+        ([jsonpath("$.a", ".*a.*a.*a.*b")] * 100, TEXT),
+        ([jsonpath("$.a[*]", "1")] * 100, b'{"a":[' + b"1," * 1_000_000 + b"1]}"),
+        ([jsonpath("$.a", "1")], b"[" * MESSAGE_BYTES),
+    ],
+)
+def test_filters_of_a_message(filters, body):
+    threads = Unasked()
+    aside = Aside(FiltersConfig(), threads)
+    compiled = Filters(filters, Budget(10.0, lambda: 0.0))
+    calls = calls_of(lambda: compiled.rejects(Candidate(body), aside.on_loop()))
+    assert calls <= CALLS_MAX
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        [jsonpath("$.a", "a" * 1_000_000)],
+        [jsonpath("$.a", f"(a|b){{9}}x{number}") for number in range(6_000)],
+        [jsonpath("$" + ".a" * 400, "x")] * 100,
+        [jsonpath("$.a", "|".join(map(str, range(2_000))))] * 2,
+    ],
+)
+async def test_filters_that_are_compiled(filters):
+    threads = Unasked()
+    aside = Aside(FiltersConfig(), threads)
+    count = 0
+
+    def profile(_frame, event, _arg):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(profile)
+    try:
+        await problems_of(filters, aside)
+    finally:
+        sys.setprofile(None)
+    assert threads.left == 1
+    assert count <= CALLS_MAX
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"a":[' + b"1," * 500_000 + b"1]}",
+        b'{"a":[' + b"{}," * 300_000 + b"{}]}",
+        b'{"a":' * 170_000,
+        b'{"message":"' + b"A" * 1_000_000 + b'"}',
+    ],
+)
+def test_bodies_of_management(body):
+    assert calls_of(lambda: json_value(body)) <= CALLS_MAX
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["http://h/" + "{a}" * 300_000, ";".join(["http://h/a"] * 90_000), "{" * 1_000_000]
+)
+def test_endpoints(endpoint):
+    with pytest.raises(Refused, match="at most 16384"):
+        require_valid_endpoint(endpoint)
+    assert calls_of(lambda: require_valid_endpoint(endpoint)) <= CALLS_MAX
+
+
+def test_what_is_pushed():
+    keys = [SigningKey(SigningScheme.HMAC_SHA256, bytes([number]) * 32) for number in range(10)]
+    signer, body = Signer(keys), b"x" * MESSAGE_BYTES
+    assert calls_of(lambda: signer.sign("id", 1, body)) <= CALLS_MAX
+    message = Message("id", b'["' + b"x" * MESSAGE_BYTES + b'"]', 1, propagated=tuple(HEAD))
+    for form in BatchBody:
+        assert calls_of(lambda form=form: element_of(message, form)) <= CALLS_MAX
+    events = CloudEvents("shop.orders", "application/json", {})
+    event = Message("id", b"{}", 1, attributes=tuple((f"a{n}", "x" * 6) for n in range(1_400)))
+    assert calls_of(lambda: events.lines(event)) <= CALLS_MAX
+
+
+def test_what_is_published():
+    claim = KeyWindow(10, 60.0).claim("shop_orders", parse_key("k" * 255), 0.0)
+    assert calls_of(lambda: claim.match(None, b"x" * MESSAGE_BYTES)) <= CALLS_MAX
+    pick = Propagation(PropagationConfig(enabled=True)).pick
+    assert calls_of(lambda: pick(HEAD)) <= CALLS_MAX
+    previews = Previews(PreviewConfig())
+    large = Message("id", b"[" * MESSAGE_BYTES, 1, propagated=tuple(HEAD))
+    assert calls_of(lambda: previews.add("shop_orders", large)) <= CALLS_MAX
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b"{" + b",".join(b'"a%d":1' % number for number in range(200_000)) + b"}",
+        b'{"id":"1","source":"s","type":"t","specversion":"1.0","data":' + b"[" * MESSAGE_BYTES,
+        b'{"id":"1","source":"s","type":"t","specversion":"1.0","data":['
+        + b"{}," * 600_000
+        + b"{}]}",
+    ],
+)
+def test_events_in_json(event):
+    assert calls_of(lambda: event_in(event)) <= CALLS_MAX
+
+
+@pytest.mark.parametrize(
+    "piece", [b"\n" * 65_536, b"[" * 30_000, b'{"a":1},' * 2_000, b'"' * 65_536, b"1," * 10_000]
+)
+@pytest.mark.parametrize(
+    "media_type",
+    [
+        "application/x-ndjson",
+        "application/json",
+        "application/vnd.hermes.messages+ndjson",
+        "application/cloudevents-batch+json",
+    ],
+)
+def test_pieces_of_a_batch(media_type, piece):
+    form = form_of(media_type, 65_536, None, lambda _pairs: (), takes_events=True)
+    form.feed(b"[" if "nd" not in media_type else b"")
+    # A piece of 64 KiB may hold a message of each few bytes; each is looked at once or twice.
+    assert calls_of(lambda: form.feed(piece)) <= max(CALLS_MAX, 3 * len(piece))
+
+
+def test_messages_that_are_tailed():
+    message = Message("id", b"[" * MESSAGE_BYTES, 1, propagated=tuple(HEAD))
+    for envelope in Envelope:
+        record = to_record(message, envelope)
+        stored = StoredRecord(0, 1, 2, None, record.value, record.headers)
+        assert calls_of(lambda stored=stored: line_of(stored)) <= CALLS_MAX
+
+
+def test_tokens():
+    rules = TokenRules(frozenset({"HS256"}), "i", frozenset({"a"}), 0.0)
+    nested = base64.urlsafe_b64encode(b"[" * 12_000).decode()
+    digits = base64.urlsafe_b64encode(b'{"alg":' + b"9" * 12_000 + b"}").decode()
+    for head in (nested, digits, "." * 16_000, "x" * 1_000_000):
+        assert calls_of(lambda head=head: header_of(f"{head}.e30.x", rules)) <= CALLS_MAX
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_filters_bodies_and_matchers_at_random(seed):
+    rng = random.Random(seed)
+    for _ in range(20):
+        filters, body = hostile(rng)
+        aside = Aside(FiltersConfig(), Unasked())
+        compiled = Filters(filters, Budget(10.0, lambda: 0.0))
+        calls = calls_of(
+            lambda body=body, compiled=compiled, aside=aside: _ask(compiled, body, aside)
+        )
+        assert calls <= CALLS_MAX, (filters, body[:100])
+
+
+def _ask(compiled, body, aside):
+    compiled.rejects(Candidate(body), aside.on_loop())
+
+
+def hostile(rng):
+    """Filters and a body that together are meant to take long."""
+    paths = ["$.a[*]", "$..a", "$[*][*]", "$", "$..*", "$.a[?@ == $.a[0]]", "$.a[?length(@) > 0]"]
+    matchers = ["1", ".*", "(a|aa)+b", "(.*)*x", "a{e<=3}", "((a*)*)*b", "(?=(a+))a*b\\1"]
+    filters = [
+        jsonpath(rng.choice(paths), rng.choice(matchers), rng.choice(["all", "any"]))
+        for _ in range(rng.randint(1, 20))
+    ]
+    value = rng.choice([1, "a" * 30, "a" * 3_000, [1, [2]], {"a": 1}, {"a": ["aaaa"] * 5}])
+    count = rng.choice([1, 100, 10_000])
+    body = msgspec.json.encode({"a": [value] * count, "b": {"a": value}})
+    return filters, body if len(body) <= MESSAGE_BYTES else b"{}"
