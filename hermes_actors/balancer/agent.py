@@ -195,6 +195,11 @@ class Agent:
         """The full names of the subscriptions that this node owns, delivered or not, sorted."""
         return sorted({*self._running, *self._refusals})
 
+    def has_first(self, subscription: str) -> bool:
+        """True where this node owns the part of it that does what is done once a datacentre."""
+        owned = self._owned.get(subscription)
+        return owned is not None and owned.is_first
+
     def figures(self, subscription: str) -> SubscriptionFigures | None:
         """What the node's status record says of one that is its own; None for any other."""
         if subscription not in self._running and subscription not in self._refusals:

@@ -96,6 +96,7 @@ class Dispatching(Generic[T]):
         self.last_undelivered: Undelivered | None = None
         self.last_failure_ms = 0
         self.last_success_ms = 0
+        self.last_attempts = 0
         self.taken = self.taken_bytes = 0
 
     def _begin(self, live: LiveSubscription, policy: SerialPolicy | BatchPolicy) -> None:
@@ -156,6 +157,7 @@ class Dispatching(Generic[T]):
         """What follows from an attempt that was no success."""
         if not outcome.is_local:
             what.attempts += 1
+        self.last_attempts = what.attempts
         now_ms = self.last_failure_ms = self._clock.now_ms()
         return decide(
             outcome,

@@ -1,11 +1,16 @@
 """What is counted of one subscription, under the names that Hermes' dashboards expect."""
 
+from math import isnan
+
 from msgspec import Struct
 
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.model.names import SubscriptionName
 from hermes_actors.status.record import Flow, LastUndelivered
 from hermes_actors.telemetry.metrics import Counter, Metrics
+
+_LATENCY_INTERVAL_S = 10.0
+_SHOWN = (0.5, 0.99)
 
 
 class Undelivered(Struct, frozen=True):
@@ -54,6 +59,8 @@ class SubscriptionMeasures:
         self.dead_letter_failures = self._counter("dead_letter_failures")
         self.redriven = self._counter("redriven")
         self.latency = metrics.timer("subscription_latency", **self._labels)
+        self._latency_ms: tuple[float, float] | None = None
+        self._looked_s = -_LATENCY_INTERVAL_S
 
     def on_outcome(self, outcome: SendOutcome, took_s: float) -> None:
         """Count one attempt's outcome by kind, and how long it took unless it failed here."""
@@ -75,6 +82,16 @@ class SubscriptionMeasures:
         self.failures.value += 1
         if outcome.failure is not None:
             (self.timeouts if outcome.failure.is_timeout else self.other_errors).value += 1
+
+    def latency_ms(self, now_s: float) -> tuple[float, float] | None:
+        """How long half of the pushes of the last minute took at most, and 99 % of them; None when
+        there was none. Looked at each few seconds, for looking costs.
+        """
+        if now_s - self._looked_s >= _LATENCY_INTERVAL_S:
+            self._looked_s = now_s
+            p50, p99 = (round(1_000 * each, 1) for each in self.latency.quantiles_s(_SHOWN, now_s))
+            self._latency_ms = None if isnan(p99) else (p50, p99)
+        return self._latency_ms
 
     def flow(self) -> Flow:
         """All of it as one value."""

@@ -187,6 +187,8 @@ class PushConsumer:
             held_back=self._held_back,
             oldest_age_ms=self._oldest_age_ms,
             last_undelivered=None if undelivered is None else undelivered.for_status(),
+            last_attempts=sending.last_attempts,
+            latency_ms=self._measures.latency_ms(self._clock.monotonic_s()),
         )
 
     @property

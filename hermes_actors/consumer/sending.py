@@ -41,7 +41,7 @@ class Sending(Protocol):
     `alarm_s` is when the sending loop wakes by itself, set by it. `error` is what a callback
     raised, for the actor to raise again. `gone` says that the endpoint is gone for good, "" while
     it is not. `taken` is how many messages have been pushed, each attempt counted (the rate is used
-    for them), and `taken_bytes` what they held.
+    for them), and `taken_bytes` what they held. `last_attempts` counts those of what failed last.
     """
 
     live: LiveSubscription
@@ -51,6 +51,7 @@ class Sending(Protocol):
     last_undelivered: Undelivered | None
     last_failure_ms: int
     last_success_ms: int
+    last_attempts: int
     taken: int
     taken_bytes: int
 

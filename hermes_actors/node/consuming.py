@@ -13,6 +13,7 @@ from hermes_actors.balancer.agent import Agent
 from hermes_actors.balancer.membership import NodeLoads
 from hermes_actors.config import RecipientsConfig
 from hermes_actors.consumer.factory import ConsumerFactory
+from hermes_actors.consumer.letters.open_counts import OpenCounts
 from hermes_actors.consumer.letters.redrive_board import FollowedRedrives
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.reading.resting import Resting
@@ -102,9 +103,18 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
             )
             return node.agent
 
+        def counted() -> list[LiveSubscription]:
+            """Of a subscription with several owners one alone reads the letters."""
+            agent, known = node.agent, node.metadata.catalog.subscriptions
+            names = [] if agent is None else filter(agent.has_first, agent.subscriptions())
+            return [known[name] for name in names if name in known]
+
+        counts = node.open_letters = OpenCounts(environment.log, counted)
+
         # The same one after a failure: it keeps what it was told of.
         node.control.start("resting", lambda: resting)
         node.control.start("redrives", lambda: redrives)
+        node.control.start("open letters", lambda: counts)
         node.control.start("agent", make)
         if resolver is not None:
             # One that stays broken takes neither the agent nor the node down.

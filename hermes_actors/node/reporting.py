@@ -1,7 +1,8 @@
 """A node tells the others how it fares, and management hears all of them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 
 from hermes_actors import __version__
 from hermes_actors.actors.supervisor import Supervisor
@@ -11,8 +12,9 @@ from hermes_actors.node.running import Node
 from hermes_actors.runtime.standstills import Cause, Standstills
 from hermes_actors.status.collector import Collector, NodeIdentity, Sources, SubscriptionFigures
 from hermes_actors.status.fold import StatusFold
+from hermes_actors.status.lag import UNKNOWN
 from hermes_actors.status.reader import StatusReader
-from hermes_actors.status.record import Published
+from hermes_actors.status.record import Published, SubscriptionStatus
 from hermes_actors.status.reporter import StatusReporter
 from hermes_actors.telemetry.metrics import Metrics
 
@@ -59,6 +61,7 @@ async def open_reporter(node: Node, environment: NodeEnvironment) -> AsyncIterat
         started_at_ms=environment.clock.now_ms(),
     )
     collector = Collector(identity, _sources(node))
+    node.metrics.append(_subscription_metrics(collector))
     node.control.start(
         "status reporter",
         lambda: StatusReporter(
@@ -72,6 +75,38 @@ async def open_reporter(node: Node, environment: NodeEnvironment) -> AsyncIterat
     )
     yield
     await node.control.stop("status reporter")
+
+
+_LEVELS = {"FULL": 0.0, "ADAPTING": 1.0, "SLOW": 2.0, "HEARTBEAT": 3.0}
+
+
+def _subscription_metrics(collector: Collector) -> Metrics:
+    """How the node's own subscriptions fare, as its status record says."""
+    metrics = Metrics("hermes_consumers")
+
+    def shown(
+        value: Callable[[SubscriptionStatus], float | None],
+    ) -> Iterator[tuple[Mapping[str, str], float]]:
+        for full_name, status in list(collector.newest.items()):
+            number = value(status)
+            if number is None:
+                continue
+            topic, _, subscription = full_name.rpartition("$")
+            group, _, topic = topic.rpartition(".")
+            yield {"group": group, "topic": topic, "subscription": subscription}, number
+
+    for name, value in _FIGURES.items():
+        metrics.gauges(f"subscription_{name}", partial(shown, value))
+    return metrics
+
+
+_FIGURES: Mapping[str, Callable[[SubscriptionStatus], float | None]] = {
+    "lag_messages": lambda status: None if status.lag < 0 else status.lag,
+    "oldest_age_seconds": lambda status: status.oldest_age_ms / 1_000,
+    "rate_level": lambda status: _LEVELS.get(status.level),
+    "rate_limit": lambda status: status.rate_now / 1_000 if status.level else None,
+    "open_dead_letters": lambda status: None if status.open_letters < 0 else status.open_letters,
+}
 
 
 def _sources(node: Node) -> Sources:
@@ -92,6 +127,13 @@ def _sources(node: Node) -> Sources:
     def consumed(name: str) -> SubscriptionFigures | None:
         return None if node.agent is None else node.agent.figures(name)
 
+    def open_letters(name: str) -> int:
+        live = node.metadata.catalog.subscriptions.get(name)
+        agent, counts = node.agent, node.open_letters
+        if live is None or agent is None or counts is None or not agent.has_first(name):
+            return UNKNOWN
+        return counts.of(live)
+
     return Sources(
         reasons=reasons,
         notices=node.notices,
@@ -99,4 +141,5 @@ def _sources(node: Node) -> Sources:
         published=published,
         subscriptions=subscriptions,
         consumed=consumed,
+        open_letters=open_letters,
     )

@@ -23,6 +23,7 @@ sockets. Lifetimes are indentation: what is opened first is closed last.
     ├─ leader                 says who is to own what, if no other node leads
     ├─ workloads              knows what there is to be owned, for the leader
     ├─ releases               says what is free again, until the log has it
+    ├─ open letters           counts the dead letters that nobody has settled
     ├─ resting                commits for subscriptions that are suspended
     ├─ agent                  keeps one consumer for each subscription that this node owns
     │   └─ <subscription>     tenants: back off up to 5 minutes, never give up

@@ -9,6 +9,7 @@ from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.balancer.agent import Agent
 from hermes_actors.balancer.presence import Presence
 from hermes_actors.config import Config
+from hermes_actors.consumer.letters.open_counts import OpenCounts
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.management.administration import Administration
 from hermes_actors.metadata.registry import Metadata
@@ -30,6 +31,7 @@ class Node:
     frontend: Frontend | None = None
     producers: Supervisor | None = None
     agent: Agent | None = None
+    open_letters: OpenCounts | None = None
     coordination: Coordination | None = None
     presence: Presence | None = None
     administration: Administration | None = None

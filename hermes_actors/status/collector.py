@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from hermes_actors.status.lag import Ends
+from hermes_actors.status.lag import UNKNOWN, Ends
 from hermes_actors.status.rates import Rates
 from hermes_actors.status.record import (
     REASONS_MAX,
@@ -65,6 +65,10 @@ class SubscriptionFigures(Struct, frozen=True):
     oldest_age_ms: int = 0
     """How long ago the oldest message that is read and not settled was stored."""
     last_undelivered: LastUndelivered | None = None
+    last_attempts: int = 0
+    """How many attempts the message has had whose attempt failed last."""
+    latency_ms: tuple[float, float] | None = None
+    """How long half of the pushes of the last minute took at most, and 99 % of them."""
 
 
 def _clipped(last: LastUndelivered | None) -> LastUndelivered | None:
@@ -83,6 +87,10 @@ def _nothing(_name: str) -> None:
     return None
 
 
+def _not_known(_name: str) -> int:
+    return UNKNOWN
+
+
 class Sources(Struct, frozen=True, kw_only=True):
     """Where the figures come from. None of these waits, and none is slow.
 
@@ -98,6 +106,8 @@ class Sources(Struct, frozen=True, kw_only=True):
     published: Callable[[str], Published | None] = _nothing
     subscriptions: Callable[[], Iterable[str]] = _none
     consumed: Callable[[str], SubscriptionFigures | None] = _nothing
+    open_letters: Callable[[str], int] = _not_known
+    """How many dead letters of a subscription are open; -1 where that is another node's to say."""
 
 
 class Collector:
@@ -109,6 +119,8 @@ class Collector:
         self.identity = identity
         self.ends = Ends()
         self.missed = 0
+        self.newest: dict[str, SubscriptionStatus] = {}
+        """What was said last of each subscription that is the node's own."""
         self._sources = sources
         self._entries_max = entries_max
         self._sequence = 0
@@ -205,6 +217,8 @@ class Collector:
         names = set(self._subscriptions)
         self._consumed.keep_only(names)
         self._stopped &= names
+        for gone in self.newest.keys() - names:
+            del self.newest[gone]
         self._failing &= names
         self.ends.follow(sorted(self._log_topics))
         self._log_topics = set()
@@ -227,6 +241,7 @@ class Collector:
     def _subscription(self, name: str, now_s: float) -> SubscriptionStatus | None:
         figures = self._sources.consumed(name)
         if figures is None:
+            self.newest.pop(name, None)
             self._stopped.discard(name)
             self._failing.discard(name)
             return None
@@ -249,7 +264,11 @@ class Collector:
             clip(figures.held_back),
             figures.oldest_age_ms,
             _clipped(figures.last_undelivered),
+            self._sources.open_letters(name),
+            figures.last_attempts,
+            *(figures.latency_ms or (-1.0, -1.0)),
         )
+        self.newest[name] = entry
         self._judge(entry)
         return entry
 

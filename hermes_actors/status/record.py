@@ -123,6 +123,15 @@ class SubscriptionStatus(Struct, frozen=True, array_like=True, gc=False):
     held_back: str = ""
     oldest_age_ms: int = 0
     last_undelivered: LastUndelivered | None = None
+    open_letters: int = -1
+    """Dead letters of the whole datacentre that nobody has settled; -1 where it is not known, or
+    told by the node that owns the subscription's first part.
+    """
+    last_attempts: int = 0
+    """How many attempts the message has had whose attempt failed last; 0: it is not known."""
+    latency_p50_ms: float = -1.0
+    """How long half of the pushes of the last minute took at most; -1: there was none."""
+    latency_p99_ms: float = -1.0
 
 
 class Header(Struct, frozen=True, kw_only=True):

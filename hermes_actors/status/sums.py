@@ -48,7 +48,8 @@ class TopicSum(Struct, frozen=True):
 class SubscriptionSum(Struct, frozen=True):
     """A subscription over all nodes; `nodes` how many of those that are there consume it.
 
-    `lag` -1: not known for one of them, or nobody consumes it.
+    `lag` -1: not known for one of them, or nobody consumes it. `open_letters` are those of all
+    datacentres of which they are known, -1 where that is none.
     """
 
     is_known: bool
@@ -56,6 +57,7 @@ class SubscriptionSum(Struct, frozen=True):
     rates: Flow
     lag: int
     nodes: int
+    open_letters: int
 
 
 class Ill(Struct, frozen=True):
@@ -111,7 +113,18 @@ def subscription_sum(fold: StatusFold, name: str, now_s: float) -> SubscriptionS
         rates=_flow([entry.rates for entry in there]),
         lag=UNKNOWN if not lags or UNKNOWN in lags else sum(lags),
         nodes=len(there),
+        open_letters=_open_letters(entries),
     )
+
+
+def _open_letters(entries: Sequence[tuple[NodeView, SubscriptionStatus]]) -> int:
+    """Each datacentre's are told by one node; by two for a moment, when it moves."""
+    by_dc: dict[str, int] = {}
+    for view, entry in entries:
+        if view.is_there and entry.open_letters >= 0:
+            dc = view.header.dc
+            by_dc[dc] = max(by_dc.get(dc, 0), entry.open_letters)
+    return sum(by_dc.values()) if by_dc else UNKNOWN
 
 
 def ill(fold: StatusFold, now_s: float) -> Generator[None, None, Ill]:

@@ -108,6 +108,7 @@ MEANINGS: dict[str, tuple[str, str]] = {
     f"{_C}_expired_by_retention": ("messages", "Messages that retention removed unsettled"),
     f"{_C}_filtered_out": ("messages", "Messages that the filters left out"),
     f"{_C}_filter_errors": ("messages", "Messages that a filter could not read"),
+    f"{_C}_filter_timeouts": ("messages", "Messages that spent their filters' budget of CPU"),
     f"{_C}_undecodable": ("messages", "Records that hold no message"),
     f"{_C}_commit_failures": (
         "commits",
@@ -156,6 +157,11 @@ MEANINGS: dict[str, tuple[str, str]] = {
     f"{_L}_commits_failed": ("transactions", "Transactions of the embedded log that failed"),
     f"{_L}_records": ("records", "Records that were given to the log"),
     f"{_L}_bytes": ("bytes", "Size of the records that were given to the log"),
+    f"{_L}_accepted_missing": (
+        "records",
+        "Records that the embedded log lost at rest, as --accept-damage accepted",
+    ),
+    f"{_L}_is_failing": ("0 or 1", "Whether the embedded log cannot store anything"),
     f"{_L}_is_connected": ("0 or 1", "Whether the Kafka cluster is reached"),
     f"{_L}_in_flight": ("requests", "Produce requests without an answer"),
     f"{_L}_connections": ("connections", "Open connections to brokers"),

@@ -235,7 +235,7 @@ async def test_a_subscription_is_delivered_from_its_creation_to_its_deletion(nod
         await trio.sleep(5)
         assert len(node.sink.bodies) == 5
         assert agent.status() == {}
-        assert "push" not in render([node.metrics]).decode()
+        assert 'subscription="push"' not in render([node.metrics]).decode()
 
         # The same name again is another subscription: it starts at its own creation.
         await trio.sleep(60)

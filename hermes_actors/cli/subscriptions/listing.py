@@ -36,7 +36,7 @@ class Sort(StrEnum):
     RATE = "rate"
 
 
-_COLUMNS = ("Subscription", "State", "Level", "Deliv./s", "Lag", "Reason")
+_COLUMNS = ("Subscription", "State", "Level", "Deliv./s", "Lag", "Dead", "Reason")
 
 
 def list_subscriptions(
@@ -91,6 +91,7 @@ def _row(found: dict[str, Any]) -> list[str]:
         str(found.get("rateLevel") or "-"),
         f"{found.get('rate', 0):.1f}",
         known(found.get("lag")),
+        known(found.get("openDeadLetters")),
         "; ".join(_said(found)),
     ]
 

@@ -123,7 +123,15 @@ def _kind(node: dict[str, Any]) -> object:
 
 
 _SUMS = ("rate", "inflight", "waitingRetries", "filtered", "attempts")
-_LATEST = ("lastFailureAt", "lastSuccessAt", "oldestAgeMs", "ownedForS", "heardAgoMs", "rateNow")
+_LATEST = (
+    "lastFailureAttempt",
+    "lastFailureAt",
+    "lastSuccessAt",
+    "oldestAgeMs",
+    "ownedForS",
+    "heardAgoMs",
+    "rateNow",
+)
 
 
 def _as_one(nodes: list[dict[str, Any]]) -> dict[str, Any]:
@@ -149,10 +157,15 @@ def _held_by(node: dict[str, Any]) -> Iterator[str]:
     # Of who is silent nobody knows what he does now.
     if not _silence(node):
         yield from _doing(node)
+    if latency := node.get("latencyMs"):
+        p50, p99 = latency.get("p50", 0) / 1_000, latency.get("p99", 0) / 1_000
+        yield f"pushes of the last minute took {p50:.3g} s (half), {p99:.3g} s (99 %) at most"
     if failure := node.get("lastFailure"):
         # The reason above may tell of it already.
         what = "" if failure in str(node.get("reason", "")) else f": {failure}"
-        yield f"last failure {time_of(node.get('lastFailureAt'))}{what}"
+        attempt = node.get("lastFailureAttempt", 0)
+        which = f" (attempt {attempt} of its message)" if attempt else ""
+        yield f"last failure {time_of(node.get('lastFailureAt'))}{which}{what}"
         if "lastSuccessAt" in node:
             yield f"last success {time_of(node['lastSuccessAt'])}"
         else:

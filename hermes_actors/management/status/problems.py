@@ -33,9 +33,23 @@ def problems_of(
     `topic_rate` is what is published, in thousandths of a message a second. Where none of them
     speaks, a subscription that is stopped or whose endpoint takes nothing has a problem all the
     same, however few attempts a second are made of it; nodes that tell the same have one together.
+    Dead letters that nobody has settled are one more.
     """
-    problems = _by_hermes_limits(found, topic_rate, subscription)
-    return problems or _by_state(where)
+    problems = _by_hermes_limits(found, topic_rate, subscription) or _by_state(where)
+    return problems + _of_letters(found.open_letters)
+
+
+def _of_letters(count: int) -> list[dict[str, Any]]:
+    if count <= 0:
+        return []
+    are = "1 dead letter is" if count == 1 else f"{count} dead letters are"
+    # Hermes has no code for it; this is what its consoles know that is nearest.
+    return [
+        {
+            "code": "RECEIVING_MALFORMED_MESSAGES",
+            "description": f"{are} open: re-drive or expire them ('hermes dlq')",
+        }
+    ]
 
 
 def no_room_for_it(dc: str, reason: str) -> dict[str, Any]:

@@ -225,6 +225,7 @@ class Statuses:
             "lag": found.lag,
             "discarded": found.counts.discarded,
             "deadLetters": found.counts.dead_letters,
+            "openDeadLetters": found.open_letters,
         }
         levels = [each.status.level for each in here if each.status.level]
         if levels:
@@ -390,11 +391,17 @@ def _place(place: Place) -> dict[str, Any]:
         shown["rateLevel"] = status.level
         shown["rateNow"] = status.rate_now / 1_000
         shown["oldestAgeMs"] = status.oldest_age_ms
+    if status.open_letters >= 0:
+        shown["openDeadLetters"] = status.open_letters
+    if status.latency_p99_ms >= 0:
+        shown["latencyMs"] = {"p50": status.latency_p50_ms, "p99": status.latency_p99_ms}
     if status.last_success_at_ms:
         shown["lastSuccessAt"] = status.last_success_at_ms / 1_000
     if status.last_failure:
         shown["lastFailure"] = status.last_failure
         shown["lastFailureAt"] = status.last_failure_at_ms / 1_000
+        if status.last_attempts:
+            shown["lastFailureAttempt"] = status.last_attempts
     return shown
 
 

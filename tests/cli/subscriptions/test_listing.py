@@ -12,6 +12,7 @@ ROW = {
     "rate": 0.25,
     "lag": 812,
     "deadLetters": 3,
+    "openDeadLetters": 2,
     "problems": [{"code": "MALFUNCTIONING", "description": "dc1 n1: the endpoint takes nothing"}],
     "lastFailure": "HTTP 503",
     "lastFailureAt": 1_769_860_000.5,
@@ -33,7 +34,7 @@ def test_without_a_topic_all_subscriptions_have_a_row(hermes, server, monkeypatc
         "SLOW",
         "0.2",
         "812",
-        "HTTP",
+        "2",
     ]
     assert lines[1].endswith(
         "HTTP 503 (last at 2026-01-31T11:46:40Z); dc1 n1: the endpoint takes nothing"

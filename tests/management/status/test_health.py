@@ -77,3 +77,20 @@ async def test_nodes_that_tell_the_same_are_one_problem_that_begins_with_the_cau
         ),
         "HTTP 500 (on dc1 e)",
     ]
+
+
+async def test_open_dead_letters_are_a_problem_of_one_that_looks_well(api, nodes):
+    nodes.read("dc1")
+    nodes.read("dc2")
+    # For a moment an old and a new owner both tell of the same ones.
+    for name, letters in (("a", 3), ("b", 2), ("c", -1)):
+        nodes.tell("dc1", name, subscriptions=[consumed(lag=0, open_letters=letters)])
+    nodes.tell("dc2", "d", subscriptions=[consumed(lag=0, open_letters=1)])
+    health = (await api.get(f"{SUBSCRIPTION}/health")).json()
+    assert health["status"] == "UNHEALTHY"
+    (problem,) = health["problems"]
+    assert problem["description"] == (
+        "4 dead letters are open: re-drive or expire them ('hermes dlq')"
+    )
+    rows = (await api.get("/status/subscriptions?unhealthy=true")).json()["subscriptions"]
+    assert [(row["name"], row["openDeadLetters"]) for row in rows] == [("billing", 4)]

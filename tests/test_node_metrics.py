@@ -1,0 +1,111 @@
+"""The metrics of a whole node: what on-call asks about each subscription, and what each means."""
+
+from contextlib import asynccontextmanager
+
+import trio
+from prometheus_client.parser import text_string_to_metric_families
+
+from hermes_actors.config import Config
+from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.log.memory import MemoryLog
+from hermes_actors.management.access.roles import Anonymous
+from hermes_actors.model.message import Message, to_record
+from hermes_actors.model.topic import Ack
+from hermes_actors.node import open_node
+from hermes_actors.telemetry.meanings import MEANINGS
+from hermes_actors.telemetry.metrics import render
+from hermes_chaos.sim.environment.clock import SimulatedClock
+from hermes_chaos.sim.environment.surroundings import create_shop, surroundings
+
+PREFIX = "hermes_consumers_subscription_"
+
+
+class Sink:
+    """Answers each push with the status of the moment."""
+
+    def __init__(self):
+        self.status = 200
+
+    def send(self, push, done):
+        done(SendOutcome(self.status))
+
+
+@asynccontextmanager
+async def running(sink):
+    clock = SimulatedClock()
+    log = MemoryLog("dc1", clock)
+
+    async with open_node(Config(), surroundings(clock, log, sender=sink)) as node:
+        await node.metadata.wait_current()
+        await create_shop(node.administration, "http://sink.test/")
+        await trio.sleep(10)
+        yield node, log
+
+
+async def publish(log, *bodies):
+    now_ms = SimulatedClock().now_ms()
+    records = [to_record(Message(str(at), body, now_ms)) for at, body in enumerate(bodies)]
+    await log.append("shop.orders", 0, records, Ack.ALL)
+
+
+def families(node):
+    return list(text_string_to_metric_families(render(node.metrics).decode()))
+
+
+def figures(node):
+    """What is told of billing, by the name without its prefix."""
+    return {
+        sample.name.removeprefix(PREFIX): sample.value
+        for family in families(node)
+        for sample in family.samples
+        if sample.name.startswith(PREFIX) and sample.labels.get("subscription") == "billing"
+    }
+
+
+async def test_a_dead_endpoint_shows_as_lag_age_level_and_rate(autojump_clock):
+    sink = Sink()
+    async with running(sink) as (node, log):
+        await trio.sleep(20)
+        calm = figures(node)
+        assert (calm["lag_messages"], calm["oldest_age_seconds"], calm["rate_level"]) == (0, 0, 0)
+        assert calm["rate_limit"] == 400
+        sink.status = 503
+        await publish(log, *[b"{}"] * 40)
+        await trio.sleep(45)
+        ill = figures(node)
+        assert ill["lag_messages"] == 40
+        assert 40 <= ill["oldest_age_seconds"] <= 46
+        assert ill["rate_level"] == 2
+        assert 0 < ill["rate_limit"] <= 1
+        assert ill["waiting_retries"] + ill["inflight"] > 0
+
+
+async def test_open_dead_letters_are_a_metric_a_column_and_a_problem(autojump_clock):
+    sink = Sink()
+    sink.status = 400
+    async with running(sink) as (node, log):
+        await publish(log, b"{}", b"{}", b"{}")
+        await trio.sleep(60)
+        assert figures(node)["open_dead_letters"] == 3
+        status = await node.administration.statuses.health("shop.orders", "billing")
+        assert status["status"] == "UNHEALTHY"
+        assert [each["description"].partition(":")[0] for each in status["problems"]] == [
+            "3 dead letters are open"
+        ]
+
+
+async def test_each_metric_that_a_node_shows_has_a_meaning(autojump_clock):
+    async with running(Sink()) as (node, log):
+        await publish(log, b"{}")
+        await trio.sleep(5)
+        shown = {family.name for family in families(node)}
+        assert len(shown) > 60
+        assert shown <= set(MEANINGS), "add it to telemetry/meanings.py"
+
+
+async def test_a_subscription_that_is_gone_leaves_no_series(autojump_clock):
+    async with running(Sink()) as (node, _log):
+        assert figures(node)
+        await node.administration.subscriptions.delete(Anonymous(), "shop.orders", "billing")
+        await trio.sleep(5)
+        assert figures(node) == {}
