@@ -171,9 +171,14 @@ async def _open_management(node: Node, clock: Clock) -> AsyncIterator[tuple[str,
                 port=config.port,
                 tls=config.tls.listener,
                 headers_max=_HEADERS_MAX,
+                head_timeout_ms=config.head_timeout_ms,
+                header_bytes_max=config.header_bytes_max,
+                connections_max=config.connections_max,
+                connections_per_address_max=config.connections_per_address_max,
             ),
             clock,
             field="management.port",
+            idle_s=config.idle_connection_timeout_ms / 1_000,
         )
         await guest.call(server.start)
         try:

@@ -14,7 +14,6 @@ from hermes_actors.config import Config
 from hermes_actors.errors import HermesError
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.http.answers import (
-    BODY_BYTES_MAX,
     Answer,
     AnyRequest,
     AsgiApp,
@@ -27,6 +26,7 @@ from hermes_actors.management.http.answers import (
 )
 from hermes_actors.management.http.gate import Gate
 from hermes_actors.management.http.hosts import Hosts
+from hermes_actors.management.http.intake import Intake, IntakeLimits
 from hermes_actors.management.http.openapi import document
 from hermes_actors.management.http.origins import ANY, Origins
 from hermes_actors.management.routes.access import access_routes
@@ -107,7 +107,8 @@ def build_app(
 
     app = _litestar([*routes, openapi], None, gate.check)
     hosts = Hosts([management.host, config.node, *management.allowed_hosts])
-    return WireRules(app, management.cors_allowed_origin, hosts)
+    limits = IntakeLimits(management.bodies_bytes_max, management.body_timeout_ms / 1_000)
+    return WireRules(app, management.cors_allowed_origin, hosts, Intake(limits))
 
 
 def _litestar(
@@ -121,7 +122,8 @@ def _litestar(
         openapi_config=openapi,
         # The process configures logging; the framework would start a thread for it.
         logging_config=None,
-        request_max_body_size=BODY_BYTES_MAX,
+        # Bodies come in bounded already.
+        request_max_body_size=None,
         exception_handlers={
             HermesError: on_hermes_error,
             HTTPException: on_http_error,

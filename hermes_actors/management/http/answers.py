@@ -13,10 +13,10 @@ from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFou
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
 from hermes_actors.management.bodies.decoding import json_object
 from hermes_actors.management.http.hosts import Hosts
+from hermes_actors.management.http.intake import Intake
 from hermes_actors.runtime.bridge import BridgeClosed
 
 JSON = "application/json"
-BODY_BYTES_MAX = 1_048_576
 
 _PREFLIGHT_AGE_S = 1_209_600
 _METHODS = b"POST,PUT,GET,HEAD,DELETE"
@@ -120,12 +120,13 @@ def on_fault(request: AnyRequest, error: Exception) -> Answer:
 
 class WireRules:
     """The outermost layer: CORS headers on every answer, preflights, HEAD where GET is, and the
-    names by which it may be asked.
+    names by which it may be asked, and bounded bodies.
     """
 
-    def __init__(self, app: AsgiApp, allowed_origin: str, hosts: Hosts) -> None:
+    def __init__(self, app: AsgiApp, allowed_origin: str, hosts: Hosts, intake: Intake) -> None:
         self._app = app
         self._hosts = hosts
+        self._intake = intake
         self._headers = [
             (b"access-control-allow-origin", allowed_origin.encode()),
             (b"access-control-allow-methods", _METHODS),
@@ -149,10 +150,14 @@ class WireRules:
             await self._refuse(error, send)
             return
         is_head = scope["method"] == "HEAD"
+        body = self._intake.body(receive, scope["headers"])
 
         async def send_by_the_rules(message: Event) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], *self._headers]
+                if not body.is_whole and scope["http_version"] < "2":
+                    # What is still to come would be taken for the next request.
+                    message["headers"].append((b"connection", b"close"))
             elif message["type"] == "http.response.body" and is_head:
                 message["body"] = b""
             await send(message)
@@ -160,7 +165,10 @@ class WireRules:
         # A stream that is followed has no end, so a HEAD of it would have none either.
         if is_head and not scope["path"].rstrip("/").endswith("/messages"):
             scope = {**scope, "method": "GET"}
-        await self._app(scope, receive, send_by_the_rules)
+        try:
+            await self._app(scope, body.receive, send_by_the_rules)
+        finally:
+            body.close()
 
     async def _refuse(self, error: Refused, send: Send) -> None:
         """Answer in the framework's place."""

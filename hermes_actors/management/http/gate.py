@@ -16,6 +16,7 @@ A = TypeVarTuple("A")
 
 # What probes and tools ask for, who have no account.
 _OPEN = frozenset({"/status/health", "/status/prometheus", "/openapi.json", "/roles"})
+_CALLER = "hermes_caller"
 
 
 class Gate:
@@ -85,15 +86,16 @@ class Gate:
         return await self._bridge.call(as_caller)
 
     async def check(self, request: AnyRequest) -> None:
-        """What holds for all routes before they are looked at: which page asks, who may read, and
-        the mode.
+        """What holds for all routes before they are looked at, and before a body is read: which
+        page asks, who may read or change something, and the mode.
 
         Raises Refused (403), Unauthenticated (401) and Unavailable (503).
         """
         method, path = request.method, request.url.path
-        if not changes_nothing(method, path):
+        changes = not changes_nothing(method, path)
+        if changes:
             self._origins.check(request.headers)
-        if self._guards_reads and path not in _OPEN:
+        if changes or (self._guards_reads and path not in _OPEN):
             await self._bridge.call(self._required, request)
         if self._mode.restricts(method, path):
             caller = await self._bridge.call(self._required, request)
@@ -101,9 +103,14 @@ class Gate:
                 raise self._mode.refusal()
 
     async def _required(self, request: AnyRequest) -> Caller:
+        """Who calls, found out once for each request."""
+        known: Caller | None = request.scope["state"].get(_CALLER)
+        if known is not None:
+            return known
         caller = await self._security.identify(_credentials(request))
         if caller is None:
             raise self._security.refusal()
+        request.scope["state"][_CALLER] = caller
         return caller
 
 

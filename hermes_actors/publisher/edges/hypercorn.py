@@ -9,7 +9,8 @@ import asyncio
 import logging
 import ssl
 from collections import Counter
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Coroutine, MutableMapping
+from contextlib import suppress
 from typing import Any, Protocol, cast
 from wsgiref.handlers import format_date_time
 
@@ -25,6 +26,13 @@ from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import StartupError
 from hermes_actors.publisher.edges.asgi import Receive, Send
 from hermes_actors.publisher.edges.authorities import trust_clients
+from hermes_actors.publisher.edges.endings import (
+    Exchange,
+    Http1,
+    Lingering,
+    holds_overlong_frame,
+    refuse,
+)
 from hermes_actors.publisher.edges.sockets import bind, port_of
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.security.certificates import client_certificate
@@ -67,10 +75,13 @@ class HypercornServer:
         *,
         field: str = "frontend.port",
         unread_s: float = _UNREAD_S,
+        idle_s: float = _IDLE_S,
     ) -> None:
         """`field` names the setting that a port in use is reported under; a connection on which
-        nothing of an answer could be sent for `unread_s` is closed.
+        nothing of an answer could be sent for `unread_s`, or without a request for `idle_s`, is
+        closed.
         """
+        self._idle_s = idle_s
         self._edge = edge
         self._config = _hypercorn_config(config, clock)
         self._connections_max = config.connections_max
@@ -183,11 +194,14 @@ class HypercornServer:
                 since_s, close_at_s = connection.idle.since_s, connection.close_at_s
                 head_since_s = connection.idle.head_since_s
                 if (
-                    (since_s is not None and now_s > since_s + _IDLE_S)
+                    (since_s is not None and now_s > since_s + self._idle_s)
                     or (head_since_s is not None and now_s > head_since_s + self._head_timeout_s)
                     or (close_at_s is not None and now_s > close_at_s)
                 ):
                     connection.end()
+                elif connection.lingering.is_over(now_s):
+                    connection.writer.transport.abort()
+                    connection.task.cancel()
                 elif connection.is_unread(now_s, self._unread_s):
                     connection.end()
                     # Requests whose answers wait for the client do not notice a closed connection.
@@ -228,6 +242,8 @@ class _Connection(TCPServer):
         self.idle = self.idle_task = _IdleMark(loop)
         self.silence_s = 0.0
         self.close_at_s: float | None = None
+        self.lingering = Lingering()
+        self._beside: set[asyncio.Task[None]] = set()
         task = asyncio.current_task()
         assert task is not None, "a connection is made in the task that serves it"
         self.task: asyncio.Task[Any] = task
@@ -235,6 +251,20 @@ class _Connection(TCPServer):
         self._unsent_since_s = 0.0
         # What the handshake has verified; None also where no certificate was asked for.
         self._certificate = client_certificate(writer.get_extra_info("peercert"))
+
+    async def run(self) -> None:
+        """Serve the connection to its end."""
+        try:
+            await super().run()
+        finally:
+            for each in self._beside:
+                each.cancel()
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run beside; the connection's end does not wait for it."""
+        task = self.loop.create_task(coroutine)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
 
     def end(self) -> None:
         """Close now; what the client has not read is dropped, since it may never read it."""
@@ -260,13 +290,26 @@ class _Connection(TCPServer):
 
     async def _read_data(self) -> None:
         """Read until the client ends; hypercorn's own, but for noting when a head begins."""
-        reader, idle = self.reader, self.idle
+        reader, idle, lingering = self.reader, self.idle, self.lingering
+        if isinstance(self.protocol.protocol, H11Protocol):
+            self.protocol.protocol = Http1.instead_of(self.protocol.protocol)
         while not reader.at_eof():
             try:
                 data = await reader.read(_READ_BYTES_MAX)
             except OSError:
                 break
+            if lingering.has_begun:
+                if not lingering.drop(len(data)):
+                    break
+                continue
             await self.protocol.handle(RawData(data))
+            http2 = self.protocol.protocol
+            if isinstance(http2, H2Protocol):
+                if holds_overlong_frame(http2):
+                    break
+                if http2.idle and idle.since_s is None:
+                    # Neither a preface alone nor a request that was taken back makes it idle there.
+                    idle.since_s = self.loop.time()
             if idle.since_s is not None and idle.head_since_s is None and self._has_part_of_head():
                 idle.head_since_s = self.loop.time()
         await self.protocol.handle(Closed())
@@ -279,9 +322,34 @@ class _Connection(TCPServer):
         return isinstance(http1, H11Protocol) and bool(http1.connection.trailing_data[0])
 
     async def protocol_send(self, event: Event) -> None:
-        """Send; the end of a body is no bytes, and needs neither hypercorn's lock nor a wait."""
+        """Send; the end of a body is no bytes, and needs neither hypercorn's lock nor a wait.
+
+        Before the end of the connection its client has the time to read the answer.
+        """
+        if isinstance(event, Closed) and self._lingers():
+            return
         if not isinstance(event, RawData) or event.data:
             await super().protocol_send(event)
+
+    def _lingers(self) -> bool:
+        """True while bytes may come that nobody will look at: to close now would make the system
+        take the answer back.
+        """
+        http1, writer = self.protocol.protocol, self.writer
+        if self.lingering.has_begun:
+            return True
+        if (
+            not isinstance(http1, Http1)
+            or not http1.has_unread_request
+            or self.reader.at_eof()
+            or writer.is_closing()
+            or not writer.can_write_eof()
+        ):
+            return False
+        self.lingering.begin(self.loop.time())
+        with suppress(OSError):
+            writer.write_eof()
+        return True
 
     async def _serve(
         self,
@@ -291,17 +359,22 @@ class _Connection(TCPServer):
         sync_spawn: Callable[..., Any],
         call_soon: Callable[..., Any],
     ) -> None:
-        if scope["type"] != "http":
-            return
+        exchange = Exchange(receive, send, self._spawn)
+        try:
+            if not await refuse(cast("dict[str, Any]", scope), exchange.send):
+                await self._serve_app(cast("dict[str, Any]", scope), exchange)
+        finally:
+            exchange.drop_rest()
+
+    async def _serve_app(self, fields: dict[str, Any], exchange: Exchange) -> None:
         close: Callable[[], None] | None = self._close_silently
-        if scope["http_version"] >= "2":
+        if fields["http_version"] >= "2":
             # Other requests share the connection, so each one is answered.
             close = None
             self._forgive_late_data()
-        fields = cast("dict[str, Any]", scope)
         if self._certificate is not None:
             fields["client_certificate"] = self._certificate
-        await self._edge.serve(fields, cast("Receive", receive), cast("Send", send), close)
+        await self._edge.serve(fields, exchange.receive, exchange.send, close)
 
     def _forgive_late_data(self) -> None:
         """Data for a request that was answered early is dropped.
@@ -354,6 +427,8 @@ def _hypercorn_config(config: FrontendConfig, clock: Clock) -> Config:
     ours.h2_max_header_list_size = config.header_bytes_max
     ours.h11_max_incomplete_size = config.header_bytes_max
     ours.h11_pass_raw_headers = config.propagation.enabled
+    # What waits here is in memory, whoever its sender is.
+    ours.max_app_queue_size = 2
     ours.accesslog = None
     ours.errorlog = _log
     if config.tls.certificate_file:

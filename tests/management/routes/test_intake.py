@@ -1,0 +1,141 @@
+"""Bodies come in bounded: in time, in size, in bytes of all together, and after who sends them."""
+
+import pytest
+import trio
+from callers import SALES
+
+from hermes_actors.errors import Unavailable
+from hermes_actors.management.http.intake import BODY_BYTES_MAX, Intake, IntakeLimits
+from hermes_actors.security.account import Unauthenticated
+
+
+class Asked:
+    """One request to the app, whose body comes as the test says."""
+
+    def __init__(self, api, *parts, length=None, path="/groups", method="POST", headers=()):
+        self._api = api
+        self._parts = list(parts)
+        self.read = 0
+        self.status = 0
+        self.headers = {}
+        self.body = b""
+        chunked = [(b"transfer-encoding", b"chunked")]
+        framing = chunked if length is None else [(b"content-length", b"%d" % length)]
+        self._scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": method,
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "headers": [(b"host", b"localhost"), *framing, *headers],
+        }
+
+    async def run(self) -> None:
+        await self._api.app(self._scope, self._receive, self._send)
+
+    async def _receive(self):
+        if not self._parts:
+            await trio.sleep_forever()
+        self.read += 1
+        part = self._parts.pop(0)
+        return {"type": "http.request", "body": part, "more_body": True}
+
+    async def _send(self, event):
+        if event["type"] == "http.response.start":
+            self.status = event["status"]
+            self.headers = dict(event["headers"])
+        else:
+            self.body += event["body"]
+
+
+async def test_a_body_that_does_not_come_is_408_after_its_time(api, autojump_clock):
+    asked = Asked(api, b"{")
+    await asked.run()
+    assert trio.current_time() == 10
+    assert asked.status == 408
+    assert b"management.body_timeout_ms" in asked.body
+    assert asked.headers[b"connection"] == b"close"
+
+
+async def test_a_body_that_trickles_has_one_time_for_all_of_it(api, autojump_clock):
+    class Trickle(Asked):
+        async def _receive(self):
+            await trio.sleep(3)
+            return await super()._receive()
+
+    asked = Trickle(api, *[b" "] * 100)
+    await asked.run()
+    assert (asked.status, trio.current_time(), asked.read) == (408, 10, 3)
+
+
+async def test_a_body_is_refused_by_its_announced_length_unread_and_by_its_bytes(api):
+    announced = Asked(api, b"x", length=BODY_BYTES_MAX + 1)
+    await announced.run()
+    assert (announced.status, announced.read) == (413, 0)
+    sent = Asked(api, *[b"x" * 65_536] * 20)
+    await sent.run()
+    assert (sent.status, sent.read) == (413, 17)
+
+
+async def test_who_must_show_who_he_is_does_so_before_his_body_is_read(api):
+    class Nobody:
+        async def identify(self, credentials):
+            return None
+
+        def refusal(self):
+            return Unauthenticated("Credentials are needed here", ())
+
+    api.administered_with(security=Nobody())
+    for path, method in (("/groups", "POST"), ("/topics/a.b", "PUT"), ("/mode", "POST")):
+        asked = Asked(api, b"{", path=path, method=method)
+        await asked.run()
+        assert (asked.status, asked.read) == (401, 0)
+        assert asked.headers[b"connection"] == b"close"
+
+
+async def test_who_calls_is_found_out_once_for_each_request(api):
+    security = api.administration.security
+    asked = []
+
+    class Counted:
+        refusal = security.refusal
+
+        async def identify(self, credentials):
+            asked.append(credentials)
+            return await security.identify(credentials)
+
+    api.administered_with(security=Counted())
+    assert (await api.post("/groups", {"groupName": "shop"})).status_code == 201
+    assert (await api.post("/topics", api.topic(), headers=SALES)).status_code == 201
+    assert len(asked) == 2
+
+
+async def test_all_bodies_under_way_have_one_bound_and_give_back_what_they_held(autojump_clock):
+    intake = Intake(IntakeLimits(bodies_bytes_max=100, body_timeout_s=5))
+    headers = [(b"transfer-encoding", b"chunked")]
+
+    async def part():
+        return {"type": "http.request", "body": b"x" * 60, "more_body": True}
+
+    first, second = intake.body(part, headers), intake.body(part, headers)
+    await first.receive()
+    with pytest.raises(Unavailable, match=r"management\.bodies_bytes_max \(100 bytes\)"):
+        await second.receive()
+    second.close()
+    assert intake.held_bytes == 60
+    first.close()
+    first.close()
+    assert intake.held_bytes == 0
+    await intake.body(part, headers).receive()
+
+
+async def test_a_body_that_is_whole_waits_for_what_follows_without_a_limit(autojump_clock):
+    intake = Intake(IntakeLimits(bodies_bytes_max=100, body_timeout_s=5))
+
+    async def late():
+        await trio.sleep(60)
+        return {"type": "http.disconnect"}
+
+    assert (await intake.body(late, []).receive())["type"] == "http.disconnect"
+    assert trio.current_time() == 60
