@@ -27,6 +27,9 @@ _CLIENT_VARIABLES = frozenset(
         "HERMES_TOKEN_FILE",
         "HERMES_USER",
         "HERMES_PASSWORD_FILE",
+        "HERMES_CA_FILE",
+        "HERMES_CERT_FILE",
+        "HERMES_KEY_FILE",
     }
 )
 _PAGE = "docs/configuration.md lists every field"

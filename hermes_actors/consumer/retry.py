@@ -21,6 +21,8 @@ from hermes_actors.model.subscription import BatchPolicy, SerialPolicy, TtlFrom
 _RETRY_AFTER_STATUSES = (429, 503)
 _RETRY_AFTER_SECONDS_MAX = 10**9
 _GONE_STATUS = 410
+# Client errors that may end by themselves.
+_FOR_LATER = (408, 425, 429)
 _JITTER = 0.25
 
 
@@ -153,6 +155,17 @@ def decide(
 def is_refused(outcome: SendOutcome, policy: RetryPolicy) -> bool:
     """True when the answer's status says that the message is not to be tried there again."""
     return outcome.status > 0 and _end_by_status(outcome.status, policy) is not None
+
+
+def ending_detail(reason: DiscardReason, outcome: SendOutcome) -> str:
+    """Why a message was given up after this answer, in one line, and which setting changes that."""
+    said = outcome.reason()
+    if reason is DiscardReason.CLIENT_ERROR and outcome.status in _FOR_LATER:
+        said += (
+            f"; it is tried again with {outcome.status} in subscriptionPolicy.retryOn, or with "
+            "retryClientErrors"
+        )
+    return said
 
 
 def asked_pause_ms(outcome: SendOutcome, now_ms: int) -> int | None:

@@ -12,6 +12,7 @@ from hermes_actors.consumer.retry import (
     RetryPolicy,
     Settled,
     decide,
+    ending_detail,
     next_backoff_ms,
     retry_after_ms,
 )
@@ -221,3 +222,26 @@ def test_a_ttl_of_0_is_one_attempt_and_what_was_never_sent_had_none(failure):
     assert isinstance(decided(SendOutcome(500), once), Discard)
     aged = RetryPolicy.of(SerialPolicy(message_ttl=60))
     assert isinstance(decided(SendOutcome(0, "", failure), aged, age_ms=60_000), Discard)
+
+
+def test_a_client_error_that_may_pass_names_the_settings_that_try_it_again() -> None:
+    told = ending_detail(DiscardReason.CLIENT_ERROR, SendOutcome(429))
+    assert told.startswith("HTTP 429; ")
+    assert "429 in subscriptionPolicy.retryOn" in told
+    assert "retryClientErrors" in told
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [
+        (DiscardReason.CLIENT_ERROR, 400),
+        (DiscardReason.EXPIRED, 429),
+        (DiscardReason.ATTEMPTS, 503),
+    ],
+)
+def test_what_no_setting_would_mend_names_none(reason: DiscardReason, status: int) -> None:
+    assert ending_detail(reason, SendOutcome(status)) == f"HTTP {status}"
+
+
+def test_a_redirect_says_that_it_is_not_followed() -> None:
+    assert SendOutcome(302).reason().startswith("HTTP 302: redirects are not followed")

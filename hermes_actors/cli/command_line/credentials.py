@@ -1,10 +1,11 @@
-"""Who the caller of a command is: a token's file, or a user and his password's file.
+"""Who the caller of a command is: a token's file, a user and his password's file, a certificate's.
 
 The options belong to every command that asks a server something; a secret is never an option, nor
 an environment variable, which other processes may see.
 """
 
 import base64
+import ssl
 import sys
 from contextvars import ContextVar
 from pathlib import Path
@@ -13,6 +14,10 @@ from typing import Annotated, Any
 import typer
 
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
+from hermes_actors.runtime.network_causes import TlsSettings, pem_cause
+
+TLS_SETTINGS = TlsSettings("--ca-file FILE", "--cert-file FILE and --key-file FILE")
+"""What is to be given where a server's certificate, or ours, is not accepted."""
 
 _given: ContextVar[dict[str, str]] = ContextVar("credentials of the command line")
 
@@ -38,6 +43,33 @@ def _options(
             metavar="FILE",
             envvar="HERMES_PASSWORD_FILE",
             help="The user's password; without it you are asked.",
+        ),
+    ] = None,
+    ca_file: Annotated[
+        str | None,
+        typer.Option(
+            "--ca-file",
+            metavar="FILE",
+            envvar=["HERMES_CA_FILE", "SSL_CERT_FILE"],
+            help="Trust the authorities in this PEM file.",
+        ),
+    ] = None,
+    cert_file: Annotated[
+        str | None,
+        typer.Option(
+            "--cert-file",
+            metavar="FILE",
+            envvar="HERMES_CERT_FILE",
+            help="Show the client certificate in this PEM file.",
+        ),
+    ] = None,
+    key_file: Annotated[
+        str | None,
+        typer.Option(
+            "--key-file",
+            metavar="FILE",
+            envvar="HERMES_KEY_FILE",
+            help="Its key, where the certificate's file does not hold it.",
         ),
     ] = None,
 ) -> None: ...
@@ -82,6 +114,43 @@ def authorization() -> str:
             raise UsageWrong(f"--user '{user}': a name holds no colon")
         pair = f"{user}:{_password(user, given.get('password_file'))}"
         return f"Basic {base64.b64encode(pair.encode()).decode()}"
+    return ""
+
+
+def tls_context() -> ssl.SSLContext | None:
+    """Whom this command trusts, and the certificate that it shows; None when nothing was named.
+
+    Raises UsageWrong.
+    """
+    given = _given.get({})
+    ca, cert, key = given.get("ca_file"), given.get("cert_file"), given.get("key_file")
+    if key and not cert:
+        raise UsageWrong(
+            f"--key-file {key}: goes together with --cert-file FILE (HERMES_CERT_FILE)"
+        )
+    if not ca and not cert:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        raise UsageWrong(
+            f"--ca-file {ca} (or HERMES_CA_FILE, SSL_CERT_FILE): holds no certificates: "
+            f"{error.strerror or error}"
+        ) from error
+    if cert:
+        try:
+            context.load_cert_chain(cert, key, _no_password)
+        except (OSError, ssl.SSLError) as error:
+            names = f"--cert-file {cert}" + (f" and --key-file {key}" if key else "")
+            raise UsageWrong(
+                f"{names}: cannot be used: {pem_cause(error)}; give the certificate and its key "
+                "without a password, in PEM form"
+            ) from error
+    return context
+
+
+def _no_password() -> str:
+    # Without this OpenSSL would ask the terminal.
     return ""
 
 

@@ -27,7 +27,7 @@ ManagementOption = Annotated[
         "--management",
         metavar="URL",
         envvar="HERMES_MANAGEMENT_URL",
-        help="The management API. SSL_CERT_FILE names a CA of your own.",
+        help="The management API.",
     ),
 ]
 PublishUrlOption = Annotated[
@@ -36,7 +36,7 @@ PublishUrlOption = Annotated[
         "--publish-url",
         metavar="URL",
         envvar="HERMES_PUBLISH_URL",
-        help="A node's publishing side, or a balancer. SSL_CERT_FILE names a CA of your own.",
+        help="A node's publishing side, or a balancer.",
     ),
 ]
 TopicArgument = Annotated[

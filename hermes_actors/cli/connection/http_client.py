@@ -12,6 +12,9 @@ from urllib.parse import urlsplit
 import httptools
 import trio
 
+from hermes_actors.cli.command_line.credentials import TLS_SETTINGS
+from hermes_actors.runtime.network_causes import not_http_cause, tls_cause
+
 _RECEIVE_BYTES = 65_536
 _SENT_AT_ONCE_BYTES_MAX = 65_536
 
@@ -78,7 +81,7 @@ class AnswerReader:
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            raise ConnectionLost(f"the answer is not HTTP/1.1: {error}") from error
+            raise ConnectionLost(not_http_cause(data, str(error))) from error
         done = self._done
         if done is not None:
             keeps_alive = self.keeps_alive
@@ -111,8 +114,15 @@ class AnswerReader:
 class Connection:
     """One connection to one origin, made when first needed and made again after it ended."""
 
-    def __init__(self, origin: Origin, *, connect_timeout_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        origin: Origin,
+        *,
+        connect_timeout_s: float = 5.0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._origin = origin
+        self._tls = tls
         self._connect_timeout_s = connect_timeout_s
         self._stream: trio.abc.Stream | None = None
         self._reader = AnswerReader()
@@ -135,7 +145,11 @@ class Connection:
                 await self._stream.send_all(request)
                 return await self._answer(self._stream)
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
-            raise ConnectionLost(f"the connection broke: {error}") from error
+            why = tls_cause(error, TLS_SETTINGS)
+            if not why and self._origin.tls:
+                # Who wants a certificate and gets none may hang up before he has said so.
+                why = f"{error}; it may want a client certificate: see {TLS_SETTINGS.certificate}"
+            raise ConnectionLost(f"the connection broke: {why or error}") from error
         finally:
             # Whatever is left of a request that did not end well must not meet the next one.
             if not self._reader.keeps_alive:
@@ -198,7 +212,9 @@ class Connection:
             with trio.fail_after(self._connect_timeout_s):
                 if not origin.tls:
                     return await trio.open_tcp_stream(origin.host, origin.port)
-                stream = await trio.open_ssl_over_tcp_stream(origin.host, origin.port)
+                stream = await trio.open_ssl_over_tcp_stream(
+                    origin.host, origin.port, ssl_context=self._tls
+                )
                 try:
                     await stream.do_handshake()
                 except BaseException:
@@ -213,14 +229,12 @@ class Connection:
 
 
 def _root_cause(error: Exception) -> str:
-    """The system's own words, which trio and TLS put behind theirs."""
+    """The system's own words, which trio puts behind its own."""
+    if said := tls_cause(error, TLS_SETTINGS):
+        return said
     cause: BaseException = error
     while cause.__cause__ is not None:
         cause = cause.__cause__
     if isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]
-    if isinstance(cause, ssl.SSLError):
-        hint = "; for a CA of your own name its file in SSL_CERT_FILE"
-        is_untrusted = isinstance(cause, ssl.SSLCertVerificationError)
-        return f"TLS: {cause.reason or cause}{hint if is_untrusted else ''}"
     return getattr(cause, "strerror", None) or str(cause)

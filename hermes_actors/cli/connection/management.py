@@ -2,18 +2,17 @@
 
 import ipaddress
 import json
-import os
-import ssl
 from collections.abc import Iterator
 from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
 import httpx
 
-from hermes_actors.cli.command_line.credentials import authorization
+from hermes_actors.cli.command_line.credentials import TLS_SETTINGS, authorization, tls_context
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong, warn
 from hermes_actors.cli.command_line.options import MANAGEMENT_URL_DEFAULT
 from hermes_actors.cli.output.render import printable
+from hermes_actors.runtime.network_causes import tls_cause
 
 _TIMEOUT_S = 30.0
 _ERROR_TEXT_MAX = 500
@@ -75,7 +74,7 @@ class ManagementClient:
         self._client = httpx.Client(
             timeout=_TIMEOUT_S,
             trust_env=not is_loopback(self._url),
-            verify=_trust(),
+            verify=tls_context() or True,
             headers={"Authorization": shown} if shown else None,
         )
 
@@ -143,6 +142,8 @@ class ManagementClient:
         way_out = _WAYS_OUT.get(code, "")
         if status == 401:
             way_out = "say who you are with --user and --password-file, or with --token-file"
+        if 300 <= status < 400:
+            way_out = "redirects are not followed: name the address that it leads to"
         if not code and status in (404, 405):
             # A management API explains itself in JSON; a publishing side knows no such path.
             way_out = f"is {self._url} a management API (default port 8090)?"
@@ -178,21 +179,5 @@ def error_of(content: bytes) -> tuple[str, str]:
     return "", text
 
 
-def _trust() -> ssl.SSLContext | bool:
-    """Whom to trust: the CA in SSL_CERT_FILE, on this machine too, else the usual ones."""
-    file = os.environ.get("SSL_CERT_FILE")
-    if not file:
-        return True
-    try:
-        return ssl.create_default_context(cafile=file)
-    except OSError as error:
-        raise UsageWrong(
-            f"SSL_CERT_FILE {file}: holds no certificates: {error.strerror or error}"
-        ) from error
-
-
 def _reason(error: Exception) -> str:
-    text = str(error) or type(error).__name__
-    if "CERTIFICATE_VERIFY_FAILED" in text:
-        text += "; for a CA of your own name its file in SSL_CERT_FILE"
-    return text
+    return tls_cause(error, TLS_SETTINGS) or str(error) or type(error).__name__

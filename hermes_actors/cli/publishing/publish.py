@@ -10,7 +10,7 @@ from typing import Annotated
 import trio
 import typer
 
-from hermes_actors.cli.command_line.credentials import authorization
+from hermes_actors.cli.command_line.credentials import authorization, tls_context
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.command_line.options import (
     PUBLISH_URL_DEFAULT,
@@ -118,6 +118,7 @@ def publish(
         headers=[("Content-Type", header_value(content_type, "--content-type"))]
         + [_header(text) for text in header or []]
         + _credentials(),
+        tls=tls_context(),
     )
     if batch > 1 and (file is not None or message not in (None, "-")):
         raise UsageWrong("--batch is for many messages: give --lines, or pipe lines in")

@@ -2,6 +2,7 @@
 
 import json
 import random
+import ssl
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -91,6 +92,7 @@ class PublishPlan:
     timeout_s: float = 10.0
     batch: int = 1
     headers: Sequence[tuple[str, str]] = (("Content-Type", "application/json"),)
+    tls: ssl.SSLContext | None = None
 
 
 _SHOW_WHO = "say who you are with --user and --password-file, or with --token-file"
@@ -155,7 +157,7 @@ class BulkPublisher:
         source_failed: list[CommandFailed] = []
 
         async def connection(of: trio.MemoryReceiveChannel[Message]) -> None:
-            link = Connection(self._origin)
+            link = Connection(self._origin, tls=self._plan.tls)
             try:
                 async with of:
                     await self._serve(link, of)
@@ -264,6 +266,8 @@ def _error(answer: Answer, url: str) -> str:
     except (ValueError, KeyError, TypeError):
         # Errors of the HTTP layer have no body of Hermes' shape; the raw text is all there is.
         pass
+    if 300 <= answer.status < 400:
+        text = f"redirects are not followed: name the address that {url} leads to"
     if answer.status in (404, 405) and code in ("", "OTHER"):
         # A publishing side that misses a group or a topic says so by its code.
         hint = f"is {url} a publishing side (default port 8080)?"

@@ -19,7 +19,7 @@ from hermes_actors.consumer.letters.letter import DeadLetters
 from hermes_actors.consumer.measures import SubscriptionMeasures
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.rates.ladder import Level
-from hermes_actors.consumer.retry import Again, Decision, Discard, Gone
+from hermes_actors.consumer.retry import Again, Decision, Discard, Gone, ending_detail
 from hermes_actors.consumer.senders.sender import SendOutcome, trouble_of
 from hermes_actors.consumer.sending import FILL_MAX, PAUSED, Surroundings
 from hermes_actors.consumer.serial.lanes import Delivery
@@ -370,6 +370,7 @@ class BatchDispatch(Dispatching[Batch]):
     # Giving up: counted, logged and kept as dead letters, never silently.
 
     def _give_up(self, batch: Batch, reason: DiscardReason, outcome: SendOutcome) -> None:
+        detail = ending_detail(reason, outcome)
         _logger.info(
             "%s: discarded batch %s of %d messages after %d attempts: %s: %s",
             self.live.name,
@@ -377,11 +378,11 @@ class BatchDispatch(Dispatching[Batch]):
             len(batch.deliveries),
             batch.attempts,
             reason.value,
-            outcome.reason(),
+            detail,
         )
         self._assembly.bury()
         self._given_up.extend(
-            GivenUp(each, reason, outcome.reason(), batch.attempts, outcome.status)
+            GivenUp(each, reason, detail, batch.attempts, outcome.status)
             for each in batch.deliveries
         )
 

@@ -79,7 +79,10 @@ class SendOutcome(Struct, frozen=True, gc=False):
             if self.retry_after.strip("0"):
                 # Else nobody sees that it is the endpoint which asks for the wait. 0 asks for none.
                 status += f" (Retry-After: {self.retry_after[:_RETRY_AFTER_CHARACTERS_MAX]})"
-            return f"{status}: {self.detail}" if self.detail else status
+            detail = self.detail
+            if not detail and 300 <= self.status < 400:
+                detail = "redirects are not followed; subscribe the address that it leads to"
+            return f"{status}: {detail}" if detail else status
         return f"{self.failure.value}: {self.detail}" if self.detail else self.failure.value
 
 

@@ -14,7 +14,7 @@ from hermes_actors.consumer.measures import SubscriptionMeasures
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.rates.ladder import Level
 from hermes_actors.consumer.rates.pacing import Pacing
-from hermes_actors.consumer.retry import Again, Discard, Gone
+from hermes_actors.consumer.retry import Again, Discard, Gone, ending_detail
 from hermes_actors.consumer.senders.sender import SendOutcome, trouble_of
 from hermes_actors.consumer.sending import FILL_MAX, PAUSED, Surroundings
 from hermes_actors.consumer.serial.lanes import Delivery, Lanes
@@ -320,7 +320,8 @@ class Dispatch(Dispatching[Delivery]):
         outcome, delivery.ending = delivery.last, None
         assert outcome is not None, "an answer has said so"
         if isinstance(ending, Discard):
-            self._discard(delivery, ending.reason, outcome.status, outcome.reason())
+            detail = ending_detail(ending.reason, outcome)
+            self._discard(delivery, ending.reason, outcome.status, detail)
             return
         # Kept for the day when somebody resumes the subscription.
         self._lanes.wait(delivery, now_s)

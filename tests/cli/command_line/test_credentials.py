@@ -3,7 +3,7 @@
 import base64
 import ssl
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -86,9 +86,9 @@ def test_a_401_says_how_to_say_who_one_is(hermes, server):
     assert "Credentials are needed here; say who you are with --user" in result.stderr
 
 
-@pytest.fixture
-def tls(tmp_path):
-    """A server whose certificate is signed by a CA of its own: its URL, and the CA's file."""
+@contextmanager
+def tls_server(context):
+    """Serves over TLS by the context, which has the certificate; its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def handle(self) -> None:
@@ -110,10 +110,6 @@ def tls(tmp_path):
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
 
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as httpd:
         httpd.socket = context.wrap_socket(
             httpd.socket, server_side=True, do_handshake_on_connect=False
@@ -121,31 +117,122 @@ def tls(tmp_path):
         httpd.daemon_threads = True
         thread = threading.Thread(target=httpd.serve_forever, args=(0.01,))
         thread.start()
-        yield f"https://127.0.0.1:{httpd.server_port}", str(tmp_path / "ca.pem")
+        yield f"https://127.0.0.1:{httpd.server_port}"
         httpd.shutdown()
         thread.join()
 
 
-@pytest.mark.parametrize(
-    "command",
-    [("group", "list", "--management"), ("publish", "a.b", "1", "--retries", "0", "--publish-url")],
+@pytest.fixture
+def tls(tmp_path):
+    """A server whose certificate is signed by a CA of its own: its URL, and the CA's file."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    with tls_server(context) as url:
+        yield url, str(tmp_path / "ca.pem")
+
+
+@pytest.fixture
+def mutual_tls(tmp_path):
+    """A server that lets in who shows a certificate of its CA: its URL, and files by name."""
+    authority = trustme.CA()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.verify_mode = ssl.CERT_REQUIRED
+    authority.configure_trust(context)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    client = authority.issue_cert("ada@shop.invalid")
+    pems = {
+        "ca": authority.cert_pem,
+        "cert": client.cert_chain_pems[0],
+        "key": client.private_key_pem,
+        "other": authority.issue_cert("eve@shop.invalid").private_key_pem,
+    }
+    files = {name: str(tmp_path / f"{name}.pem") for name in pems}
+    for name, pem in pems.items():
+        pem.write_to_path(files[name])
+    with tls_server(context) as url:
+        yield url, files
+
+
+COMMANDS = (
+    ("group", "list", "--management"),
+    ("publish", "a.b", "1", "--retries", "0", "--publish-url"),
 )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_ca_of_ones_own_is_named_by_a_variable(hermes, tls, monkeypatch, command):
     url, ca = tls
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     untrusted = hermes(*command, url)
     assert untrusted.exit_code == 1
-    assert "CERTIFICATE_VERIFY_FAILED" in untrusted.stderr
-    assert "name its file in SSL_CERT_FILE" in untrusted.stderr
-    monkeypatch.setenv("SSL_CERT_FILE", ca)
-    assert hermes(*command, url).exit_code == 0
+    assert "its certificate is not accepted (" in untrusted.stderr
+    assert "name the file of the authority that signed it in --ca-file FILE" in untrusted.stderr
+    assert "CERTIFICATE_VERIFY_FAILED" not in untrusted.stderr
+    for variable in ("HERMES_CA_FILE", "SSL_CERT_FILE"):
+        with monkeypatch.context() as patched:
+            patched.setenv(variable, ca)
+            assert hermes(*command, url).exit_code == 0
+    assert hermes(*command, url, "--ca-file", ca).exit_code == 0
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_client_certificate_is_shown_to_management_and_to_publishing(
+    hermes, mutual_tls, monkeypatch, command
+):
+    url, files = mutual_tls
+    trusting = (*command, url, "--ca-file", files["ca"])
+    without = hermes(*trusting)
+    assert without.exit_code == 1
+    assert "see --cert-file FILE and --key-file FILE" in without.stderr
+    shown = hermes(*trusting, "--cert-file", files["cert"], "--key-file", files["key"])
+    assert (shown.exit_code, shown.stderr.count("hermes:")) == (0, 0)
+    monkeypatch.setenv("HERMES_CERT_FILE", files["cert"])
+    monkeypatch.setenv("HERMES_KEY_FILE", files["key"])
+    assert hermes(*trusting).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--key-file", "{key}"), "goes together with --cert-file"),
+        (("--cert-file", "{cert}"), "holds no certificate, or no key, in PEM form"),
+        (("--cert-file", "{cert}", "--key-file", "{other}"), "the key is not the certificate's"),
+        (("--cert-file", "/nonexistent"), "No such file or directory"),
+        (("--ca-file", "/nonexistent"), "holds no certificates: No such file"),
+    ],
+)
+def test_a_certificate_that_cannot_be_shown_sends_nothing(hermes, server, mutual_tls, given, said):
+    result = hermes("group", "list", *(each.format(**mutual_tls[1]) for each in given))
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert server.calls == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_tls_to_a_port_of_plain_http_says_so(hermes, server, command):
+    result = hermes(*command, server.url.replace("http://", "https://"))
+    assert result.exit_code == 1
+    assert "this port speaks plain HTTP" in result.stderr
+    assert "WRONG_VERSION_NUMBER" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("request_", "command"), [("GET /groups", COMMANDS[0]), ("POST /topics/a.b", COMMANDS[1])]
+)
+def test_a_redirect_is_not_followed_and_that_is_said(hermes, server, request_, command):
+    server.on(request_, (302, b""))
+    result = hermes(*command, server.url)
+    assert result.exit_code == 1
+    assert "redirects are not followed" in result.stderr
 
 
 def test_a_ca_file_that_is_none_is_one_line(hermes, server, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", "/nonexistent/ca.pem")
     result = hermes("group", "list")
     assert result.exit_code == 2
-    assert "SSL_CERT_FILE /nonexistent/ca.pem" in result.stderr
+    assert "--ca-file /nonexistent/ca.pem (or HERMES_CA_FILE, SSL_CERT_FILE)" in result.stderr
 
 
 def test_commands_that_ask_nobody_have_no_such_options(hermes):

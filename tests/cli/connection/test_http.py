@@ -198,8 +198,10 @@ def test_an_announcement_before_the_answer_is_not_the_answer():
 
 
 def test_an_answer_that_is_not_http_is_a_lost_connection():
-    with pytest.raises(ConnectionLost, match="not HTTP"):
+    with pytest.raises(ConnectionLost, match=r"does not speak HTTP/1\.1 .* is it the right port"):
         AnswerReader().feed(b"SSH-2.0-x\r\n")
+    with pytest.raises(ConnectionLost, match="this port speaks TLS"):
+        AnswerReader().feed(b"\x15\x03\x03\x00\x02\x02\x46")
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """TLS of the HTTP/1.1 sender: who is believed, and who we say we are."""
 
 import ssl
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import trustme
@@ -98,7 +100,8 @@ def test_a_client_certificate_is_shown_to_who_asks_and_the_name_is_sent(host, tm
     assert "other.example" in wrong_name.detail
     untrusted = push(endpoint_tls(EndpointTlsConfig()))
     assert untrusted.failure is Failure.CONNECT
-    assert "certificate verify failed" in untrusted.detail
+    assert "the authority that signed it in consumers.tls.ca_file" in untrusted.detail
+    assert "CERTIFICATE_VERIFY_FAILED" not in untrusted.detail
 
 
 @pytest.mark.parametrize("name", ["ca_file", "certificate_file"])
@@ -110,6 +113,27 @@ def test_files_that_cannot_be_used_are_told_by_their_field(name, tmp_path):
         files["key_file"] = str(wrong)
     with pytest.raises(StartupError, match=rf"consumers\.tls\.{name}: .*wrong\.pem"):
         endpoint_tls(EndpointTlsConfig(**files))
+
+
+class SilentHandler(BaseHTTPRequestHandler):
+    """Answers 400 to what is no HTTP."""
+
+    def log_message(self, *_):
+        pass
+
+
+def test_tls_to_a_port_of_plain_http_is_told_as_that():
+    async def main():
+        with ThreadingHTTPServer(("127.0.0.1", 0), SilentHandler) as plain:
+            threading.Thread(target=plain.handle_request).start()
+            async with served(lambda _n, _body: OK) as (_, client):
+                client = Client(client.sender, plain.server_port, "https", "127.0.0.1")
+                outcome = await client.push(timeout_ms=2_000)
+        assert outcome.failure is Failure.CONNECT
+        assert "this port speaks plain HTTP" in outcome.detail
+        assert "WRONG_VERSION_NUMBER" not in outcome.detail
+
+    run(main)
 
 
 def test_plain_text_to_a_port_that_speaks_tls_is_a_failure(tmp_path):

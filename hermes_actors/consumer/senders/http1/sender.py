@@ -15,6 +15,7 @@ from hermes_actors.consumer.recipients.resolving import Found, Resolver, in_turn
 from hermes_actors.consumer.senders.http1.connection import PooledConnection, Wire
 from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
 from hermes_actors.consumer.senders.sender import Failure, Origin
+from hermes_actors.runtime.network_causes import PUSHES, tls_cause
 from hermes_actors.security.address_guard import AddressGuard
 
 _NEXT_ADDRESS_S = 0.25
@@ -80,7 +81,7 @@ class AsyncioNet:
             connection.dial_failed(f"{origin}: {missing} within {self._connect_timeout_s:g} s")
         # ValueError: names that cannot be encoded, certificates that cannot be read.
         except (OSError, ValueError) as error:
-            connection.dial_failed(f"{origin}: {error}")
+            connection.dial_failed(f"{origin}: {tls_cause(error, PUSHES) or error}")
 
     async def _addresses(self, host: str) -> Sequence[str]:
         answer: asyncio.Future[Found] = self._loop.create_future()
@@ -190,7 +191,8 @@ class _Socket(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._connection is not None:
-            self._connection.ended(str(exc) if exc else "")
+            why = "" if exc is None else tls_cause(exc, PUSHES) or str(exc)
+            self._connection.ended(why)
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ and no clock, so a simulation drives it like a real connection does.
 import httptools
 
 from hermes_actors.consumer.senders.sender import Failure, Push, SendOutcome
+from hermes_actors.runtime.network_causes import not_http_cause
 
 HEAD_BYTES_MAX = 65_536
 """The most that an answer's head may have, interim answers included; longer is malformed."""
@@ -121,7 +122,8 @@ class Exchange:
         except httptools.HttpParserUpgrade:
             return self._malformed("the answer switches protocols")
         except httptools.HttpParserError as error:
-            return self._malformed(self._problem or str(error) or type(error).__name__)
+            said = str(error) or type(error).__name__
+            return self._malformed(self._problem or not_http_cause(data, said))
         if self._problem:
             return self._malformed(self._problem)
         # The first comparison is for speed: what is less than a body may be is no excess.

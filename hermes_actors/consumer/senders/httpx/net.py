@@ -19,6 +19,7 @@ from hermes_actors.consumer.recipients.resolving import Found, Resolver, in_turn
 from hermes_actors.consumer.senders.httpx.frames import FrameBudget
 from hermes_actors.consumer.senders.proxying import Proxy
 from hermes_actors.consumer.senders.sender import Origin
+from hermes_actors.runtime.network_causes import PUSHES, tls_cause
 from hermes_actors.security.address_guard import AddressGuard
 
 _NEXT_ADDRESS_S = 0.25
@@ -376,6 +377,8 @@ def said(error: BaseException) -> str:
     """What the error says, or the one behind it that says anything; never what a peer has sent,
     which may be a token of ours or of his.
     """
+    if cause := tls_cause(error, PUSHES):
+        return cause
     found: BaseException | None = error
     while found is not None:
         if text := _QUOTED.sub("", str(found))[:_SAID_CHARACTERS_MAX]:

@@ -1,0 +1,100 @@
+"""Why a connection failed, in words that lead on, in the place of what libraries write. Pure."""
+
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+_TLS_CODE = re.compile(r"\[SSL(?:: ([A-Z0-9_]+))?\] *([^(]*)")
+_UNTRUSTED = re.compile(r"certificate verify failed: ([^(]+?)\.? *(?:\(|$)", re.IGNORECASE)
+
+_PLAIN = frozenset(
+    {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG"}
+    | {"RECORD_LAYER_FAILURE"}
+)
+_ASKS_WHO_WE_ARE = re.compile(
+    r"CERTIFICATE_REQUIRED|ALERT_(UNKNOWN_CA|BAD_CERTIFICATE|CERTIFICATE|HANDSHAKE_FAILURE)"
+)
+_NOTHING_IN_COMMON = re.compile(r"PROTOCOL_VERSION|UNSUPPORTED_PROTOCOL|NO_SHARED_CIPHER")
+
+_PEM = (
+    ("KEY_VALUES_MISMATCH", "the key is not the certificate's"),
+    ("BAD_DECRYPT", "the key is protected by a password"),
+    ("BAD_PASSWORD_READ", "the key is protected by a password"),
+    ("PEM lib", "a file holds no certificate, or no key, in PEM form"),
+    ("NO_CERTIFICATE_OR_CRL_FOUND", "it holds no certificate in PEM form"),
+)
+
+
+class TlsSettings(Struct, frozen=True):
+    """What is set where a connection is made: the file of trusted authorities, and the own
+    certificate.
+    """
+
+    authorities: str
+    certificate: str
+
+
+PUSHES = TlsSettings("consumers.tls.ca_file", "consumers.tls.certificate_file")
+"""Of all connections to endpoints."""
+
+
+def tls_cause(error: BaseException, settings: TlsSettings) -> str:
+    """Why TLS failed, by the error or those behind it, and what to do; "" if it was not TLS."""
+    for text in _chain(error):
+        if found := _UNTRUSTED.search(text):
+            return _untrusted(found[1], settings)
+        if found := _TLS_CODE.search(text):
+            return _failed(found[1] or "", found[2].strip(), settings)
+    return ""
+
+
+def pem_cause(error: Exception) -> str:
+    """Why files of certificates and keys cannot be used, in words."""
+    text = str(error)
+    words = next((words for code, words in _PEM if code in text), "")
+    return words or getattr(error, "strerror", None) or text
+
+
+def not_http_cause(data: bytes, problem: str) -> str:
+    """Why these bytes are no answer of HTTP/1.1, of which a parser says `problem`."""
+    if data[:2] == b"\x15\x03":
+        return "this port speaks TLS, and the request was in plain text: write https:// for http://"
+    return f"what answers at this port does not speak HTTP/1.1 ({problem}): is it the right port?"
+
+
+def _chain(error: BaseException) -> Iterator[str]:
+    seen: BaseException | None = error
+    while seen is not None:
+        yield str(seen)
+        seen = seen.__cause__ or seen.__context__
+
+
+def _untrusted(why: str, settings: TlsSettings) -> str:
+    said = f"its certificate is not accepted ({why})"
+    if "match" in why:
+        return f"{said}: use a name that stands in the certificate"
+    if "expired" in why or "not yet valid" in why:
+        return f"{said}: it has to be renewed, or a clock is wrong"
+    return f"{said}: name the file of the authority that signed it in {settings.authorities}"
+
+
+def _failed(code: str, said: str, settings: TlsSettings) -> str:
+    if code in _PLAIN:
+        return (
+            "this port speaks plain HTTP, or something else that is not TLS: write http:// for "
+            "https://, or take the port of TLS"
+        )
+    if _ASKS_WHO_WE_ARE.search(code):
+        return f"it does not accept the certificate shown to it, or wants one: {_own(settings)}"
+    if _NOTHING_IN_COMMON.search(code):
+        return "the two sides have no version of TLS or no cipher in common; 1.2 or newer is needed"
+    if "EOF" in code or "EOF" in said:
+        return (
+            f"it ended the connection while TLS began; it may want a certificate: {_own(settings)}"
+        )
+    return f"TLS fails ({said.lower() or code.replace('_', ' ').lower()})"
+
+
+def _own(settings: TlsSettings) -> str:
+    return f"see {settings.certificate}"
