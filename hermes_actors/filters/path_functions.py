@@ -9,7 +9,7 @@ from jsonpath_rfc9535.function_extensions import Match, Search
 from jsonpath_rfc9535.function_extensions._pattern import map_re
 
 from hermes_actors.filters.budget import Budget, BudgetSpent
-from hermes_actors.filters.patterns import is_bounded
+from hermes_actors.filters.patterns import compiled_size, is_bounded
 
 BUDGET: ContextVar[Budget] = ContextVar("BUDGET")
 """Of the message that is being looked into: the library hands nothing on to its functions."""
@@ -38,6 +38,8 @@ def _asks(string: object, pattern: object, *, is_whole: bool) -> bool:
         raise BudgetSpent(f"a pattern of {len(pattern)} characters is too long for the loop")
     if not is_bounded(pattern) or not check(pattern):
         return False
+    if not budget.is_aside and compiled_size(pattern) > _LOOP_PATTERN_MAX:
+        raise BudgetSpent("a pattern is too large for the loop with its repetitions written out")
     # The module keeps the compiled ones.
     ask = regex.fullmatch if is_whole else regex.search
     try:

@@ -14,7 +14,7 @@ from hermes_actors.filters.failures import FilterInvalid
 
 TEXT_CHARACTERS_MAX = 10_000
 PATTERN_SIZE_MAX = 20_000
-"""Of a pattern with its repetitions written out: `(ab){3}` is 6. About 6 MB when compiled."""
+"""Of a pattern with its repetitions written out: `a{3}` is 3. About 6 MB when compiled."""
 
 _REPETITION = regex.compile(r"\{(\d*)(?:,\d*)?\}")
 _RECURSION = regex.compile(r"\(\?(?:R|[+-]?\d|&|P>)")
@@ -128,23 +128,29 @@ def _unicode(text: str) -> regex.Pattern[str]:
 
 
 def pattern_size(text: str) -> int:
-    """How many characters the pattern has with the least of each repetition written out."""
+    """How many characters the pattern has with the least of each repetition written out.
+
+    A group that must come once at least is written once more than that, for what may follow: what
+    is nested so grows with each level.
+    """
     outer: list[int] = []
     total = last = at = 0
+    is_group = False
     while at < len(text):
         character = text[at]
-        repetition = _REPETITION.match(text, at) if character == "{" else None
-        if repetition is not None:
+        times, end = _times(text, at, is_group=is_group)
+        if end > at:
             # Capped: the product of many must stay a number that is quickly multiplied.
-            least = min(int(repetition[1][:9] or 0), PATTERN_SIZE_MAX + 1)
-            total = min(total + last * (max(1, least) - 1), 10 * PATTERN_SIZE_MAX)
-            last = min(last * max(1, least), 10 * PATTERN_SIZE_MAX)
-            at = repetition.end()
+            total = min(total + last * (times - 1), 10 * PATTERN_SIZE_MAX)
+            last = min(last * times, 10 * PATTERN_SIZE_MAX)
+            is_group = False
+            at = end
             continue
+        is_group = character == ")" and bool(outer)
         if character == "(":
             outer.append(total)
             total = last = 0
-        elif character == ")" and outer:
+        elif is_group:
             last = total
             total += outer.pop()
         else:
@@ -153,6 +159,19 @@ def pattern_size(text: str) -> int:
             at += _length(text, at) - 1
         at += 1
     return total + sum(outer)
+
+
+def _times(text: str, at: int, *, is_group: bool) -> tuple[int, int]:
+    """How often a repetition at this place writes out what stands before, and where it ends; its
+    end is `at` when there is none that does.
+    """
+    if is_group and text[at] == "+":
+        return 2, at + 1
+    repetition = _REPETITION.match(text, at) if text[at] == "{" else None
+    if repetition is None:
+        return 1, at
+    least = min(int(repetition[1][:9] or 0), PATTERN_SIZE_MAX + 1)
+    return max(1, least + 1 if is_group and least else least), repetition.end()
 
 
 def _length(text: str, at: int) -> int:
