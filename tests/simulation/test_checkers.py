@@ -31,9 +31,11 @@ from hermes_chaos.sim.history.events import (
     Dropped,
     Ended,
     Event,
+    Folded,
     Handed,
     Healed,
     Published,
+    Renewed,
     Rested,
     Stored,
     Troubled,
@@ -107,7 +109,14 @@ SAID: tuple[Said, ...] = (
     Claim("boot", 1),
     Plan("boot", 1, -1, ALL_OWNED),
 )
+FOLDED = Folded("dc1-n1#1", "dc1", "metadata", 0, 1, b"", 70.0, {"topic/g.t": (1, 1, "dc1", b"")})
+KEYED = [replace(published(serial, topic="g.f"), key="k") for serial in (92, 93)]
 REST: tuple[Event, ...] = (
+    *(Renewed(life, 1_000.0, -1.0) for life in ("n1#1", "n1#2", "n2#1")),
+    FOLDED,
+    replace(FOLDED, life="dc1-n2#1"),
+    *(replace(stored(92 + at, 2 + at, ("dc1", "g.f", 0)), key="k") for at in range(2)),
+    *KEYED,
     *(Coordinated("dc1", offset, 0, said, 80.0) for offset, said in enumerate(SAID)),
     Rested(80.0),
     Allowed("dc1", "g.t$s", {"n1#1": 2.0, "n2#1": 1.0}, 80.0),

@@ -118,6 +118,19 @@ def test_the_log_s_clock_moves_log_time_by_a_second_at_most_and_never_back() -> 
     assert list(ledger.members) == ["one", "two"]
 
 
+def test_what_an_expiry_frees_goes_by_the_plan_before_the_record_that_shows_it() -> None:
+    # The planner goes on; the owner has been silent since it was granted all.
+    begun = log(Join("one", "n1"), Join("two", "n2"), Claim("two", 1), plan("two", -1, ONE)) + log(
+        plan("two", 3, TWO), first=4
+    )
+    beats = log(*[(ms, Heartbeat("two", 1)) for ms in (1_000, 2_000, 3_000)], first=5)
+    both = plan("two", 4, Target("two", (0,)), Target("one", (1,)))
+    ledger = ledger_of([*begun, *beats, *log((3_001, both), first=8)])
+    holding = ledger.holding(S, 1)
+    assert holding is not None
+    assert (holding.boot, holding.partitions, holding.epoch) == ("two", frozenset((0, 1)), 8)
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -263,9 +276,9 @@ def test_what_is_not_owned_at_rest_is_found() -> None:
 # The balancer settles
 
 
-def balancer_settles(*events: Event) -> list[str]:
+def balancer_settles(*events: Event, is_weighted: bool = False) -> list[str]:
     ledgers = Ledgers()
-    checker = BalancerSettles(ledgers)
+    checker = BalancerSettles(ledgers, is_weighted=is_weighted)
     for event in events:
         ledgers.watch(event)
         checker.watch(event)
@@ -287,7 +300,18 @@ def test_other_shares_at_rest_are_no_move() -> None:
 def test_a_node_that_owns_much_more_than_others_is_found() -> None:
     many = Plan("one", 1, 3, tuple(Assignment(f"g.t${n}", (ONE,)) for n in range(7)))
     (found,) = balancer_settles(*BEGUN, *log(many, first=4), Rested(1.0))
-    assert found == "the nodes of dc1 own {'n1': 8, 'n2': 0}"
+    assert found == "the nodes of dc1 own {'n1': 8, 'n2': 0}, and carry {'n1': 8.0, 'n2': 0}"
+
+
+def test_one_that_costs_as_much_as_fourteen_others_may_have_a_node_for_itself() -> None:
+    light = [Assignment(f"g.t${n}", (ONE,)) for n in range(14)]
+    plan = Plan("one", 1, 3, (*light, Assignment(S, (TWO,))))
+    events = [*BEGUN, *log(plan, Release("one", S, 3), first=4)]
+    heavy = Rested(1.0, {"dc1": {S: 3.2, "g.t$1": 1.0}})
+    assert balancer_settles(*events, heavy, is_weighted=True) == []
+    assert balancer_settles(*events, heavy)
+    (found,) = balancer_settles(*events, Rested(1.0, {"dc1": {S: 0.1}}), is_weighted=True)
+    assert found.endswith("and carry {'n1': 2.8, 'n2': 0.2}")
 
 
 # Parts of a rate

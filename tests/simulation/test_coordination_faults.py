@@ -15,13 +15,28 @@ from hermes_actors.coordination.commands import (
     Plan,
     Target,
 )
-from hermes_actors.log.base import Stored, TopicSettings, UnavailableRecord, UnknownRecord
+from hermes_actors.log.base import (
+    Commit,
+    OffsetOutOfRange,
+    Stored,
+    TopicSettings,
+    UnavailableRecord,
+    UnknownRecord,
+)
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.checkers.owning import Ledgers, OwnersAreFound
 from hermes_chaos.sim.environment.coordination_way import CoordinationWay
-from hermes_chaos.sim.environment.watched_log import WatchedLog, watched_log
-from hermes_chaos.sim.history.events import Coordinated, Forgotten, Healed, History
+from hermes_chaos.sim.environment.mortal import MortalLog
+from hermes_chaos.sim.environment.watched_log import WatchedLog, calm, watched_log
+from hermes_chaos.sim.history.events import (
+    Coordinated,
+    Event,
+    Forgotten,
+    Healed,
+    History,
+    Overtaken,
+)
 from hermes_chaos.sim.history.trace import Trace
 from hermes_chaos.sim.settling import are_members
 from hermes_chaos.sim.workload.subject import Audience, Subject
@@ -61,6 +76,40 @@ async def test_a_forgotten_coordination_goes_on_at_its_end(log: WatchedLog) -> N
     assert await log.append(COORDINATION_TOPIC, 0, [RECORD], Ack.ALL) == [Stored(2)]
     log.faults.replication_stopped = True
     assert not log.forget_coordination()
+
+
+async def test_a_log_loses_only_what_all_have_read(log: WatchedLog) -> None:
+    await log.create_topic("sim.ledger_1", TopicSettings(partitions=1))
+    await log.append("sim.ledger_1", 0, [RECORD, RECORD, RECORD], Ack.LEADER)
+    await log.commit("group", "sim.ledger_1", {0: Commit(2)})
+    assert not log.lose_end({"sim.ledger"}, 2)
+    await log.commit("group", "sim.ledger_1", {0: Commit(3)})
+    assert not log.lose_end({"sim.orders"}, 2)
+    log.faults.reads_failing = True
+    assert not log.lose_end({"sim.ledger"}, 2)
+    calm(log)
+    assert log.lose_end({"sim.ledger"}, 2)
+    assert await log.end_positions("sim.ledger_1") == {0: 1}
+    with pytest.raises(OffsetOutOfRange):
+        async with log.reader("sim.ledger_1", {0: 3}) as reader:
+            await reader.next_batch(1, 1_000)
+
+
+async def test_a_killed_node_s_last_commit_comes_late_and_over_others(log: WatchedLog) -> None:
+    await log.create_topic("sim.ledger_1", TopicSettings(partitions=1))
+    history = History()
+    late: list[Event] = []
+    history.watchers.append(late.append)
+    way = CoordinationWay(random.Random(1))
+    mortal = MortalLog(log, "dc1-n1#1", {}, history, way)
+    await mortal.commit("group", "sim.ledger_1", {0: Commit(2)})
+    mortal.die(commits_after_s=4.0)
+    await log.commit("group", "sim.ledger_1", {0: Commit(3)})
+    await trio.sleep(3.9)
+    assert await log.committed("group", "sim.ledger_1") == {0: Commit(3)}
+    await trio.sleep(0.2)
+    assert await log.committed("group", "sim.ledger_1") == {0: Commit(2)}
+    assert late[-1] == Overtaken(("dc1", "sim.ledger_1", 0), "group", Commit(2))
 
 
 async def test_a_topic_grows_while_it_is_read_to_its_bound(log: WatchedLog) -> None:

@@ -20,7 +20,13 @@ from hermes_chaos.sim.environment.http_in import Response
 from hermes_chaos.sim.environment.subscribers import Endpoint
 from hermes_chaos.sim.environment.watched_log import WatchedLog, watched_log
 from hermes_chaos.sim.faults.strikes import Fault
-from hermes_chaos.sim.history.events import History, Troubled, coordination_of, disk_of
+from hermes_chaos.sim.history.events import (
+    History,
+    Skewed,
+    Troubled,
+    coordination_of,
+    disk_of,
+)
 from hermes_chaos.sim.history.trace import Trace
 from hermes_chaos.sim.node_life import NodeLife
 from hermes_chaos.sim.workload.passing import HOST, passing_endpoint
@@ -133,9 +139,12 @@ class Cluster:
         """All nodes, up or not."""
         return list(self.nodes)
 
-    def kill(self, node: str, down_s: float) -> bool:
-        """Kill a node; another of that name starts after `down_s`. False: it is down already."""
-        return self.nodes[node].kill(down_s)
+    def kill(self, node: str, down_s: float, commits_after_s: float | None = None) -> bool:
+        """Kill a node; another of that name starts after `down_s`. False: it is down already.
+
+        With `commits_after_s` its last commits reach the log once more, so much later.
+        """
+        return self.nodes[node].kill(down_s, commits_after_s)
 
     def stop(self, node: str, down_s: float) -> bool:
         """Stop a node in good order; another starts `down_s` later. False: it is down already."""
@@ -209,6 +218,7 @@ class Cluster:
     def skew(self, node: str, skew_ms: int) -> None:
         """Set how far the node's wall clock is off."""
         self.nodes[node].clock.skew_ms = skew_ms
+        self._history.tell(Skewed(node, skew_ms, trio.current_time()))
 
     # What publishers see.
 

@@ -5,14 +5,17 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
+import msgspec
 import trio
 from msgspec.structs import replace
 
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import RestartIntensityExceeded
+from hermes_actors.balancer.workload.weights import weight_of
 from hermes_actors.config import Config, MetadataConfig, Role
 from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
 from hermes_actors.consumer.senders.sender import Sender
+from hermes_actors.coordination.state import State
 from hermes_actors.fallback.spool_store import SegmentStore, SpoolStore
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
@@ -37,7 +40,15 @@ from hermes_chaos.sim.environment.network import SimulatedNet
 from hermes_chaos.sim.environment.subscribers import Endpoint
 from hermes_chaos.sim.environment.watched_sender import WatchedSender
 from hermes_chaos.sim.faults.strikes import Fault
-from hermes_chaos.sim.history.events import Adopted, Counted, Halted, History, Sought, Troubled
+from hermes_chaos.sim.history.events import (
+    Adopted,
+    Counted,
+    Folded,
+    Halted,
+    History,
+    Sought,
+    Troubled,
+)
 from hermes_chaos.sim.history.trace import Trace
 from hermes_chaos.sim.workload.passing import SUBSCRIPTION
 
@@ -98,6 +109,8 @@ class NodeLife:
         self._process = determinism.inside("")
         self._is_stopped = False
         self._crashes: Counter[str] = Counter()
+        # How far it had read what it folds when that was told last.
+        self._reached: dict[str, tuple[str, int, int]] = {}
         self._came_up = trio.Event()
 
     async def run(self) -> None:
@@ -177,11 +190,69 @@ class NodeLife:
             return None
         return consumer.spent().allowed
 
-    def kill(self, down_s: float) -> bool:
-        """End the node as kill -9 does; it starts again after `down_s`. False: it is down."""
+    def folds(self) -> list[Folded]:
+        """What it has made of its datacentre's metadata and coordination, as far as it has read
+        more since it was asked last; nothing while it does not serve.
+        """
+        node = self._node
+        if node is None or self._is_stopped:
+            return []
+        found: list[Folded] = []
+        metadata, coordination = node.metadata, node.coordination
+        if metadata.is_own and self._is_news("metadata", metadata.refolds, metadata.state.position):
+            registers = {
+                key: (each.incarnation, each.stamp, each.dc, each.body)
+                for key, each in metadata.state.registers.items()
+            }
+            found.append(
+                Folded(
+                    self.life_name,
+                    self.dc,
+                    "metadata",
+                    metadata.refolds,
+                    metadata.state.position,
+                    metadata.state.snapshot(),
+                    trio.current_time(),
+                    registers,
+                )
+            )
+        if coordination is not None and coordination.generation:
+            state, generation = coordination.state, coordination.generation
+            if self._is_news("coordination", generation, state.position):
+                found.append(
+                    Folded(
+                        self.life_name,
+                        self.dc,
+                        "coordination",
+                        generation,
+                        state.position,
+                        _content(state),
+                        trio.current_time(),
+                    )
+                )
+        return found
+
+    def _is_news(self, kind: str, begun: int, position: int) -> bool:
+        reached = self.life_name, begun, position
+        is_news = self._reached.get(kind) != reached
+        self._reached[kind] = reached
+        return is_news
+
+    def weights(self) -> dict[str, float]:
+        """What each subscription costs in its datacentre, in thousandths of a core, as measured."""
+        coordination = None if self._node is None else self._node.coordination
+        if coordination is None:
+            return {}
+        return {name: weight_of(load) for name, load in coordination.state.weights.items()}
+
+    def kill(self, down_s: float, commits_after_s: float | None = None) -> bool:
+        """End the node as kill -9 does; it starts again after `down_s`. False: it is down.
+
+        With `commits_after_s` its last commits reach the log once more, so much later.
+        """
         if self._node is None:
             return False
-        self._die()
+        self._die(commits_after_s)
         self._down_s = down_s
         self._scope.cancel()
         self._ended.set()
@@ -341,7 +412,7 @@ class NodeLife:
             positions = seek.body.positions.get(self.dc)
             self._history.tell(Sought(life, name, seek.number, positions, seek.body.time_ms, at_s))
 
-    def _die(self) -> None:
+    def _die(self, commits_after_s: float | None = None) -> None:
         """Everything that would let a dead node act is cut, before its tasks are cancelled."""
         self.go_on()
         self.tell_counts(is_whole=False)
@@ -351,7 +422,10 @@ class NodeLife:
             Troubled(self.name, Fault.NODE_KILL.value, trio.current_time(), lasts_s=0.0)
         )
         for each in self._mortal:
-            each.die()
+            if isinstance(each, MortalLog):
+                each.die(commits_after_s)
+            else:
+                each.die()
         for scope in self._requests.values():
             scope.cancel()
         self._requests.clear()
@@ -365,6 +439,19 @@ class NodeLife:
             roles=[*roles, "management"] if self._is_first else roles,
             metadata=MetadataConfig(replicator=self.name if self._is_first else "the first"),
         )
+
+
+def _content(state: State) -> bytes:
+    """All that a state says, as whoever asks it sees it: no snapshot, which might forget."""
+    return msgspec.msgpack.encode(
+        (
+            (state.position, state.clock_ms, state.timestamp_ms, state.term, state.leader),
+            (state.plan_offset, state.expired, state.moved),
+            (list(state.moves), list(state.departed), list(state.resignations)),
+            list(state.members.values()),
+            sorted(state.subscriptions.items()),
+        )
+    )
 
 
 def _running_actors(node: Node) -> list[tuple[str, Callable[[], None]]]:
@@ -406,7 +493,7 @@ async def _open_senders(net: SimulatedNet, life: str, history: History) -> Async
     def sender_of(live: LiveSubscription) -> Sender:
         if str(live.name) == SUBSCRIPTION.full_name:
             return sender
-        history.tell(Adopted(life, str(live.name)))
+        history.tell(Adopted(life, str(live.name), trio.current_time()))
         return watched
 
     try:

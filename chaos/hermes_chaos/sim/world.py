@@ -71,10 +71,14 @@ class Shape:
 
 
 class World:
-    """The cluster of one seed, its history and its checkers. `run` it once."""
+    """The cluster of one seed, its history and its checkers. `run` it once.
 
-    def __init__(self, seed: int, shape: Shape, trace: Trace) -> None:
+    `is_hunt`: it ends soon after a checker has found something.
+    """
+
+    def __init__(self, seed: int, shape: Shape, trace: Trace, *, is_hunt: bool = False) -> None:
         self._seed = seed
+        self._is_hunt = is_hunt
         self._shape = shape
         self._trace = trace
         self._config = draw_config(rng_of(seed, "configuration"))
@@ -123,6 +127,8 @@ class World:
                 self.checks.settling.failed(f"not set up within {_SET_UP_MAX_S:g} s")
             else:
                 nursery.start_soon(self._watch_parts)
+                if self._is_hunt:
+                    nursery.start_soon(self._end_when_found, nursery.cancel_scope)
                 await self._live_through_faults()
                 await self._settle()
             for life in self.cluster.nodes.values():
@@ -278,13 +284,23 @@ class World:
             self.checks.settling.settled(len(ALL_SUBSCRIPTIONS))
             self._trace.note("world", "settled")
 
+    async def _end_when_found(self, run: trio.CancelScope) -> None:
+        while not any(  # noqa: ASYNC110 -- checkers tell no event
+            checker.violations for checker in self.checks.all
+        ):
+            await trio.sleep(_POLL_S)
+        run.cancel()
+
     async def _watch_parts(self) -> None:
-        """Tell which parts of their rates the owners use, now and then."""
+        """Now and then tell which parts of their rates owners use, and what nodes have read."""
         while True:
             await trio.sleep(_POLL_S)
             for dc in self._shape.dcs:
                 for name in _RATED:
                     self._tell_parts(dc, name)
+            for node in self.cluster.nodes.values():
+                for fold in node.folds():
+                    self.history.tell(fold)
 
     def _watch_pushed_parts(self, event: Event) -> None:
         # What one owner takes too soon, while the others have not heard of it, is over in no time.
@@ -306,7 +322,9 @@ class World:
                 await trio.sleep(_POLL_S)
         interval_s = self._config.consumers.balancer.interval_ms / 1_000
         await trio.sleep(_ROUNDS * interval_s)
-        self.history.tell(Rested(trio.current_time()))
+        firsts = {node.dc: node for node in reversed(self.cluster.nodes.values())}
+        weights = {dc: node.weights() for dc, node in firsts.items()}
+        self.history.tell(Rested(trio.current_time(), weights))
         await trio.sleep(_ROUNDS * interval_s)
 
     def _count(self, event: Event) -> None:

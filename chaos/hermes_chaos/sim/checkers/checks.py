@@ -5,14 +5,18 @@ logs hold, what subscribers got.
 from collections.abc import Callable
 
 from hermes_actors.config import Config
+from hermes_chaos.sim.checkers.aging import TimeToLiveIsKept
 from hermes_chaos.sim.checkers.answering import OtherDatacentreServes, PublishesAreAnswered
 from hermes_chaos.sim.checkers.checker import Checker
+from hermes_chaos.sim.checkers.committing import LateCommitsAreMended, SettledStaySettled
 from hermes_chaos.sim.checkers.delivering import (
     AcknowledgedAreDelivered,
     CommitsPassOnlySettled,
     PayloadsAreIntact,
 )
 from hermes_chaos.sim.checkers.duplicating import DuplicatesHaveCauses, HedgesAreFew
+from hermes_chaos.sim.checkers.fencing import FencesAreKept
+from hermes_chaos.sim.checkers.folding import FoldsAgree, RegistersConverge
 from hermes_chaos.sim.checkers.giving_up import LettersCloseByDelivery, LettersHaveCauses
 from hermes_chaos.sim.checkers.holding import (
     AttemptsAreFew,
@@ -21,7 +25,7 @@ from hermes_chaos.sim.checkers.holding import (
     FilteredStayAway,
     SuspensionHalts,
 )
-from hermes_chaos.sim.checkers.ordering import SpoolKeepsOrder
+from hermes_chaos.sim.checkers.ordering import KeysKeepTheirOrder, SpoolKeepsOrder
 from hermes_chaos.sim.checkers.owning import (
     BalancerSettles,
     Ledgers,
@@ -83,6 +87,7 @@ class Checks:
         keeps: Callable[[str, str], bool],
     ) -> None:
         frontend, fallback = config.frontend, config.fallback
+        balancer = config.consumers.balancer
         # Messages may be larger than a small batch.
         is_small = frontend.batch_bytes_max < _ROOMY_BATCH_BYTES
         limits = frontend.waiting_per_topic_max, 1 if is_small else frontend.batch_records_max
@@ -102,12 +107,15 @@ class Checks:
             OtherDatacentreServes(subject, *limits),
             IdempotencyIsKept(),
             SpoolKeepsOrder(),
+            KeysKeepTheirOrder(),
             DuplicatesHaveCauses(subject),
             HedgesAreFew(subject, fallback.hedge_budget_percent, fallback.hedge_burst_max),
             LostLogsAreSpared(subject),
             OwnDatacentreServesAgain(subject),
             self.delivered,
             self.commits,
+            SettledStaySettled(subject),
+            LateCommitsAreMended(subject),
             self.payloads,
             RateIsKept(subject),
             InflightIsKept(subject),
@@ -119,11 +127,15 @@ class Checks:
             BatchesAreBounded(subject),
             DeadEndpointsRest(subject),
             OneOwner(subject, self.ledgers),
+            FencesAreKept(),
             PartsAreOfOne(subject),
             OwnersAreFound(subject, self.ledgers, config.management.topic_partitions),
-            BalancerSettles(self.ledgers),
+            BalancerSettles(self.ledgers, is_weighted=balancer.strategy == "weighted"),
+            FoldsAgree(),
+            RegistersConverge(),
             LettersHaveCauses(subject),
             LettersCloseByDelivery(subject),
+            TimeToLiveIsKept(subject),
             self.settling,
             self.failures,
         )

@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from hermes_actors.log.commits import decode
 from hermes_chaos.sim.checkers.checker import Checker, shown
 from hermes_chaos.sim.checkers.publishing import AcknowledgedAreStored
+from hermes_chaos.sim.history.cuts import Cuts
 from hermes_chaos.sim.history.events import (
     Answer,
     Committed,
     Delivery,
+    Dropped,
     Event,
     Expired,
     Lettered,
@@ -26,7 +28,8 @@ class AcknowledgedAreDelivered(Checker):
     """Each acknowledged message reaches each subscription, or is a dead letter at the end, or is
     refused for good where nobody keeps it, or is filtered out, or skipped by a retransmission.
 
-    `stored` says which messages an allowed leader change took.
+    `stored` says which messages an allowed leader change took. What a log stored where it had lost
+    its end is owed to who was reading then.
     """
 
     name = "acknowledged are delivered"
@@ -41,6 +44,7 @@ class AcknowledgedAreDelivered(Checker):
         self._done: dict[str, set[str]] = {name: set() for name in self._audiences}
         self._took: dict[tuple[str, str, str], set[str]] = {}
         self._settlements = Settlements(subject)
+        self._cuts = Cuts()
         self._lettered: dict[str, set[str]] = {name: set() for name in self._audiences}
         self._kept: dict[str, set[str]] | None = None
         self._records: dict[str, list[Stored]] = {}
@@ -50,6 +54,7 @@ class AcknowledgedAreDelivered(Checker):
 
     def watch(self, event: Event) -> None:
         """Take note, and check."""
+        self._cuts.watch(event)
         match event:
             case Published() if event.is_acknowledged:
                 for name, owed in self._owed.items():
@@ -107,7 +112,7 @@ class AcknowledgedAreDelivered(Checker):
         pending: dict[str, list[int]] = {}
         for name, owed in self._owed.items():
             letters = self._lettered if self._kept is None else self._kept
-            done = self._done[name] | letters[name] | self._stored.lost
+            done = self._done[name] | letters[name] | self._stored.lost | self._cuts.missed(name)
             serials = [each.serial for key, each in owed.items() if key not in done]
             if serials:
                 pending[name] = serials
@@ -141,6 +146,7 @@ class CommitsPassOnlySettled(Checker):
         self._settlements = Settlements(subject)
         self._seeks = Seeks()
         self._starts: dict[Place, int] = {}
+        self._cuts = Cuts()
         self._proven: dict[tuple[str, int, int, Place], int] = {}
         self._unwanted: dict[str, set[str]] = {
             audience.name: set() for audience in subject.audiences if audience.wants_even
@@ -149,7 +155,12 @@ class CommitsPassOnlySettled(Checker):
 
     def watch(self, event: Event) -> None:
         """Take note, and check."""
+        self._cuts.watch(event)
         match event:
+            case Dropped(place, end):
+                for key, proven in self._proven.items():
+                    if key[3] == place:
+                        self._proven[key] = min(proven, end)
             case Stored(place, offset, message_id, body):
                 self._ids.setdefault(place, {})[offset] = message_id
                 for name, unwanted in self._unwanted.items():
@@ -198,6 +209,7 @@ class CommitsPassOnlySettled(Checker):
             offset
             for offset in claimed
             if offset >= start
+            and not self._cuts.may_miss(audience.name, place, offset)
             and (
                 offset not in ids
                 or not self._is_settled(place[0], audience.name, ids[offset], since_s)

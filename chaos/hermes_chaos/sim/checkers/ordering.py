@@ -73,3 +73,49 @@ class SpoolKeepsOrder(Checker):
                         f"{node} had kept at {earlier.ended_s:.3f}, before "
                         f"{later.began_s:.3f} when the other was sent"
                     )
+
+
+class KeysKeepTheirOrder(Checker):
+    """Messages of one key that a node was sent one after the other, and acknowledged with 201,
+    stand in that order in each log that has them, whichever way each took. Judged by where each
+    first appears. Examined are pairs that follow each other; one by an idempotency key may have
+    been sent before, and is none of them.
+    """
+
+    name = "keys keep their order"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._published: dict[tuple[str, str, str], list[Published]] = defaultdict(list)
+        self._first: dict[str, dict[Place, int]] = defaultdict(dict)
+
+    def watch(self, event: Event) -> None:
+        """Take note; judged is at the end."""
+        match event:
+            case Stored(place, offset, message_id):
+                self._first[message_id].setdefault(place, offset)
+            case Dropped(place, end):
+                for first in self._first.values():
+                    if first.get(place, -1) >= end:
+                        del first[place]
+            case Published(status=201) if event.key and not event.idempotency_key:
+                self._published[event.life, event.topic, event.key].append(event)
+            case _:
+                pass
+
+    def finish(self) -> None:
+        """Judge what is only known at the end."""
+        for (life, topic, key), published in self._published.items():
+            highest: dict[Place, tuple[int, Published]] = {}
+            for each in sorted(published, key=lambda each: each.began_s):
+                for place, offset in self._first[each.message_id].items():
+                    at, earlier = highest.get(place, (-1, each))
+                    self.examined += earlier is not each
+                    if offset < at and earlier.began_s < each.began_s:
+                        self.violations.append(
+                            f"{key} of {topic}: message {each.serial}, which {life} was sent at "
+                            f"{each.began_s:.3f}, stands at {offset} of {place}, before "
+                            f"{earlier.serial} at {at}, sent at {earlier.began_s:.3f}"
+                        )
+                    if offset > at:
+                        highest[place] = offset, each

@@ -1,6 +1,7 @@
 """What the coordination promises: one owner at a time, soon found, and left alone after that."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 from hermes_actors.log.commits import decode
 from hermes_chaos.sim.checkers.checker import Checker, shown
@@ -244,21 +245,26 @@ class OwnersAreFound(Checker):
 
 
 class BalancerSettles(Checker):
-    """Once all has come to rest nothing is moved any more, and no node owns much more than others:
-    half more than the mean at most, and one.
+    """Once all has come to rest nothing is moved any more, and no node carries much more than
+    others: half more than the mean at most, and a task. Where tasks are weighed, each counts as
+    what it costs by the nodes' measures, the least as idle ones do, and that task is the heaviest;
+    one may outweigh all others together, and what is even then looks very uneven to who counts.
     """
 
     name = "the balancer settles"
 
-    def __init__(self, ledgers: Ledgers) -> None:
+    def __init__(self, ledgers: Ledgers, *, is_weighted: bool = False) -> None:
         super().__init__()
         self._ledgers = ledgers
+        self._is_weighted = is_weighted
         self._moved_at: dict[str, int] = {}
+        self._weights: Mapping[str, Mapping[str, float]] = {}
 
     def watch(self, event: Event) -> None:
         """Take note."""
         if isinstance(event, Rested):
             self._moved_at = {dc: ledger.moved_at for dc, ledger in self._ledgers.of.items()}
+            self._weights = event.weights
 
     def finish(self) -> None:
         """Judge what has become of it."""
@@ -269,8 +275,11 @@ class BalancerSettles(Checker):
                 self.violations.append(
                     f"all was at rest in {dc}, and the plan at {ledger.moved_at} moves something"
                 )
-            tasks = ledger.tasks()
-            mean = sum(tasks.values()) / max(1, len(tasks))
-            if max(tasks.values(), default=0) > 1.5 * mean + 1:
-                by_node = {ledger.members[boot]: count for boot, count in tasks.items()}
-                self.violations.append(f"the nodes of {dc} own {by_node}")
+            tasks = ledger.tasks(self._weights.get(dc, {}) if self._is_weighted else None)
+            loads = {boot: sum(costs) for boot, costs in tasks.items()}
+            mean = sum(loads.values()) / max(1, len(loads))
+            heaviest = max((cost for costs in tasks.values() for cost in costs), default=0.0)
+            if max(loads.values(), default=0.0) > 1.5 * mean + heaviest:
+                by_node = {ledger.members[boot]: len(costs) for boot, costs in tasks.items()}
+                carried = {ledger.members[boot]: round(load, 2) for boot, load in loads.items()}
+                self.violations.append(f"the nodes of {dc} own {by_node}, and carry {carried}")

@@ -5,7 +5,7 @@ has given them up or is dead: they lay in a socket.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 
@@ -99,11 +99,17 @@ class CoordinationWay:
 
 
 class LateReader:
-    """Satisfies `Reader`: what it reads comes over that way."""
+    """Satisfies `Reader`: what it reads comes over that way, and is told before it is handed on."""
 
-    def __init__(self, reader: Reader, way: CoordinationWay) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        way: CoordinationWay,
+        on_read: Callable[[Sequence[StoredRecord]], None],
+    ) -> None:
         self._reader = reader
         self._way = way
+        self._on_read = on_read
 
     def seek(self, partition: int, position: int) -> None:
         """As `Reader.seek`."""
@@ -115,4 +121,5 @@ class LateReader:
         batch = await self._reader.next_batch(records_max, bytes_max)
         if self._way.read_s:
             await trio.sleep(self._way.read_s)
+        self._on_read(batch)
         return batch

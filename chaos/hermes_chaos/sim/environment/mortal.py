@@ -5,11 +5,11 @@ what they try has no effect.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import trio
 
-from hermes_actors.coordination.commands import COORDINATION_TOPIC, Join, decode
+from hermes_actors.coordination.commands import COORDINATION_TOPIC, Heartbeat, Join, decode
 from hermes_actors.log.base import (
     Commit,
     Log,
@@ -19,11 +19,26 @@ from hermes_actors.log.base import (
     Stored,
     TopicSettings,
     UnavailableRecord,
+    UnknownTopic,
 )
-from hermes_actors.model.record import Record
+from hermes_actors.model.dead_letter import Letter, dlq_topic, read_entry
+from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.environment.coordination_way import CoordinationWay, LateReader
-from hermes_chaos.sim.history.events import Committing, Handed, History, Named, Told
+from hermes_chaos.sim.history.events import (
+    Committing,
+    Handed,
+    History,
+    Lettering,
+    Named,
+    Overtaken,
+    Renewed,
+    Told,
+)
+from hermes_chaos.sim.workload.plans import GROUP
+
+_LETTERS = dlq_topic(GROUP)
+_KIND_BYTES = 24
 
 
 class MortalLog:
@@ -46,10 +61,26 @@ class MortalLog:
         self._topics = topics
         self._history = history
         self._is_dead = False
+        # When each heartbeat was begun to be sent, until it is read: boot and number.
+        self._beats: dict[tuple[str, int], float] = {}
+        self._commits: dict[tuple[str, str], dict[int, Commit]] = {}
 
-    def die(self) -> None:
-        """The node behind this is gone."""
+    def die(self, commits_after_s: float | None = None) -> None:
+        """The node behind this is gone. With a time, its last commits reach the log once more then:
+        they lay in a socket.
+        """
         self._is_dead = True
+        if commits_after_s is not None and self._commits:
+            trio.lowlevel.spawn_system_task(self._commit_late, commits_after_s)
+
+    async def _commit_late(self, after_s: float) -> None:
+        await trio.sleep(after_s)
+        for (group, topic), commits in self._commits.items():
+            with suppress(LogUnavailable, UnknownTopic):
+                await self._log.commit(group, topic, commits)
+                for partition, commit in commits.items():
+                    place = (self.dc, topic, partition)
+                    self._history.tell(Overtaken(place, group, commit))
 
     @property
     def dc(self) -> str:
@@ -63,8 +94,10 @@ class MortalLog:
         if self._is_dead:
             return [UnavailableRecord("the node is dead") for _ in batch]
         if topic == COORDINATION_TOPIC:
-            self._tell_names(batch)
+            self._hear_speak(batch)
             return await self._way.append(self._log, topic, partition, batch, ack)
+        if topic == _LETTERS:
+            self._tell_letters(batch)
         name = self._topics.get(topic)
         if name is None:
             return await self._log.append(topic, partition, batch, ack)
@@ -86,7 +119,10 @@ class MortalLog:
     async def reader(self, topic: str, positions: Mapping[int, int]) -> AsyncIterator[Reader]:
         """As `Log.reader`."""
         async with self._living().reader(topic, positions) as reader:
-            yield LateReader(reader, self._way) if topic == COORDINATION_TOPIC else reader
+            if topic == COORDINATION_TOPIC:
+                yield LateReader(reader, self._way, self._hear_read)
+            else:
+                yield reader
 
     async def start_positions(self, topic: str) -> dict[int, int]:
         """As `Log.start_positions`."""
@@ -106,6 +142,7 @@ class MortalLog:
         """As `Log.commit`."""
         log = self._living()
         self._history.tell(Committing(self._life, self.dc, group, commits, trio.current_time()))
+        self._commits.setdefault((group, topic), {}).update(commits)
         await log.commit(group, topic, commits)
 
     async def committed(self, group: str, topic: str) -> dict[int, Commit]:
@@ -132,11 +169,33 @@ class MortalLog:
         """As `Log.topics`."""
         return await self._living().topics()
 
-    def _tell_names(self, batch: Sequence[Record]) -> None:
+    def _hear_speak(self, batch: Sequence[Record]) -> None:
         for record in batch:
             said = decode(record.value)
             if isinstance(said, Join):
                 self._history.tell(Named(self._life, said.boot))
+            elif isinstance(said, Heartbeat):
+                self._beats[said.boot, said.number] = trio.current_time()
+
+    def _hear_read(self, batch: Sequence[StoredRecord]) -> None:
+        for record in batch:
+            if b'"heartbeat"' not in record.value[:_KIND_BYTES]:
+                continue
+            said = decode(record.value)
+            if isinstance(said, Heartbeat):
+                sent_s = self._beats.pop((said.boot, said.number), None)
+                if sent_s is not None:
+                    self._history.tell(Renewed(self._life, sent_s, trio.current_time()))
+
+    def _tell_letters(self, batch: Sequence[Record]) -> None:
+        for number, record in enumerate(batch):
+            stored = StoredRecord(
+                0, number, record.timestamp_ms, record.key, record.value, record.headers
+            )
+            entry = read_entry(stored)
+            if isinstance(entry, Letter):
+                now_s = trio.current_time()
+                self._history.tell(Lettering(self._life, self.dc, entry, now_s))
 
     def _living(self) -> Log:
         if self._is_dead:

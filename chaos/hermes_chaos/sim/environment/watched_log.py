@@ -1,7 +1,7 @@
 """One DC's log with its truth told: what it stores, drops and commits, when it does."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 import trio
 from msgspec.structs import replace
@@ -28,6 +28,7 @@ from hermes_chaos.sim.history.events import (
     Committed,
     Coordinated,
     Dropped,
+    EndLost,
     Expired,
     History,
     Lettered,
@@ -61,6 +62,8 @@ class WatchedLog(MemoryLog):
         super().__init__(dc, self.clock, faults=faults, append_timeout_s=_APPEND_TIMEOUT_S)
         self._rng = rng
         self._names = names
+        self.on_lost: list[Callable[[str, int, int, int], None]] = []
+        """Are called with a topic, a partition, and where it ends now and did before."""
 
     async def append(
         self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
@@ -98,6 +101,37 @@ class WatchedLog(MemoryLog):
         partition.start = partition.end
         partition.records.clear()
         return True
+
+    def lose_end(self, names: Container[str], records_max: int) -> bool:
+        """A broker leads that had not copied the last records of the topics of those names: an
+        unclean change of leader, with which also goes what was read already. Their offsets are
+        given again. Only where all readers are at the end, and wait there. False: there was none,
+        or there is other trouble.
+        """
+        if not _is_calm(self.faults):
+            return False
+        is_any = False
+        for log_topic, known in self._topics.items():
+            if self._names.get(log_topic) not in names:
+                continue
+            for number, partition in enumerate(known.partitions):
+                was, end = partition.end, max(partition.start, partition.end - records_max)
+                if end == was or partition.requests or not self._is_read(log_topic, number, was):
+                    continue
+                del partition.records[end - partition.start :]
+                partition.replicated = end
+                is_any = True
+                for callback in self.on_drop:
+                    callback(log_topic, number, end)
+                for lost in self.on_lost:
+                    lost(log_topic, number, end, was)
+            known.readers.unpark_all()
+        return is_any
+
+    def _is_read(self, log_topic: str, number: int, end: int) -> bool:
+        """Whether all who read it have said that they are done with all of it."""
+        kept = [each for (_, topic), each in self._commits.items() if topic == log_topic]
+        return all(each[number][0].position == end for each in kept if number in each)
 
     def grow(self, name: str, partitions_max: int) -> bool:
         """Add a partition to the topic of that name, as people do with Kafka's tools. False: it has
@@ -201,12 +235,31 @@ def watched_log(
         if topic in message_topics:
             history.tell(Expired((dc, topic, partition), start))
 
+    def on_lost(topic: str, partition: int, end: int, was: int) -> None:
+        if topic in message_topics:
+            history.tell(EndLost((dc, topic, partition), end, was, trio.current_time()))
+
+    log.on_lost.append(on_lost)
     log.on_append.append(on_append)
     log.on_commit.append(on_commit)
     log.on_drop.append(on_drop)
     log.on_expire.append(on_expire)
     faults.on_heal.append(coordination.tell)
     return log
+
+
+def _is_calm(faults: Faults) -> bool:
+    return faults.delay_s == _APPEND_S and not (
+        faults.silent
+        or faults.reads_silent
+        or faults.replication_stopped
+        or faults.reads_failing
+        or faults.commits_failing
+        or faults.stale_commits
+        or faults.unavailable_rate
+        or faults.acknowledgement_lost_rate
+        or faults.partial_rate
+    )
 
 
 def calm(log: MemoryLog) -> None:

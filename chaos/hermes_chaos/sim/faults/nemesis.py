@@ -27,7 +27,7 @@ from hermes_chaos.sim.history.events import (
     readiness_of,
 )
 from hermes_chaos.sim.history.trace import Trace
-from hermes_chaos.sim.workload.plans import LEDGER
+from hermes_chaos.sim.workload.plans import LEADER_TOPICS, LEDGER
 
 T = TypeVar("T")
 
@@ -59,6 +59,16 @@ _FORGOTTEN_RATE = 0.5
 _ASLEEP_RATE = 0.3
 # Longer than a lease may be open; in life it would be hours.
 _FENCED_S = 2.5
+# A fence is 2 s, a lease 3 s: in between only the fence keeps a node from what is another's.
+_EDGE_BEFORE_S = 1.0
+_EDGE_LEAST_S = 0.8
+_EDGE_SPAN_S = 1.6
+_EDGE_STEP_MS = 1_000
+# The next owner has begun, and looks whether a late commit lies over its own.
+_LATE_LEAST_S = 3.5
+_LATE_MAX_S = 8.0
+_LOST_MAX = 5
+_READ_WITHIN_S = 4.0
 _DYING_S = 0.001
 # Longer than the log of coordination is kept.
 _AWAY_MS = 7 * 3_600_000
@@ -116,6 +126,12 @@ class Nemesis:
         if strike.fault is Fault.NODE_PAUSE:
             await self._pause(strike)
             return
+        if strike.fault is Fault.END_LOST:
+            await self._lose_end(strike)
+            return
+        if strike.fault is Fault.LEASE_EDGE:
+            await self._hold_to_the_edge(strike)
+            return
         if strike.fault is Fault.ROLLING:
             await self._restart_all(strike)
             return
@@ -141,6 +157,12 @@ class Nemesis:
                 kills = strike.fault is Fault.NODE_KILL
                 end = self._victims.kill if kills else self._victims.stop
                 if end(node, strike.lasts_s):
+                    self._note(strike.fault, node)
+                return None
+            case Fault.LATE_COMMITS:
+                node = _pick(self._victims.node_names, strike.where)
+                after_s = _LATE_LEAST_S + strike.how * (_LATE_MAX_S - _LATE_LEAST_S)
+                if self._victims.kill(node, strike.lasts_s, after_s):
                     self._note(strike.fault, node)
                 return None
             case Fault.RETENTION:
@@ -209,6 +231,34 @@ class Nemesis:
         await trio.sleep(_CLOCK_SET_S)
         if is_behind:
             self._victims.skew(node, 0)
+
+    async def _hold_to_the_edge(self, strike: Strike) -> None:
+        """A node cannot reach the coordination log for about as long as its lease lasts; its wall
+        clock is off, and the clock that stamps the log is as far ahead as a lease allows for. It
+        reaches all else, and has work.
+        """
+        node, now_s = _pick(self._victims.node_names, strike.where), trio.current_time()
+        dc = node.partition("-")[0]
+        log = next(each for each in self._victims.logs if each.dc == dc)
+        if now_s - self._stepped_s.get(dc, 0.0) < _STEP_PAUSE_S:
+            return
+        self._stepped_s[dc] = math.inf
+        self._note(strike.fault, node)
+        where, way = coordination_of(dc), self._victims.way(node)
+        self._history.tell(Troubled(where, strike.fault.value, now_s))
+        way.is_cut = True
+        self._victims.skew(node, int((strike.how - 0.5) * _SKEW_SPAN_MS))
+        await trio.sleep(_EDGE_BEFORE_S)
+        if not self._is_over:
+            log.clock.skew_ms = _EDGE_STEP_MS
+        await trio.sleep(_EDGE_LEAST_S + strike.how * _EDGE_SPAN_S)
+        if not self._is_over:
+            way.calm()
+            log.clock.skew_ms = 0
+            self._victims.skew(node, 0)
+            self._history.tell(Calmed(where, trio.current_time()))
+            self._trace.note("nemesis", f"lifted {strike.fault.value}")
+        self._stepped_s[dc] = now_s + _EDGE_BEFORE_S
 
     def _set_clock(self, strike: Strike) -> Callable[[], None] | None:
         """The clock that stamps what is coordinated is off, and then is right again."""
@@ -327,6 +377,16 @@ class Nemesis:
         await trio.sleep(strike.lasts_s)
         while not self._is_over and not await self._victims.set_ready(dc, True):  # noqa: ASYNC110
             await trio.sleep(_READINESS_PAUSE_S)
+
+    async def _lose_end(self, strike: Strike) -> None:
+        """A log loses its end as soon as all have read it, and nothing else is wrong with it."""
+        log = _pick(self._victims.logs, strike.where)
+        with trio.move_on_after(_READ_WITHIN_S):
+            while not self._is_over:
+                if log.lose_end(LEADER_TOPICS, 1 + int(strike.how * _LOST_MAX)):
+                    self._note(strike.fault, log.dc)
+                    return
+                await trio.sleep(_POLL_S)
 
     async def _kill_with_a_spool(self, strike: Strike) -> None:
         """Kill a node as soon as its disk keeps something; none, when that does not come about."""

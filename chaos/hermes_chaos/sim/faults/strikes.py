@@ -41,6 +41,9 @@ class Fault(StrEnum):
     COORDINATION_FAILING = "coordination failing"
     DC_RESTART = "all nodes restarted"
     PARTITIONS = "partitions added"
+    LATE_COMMITS = "node kill with commits under way"
+    LEASE_EDGE = "cut off for about a lease"
+    END_LOST = "log end lost"
 
 
 _WEIGHTS = {
@@ -77,8 +80,11 @@ _WEIGHTS = {
     Fault.COORDINATION_FAILING: 2,
     Fault.DC_RESTART: 3,
     Fault.PARTITIONS: 2,
+    Fault.LATE_COMMITS: 2,
+    Fault.LEASE_EDGE: 3,
+    Fault.END_LOST: 2,
 }
-_INSTANT = frozenset((Fault.ACTOR_CRASH, Fault.RETENTION, Fault.PARTITIONS))
+_INSTANT = frozenset((Fault.ACTOR_CRASH, Fault.RETENTION, Fault.PARTITIONS, Fault.END_LOST))
 _LASTS_LEAST_S = 0.3
 _LONG = frozenset(
     (

@@ -46,8 +46,11 @@ class Victims(Protocol):
     def node_names(self) -> Sequence[str]:
         """All nodes, up or not."""
 
-    def kill(self, node: str, down_s: float) -> bool:
-        """Kill a node; another of that name starts after `down_s`. False: it is down already."""
+    def kill(self, node: str, down_s: float, commits_after_s: float | None = None) -> bool:
+        """Kill a node; another of that name starts after `down_s`. False: it is down already.
+
+        With `commits_after_s` its last commits reach the log once more, so much later.
+        """
 
     def stop(self, node: str, down_s: float) -> bool:
         """Stop a node in good order; another starts `down_s` later. False: it is down already."""

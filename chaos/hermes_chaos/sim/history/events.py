@@ -161,6 +161,60 @@ class Committing:
 
 
 @dataclass(frozen=True)
+class Overtaken:
+    """A commit that a life had made before it was killed has reached the log now, over others."""
+
+    place: Place
+    group: str
+    commit: Commit
+
+
+@dataclass(frozen=True)
+class Lettering:
+    """That life of a node hands a dead letter to its log, perhaps not for the first time."""
+
+    life: str
+    dc: str
+    letter: Letter
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Renewed:
+    """That life of a node has read a heartbeat of its own, which it began to send at `sent_s`."""
+
+    life: str
+    sent_s: float
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Skewed:
+    """A node's wall clock is off by so much from now on."""
+
+    node: str
+    skew_ms: int
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Folded:
+    """What a life of a node has made of a datacentre's log `kind` before `position`; `content` is
+    all of it. `begun` counts how often it began anew. `registers` are the metadata's: key → the
+    incarnation, stamp, datacentre and body.
+    """
+
+    life: str
+    dc: str
+    kind: str
+    begun: int
+    position: int
+    content: bytes
+    at_s: float
+    registers: Mapping[str, tuple[int, int, str, bytes | None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Named:
     """A life of a node is about to say who it is in the coordination log: `boot`."""
 
@@ -193,9 +247,13 @@ class Allowed:
 
 @dataclass(frozen=True)
 class Rested:
-    """Everything has settled, and was left alone for some rounds of the balancer's."""
+    """Everything has settled, and was left alone for some rounds of the balancer's.
+
+    `weights`: what each subscription costs in a datacentre, as its nodes have measured it.
+    """
 
     at_s: float
+    weights: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -204,6 +262,18 @@ class Dropped:
 
     place: Place
     end: int
+
+
+@dataclass(frozen=True)
+class EndLost:
+    """A change of leader took what had been read already: the partition ended at `was`, and ends at
+    `end` now.
+    """
+
+    place: Place
+    end: int
+    was: int
+    at_s: float
 
 
 @dataclass(frozen=True)
@@ -263,6 +333,7 @@ class Adopted:
 
     node: str
     subscription: str
+    at_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -378,11 +449,17 @@ Event = (
     | Counted
     | Committed
     | Committing
+    | Overtaken
+    | Lettering
+    | Renewed
+    | Skewed
+    | Folded
     | Named
     | Coordinated
     | Rested
     | Allowed
     | Dropped
+    | EndLost
     | Expired
     | Attempted
     | Ended

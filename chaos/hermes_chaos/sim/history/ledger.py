@@ -4,6 +4,7 @@ It shares no code with the product's fold, so that a fold that is wrong in the s
 is found too. It keeps what checkers ask for, not shares or loads.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hermes_actors.coordination.commands import (
@@ -20,6 +21,7 @@ from hermes_chaos.sim.history.events import Coordinated
 
 _LEASE_MS = 3_000
 _STEP_MAX_MS = 1_000
+_IDLE_WEIGHT = 0.2
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,12 @@ class Ledger:
         if self._last_ms is not None:
             self.clock_ms += min(_STEP_MAX_MS, max(0, record.timestamp_ms - self._last_ms))
         self._last_ms = record.timestamp_ms
-        for boot in [b for b, at in self._heard_ms.items() if self.clock_ms - at > _LEASE_MS]:
+        expired = [b for b, at in self._heard_ms.items() if self.clock_ms - at > _LEASE_MS]
+        for boot in expired:
             self._forget(boot)
+        if expired:
+            # What is free goes to whom it is meant for, before the record may say otherwise.
+            self._grant(record.offset)
         match record.said:
             case Join(boot=boot, node=node) if boot not in self.members and boot not in self._gone:
                 self.members[boot] = node
@@ -101,12 +107,19 @@ class Ledger:
         """The subscriptions that are to have owners."""
         return [name for name, targets in self._targets.items() if targets]
 
-    def tasks(self) -> dict[str, int]:
-        """How many subscriptions each living boot owns something of."""
-        found = dict.fromkeys(self.members, 0)
-        for some in self.holdings.values():
+    def tasks(self, weights: Mapping[str, float] | None = None) -> dict[str, list[float]]:
+        """What each living boot owns something of, as what each of these costs: its part of the
+        subscription's weight, but no less than an idle one; without weights, 1 each.
+        """
+        found: dict[str, list[float]] = {boot: [] for boot in self.members}
+        for name, some in self.holdings.items():
+            count = sum(len(each.partitions) for each in some)
             for each in some:
-                found[each.boot] += 1
+                cost = 1.0
+                if weights is not None:
+                    weight = weights.get(name, 0.0)
+                    cost = max(_IDLE_WEIGHT, weight * len(each.partitions) / max(1, count))
+                found[each.boot].append(cost)
         return found
 
     def _forget(self, boot: str) -> None:

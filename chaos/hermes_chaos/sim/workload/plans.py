@@ -7,7 +7,7 @@ import msgspec
 
 from hermes_actors.config import ConsumersConfig
 from hermes_actors.model.names import SubscriptionName
-from hermes_actors.model.subscription import BatchPolicy, SerialPolicy
+from hermes_actors.model.subscription import BatchPolicy, SerialPolicy, TtlFrom
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.workload.subject import Audience
 
@@ -98,6 +98,8 @@ class SubscriptionPlan:
             retry_on=tuple(policy.retry_on),
             discard_on=tuple(policy.discard_on),
             ttl_s=policy.message_ttl,
+            is_ttl_from_publication=isinstance(policy, SerialPolicy)
+            and policy.ttl_from is TtlFrom.PUBLICATION,
         )
 
     def _of_kind(self, policy: SerialPolicy | BatchPolicy, config: ConsumersConfig) -> Audience:
@@ -137,6 +139,10 @@ FALLBACK_TOPICS = (
     TopicPlan(f"{GROUP}.payments", Ack.ALL, falls_back=True),
     TopicPlan(f"{GROUP}.alerts", Ack.LEADER, falls_back=True),
 )
+LEADER_TOPICS = frozenset(
+    topic.name for topic in TOPICS + FALLBACK_TOPICS if topic.ack is not Ack.ALL
+)
+"""Those that may lose their end with a leader."""
 KEYED_TOPICS = TOPICS + FALLBACK_TOPICS
 """Messages with keys and without, from many publishers at a time."""
 LEDGER = TopicPlan(f"{GROUP}.ledger", Ack.ALL)
@@ -200,6 +206,18 @@ SUBSCRIPTIONS = (
         hosts_count=2,
     ),
     STRICT,
+    SubscriptionPlan(
+        f"{GROUP}.alerts",
+        "fresh",
+        {"messageTtl": 1, "ttlFrom": "PUBLICATION", "messageBackoff": 100, "requestTimeout": 300},
+        fault_rate=0.25,
+    ),
+    SubscriptionPlan(
+        f"{GROUP}.payments",
+        "patient",
+        {"messageTtl": 1, "messageBackoff": 100, "requestTimeout": 300},
+        fault_rate=0.25,
+    ),
 )
 LATE_SUBSCRIPTIONS = (
     SubscriptionPlan(f"{GROUP}.orders", "latecomer", is_late=True),

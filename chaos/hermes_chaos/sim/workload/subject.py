@@ -37,6 +37,7 @@ class Audience:
     retry_on: tuple[int, ...] = ()
     discard_on: tuple[int, ...] = ()
     ttl_s: float = 3_600.0
+    is_ttl_from_publication: bool = False
 
     def settles(self, status: int) -> bool:
         """True when an answer ends a message: delivered, or given up and nobody keeps it."""

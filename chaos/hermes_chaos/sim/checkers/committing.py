@@ -1,0 +1,269 @@
+"""What commits are for: what is settled stays settled for who comes next."""
+
+from collections import defaultdict
+
+from hermes_actors.coordination.commands import Release
+from hermes_actors.log.base import Commit
+from hermes_actors.log.commits import Progress, decode
+from hermes_chaos.sim.checkers.checker import Checker, shown
+from hermes_chaos.sim.faults.strikes import Fault
+from hermes_chaos.sim.history.events import (
+    Adopted,
+    Attempted,
+    Calmed,
+    Committed,
+    Coordinated,
+    Dropped,
+    Ended,
+    Event,
+    Expired,
+    Lettered,
+    Named,
+    Overtaken,
+    Place,
+    Sought,
+    Stored,
+    Troubled,
+    coordination_of,
+)
+from hermes_chaos.sim.workload.subject import Subject
+
+_HEARD_WITHIN_S = 2.0
+_STOPS_WITHIN_S = 4.5
+"""A hand-over's grace for what is under way, and a commit's time limit."""
+
+
+def _covers(progress: Progress, offset: int) -> bool:
+    return offset < progress.position or any(
+        start <= offset < end for start, end in progress.intervals
+    )
+
+
+class SettledStaySettled(Checker):
+    """Who begins to consume pushes nothing that the commit which it finds there says is settled;
+    and who hands partitions over, or stops in good order, has committed before all that it has
+    delivered. So an orderly hand-over repeats nothing, and a restart only what was not committed.
+
+    Not judged: what was retransmitted, given up, or stored twice; and hand-overs with trouble in
+    the log or the coordination of that datacentre, which may have kept the last commit away.
+    """
+
+    name = "settled stay settled"
+    is_rare = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        # Others are removed and made again: the commit of a life before says nothing.
+        lasting = [each for each in subject.audiences if not each.is_late]
+        self._by_group = {each.group: each.name for each in lasting}
+        self._by_name = {each.name: each for each in lasting}
+        self._where: dict[tuple[str, str], list[tuple[Place, int]]] = defaultdict(list)
+        self._commits: dict[tuple[str, Place], Progress] = {}
+        self._found: dict[tuple[str, str], dict[Place, Progress]] = {}
+        self._epochs: dict[tuple[str, str, Place], int] = {}
+        self._delivered: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+        self._lettered: set[tuple[str, str]] = set()
+        self._lives: dict[str, str] = {}
+        self._sought_s: dict[tuple[str, str], float] = {}
+        self._troubled: dict[str, list[Troubled]] = defaultdict(list)
+        self._calmed_s: dict[str, float] = {}
+        self._stale: set[str] = set()
+
+    def watch(self, event: Event) -> None:
+        """Take note, and check."""
+        match event:
+            case Stored(place, offset, message_id):
+                self._where[place[0], message_id].append((place, offset))
+            case Committed() if event.group in self._by_group:
+                self._commit(event)
+            case Adopted(node, name):
+                self._adopt(node, name)
+            case Attempted() if not event.retries:
+                self._check_attempt(event)
+            case Ended(attempt=attempt, status=status) if 200 <= status < 300:
+                for message_id in attempt.ids or (attempt.message_id,):
+                    times = self._delivered[attempt.node, attempt.subscription]
+                    times[message_id] = attempt.at_s
+            case Lettered(letter=letter):
+                self._lettered.add((letter.subscription, letter.message_id))
+            case Sought(node, name, at_s=at_s):
+                self._seek(event.dc, name, at_s)
+            case Named(life, boot):
+                self._lives[boot] = life
+            case Coordinated(said=Release() as release):
+                self._check_release(event, release)
+            case Dropped(place):
+                self._forget(place)
+            case Expired(place):
+                self._forget(place)
+            case Troubled():
+                self._troubled[event.where].append(event)
+                if event.fault == Fault.STALE_COMMITS:
+                    self._stale.add(event.where)
+                    self._forget_found(event.where)
+            case Calmed(where, at_s):
+                self._calmed_s[where] = at_s
+                self._stale.discard(where)
+            case _:
+                pass
+
+    def _commit(self, event: Committed) -> None:
+        name, progress = self._by_group[event.group], decode(event.commit)
+        before = self._commits.get((name, event.place))
+        if before is not None and progress.position < before.position:
+            # Who comes may have found the one or the other.
+            for (life, other), found in self._found.items():
+                if other == name and life.startswith(event.place[0]):
+                    found.pop(event.place, None)
+        self._commits[name, event.place] = progress
+
+    def _adopt(self, life: str, name: str) -> None:
+        dc = life.partition("-")[0]
+        if dc in self._stale:
+            self._found.pop((life, name), None)
+            return
+        before = self._found.get((life, name), {})
+        found: dict[Place, Progress] = {}
+        for (other, place), progress in self._commits.items():
+            if other != name or place[0] != dc:
+                continue
+            epoch = -1 if progress.ownership is None else progress.ownership.epoch
+            known = self._epochs.setdefault((life, name, place), epoch)
+            # One that came while it consumed, of somebody else's, it has not begun with.
+            if epoch >= known:
+                found[place] = progress
+            elif place in before:
+                found[place] = before[place]
+        self._found[life, name] = found
+
+    def _check_attempt(self, attempt: Attempted) -> None:
+        found = self._found.get((attempt.node, attempt.subscription))
+        if not found:
+            return
+        for message_id in attempt.ids or (attempt.message_id,):
+            at = self._place(attempt.dc, attempt.subscription, message_id)
+            if at is None or at[0] not in found:
+                continue
+            self.examined += 1
+            if _covers(found[at[0]], at[1]):
+                self.violations.append(
+                    f"{attempt.node} pushed {message_id} at {at[1]} of {at[0]} to "
+                    f"{attempt.subscription} at {attempt.at_s:.3f}, and had begun with the commit "
+                    f"{found[at[0]].position} {found[at[0]].intervals}"
+                )
+
+    def _place(self, dc: str, name: str, message_id: str) -> tuple[Place, int] | None:
+        """Where the message is; None when that cannot be told, or it may be pushed once more."""
+        places = self._where.get((dc, message_id), [])
+        is_plain = len(places) == 1 and (name, message_id) not in self._lettered
+        return places[0] if is_plain else None
+
+    def _seek(self, dc: str, name: str, at_s: float) -> None:
+        self._sought_s[dc, name] = at_s
+        for life, other in list(self._found):
+            if other == name and life.startswith(f"{dc}-"):
+                del self._found[life, other]
+        for other, place in list(self._commits):
+            if other == name and place[0] == dc:
+                del self._commits[other, place]
+
+    def _forget(self, place: Place) -> None:
+        for name, at in list(self._commits):
+            if at == place:
+                del self._commits[name, at]
+        for found in self._found.values():
+            found.pop(place, None)
+
+    def _forget_found(self, dc: str) -> None:
+        for life, name in list(self._found):
+            if life.startswith(f"{dc}-"):
+                del self._found[life, name]
+
+    def _check_release(self, event: Coordinated, release: Release) -> None:
+        life, name, dc = self._lives.get(release.boot, ""), release.subscription, event.dc
+        times = self._delivered.pop((life, name), {})
+        if name not in self._by_name or self._is_troubled(dc, life, event.at_s):
+            return
+        since_s = self._sought_s.get((dc, name), float("-inf")) + _HEARD_WITHIN_S
+        missing: list[str] = []
+        for message_id, at_s in times.items():
+            at = self._place(dc, name, message_id)
+            if at is None or at_s < since_s or self._by_name[name].recipients > 1:
+                continue
+            progress = self._commits.get((name, at[0]))
+            owner = None if progress is None else progress.ownership
+            if progress is None or owner is None or owner.epoch != release.epoch:
+                continue
+            self.examined += 1
+            if not _covers(progress, at[1]):
+                missing.append(f"{message_id} at {at[1]} of {at[0]}")
+        if missing:
+            self.violations.append(
+                f"{life} handed {name} over at {event.at_s:.3f}, and had delivered and not "
+                f"committed {shown(missing)}"
+            )
+
+    def _is_troubled(self, dc: str, life: str, at_s: float) -> bool:
+        node, since_s = life.partition("#")[0], at_s - _STOPS_WITHIN_S
+        return any(
+            trouble.at_s + trouble.lasts_s >= since_s
+            and not trouble.at_s <= self._calmed_s.get(where, -1.0) < since_s
+            for where in (dc, node, coordination_of(dc))
+            for trouble in self._troubled[where]
+        )
+
+
+class LateCommitsAreMended(Checker):
+    """A commit of a former owner's that lands late, over its successor's, is not the last word:
+    what is there at the end says no less than was said before it came. Examined are those that
+    said less.
+    """
+
+    name = "late commits are mended"
+    is_rare = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self._groups = {each.group for each in subject.audiences}
+        self._last: dict[tuple[str, Place], Commit] = {}
+        self._before: dict[tuple[str, Place], Commit] = {}
+        self._overtaken: dict[tuple[str, Place], tuple[Commit, Commit]] = {}
+
+    def watch(self, event: Event) -> None:
+        """Take note; judged is at the end."""
+        match event:
+            case Committed(place, group, commit):
+                key = group, place
+                self._before[key] = self._last.get(key, commit)
+                self._last[key] = commit
+            case Overtaken(place, group, commit) if group in self._groups:
+                self._overtake((group, place), commit)
+            case Sought(subscription=name):
+                self._forget(name)
+            case Dropped(place):
+                for key in [key for key in self._overtaken if key[1] == place]:
+                    del self._overtaken[key]
+            case _:
+                pass
+
+    def _overtake(self, key: tuple[str, Place], late: Commit) -> None:
+        before = self._before[key]
+        owners = [decode(each).ownership for each in (before, late)]
+        # Of another life of the subscription, or another retransmission's: nothing to compare.
+        lives = [each and (each.incarnation, each.seek) for each in owners]
+        if lives[0] == lives[1] and late.position < before.position:
+            self._overtaken[key] = before, late
+
+    def _forget(self, name: str) -> None:
+        for key in [key for key in self._overtaken if name.partition("$")[2] in key[0]]:
+            del self._overtaken[key]
+
+    def finish(self) -> None:
+        """Judge what is only known at the end."""
+        for (group, place), (before, late) in self._overtaken.items():
+            self.examined += 1
+            if self._last[group, place].position < before.position:
+                self.violations.append(
+                    f"{group}: a late commit of {late.position} came over {before.position} in "
+                    f"{place}, and at the end it says {self._last[group, place].position}"
+                )

@@ -1,0 +1,202 @@
+"""The checkers of fences, of last and late commits, and of lost ends can fail."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from hermes_actors.coordination.commands import Release
+from hermes_actors.log.base import Commit
+from hermes_actors.log.commits import Interval, Ownership, encode
+from hermes_actors.model.dead_letter import Letter
+from hermes_actors.model.topic import Ack
+from hermes_chaos.sim.checkers.checker import Checker
+from hermes_chaos.sim.checkers.committing import LateCommitsAreMended, SettledStaySettled
+from hermes_chaos.sim.checkers.fencing import FencesAreKept
+from hermes_chaos.sim.environment.clock import EPOCH_MS
+from hermes_chaos.sim.faults.strikes import Fault
+from hermes_chaos.sim.history.cuts import Cuts
+from hermes_chaos.sim.history.events import (
+    Adopted,
+    Attempted,
+    Committed,
+    Committing,
+    Coordinated,
+    Ended,
+    EndLost,
+    Event,
+    Lettered,
+    Lettering,
+    Named,
+    Overtaken,
+    Renewed,
+    Skewed,
+    Sought,
+    Stored,
+    Troubled,
+    coordination_of,
+)
+from hermes_chaos.sim.workload.subject import Audience, Subject
+
+NAME, PLACE = "g.t$s", ("dc1", "g_t", 0)
+SUBJECT = Subject({"g.t": Ack.ALL}, [Audience(NAME, "g.t", "group")])
+OLD, NEW = "dc1-n1#1", "dc1-n2#1"
+STORED = [Stored(PLACE, offset, f"id{offset}", b"", "g.t") for offset in range(5)]
+
+
+def found(checker: Checker, events: Iterable[Event]) -> list[str]:
+    for event in events:
+        checker.watch(event)
+    checker.finish()
+    return checker.violations
+
+
+def commit(position: int, *intervals: Interval, epoch: int = 1) -> Commit:
+    return Commit(position, encode(position, intervals, Ownership(1, 1, epoch)))
+
+
+def committed(position: int, *intervals: Interval, epoch: int = 1) -> Committed:
+    return Committed(PLACE, "group", commit(position, *intervals, epoch=epoch))
+
+
+def attempted(offset: int, node: str = NEW, retries: int = 0, at_s: float = 5.0) -> Attempted:
+    return Attempted(node, 1, NAME, f"id{offset}", retries, at_s)
+
+
+def delivered(offset: int, at_s: float = 1.0) -> Ended:
+    return Ended(attempted(offset, OLD, at_s=at_s), 200, "", at_s)
+
+
+def released(at_s: float = 6.0) -> list[Event]:
+    return [Named(OLD, "old"), Coordinated("dc1", 9, 0, Release("old", NAME, 1), at_s)]
+
+
+def letter(at_ms: int) -> Letter:
+    values = ("dc1", NAME, 1, "g_t", 0, 3, 0, None, b"", (), "id3", "expired", "", 1, 500, at_ms)
+    return Letter(*values)
+
+
+# Settled stay settled
+
+
+@pytest.mark.parametrize(("offset", "is_wrong"), [(1, True), (2, False), (3, True), (4, False)])
+def test_what_a_commit_covers_is_not_pushed_by_who_begins_with_it(
+    offset: int, is_wrong: bool
+) -> None:
+    events = [*STORED, committed(2, (3, 4)), Adopted(NEW, NAME), attempted(offset)]
+    assert bool(found(SettledStaySettled(SUBJECT), events)) is is_wrong
+
+
+def test_a_commit_that_came_after_the_beginning_proves_nothing() -> None:
+    events = [*STORED, committed(0), Adopted(NEW, NAME), committed(4), attempted(1)]
+    assert found(SettledStaySettled(SUBJECT), events) == []
+
+
+@pytest.mark.parametrize(
+    "excuse",
+    [
+        Sought(NEW, NAME, 1, None, 0, 2.0),
+        Lettered("dc1", letter(0), 2.0),
+        Stored(PLACE, 5, "id3", b"", "g.t"),
+        Troubled("dc1", Fault.STALE_COMMITS, 2.0),
+        committed(3, epoch=0),
+    ],
+    ids=["retransmitted", "given up", "stored twice", "stale commits", "a lower one"],
+)
+def test_what_may_be_pushed_again_is_no_repetition(excuse: Event) -> None:
+    events = [*STORED, committed(4), Adopted(NEW, NAME), excuse, attempted(3)]
+    assert found(SettledStaySettled(SUBJECT), events) == []
+
+
+def test_who_hands_over_has_committed_all_that_it_has_delivered() -> None:
+    events = [*STORED, delivered(0), delivered(1), committed(1)]
+    (violation,) = found(SettledStaySettled(SUBJECT), [*events, *released()])
+    assert violation.endswith("committed id1 at 1 of ('dc1', 'g_t', 0)")
+    assert found(SettledStaySettled(SUBJECT), [*events, committed(2), *released()]) == []
+
+
+@pytest.mark.parametrize("where", ["dc1", "dc1-n1", coordination_of("dc1")])
+def test_trouble_may_keep_the_last_commit_away(where: str) -> None:
+    events = [*STORED, delivered(1), committed(1), Troubled(where, Fault.LOG_CUT, 3.0)]
+    assert found(SettledStaySettled(SUBJECT), [*events, *released()]) == []
+    long_ago = [*STORED, delivered(1), committed(1), Troubled(where, Fault.LOG_CUT, 0.1, 0.2)]
+    assert found(SettledStaySettled(SUBJECT), [*long_ago, *released()])
+
+
+# Late commits
+
+
+@pytest.mark.parametrize(("last", "is_wrong"), [((), True), ((committed(4, epoch=2),), False)])
+def test_a_late_commit_that_is_the_last_word_is_found(
+    last: tuple[Committed, ...], is_wrong: bool
+) -> None:
+    late = commit(2)
+    events = [
+        committed(2),
+        committed(4, epoch=2),
+        Committed(PLACE, "group", late),
+        Overtaken(PLACE, "group", late),
+        *last,
+    ]
+    checker = LateCommitsAreMended(SUBJECT)
+    assert bool(found(checker, events)) is is_wrong
+    assert checker.examined == 1
+
+
+# Fences
+
+
+def act(kind: str, at_s: float) -> Event:
+    if kind == "push":
+        return attempted(1, OLD, at_s=at_s)
+    if kind == "commit":
+        return Committing(OLD, "dc1", "group", {0: commit(1)}, at_s)
+    return Lettering(OLD, "dc1", letter(EPOCH_MS + int(at_s * 1_000)), at_s + 1)
+
+
+@pytest.mark.parametrize("kind", ["push", "commit", "letter"])
+def test_who_has_not_read_its_heartbeat_does_nothing_after_two_seconds(kind: str) -> None:
+    heard: list[Event] = [Renewed(OLD, 1.0, 1.5), Renewed(OLD, 0.5, 1.6)]
+    assert found(FencesAreKept(), [*heard, act(kind, 2.9)]) == []
+    assert found(FencesAreKept(), [*heard, act(kind, 3.1)])
+    assert found(FencesAreKept(), [act(kind, 0.1)])
+    assert found(FencesAreKept(), [*heard, Renewed(OLD, 2.0, 3.0), act(kind, 3.1)]) == []
+
+
+def test_a_letter_of_before_is_kept_late_and_a_clock_that_was_set_tells_nothing() -> None:
+    late = letter(EPOCH_MS + 2_900)
+    heard: list[Event] = [Renewed(OLD, 1.0, 1.5)]
+    assert found(FencesAreKept(), [*heard, Lettering(OLD, "dc1", late, 9.0)]) == []
+    ahead = letter(EPOCH_MS + 4_900)
+    kept = Lettering(OLD, "dc1", ahead, 9.0)
+    assert found(FencesAreKept(), [Skewed("dc1-n1", 2_000, 0.0), *heard, kept]) == []
+    assert found(FencesAreKept(), [Skewed("dc1-n1", 0, 8.0), *heard, kept]) == []
+    assert found(FencesAreKept(), [*heard, kept])
+
+
+# Lost ends
+
+
+CUT = EndLost(PLACE, 2, 4, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("event", "is_excused"),
+    [
+        (Adopted(NEW, NAME, 4.9), False),
+        (Adopted(NEW, NAME, 5.1), True),
+        (Adopted(NEW, "g.t$other", 5.1), False),
+        (Adopted(NEW, NAME, 8.1), False),
+        (Troubled("dc1-n1", Fault.NODE_PAUSE, 4.0, 2.0), True),
+        (Troubled("dc1-n1", Fault.NODE_PAUSE, 4.0, 0.5), False),
+        (Troubled("dc2-n1", Fault.NODE_PAUSE, 4.0, 2.0), False),
+    ],
+)
+def test_who_reads_misses_nothing_where_a_log_has_lost_its_end(
+    event: Event, is_excused: bool
+) -> None:
+    cuts = Cuts()
+    for each in (CUT, event, Stored(PLACE, 3, "new", b"", "g.t")):
+        cuts.watch(each)
+    assert cuts.missed(NAME) == ({"new"} if is_excused else set())
+    assert cuts.may_miss(NAME, PLACE, 3) is is_excused
+    assert not cuts.may_miss(NAME, PLACE, 4)
