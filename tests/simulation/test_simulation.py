@@ -11,10 +11,6 @@ from hermes_chaos.sim.run import Verdict, run_seed
 from hermes_chaos.sim.world import Shape
 
 SEEDS = range(1, 21)
-OTHER_SEEDS = {"lease-by-the-wall": range(21, 41), "shares-rise-at-once": range(201, 221)}
-"""Of bugs that need a rare moment: a push that is due when a stopped machine wakes up; an owner
-that hears late of its lesser share, while another has a greater one.
-"""
 AT_EACH_COMMIT = 3
 """Seeds that are run at each commit, soon over; whole runs are for `make test`."""
 
@@ -65,9 +61,11 @@ def test_every_promise_is_examined_in_some_seed() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mutant", sorted(MUTANTS))
-def test_a_seeded_bug_is_caught_within_twenty_seeds(mutant: str) -> None:
-    seeds = OTHER_SEEDS.get(mutant, SEEDS)
-    assert any(is_caught(run_seed(seed, mutant=mutant)) for seed in seeds)
+def test_a_seeded_bug_is_caught_by_its_seed_or_within_twenty(mutant: str) -> None:
+    # What has changed in the product may have changed the histories; the table is behind then.
+    known = MUTANTS[mutant].seed
+    seeds = dict.fromkeys((known, *SEEDS, *range(known + 1, known + 20)))
+    assert any(is_caught(run_seed(seed, mutant=mutant, is_hunt=True)) for seed in seeds)
 
 
 @pytest.mark.slow

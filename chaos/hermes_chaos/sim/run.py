@@ -75,13 +75,15 @@ def run_seed(
     shape: Shape | None = None,
     mutant: str | None = None,
     sink: Callable[[str], None] | None = None,
+    is_hunt: bool = False,
 ) -> Verdict:
-    """Run the seed's history and judge it. `sink` gets every line of its trace.
+    """Run the seed's history and judge it. `sink` gets every line of its trace. `is_hunt`: one
+    violation is enough, and ends the run.
 
     Raises KeyError for a mutant that is not in `MUTANTS`.
     """
     trace = Trace(sink)
-    world = World(seed, shape or Shape(), trace)
+    world = World(seed, shape or Shape(), trace, is_hunt=is_hunt)
     violations: list[str] = []
     if mutant is None:
         _run(world, violations, seed)

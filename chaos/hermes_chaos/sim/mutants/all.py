@@ -1,7 +1,11 @@
 """All seeded bugs, which the checkers must catch."""
 
 from hermes_chaos.sim.mutants.delivering import DELIVERING
+from hermes_chaos.sim.mutants.folding import FOLDING
+from hermes_chaos.sim.mutants.handing_over import HANDING_OVER
 from hermes_chaos.sim.mutants.owning import OWNING
 from hermes_chaos.sim.mutants.publishing import PUBLISHING
 
-MUTANTS = {mutant.name: mutant for mutant in (*PUBLISHING, *DELIVERING, *OWNING)}
+MUTANTS = {
+    mutant.name: mutant for mutant in (*PUBLISHING, *DELIVERING, *OWNING, *HANDING_OVER, *FOLDING)
+}

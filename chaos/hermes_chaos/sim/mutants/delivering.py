@@ -136,6 +136,19 @@ def _mark_at_once(self: Redriver, redrive: Any, letter: Any, offset: int) -> Non
     self._to_mark[letter.id] = place
 
 
+def _age_of_the_attempt(_self: Dispatch, delivery: Delivery, now_s: float) -> float:
+    return (now_s - delivery.sent_s) * 1_000 if delivery.attempts else 0.0
+
+
+def _age_since_reading(_self: Dispatch, delivery: Delivery, now_s: float) -> float:
+    taken_up_s = delivery.taken_up_s
+    return 0.0 if taken_up_s is None else (now_s - taken_up_s) * 1_000
+
+
+def _age_since_publication(self: Dispatch, delivery: Delivery, _now_s: float) -> float:
+    return float(self._clock.now_ms() - delivery.record.timestamp_ms)
+
+
 DELIVERING = (
     Mutant(
         "commit-highest",
@@ -215,6 +228,21 @@ DELIVERING = (
         "attempts-unbounded",
         "a message is tried again however often attemptsMax says",
         ((Dispatch, "adopt", _count_no_attempt),),
+    ),
+    Mutant(
+        "ttl-with-each-attempt",
+        "a message's time to live begins anew with each attempt",
+        ((Dispatch, "_age_ms", _age_of_the_attempt),),
+    ),
+    Mutant(
+        "ttl-from-reading",
+        "a time to live that is to count from publication counts from the first attempt",
+        ((Dispatch, "_age_ms", _age_since_reading),),
+    ),
+    Mutant(
+        "ttl-from-publication",
+        "a time to live that is to count from the first attempt counts from publication",
+        ((Dispatch, "_age_ms", _age_since_publication),),
     ),
     Mutant(
         "redrive-marks-first",

@@ -9,11 +9,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Mutant:
-    """One bug: `patches` are (class or module, attribute, what it becomes)."""
+    """One bug: `patches` are (class or module, attribute, what it becomes). `seed` is the first one
+    known to find it.
+    """
 
     name: str
     bug: str
     patches: tuple[tuple[type | ModuleType, str, Any], ...]
+    seed: int = 1
 
     @contextmanager
     def planted(self) -> Iterator[None]:
