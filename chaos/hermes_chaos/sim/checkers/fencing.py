@@ -17,8 +17,6 @@ from hermes_chaos.sim.history.events import (
 )
 
 _FENCE_S = 2.0
-_STEADY_S = 3.0
-"""A wall clock that was set within this time tells nothing of when something was decided."""
 _ROUNDED_S = 0.002
 
 
@@ -62,11 +60,12 @@ class FencesAreKept(Checker):
         letter, node = event.letter, event.life.partition("#")[0]
         key = event.life, letter.id, letter.at_ms
         skewed = self._skewed.get(node, Skewed(node, 0, float("-inf")))
-        if key in self._letters or event.at_s - skewed.at_s < _STEADY_S:
+        if key in self._letters:
             return
         self._letters.add(key)
         decided_s = (letter.at_ms - skewed.skew_ms - EPOCH_MS) / 1_000
-        if decided_s > skewed.at_s:
+        # Else the clock was set since.
+        if skewed.at_s < decided_s <= event.at_s:
             what = f"gave {letter.message_id} of {letter.subscription} up"
             self._check(event.life, decided_s, what, _ROUNDED_S)
 

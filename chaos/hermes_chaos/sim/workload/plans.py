@@ -34,6 +34,7 @@ class TopicPlan:
             "contentType": "JSON",
             "retentionTime": {"duration": 1, "retentionUnit": "DAYS"},
             "ack": self.ack.value,
+            "maxMessageSize": 100_000,
             "fallbackToRemoteDatacenterEnabled": self.falls_back,
         }
 
