@@ -25,6 +25,7 @@ from hermes_actors.cli.output.render import (
     show_rows,
 )
 from hermes_actors.cli.output.times import time_of
+from hermes_actors.cli.output.watching import WatchOption, watched
 
 
 class Sort(StrEnum):
@@ -52,6 +53,7 @@ def list_subscriptions(
     tracked: Annotated[
         bool, typer.Option("--tracked", help="Names of those of TOPIC with tracking.")
     ] = False,
+    watch: WatchOption = False,
     management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
     json: JsonOption = False,
@@ -62,6 +64,8 @@ def list_subscriptions(
     """
     output = Output.JSON if json else output
     fares = topic is None or unhealthy or sort is not None
+    if watch and not fares:
+        raise UsageWrong("--watch shows how they fare: leave out TOPIC, or add --sort name")
     if tracked and fares:
         raise UsageWrong("--tracked lists names: give TOPIC, and neither --unhealthy nor --sort")
     with ManagementClient(management) as client:
@@ -73,9 +77,13 @@ def list_subscriptions(
         params = {name: value for name, value in asked.items() if value is not None}
         if unhealthy:
             params["unhealthy"] = "true"
-        content = client.get("/status/subscriptions", params or None)
-    nothing = "no subscription has a problem" if unhealthy else "no subscriptions"
-    show_answer(content, output, partial(_show_fares, nothing))
+        nothing = "no subscription has a problem" if unhealthy else "no subscriptions"
+
+        def show() -> None:
+            content = client.get("/status/subscriptions", params or None)
+            show_answer(content, output, partial(_show_fares, nothing))
+
+        watched(show, watch)
 
 
 def _show_fares(nothing: str, found: dict[str, Any]) -> None:

@@ -32,6 +32,7 @@ from hermes_actors.cli.output.render import (
     show_rows,
 )
 from hermes_actors.cli.output.times import span, time_of
+from hermes_actors.cli.output.watching import WatchOption, watched
 
 app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
 
@@ -40,13 +41,15 @@ app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
 def why(
     topic: TopicArgument,
     subscription: SubscriptionArgument,
+    watch: WatchOption = False,
     management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Say for each datacentre and node what holds a subscription back, or that it is delivered."""
     with ManagementClient(management) as client:
-        content = client.get(f"{subscription_path(topic, subscription)}/why")
-    show_answer(content, output, partial(_show_why, topic, subscription))
+        path = f"{subscription_path(topic, subscription)}/why"
+        show_one = partial(_show_why, topic, subscription)
+        watched(lambda: show_answer(client.get(path), output, show_one), watch)
 
 
 def _show_why(topic: str, subscription: str, found: dict[str, Any]) -> None:
