@@ -4,8 +4,8 @@ import pytest
 import trio
 from callers import SALES
 
-from hermes_actors.errors import Unavailable
-from hermes_actors.management.http.intake import BODY_BYTES_MAX, Intake, IntakeLimits
+from hermes_actors.errors import Refused, Unavailable
+from hermes_actors.management.http.intake import BODY_BYTES_MAX, PIECES_MAX, Intake, IntakeLimits
 from hermes_actors.security.account import Unauthenticated
 
 
@@ -76,6 +76,26 @@ async def test_a_body_is_refused_by_its_announced_length_unread_and_by_its_bytes
     sent = Asked(api, *[b"x" * 65_536] * 20)
     await sent.run()
     assert (sent.status, sent.read) == (413, 17)
+
+
+async def test_a_body_of_tiny_pieces_is_refused(api):
+    asked = Asked(api, *[b"x"] * 200_000)
+    await asked.run()
+    assert (asked.status, asked.read) == (400, PIECES_MAX + 1)
+    assert b"send larger chunks" in asked.body
+
+
+async def test_the_time_of_a_body_ends_though_all_of_it_is_there_at_once(autojump_clock):
+    intake = Intake(IntakeLimits(bodies_bytes_max=100, body_timeout_s=5))
+
+    async def part():
+        return {"type": "http.request", "body": b"", "more_body": True}
+
+    body = intake.body(part, [(b"transfer-encoding", b"chunked")])
+    await body.receive()
+    await trio.sleep(5)
+    with pytest.raises(Refused, match=r"management\.body_timeout_ms"):
+        await body.receive()
 
 
 async def test_who_must_show_who_he_is_does_so_before_his_body_is_read(api):
