@@ -92,7 +92,7 @@ class Administration:
         self._is_replicator = self._replicator in ("", config.node)
         self._log = log
         self._clock = clock
-        self._propagation = config.frontend.propagation
+        self._config = config
         # Its own: trying filters takes nothing from those who are delivered to.
         self._aside = Aside(config.consumers.filters, threads or SystemThreads())
         changes = Changes(metadata, config.management.change_timeout_ms / 1_000)
@@ -203,7 +203,7 @@ class Administration:
     ) -> dict[str, Any]:
         """Whether a message passes filters; see `messages/filters.py`."""
         return await try_filters(
-            caller, self.topics.live, topic, body, self._propagation, self._aside
+            caller, self.topics.live, topic, body, self._config.frontend.propagation, self._aside
         )
 
     async def warnings_of(self, topic: str, name: str) -> list[str]:
@@ -212,7 +212,7 @@ class Administration:
         providers = self._metadata.catalog.oauth_providers
         if live is None:
             return []
-        return list(subscription_warnings(live.subscription, providers, self._propagation))
+        return list(subscription_warnings(live.subscription, providers, self._config))
 
     def require_readable(self) -> None:
         """Raises Unavailable until the catalog shows a whole state; what is missing before then is

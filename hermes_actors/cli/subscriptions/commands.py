@@ -7,7 +7,7 @@ import typer
 
 from hermes_actors.cli.administration.topics import OWNER_DEFAULT
 from hermes_actors.cli.command_line import bodies
-from hermes_actors.cli.command_line.failures import UsageWrong, warn
+from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
     FromFileOption,
@@ -25,7 +25,6 @@ from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.connection.paths import subscription_path
 from hermes_actors.cli.output.outcome import delete_object, show_updated
 from hermes_actors.cli.output.render import (
-    printable,
     show_object,
 )
 from hermes_actors.cli.subscriptions import (
@@ -37,7 +36,6 @@ from hermes_actors.cli.subscriptions import (
     why,
 )
 from hermes_actors.cli.subscriptions.filter_options import FilterOption, filters_of
-from hermes_actors.consumer.recipients.endpoint import SCHEMES
 from hermes_actors.model.subscription import (
     BatchPolicy,
     DeliveryType,
@@ -151,7 +149,6 @@ def create(
         line = f"created subscription {name} of {topic}"
         path = subscription_path(topic, name)
         show_updated(client, path, answer, line, output, body, known_fields)
-    _warn_of_endpoint(topic, name, body)
 
 
 def known_fields(shown: dict[str, Any]) -> frozenset[str]:
@@ -221,7 +218,6 @@ def update(
     line = f"updated subscription {subscription} of {topic}"
     with ManagementClient(management) as client:
         show_updated(client, path, client.put(path, body), line, output, body, known_fields)
-    _warn_of_endpoint(topic, subscription, body)
 
 
 @app.command(
@@ -238,18 +234,6 @@ def delete(
     path = subscription_path(topic, subscription)
     named = f"subscription {subscription} of {topic}"
     delete_object(path, subscription, named, yes, management, output)
-
-
-def _warn_of_endpoint(topic: str, name: str, body: dict[str, Any]) -> None:
-    """Say so if what was stored will not be delivered: the server takes more schemes, as Hermes."""
-    # The scheme only: what follows may hold a password.
-    scheme, separator, _ = str(body.get("endpoint") or "").partition("://")
-    if separator and scheme.lower() not in SCHEMES:
-        warn(
-            f"the endpoint of subscription {printable(name)} of {printable(topic)}, of scheme "
-            f"{printable(scheme)}, is stored, but this version delivers to "
-            f"{' and '.join(SCHEMES)} only"
-        )
 
 
 app.command(

@@ -3,19 +3,23 @@
 import re
 from collections.abc import Collection, Iterable, Iterator
 
+from hermes_actors.config import Config
 from hermes_actors.config.admission import PropagationConfig
+from hermes_actors.model.endpoints import split_addresses
 from hermes_actors.model.subscription import DeliveryMode, DeliveryType, Filter, Subscription
 
 HEADER = "Hermes-Warning"
 """The header of an answer that bears them, joined by `; `."""
 
+_BUILT_IN = ("http", "https")
 _PLACE = re.compile(r"\{[^{}\s]+\}")
 
 
 def subscription_warnings(
-    subscription: Subscription, providers: Collection[str], propagation: PropagationConfig
+    subscription: Subscription, providers: Collection[str], config: Config
 ) -> Iterator[str]:
     """Of a subscription that is stored now; `providers` of OAuth tokens there are."""
+    yield from _endpoint_warnings(subscription.endpoint, config)
     if subscription.delivery_type is DeliveryType.BATCH:
         if subscription.mode is DeliveryMode.BROADCAST:
             yield "mode BROADCAST does not go with deliveryType BATCH; use SERIAL, or ANYCAST"
@@ -30,7 +34,24 @@ def subscription_warnings(
             f"there is no OAuth provider {policy.provider_name}, and nothing is delivered until "
             "there is; create it with 'hermes oauth-provider create'"
         )
-    yield from filter_warnings(subscription.filters, propagation)
+    yield from filter_warnings(subscription.filters, config.frontend.propagation)
+
+
+def _endpoint_warnings(endpoint: str, config: Config) -> Iterator[str]:
+    """Of schemes that are accepted, as in Hermes, and that nobody here delivers to."""
+    if config.consumers.recipients.resolver:
+        # It may make an address of http of whatever it is given.
+        return
+    senders = [text.partition("=")[0] for text in config.consumers.senders]
+    known = {*_BUILT_IN, *senders, *config.management.additional_endpoint_protocols}
+    # The scheme only: what follows may hold a password.
+    schemes = (each.partition("://")[0].lower() for each in split_addresses(endpoint))
+    for scheme in dict.fromkeys(schemes):
+        if scheme not in known:
+            yield (
+                f"nothing is delivered to endpoints of scheme {scheme}: it has no sender in "
+                "consumers.senders, and http and https only are built in"
+            )
 
 
 def filter_warnings(filters: Iterable[Filter], propagation: PropagationConfig) -> Iterator[str]:

@@ -154,38 +154,6 @@ def test_a_subscription_is_created_with_the_policy_that_was_given(hermes, server
     }
 
 
-@pytest.mark.parametrize("output", ["table", "json"])
-@pytest.mark.parametrize(
-    ("endpoint", "is_told"),
-    [
-        ("http://x/", False),
-        ("HTTPS://{host}/", False),
-        ("jms://user:secret@queue", True),
-        ("googlepubsub://a", True),
-    ],
-)
-def test_an_endpoint_that_this_version_cannot_deliver_to_is_stored_with_a_warning(
-    hermes, server, endpoint, is_told, output
-):
-    path = "/topics/a.b/subscriptions"
-    server.on(f"POST {path}", (201, b""))
-    server.on(f"PUT {path}/s", (200, b""))
-    server.on(f"GET {path}/s", (200, {"endpoint": "shown"}))
-    scheme = endpoint.split(":")[0]
-    warning = (
-        f"hermes: warning: the endpoint of subscription s of a.b, of scheme {scheme}, is stored, "
-        "but this version delivers to http and https only\n"
-    )
-    for args in (
-        ["create", "a.b", "s", "--endpoint", endpoint],
-        ["update", "a.b", "s", f"endpoint={endpoint}"],
-    ):
-        result = hermes("subscription", *args, "-o", output)
-        assert result.exit_code == 0
-        assert result.stderr == (warning if is_told else "")
-        assert "warning" not in result.stdout
-
-
 def test_a_subscription_without_an_endpoint_is_a_usage_error(hermes, server):
     result = hermes("subscription", "create", "a.b", "s")
     assert result.exit_code == 2

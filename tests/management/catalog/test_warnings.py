@@ -5,9 +5,11 @@ import base64
 import pytest
 from msgspec.structs import replace
 
+from hermes_actors.config import Config, ConsumersConfig, ManagementConfig, RecipientsConfig
 from hermes_actors.config.admission import PropagationConfig
-from hermes_actors.management.catalog.warnings import filter_warnings
-from hermes_actors.model.subscription import Filter
+from hermes_actors.management.bodies.decoding import decode_subscription
+from hermes_actors.management.catalog.warnings import filter_warnings, subscription_warnings
+from hermes_actors.model.subscription import Filter, Subscription
 
 PATH = "/topics/shop.orders/subscriptions"
 BY_HEADER = {"type": "header", "header": "Channel", "matcher": "web"}
@@ -23,6 +25,7 @@ TOKENS = {"grantType": "clientCredentials", "providerName": "nobody"}
         ({**BATCH, "endpoint": "https://a.example.com/{id}"}, "the endpoint's {field}"),
         ({"endpoint": "https://a.example.com/{id}"}, ""),
         ({"oAuthPolicy": TOKENS}, "there is no OAuth provider nobody"),
+        ({"endpoint": "jms://user:secret@queue"}, "no sender in consumers.senders"),
         ({"filters": [BY_HEADER]}, "the filter by header Channel lets nothing pass"),
     ],
 )
@@ -57,3 +60,36 @@ def test_a_header_that_travels_is_not_warned_of() -> None:
     assert list(filter_warnings(wanted, replace(every, allowed=["channel"]))) == []
     (warning,) = filter_warnings(wanted, replace(every, allowed=["country"]))
     assert "frontend.propagation.allowed" in warning
+
+
+def subscribed(endpoint: str) -> Subscription:
+    body = {
+        "topicName": "shop.orders",
+        "name": "billing",
+        "endpoint": endpoint,
+        "description": "",
+        "owner": {"source": "Plaintext", "id": "sales"},
+    }
+    return decode_subscription(body)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "is_told"),
+    [
+        ("senders", [], True),
+        ("senders", ["other=a.b:c"], True),
+        ("senders", ["jms=a.b:c"], False),
+        ("recipients", RecipientsConfig(resolver="a.b:c"), False),
+    ],
+)
+def test_a_scheme_is_warned_of_only_where_no_plug_in_delivers_to_it(field, value, is_told) -> None:
+    config = replace(Config(), consumers=replace(ConsumersConfig(), **{field: value}))
+    told = list(subscription_warnings(subscribed("jms://user:secret@queue"), (), config))
+    assert bool(told) is is_told
+    assert "secret" not in "".join(told)
+
+
+def test_a_scheme_that_management_was_told_of_is_not_warned_of() -> None:
+    management = replace(ManagementConfig(), additional_endpoint_protocols=["queue"])
+    config = replace(Config(), management=management)
+    assert list(subscription_warnings(subscribed("queue://orders"), (), config)) == []
