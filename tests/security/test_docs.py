@@ -11,7 +11,8 @@ import pytest
 
 from hermes_actors import config as configuration
 from hermes_actors.config import Config
-from hermes_actors.model.topic import PublishingAuth
+from hermes_actors.management.access.accounts import AccountCaller
+from hermes_actors.model.topic import Owner, PublishingAuth
 from hermes_actors.publisher.authentication import demands_account, may_publish
 from hermes_actors.runtime.clock import IdSource, SystemClock
 from hermes_actors.security.account import Account, Credentials, Unauthenticated
@@ -52,7 +53,7 @@ async def test_the_users_have_the_passwords_that_the_page_says(tmp_path, monkeyp
     config = loaded(NODES[0], tmp_path)
     authenticator = await open_authenticator(config.security, SystemClock(), IdSource())
     for name, password, roles, groups in (
-        ("shop-app", "s3cret", {"PUBLISHER"}, {"sales"}),
+        ("shop-app", "s3cret", {"PUBLISHER"}, set()),
         ("ada", "b0ss", {"ADMIN"}, set()),
         ("sam", "p4ss", set(), {"sales"}),
     ):
@@ -63,11 +64,25 @@ async def test_the_users_have_the_passwords_that_the_page_says(tmp_path, monkeyp
         await authenticator.identify(basic("ada", "wrong"))
 
 
+def test_the_users_have_the_rights_that_the_page_says(tmp_path):
+    (text,) = blocks("toml", "# users.toml")
+    (owner,) = re.findall(r"topic create shop\.orders --owner (\w+):(\w+) --user sam", PAGE)
+    management = loaded(NODES[0], tmp_path).management.authentication
+    users = parse_users(text.encode())
+    callers = {
+        name: AccountCaller(account, management)
+        for name in ("ada", "sam", "shop-app")
+        if (account := users.account(name)) is not None
+    }
+    assert {name for name, each in callers.items() if each.is_admin} == {"ada"}
+    assert {name for name, each in callers.items() if each.owns(Owner(*owner))} == {"sam"}
+
+
 def test_the_token_is_the_account_that_the_page_says(tmp_path):
     (claims,) = blocks("json")
     rules = _rules(loaded(NODES[1], tmp_path).security.jwt)
     account = claims_of(json.loads(claims), rules).account
-    assert account == Account("shop-app", frozenset({"PUBLISHER"}), frozenset({"sales"}))
+    assert account == Account("shop-app", frozenset({"PUBLISHER"}), frozenset())
 
 
 async def test_the_plugin_works_as_it_stands(tmp_path, monkeypatch):
