@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,8 +10,10 @@ import msgspec
 import typer
 
 from hermes_actors import config
+from hermes_actors.cli.command_line.failures import EXIT_FAILED
 from hermes_actors.cli.command_line.options import examples
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
+from hermes_actors.cli.nodes.files_check import file_problems
 
 app = command_group("A node's configuration.")
 
@@ -28,12 +31,25 @@ ConfigOption = Annotated[
     cls=PlainCommand,
     epilog=examples(
         "hermes config check node.toml",
+        "hermes config check node.toml --no-files",
         "HERMES_NODE=consumers-dc1-1 hermes config check deploy/nodes/dc1.toml",
     ),
 )
-def check(file: FileArgument = None, option: ConfigOption = None) -> None:
-    """Check a file, with the HERMES_… variables of the environment over it."""
-    config.load(file or option, os.environ)
+def check(
+    file: FileArgument = None,
+    option: ConfigOption = None,
+    files: Annotated[
+        bool,
+        typer.Option("--files/--no-files", help="Look at the files and folders that it names."),
+    ] = True,
+) -> None:
+    """Check a file, with the HERMES_… variables of the environment over it, and what it names."""
+    loaded = config.load(file or option, os.environ)
+    problems = list(file_problems(loaded)) if files else []
+    for problem in problems:
+        print(f"hermes: {problem}", file=sys.stderr)
+    if problems:
+        raise typer.Exit(EXIT_FAILED)
     print("ok")
 
 

@@ -1,0 +1,72 @@
+"""`hermes config check` looks at what a configuration names, and says which field is wrong."""
+
+import pytest
+import trustme
+
+
+@pytest.fixture
+def pems(tmp_path):
+    authority = trustme.CA()
+    ours, others = (authority.issue_cert(name) for name in ("a.test", "b.test"))
+    files = {
+        "ca": authority.cert_pem,
+        "cert": ours.cert_chain_pems[0],
+        "key": ours.private_key_pem,
+        "other": others.private_key_pem,
+    }
+    for name, pem in files.items():
+        pem.write_to_path(str(tmp_path / f"{name}.pem"))
+    (tmp_path / "empty").touch()
+    (tmp_path / "text").write_text("hello")
+    return tmp_path
+
+
+def check(hermes, folder, text, *more):
+    (folder / "node.toml").write_text(text.replace("@", f"{folder}/"))
+    return hermes("config", "check", str(folder / "node.toml"), *more)
+
+
+TLS = "[frontend.tls]\ncertificate_file = '@cert.pem'\n"
+SASL = (
+    "[kafka.clusters.dc1]\nbootstrap_servers = ['a.test:1']\nsecurity_protocol = 'SASL_PLAINTEXT'\n"
+    "sasl_username = 'u'\nsasl_password_file = '@none'\n"
+)
+JWT = "[security.jwt]\nissuer = 'i'\naudiences = ['a']\njwks_file = '@text'\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "why"),
+    [
+        (TLS + "key_file = '@none.pem'", "frontend.tls.key_file", "No such file"),
+        (TLS + "key_file = '@other.pem'", "frontend.tls.certificate_file", "the key is not the"),
+        (TLS + "key_file = '@text'", "frontend.tls.certificate_file", "in PEM form"),
+        (TLS + "key_file = '@'", "frontend.tls.key_file", "Is a directory"),
+        ("[consumers.tls]\nca_file = '@text'", "consumers.tls.ca_file", "in PEM form"),
+        ("[consumers.tls]\nca_file = '@empty'", "consumers.tls.ca_file", "is empty"),
+        ("[security]\nusers_file = '@text'", "security.users_file", "TOML"),
+        (JWT, "security.jwt.jwks_file", ""),
+        (SASL, "kafka.clusters.dc1.sasl_password_file", "No such file"),
+        ("[spool]\ndirectory = '@text/spool'", "spool.directory", "is no folder"),
+        ("[log]\ndirectory = '@text'", "log.directory", "is no folder"),
+    ],
+)
+def test_what_is_not_there_or_not_right_is_told_by_its_field(hermes, pems, text, field, why):
+    result = check(hermes, pems, text)
+    assert result.exit_code == 1
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"hermes: {field}: {pems}")
+    assert why in line
+    assert "_ssl.c" not in line
+    assert check(hermes, pems, text, "--no-files").stdout == "ok\n"
+
+
+def test_what_is_there_and_right_is_ok(hermes, pems):
+    text = TLS + "key_file = '@key.pem'\n[consumers.tls]\nca_file = '@ca.pem'\n"
+    text += "[spool]\ndirectory = '@new/spool'\n[log]\ndirectory = '@new/log'"
+    result = check(hermes, pems, text)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "ok\n", "")
+
+
+def test_all_that_is_wrong_is_told_at_once(hermes, pems):
+    text = "[consumers.tls]\nca_file = '@none'\n[security]\nusers_file = '@none'"
+    assert len(check(hermes, pems, text).stderr.splitlines()) == 2
