@@ -6,12 +6,14 @@
 
 import base64
 import binascii
+import hashlib
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
 from msgspec import Struct
 
 from hermes_actors.model.redaction import HIDDEN, redacted
+from hermes_actors.runtime.clock import IdSource
 
 SECRETS_MAX = 5
 """The most secrets that one subscription signs with."""
@@ -76,6 +78,13 @@ def signing_violations(path: str, secrets: Iterable[str]) -> Iterator[str]:
 def hmac_secret(key: bytes) -> str:
     """The secret that holds this key."""
     return HMAC_PREFIX + base64.b64encode(key).decode("ascii")
+
+
+def new_hmac_secret(ids: IdSource) -> str:
+    """A secret that nobody has."""
+    # Two ids hold 244 random bits.
+    entropy = ids.message_id() + ids.message_id()
+    return hmac_secret(hashlib.sha256(entropy.encode()).digest())
 
 
 def _decoded(text: str) -> bytes:

@@ -7,7 +7,7 @@ import typer
 
 from hermes_actors.cli.administration.topics import OWNER_DEFAULT
 from hermes_actors.cli.command_line import bodies
-from hermes_actors.cli.command_line.failures import UsageWrong
+from hermes_actors.cli.command_line.failures import UsageWrong, warn
 from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
     FromFileOption,
@@ -36,12 +36,15 @@ from hermes_actors.cli.subscriptions import (
     why,
 )
 from hermes_actors.cli.subscriptions.filter_options import FilterOption, filters_of
+from hermes_actors.model.redaction import MASK
+from hermes_actors.model.signing_secrets import new_hmac_secret
 from hermes_actors.model.subscription import (
     BatchPolicy,
     DeliveryType,
     SerialPolicy,
     Subscription,
 )
+from hermes_actors.runtime.clock import IdSource
 
 app = command_group("Subscriptions: where a topic's messages are pushed to.")
 
@@ -144,11 +147,31 @@ def create(
     }
     body = subscription_body(file, given)
     name = str(body["name"])
+    secret = _sign_anew(body)
     with ManagementClient(management) as client:
         answer = client.post(subscription_path(topic), body)
         line = f"created subscription {name} of {topic}"
         path = subscription_path(topic, name)
+        if secret:
+            # Nobody can show it again, whatever comes after this.
+            warn(
+                "the signing secrets in the file are masked, so it signs with a new one, which the "
+                f"subscriber has to be told: {secret}"
+            )
         show_updated(client, path, answer, line, output, body, known_fields)
+
+
+def _sign_anew(body: dict[str, Any]) -> str:
+    """Give a body that `show` has printed a new secret for those that are masked in it, and tell
+    it; "" where none is.
+    """
+    signing = body.get("signing")
+    secrets = signing.get("secrets") if isinstance(signing, dict) else None
+    if not isinstance(secrets, list) or MASK not in secrets:
+        return ""
+    secret = new_hmac_secret(IdSource())
+    body["signing"] = {"secrets": [secret, *(each for each in secrets if each != MASK)]}
+    return secret
 
 
 def known_fields(shown: dict[str, Any]) -> frozenset[str]:

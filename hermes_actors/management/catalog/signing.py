@@ -1,6 +1,5 @@
 """Rotates the secrets that requests are signed with: a new one first, old ones until dropped."""
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +8,7 @@ from msgspec.structs import replace
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.catalog.subscriptions import Subscriptions
-from hermes_actors.model.signing_secrets import SECRETS_MAX, hmac_secret, signing_violations
+from hermes_actors.model.signing_secrets import SECRETS_MAX, new_hmac_secret, signing_violations
 from hermes_actors.model.subscription import SigningPolicy, Subscription
 from hermes_actors.runtime.clock import IdSource
 
@@ -30,7 +29,7 @@ class SigningSecrets:
         The older ones go on signing until `retire`; of more than five the oldest is dropped.
         """
         given = _given(body)
-        secret = self._new() if given is None else given
+        secret = new_hmac_secret(self._ids) if given is None else given
         kept = 0
 
         def with_another(old: Subscription) -> Subscription:
@@ -53,11 +52,6 @@ class SigningSecrets:
             return replace(old, signing=SigningPolicy(old.signing.secrets[:1]))
 
         await self._subscriptions.amend(caller, topic, name, with_newest)
-
-    def _new(self) -> str:
-        # Two ids hold 244 random bits.
-        entropy = self._ids.message_id() + self._ids.message_id()
-        return hmac_secret(hashlib.sha256(entropy.encode()).digest())
 
 
 def _given(body: Mapping[str, Any]) -> str | None:
