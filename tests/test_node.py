@@ -1,5 +1,8 @@
 """What a whole node says of the duties that only one node of a datacentre has."""
 
+import random
+from dataclasses import replace
+
 import msgspec
 import pytest
 import trio
@@ -11,11 +14,13 @@ from hermes_actors.config.security import (
     JwtConfig,
     ManagementAuthenticationConfig,
 )
+from hermes_actors.fallback.spool_memory import MemoryDisk, open_memory_store
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.commands import METADATA_TOPIC, LogCreated, encode
 from hermes_actors.model.topic import Ack
 from hermes_actors.node import open_node
+from hermes_actors.runtime.clock import IdSource
 from hermes_actors.telemetry.metrics import render
 from hermes_chaos.sim.environment.clock import SimulatedClock
 from hermes_chaos.sim.environment.surroundings import create_shop, surroundings
@@ -160,3 +165,29 @@ async def test_mechanisms_that_somebody_asks_for_are_not_warned_of(caplog, autoj
     async with open_node(config, surroundings(clock, *logs)) as node:
         await node.metadata.wait_current()
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize("what", ["log", "spool"])
+async def test_a_node_whose_files_were_taken_away_is_not_ready_though_its_spool_would_keep(
+    autojump_clock, what
+):
+    clock = SimulatedClock()
+    disk, gone = MemoryDisk(), []
+    mounted = disk.mount(random.Random(1))
+    mounted.lost_file = lambda: "".join(gone) if what == "spool" else ""
+    environment = replace(
+        surroundings(clock, MemoryLog("dc1", clock)),
+        log_trouble=lambda: "".join(gone) if what == "log" else "",
+        lost=lambda: "".join(gone) if what == "log" else "",
+        open_spool=lambda: open_memory_store(mounted, IdSource(), segment_bytes_max=10_000),
+    )
+    async with open_node(Config(roles=["frontend"]), environment) as node:
+        await node.wait_prepared()
+        node.frontend.drain.open()
+        await trio.sleep(3)
+        assert node.frontend.drain.is_ready
+        gone.append("log.sqlite-wal")
+        await trio.sleep(1.1)
+        assert not node.frontend.drain.is_ready
+        assert node.trouble.startswith(f"{what}: ")
+        assert "log.sqlite-wal" in node.frontend.drain.trouble

@@ -35,6 +35,7 @@ _logger = logging.getLogger(__name__)
 _AFTER_FAILURE_S = 1.0
 _TRIED_MIN_S = 60.0
 _TIDY_AGAIN_S = 5.0
+_LOOK_INTERVAL_S = 1.0
 _TIDY_TIMEOUT_S = 2.0
 _CATCH_UP_S = 0.025
 _CATCH_UP_POLL_S = 0.002
@@ -72,6 +73,8 @@ class Spool:
         self.ref: Ref[Offer | None] | None = None
         self.is_open = False
         self.trouble = ""
+        self.lost = ""
+        """Why nothing is kept until the node is started again: its files are gone."""
         self.config = config
         self._sequence = 0
         self._loaded_s = -math.inf
@@ -80,6 +83,7 @@ class Spool:
         self._changed = trio.Event()
         self._failing_until_s = -math.inf
         self._tidy_at_s = math.inf
+        self._look_at_s = -math.inf
         self.measures = SpoolMeasures(
             metrics,
             entries=lambda: self.index.entries,
@@ -107,6 +111,7 @@ class Spool:
             )
             index.written(waiting, found.place)
             self._sequence = found.sequence
+        measures.accepted_missing.add(loaded.missing)
         measures.torn_tails.add(loaded.torn)
         measures.set_aside("corrupt").add(loaded.corrupt)
         measures.set_aside("undecodable").add(loaded.undecodable)
@@ -131,7 +136,7 @@ class Spool:
         ref = self.ref
         if ref is None or not self.is_open:
             return self._refuse(len(entries), "closed")
-        if now_s < self._failing_until_s:
+        if self.lost or now_s < self._failing_until_s:
             return self._refuse(len(entries), "disk")
         payloads = [
             encode_entry(self._sequence + number, entry) for number, entry in enumerate(entries, 1)
@@ -375,8 +380,29 @@ class Spool:
         """How long until `tidy` should be tried again."""
         return max(self._tidy_at_s - self.clock.monotonic_s(), 0.0)
 
+    @property
+    def look_in_s(self) -> float:
+        """How long until `look` looks again."""
+        return math.inf if self.lost else max(self._look_at_s - self.clock.monotonic_s(), 0.0)
+
+    async def look(self) -> None:
+        """Look once a second whether the files are still those that are written to."""
+        if self.look_in_s > 0:
+            return
+        self._look_at_s = self.clock.monotonic_s() + _LOOK_INTERVAL_S
+        try:
+            self.lost = await self.store.lost()
+        except OSError as error:
+            self.trouble = f"the spool's disk: {error}"
+            return
+        if self.lost:
+            self.trouble = self.lost
+            _logger.error("spool: %s", self.lost)
+
     async def tidy(self, *, at_end: bool = False) -> None:
         """Record what is settled, and delete what nobody needs. What fails is tried again."""
+        if self.lost:
+            return
         self._tidy_at_s = math.inf
         trouble = "the spool's disk is slow"
         try:

@@ -36,6 +36,9 @@ class Disk(Protocol):
     def append(self, name: str, content: bytes, *, syncs: bool) -> None:
         """Add to the end of a file, which is made when it is not there."""
 
+    def write_at(self, name: str, at: int, content: bytes, *, syncs: bool) -> None:
+        """Write over a part of a file, or behind its end; it is made when it is not there."""
+
     def truncate(self, name: str, size_bytes: int) -> None:
         """Cut the file off behind that many bytes."""
 
@@ -48,6 +51,9 @@ class Disk(Protocol):
     def release(self, name: str) -> None:
         """The file is not written any more."""
 
+    def lost_file(self) -> str:
+        """The name of a file that others have deleted, moved or replaced; "" when all are here."""
+
     def close(self) -> None:
         """Let another process in."""
 
@@ -59,6 +65,9 @@ class FolderDisk:
         self.folder = folder
         self._holder = holder
         self._open: dict[str, int] = {}
+        # By name, of what must not be lost: which file it is.
+        self._files: dict[str, int] = {}
+        self._is_looked_at = False
 
     def names(self, folder: str = "") -> list[tuple[str, int]]:
         """As `Disk.names`."""
@@ -84,7 +93,25 @@ class FolderDisk:
             with suppress(OSError):
                 path.unlink()
             raise
+        self._keep(name, file)
+
+    def write_at(self, name: str, at: int, content: bytes, *, syncs: bool) -> None:
+        """As `Disk.write_at`."""
+        file = self._open.get(name)
+        is_new = False
+        if file is None:
+            is_new = not (self.folder / name).exists()
+            file = os.open(self.folder / name, os.O_RDWR | os.O_CREAT, _FILE_MODE)
+            self._keep(name, file)
+        os.pwrite(file, content, at)
+        if syncs or is_new:
+            os.fsync(file)
+        if is_new:
+            _sync_folder(self.folder)
+
+    def _keep(self, name: str, file: int) -> None:
         self._open[name] = file
+        self._files[name] = os.fstat(file).st_ino
 
     def append(self, name: str, content: bytes, *, syncs: bool) -> None:
         """As `Disk.append`."""
@@ -122,6 +149,7 @@ class FolderDisk:
     def delete(self, name: str) -> None:
         """As `Disk.delete`."""
         self.release(name)
+        self._files.pop(name, None)
         (self.folder / name).unlink(missing_ok=True)
 
     def release(self, name: str) -> None:
@@ -129,6 +157,22 @@ class FolderDisk:
         file = self._open.pop(name, None)
         if file is not None:
             os.close(file)
+
+    def lost_file(self) -> str:
+        """As `Disk.lost_file`."""
+        try:
+            with os.scandir(self.folder) as found:
+                here = {each.name: each.inode() for each in found}
+        except FileNotFoundError:
+            return self.folder.name
+        if not self._is_looked_at:
+            self._is_looked_at = True
+            self._files = {
+                name: inode
+                for name, inode in here.items()
+                if name == LOCK_NAME or name.endswith(".spool")
+            } | self._files
+        return next((name for name, had in self._files.items() if here.get(name) != had), "")
 
     def close(self) -> None:
         """As `Disk.close`."""

@@ -24,7 +24,7 @@ MARK = b"\xf9SP\xff"
 """Not possible in UTF-8, so that the search for it seldom stops inside a message."""
 
 _MAGIC = b"\x89HSPOOL\n"
-_HEADER = struct.Struct("<8sHxx8sI")  # magic, version, salt, checksum
+_HEADER = struct.Struct("<8sHBx8sI")  # magic, version, is it listed, salt, checksum
 _HEAD = struct.Struct("<4sBII")  # mark, kind, length, checksum
 _PLACE = struct.Struct("<QBI")  # what the checksum covers beside the payload
 _SEQUENCE = struct.Struct("<Q")
@@ -80,7 +80,8 @@ class Frame(Struct, frozen=True, gc=False):
 class Damage(Struct, frozen=True, gc=False):
     """A range of a file that holds no valid frame.
 
-    `is_torn`: it is the end of a write that a crash cut off, which was never acknowledged.
+    `is_torn`: it looks like the end of a write that a crash cut off. Whether it was acknowledged is
+    said elsewhere.
     """
 
     at: int
@@ -131,9 +132,9 @@ def parse_name(name: str) -> tuple[SegmentName, str] | None:
     return None if found is None else (SegmentName(int(found[1]), found[2]), found[3])
 
 
-def header(salt: str) -> bytes:
-    """What a file begins with."""
-    start = _HEADER.pack(_MAGIC, VERSION, bytes.fromhex(salt), 0)[:-4]
+def header(salt: str, *, is_listed: bool = False) -> bytes:
+    """What a file begins with. `is_listed`: there is a file that says which segments there are."""
+    start = _HEADER.pack(_MAGIC, VERSION, is_listed, bytes.fromhex(salt), 0)[:-4]
     return start + zlib.crc32(start).to_bytes(4, "little")
 
 
@@ -143,12 +144,17 @@ def check_header(data: bytes) -> bool:
     """
     if len(data) < HEADER_BYTES:
         return False
-    magic, version, _salt, checksum = _HEADER.unpack_from(data)
+    magic, version, _is_listed, _salt, checksum = _HEADER.unpack_from(data)
     if magic != _MAGIC or zlib.crc32(data[: HEADER_BYTES - 4]) != checksum:
         return False
     if version > VERSION:
         raise UnknownVersion(f"format {version}; this program reads up to {VERSION}")
     return True
+
+
+def is_listed(data: bytes) -> bool:
+    """Whether the header, if it can be read, says so."""
+    return check_header(data) and bool(_HEADER.unpack_from(data)[2])
 
 
 def frame(kind: Kind, payload: bytes, at: int, salt: str) -> bytes:

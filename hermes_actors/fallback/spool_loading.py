@@ -7,7 +7,15 @@ import logging
 
 from msgspec import Struct, field
 
-from hermes_actors.errors import StartupError
+from hermes_actors.errors import DamageFound, StartupError
+from hermes_actors.fallback.spool_acknowledged import (
+    FREE,
+    PLACE_BYTES,
+    TABLE_NAME,
+    Claim,
+    decode_claims,
+    encode_claim,
+)
 from hermes_actors.fallback.spool_disk import SET_ASIDE, Disk
 from hermes_actors.fallback.spool_format import (
     FRAME_OVERHEAD_BYTES,
@@ -20,12 +28,15 @@ from hermes_actors.fallback.spool_format import (
     check_header,
     decode_done,
     decode_entry,
+    is_listed,
     parse_name,
     scan,
 )
 from hermes_actors.fallback.spool_index import Place
 
 _logger = logging.getLogger(__name__)
+
+_REASONS_SAID_MAX = 5
 
 
 class Found(Struct, frozen=True, gc=False):
@@ -45,45 +56,152 @@ class Loaded(Struct):
     torn, or whole but no entries.
 
     `segments` are the files with their sizes, `last` the highest number ever seen. What was damaged
-    in a `retained` one could not be set aside, so that file is left for the next start.
+    in a `retained` one could not be set aside, so that file is left for the next start. `claims`
+    are the listed segments by their places, `missing` the messages whose loss was accepted.
     """
 
     entries: list[Found] = field(default_factory=list)
     segments: dict[SegmentName, int] = field(default_factory=dict)
+    claims: dict[int, Claim] = field(default_factory=dict)
     last: int = 0
     retained: set[int] = field(default_factory=set)
     set_aside_bytes: int = 0
     corrupt: int = 0
     torn: int = 0
     undecodable: int = 0
+    missing: int = 0
 
 
-def load(disk: Disk) -> Loaded:
-    """Read everything. Raises StartupError for what cannot be read, and for a newer version."""
-    loaded = Loaded()
+class _Segment(Struct):
+    """One as it was read: entries that wait, and what of it is to be set aside, and why.
+
+    `starts` are those of all whole entries, `done` the places that marks name.
+    """
+
+    size_bytes: int = 0
+    is_listed: bool = False
+    waiting: list[Found] = field(default_factory=list)
+    starts: set[int] = field(default_factory=set)
+    done: set[int] = field(default_factory=set)
+    spoilt: list[tuple[int, int, str]] = field(default_factory=list)
+    torn: list[tuple[int, int]] = field(default_factory=list)
+
+
+def load(disk: Disk, *, accepts_damage: bool = False) -> Loaded:
+    """Read everything; what is damaged is set aside.
+
+    Raises StartupError for what cannot be read, and for a newer version; and DamageFound, with
+    nothing changed, when acknowledged messages are missing and that is not accepted.
+    """
     try:
-        loaded.set_aside_bytes = sum(size for _name, size in disk.names(SET_ASIDE))
-        kinds: dict[SegmentName, set[str]] = {}
-        for file, _size in disk.names():
-            parsed = parse_name(file)
-            if parsed is not None:
-                kinds.setdefault(parsed[0], set()).add(parsed[1])
-        for name in sorted(kinds):
-            loaded.last = max(loaded.last, name.number)
-            if "spool" in kinds[name]:
-                _load_segment(disk, name, "done" in kinds[name], loaded)
-            else:
-                # A crash came between the two deletions.
-                disk.delete(name.done)
+        return _load(disk, accepts_damage=accepts_damage)
     except OSError as error:
         raise StartupError(
             f"spool.directory: what an earlier run left cannot be read: {error}; repair the "
             "disk, or move the folder away and start without it"
         ) from error
+
+
+def _load(disk: Disk, *, accepts_damage: bool) -> Loaded:
+    loaded = Loaded()
+    loaded.set_aside_bytes = sum(size for _name, size in disk.names(SET_ASIDE))
+    kinds: dict[SegmentName, set[str]] = {}
+    for file, _size in disk.names():
+        parsed = parse_name(file)
+        if parsed is not None:
+            kinds.setdefault(parsed[0], set()).add(parsed[1])
+    read = {
+        name: _read_segment(disk, name, "done" in kinds[name])
+        for name in sorted(kinds)
+        if "spool" in kinds[name]
+    }
+    _check_claims(disk, read, kinds, loaded, accepts_damage=accepts_damage)
+    for name in sorted(kinds):
+        loaded.last = max(loaded.last, name.number)
+        if name in read:
+            _take_segment(disk, name, read[name], loaded)
+        else:
+            # A crash came between the two deletions.
+            disk.delete(name.done)
     # Segments that were copied together hold an entry twice until the old one is deleted.
     by_sequence = {each.sequence: each for each in loaded.entries}
     loaded.entries = [by_sequence[sequence] for sequence in sorted(by_sequence)]
     return loaded
+
+
+def _check_claims(
+    disk: Disk,
+    read: dict[SegmentName, _Segment],
+    kinds: dict[SegmentName, set[str]],
+    loaded: Loaded,
+    *,
+    accepts_damage: bool,
+) -> None:
+    """Compare with what must be there. Raises DamageFound unless that is accepted."""
+    is_there = any(file == TABLE_NAME and size for file, size in disk.names())
+    claims, unreadable = decode_claims(disk.read(TABLE_NAME) if is_there else b"")
+    reasons = [f"{len(unreadable)} places of {TABLE_NAME} are damaged"] if unreadable else []
+    if not is_there and any(segment.is_listed for segment in read.values()):
+        reasons.append(f"{TABLE_NAME} is gone")
+    mended = dict.fromkeys(unreadable, FREE)
+    for place, claim in claims.items():
+        loaded.last = max(loaded.last, claim.name.number)
+        segment = read.get(claim.name)
+        done = _done_in(disk, claim.name) if "done" in kinds.get(claim.name, ()) else set()
+        known = done if segment is None else segment.starts | done
+        missing = claim.entries - sum(at < claim.size_bytes for at in known)
+        if missing > 0:
+            loaded.missing += missing
+            reasons.append(_loss(claim, segment, missing))
+        if segment is None:
+            mended[place] = FREE
+            continue
+        loaded.claims[place] = claim
+        if missing > 0:
+            left = Claim(claim.name, claim.size_bytes, claim.entries - missing)
+            loaded.claims[place], mended[place] = left, encode_claim(left)
+    if reasons and not accepts_damage:
+        raise DamageFound(
+            f"spool.directory: the spool is damaged: {_text(reasons, loaded.missing)}; restore the "
+            "folder from a copy, or start once with --accept-damage to go on without them"
+        )
+    if reasons:
+        _logger.error("spool: accepted as damaged: %s", _text(reasons, loaded.missing))
+        _list_anew(read, loaded.claims, mended)
+    for place, content in mended.items():
+        disk.write_at(TABLE_NAME, place * PLACE_BYTES, content, syncs=True)
+
+
+def _list_anew(
+    read: dict[SegmentName, _Segment], claims: dict[int, Claim], mended: dict[int, bytes]
+) -> None:
+    """List the segments whose places could not be read, as they are now."""
+    known = {claim.name for claim in claims.values()}
+    for name, segment in read.items():
+        if segment.is_listed and name not in known:
+            place = next(each for each in range(len(claims) + 1) if each not in claims)
+            claims[place] = Claim(name, segment.size_bytes, len(segment.starts))
+            mended[place] = encode_claim(claims[place])
+
+
+def _loss(claim: Claim, segment: _Segment | None, missing: int) -> str:
+    file = claim.name.entries
+    if segment is None:
+        return f"{file} is gone, with {missing} messages"
+    if segment.size_bytes < claim.size_bytes:
+        cut = f"{segment.size_bytes} bytes of {claim.size_bytes}"
+        return f"of {file} only {cut} are there: {missing} messages are missing"
+    return f"{missing} messages of {file} are damaged"
+
+
+def _text(reasons: list[str], missing: int) -> str:
+    # A disk that has lost hundreds of files has them in its folder.
+    listed = "; ".join(reasons[:_REASONS_SAID_MAX])
+    more = len(reasons) - _REASONS_SAID_MAX
+    if more > 0:
+        listed = f"{listed}; {more} more files"
+    cost = f"{missing} acknowledged messages are missing" if missing else "no message is missed"
+    return f"{listed}; {cost}"
 
 
 def keep_aside(disk: Disk, name: SegmentName, at: int, content: bytes, reason: str) -> int:
@@ -98,32 +216,45 @@ def keep_aside(disk: Disk, name: SegmentName, at: int, content: bytes, reason: s
     return len(content)
 
 
-def _load_segment(disk: Disk, name: SegmentName, has_marks: bool, loaded: Loaded) -> None:
+def _read_segment(disk: Disk, name: SegmentName, has_marks: bool) -> _Segment:
     data = disk.read(name.entries)
-    loaded.segments[name] = len(data)
+    segment = _Segment(len(data))
     try:
         is_whole = check_header(data) or len(data) < HEADER_BYTES
+        segment.is_listed = is_listed(data)
     except UnknownVersion as error:
         raise StartupError(
             f"spool.directory: {name.entries} has {error}; start the newer version until the "
             "spool is empty, or move the file away"
         ) from error
     if not is_whole:
-        _set_aside(disk, name, 0, data[:HEADER_BYTES], "corrupt", loaded)
-    done = _done_in(disk, name) if has_marks else set()
-    found, damages = scan(data, name.salt)
-    for frame in found:
-        if frame.kind == Kind.ENTRY and frame.at not in done:
-            _take(disk, name, frame, loaded)
+        segment.spoilt.append((0, HEADER_BYTES, "corrupt"))
+    segment.done = _done_in(disk, name) if has_marks else set()
+    frames, damages = scan(data, name.salt)
+    for frame in frames:
+        if frame.kind == Kind.ENTRY:
+            segment.starts.add(frame.at)
+            if frame.at not in segment.done:
+                _take(name, frame, segment)
     for damage in damages:
-        if not damage.is_torn:
-            _set_aside(disk, name, damage.at, data[damage.at : damage.end], "corrupt", loaded)
-            continue
+        if damage.is_torn:
+            segment.torn.append((damage.at, damage.end))
+        else:
+            segment.spoilt.append((damage.at, damage.end, "corrupt"))
+    return segment
+
+
+def _take_segment(disk: Disk, name: SegmentName, segment: _Segment, loaded: Loaded) -> None:
+    loaded.segments[name] = segment.size_bytes
+    loaded.entries += segment.waiting
+    for at, end, reason in segment.spoilt:
+        _set_aside(disk, name, at, disk.read(name.entries, at, end - at), reason, loaded)
+    for at, end in segment.torn:
         loaded.torn += 1
         _logger.warning(
-            "spool: the last %d bytes of %s were not written whole when the node stopped; none of "
-            "them was acknowledged",
-            damage.end - damage.at,
+            "spool: the last %d bytes of %s were not written whole when the node stopped; they lie "
+            "behind all that is known to have been acknowledged",
+            end - at,
             name.entries,
         )
 
@@ -136,13 +267,14 @@ def _done_in(disk: Disk, name: SegmentName) -> set[int]:
     return done
 
 
-def _take(disk: Disk, name: SegmentName, frame: Frame, loaded: Loaded) -> None:
+def _take(name: SegmentName, frame: Frame, segment: _Segment) -> None:
     try:
         sequence, entry = decode_entry(frame.payload)
     except UndecodableEntry:
-        _set_aside(disk, name, frame.at, frame.payload, "undecodable", loaded)
+        begin = frame.at + FRAME_OVERHEAD_BYTES
+        segment.spoilt.append((begin, begin + len(frame.payload), "undecodable"))
         return
-    loaded.entries.append(
+    segment.waiting.append(
         Found(
             Place(name.number, frame.at, FRAME_OVERHEAD_BYTES + len(frame.payload)),
             sequence,

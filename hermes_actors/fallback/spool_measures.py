@@ -26,6 +26,7 @@ class SpoolMeasures:
         self.written = metrics.counter("spool_written")
         self.replayed = metrics.counter("spool_replayed")
         self.late_acknowledgements = metrics.counter("spool_late_acknowledgements")
+        self.accepted_missing = metrics.counter("spool_accepted_missing")
         self.torn_tails = metrics.counter("spool_torn_tails")
         self.write = metrics.timer("spool_write")
         # There from the start, so that the first event is a rise and no new series.

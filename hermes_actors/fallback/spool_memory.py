@@ -16,11 +16,12 @@ from hermes_actors.runtime.clock import IdSource
 
 
 class _File:
-    __slots__ = ("content", "synced")
+    __slots__ = ("content", "synced", "undo")
 
     def __init__(self) -> None:
         self.content = bytearray()
         self.synced = 0
+        self.undo: list[tuple[int, bytes]] = []
 
 
 class MemoryDisk:
@@ -59,6 +60,10 @@ class MountedDisk:
             unsynced = len(file.content) - file.synced
             del file.content[file.synced + self._rng.randint(0, unsynced) :]
             file.synced = len(file.content)
+            undone = self._rng.randint(0, len(file.undo))
+            for at, before in reversed(file.undo[len(file.undo) - undone :]):
+                file.content[at : at + len(before)] = before
+            file.undo.clear()
 
     def names(self, folder: str = "") -> list[tuple[str, int]]:
         """As `Disk.names`."""
@@ -88,6 +93,20 @@ class MountedDisk:
         if syncs:
             file.synced = len(file.content)
 
+    def write_at(self, name: str, at: int, content: bytes, *, syncs: bool) -> None:
+        """As `Disk.write_at`. A crash may undo what was not synced, the last writes first."""
+        self._check()
+        if at + len(content) > len(self.read(name) if name in self.disk.files else b""):
+            self._refuse_if_full(name)
+        file = self.disk.files.setdefault(name, _File())
+        file.content += bytes(max(at + len(content) - len(file.content), 0))
+        if syncs:
+            file.undo.clear()
+        else:
+            file.undo.append((at, bytes(file.content[at : at + len(content)])))
+        file.content[at : at + len(content)] = content
+        file.synced = len(file.content)
+
     def truncate(self, name: str, size_bytes: int) -> None:
         """As `Disk.truncate`."""
         self._check()
@@ -110,6 +129,10 @@ class MountedDisk:
     def release(self, name: str) -> None:
         """As `Disk.release`."""
 
+    def lost_file(self) -> str:
+        """As `Disk.lost_file`."""
+        return ""
+
     def close(self) -> None:
         """As `Disk.close`."""
 
@@ -126,7 +149,7 @@ class MountedDisk:
 
 @asynccontextmanager
 async def open_memory_store(
-    mounted: MountedDisk, ids: IdSource, *, segment_bytes_max: int
+    mounted: MountedDisk, ids: IdSource, *, segment_bytes_max: int, accepts_damage: bool = False
 ) -> AsyncIterator[SpoolStore]:
     """The production store on a simulated disk: no thread, writes take the disk's `delay_s`."""
     turn = trio.Lock()
@@ -140,4 +163,11 @@ async def open_memory_store(
         await trio.lowlevel.checkpoint()
         return work()
 
-    yield SegmentStore(mounted, ids, segment_bytes_max=segment_bytes_max, write=write, read=read)
+    yield SegmentStore(
+        mounted,
+        ids,
+        segment_bytes_max=segment_bytes_max,
+        write=write,
+        read=read,
+        accepts_damage=accepts_damage,
+    )

@@ -27,10 +27,15 @@ def reserve_ms(config: Config) -> int:
     return min(config.spool.reserve_ms, config.frontend.idle_timeout_ms // 2)
 
 
-def open_spool_store(config: Config, ids: IdSource) -> AbstractAsyncContextManager[SpoolStore]:
+def open_spool_store(
+    config: Config, ids: IdSource, *, accepts_damage: bool = False
+) -> AbstractAsyncContextManager[SpoolStore]:
     """The store in that folder. Raises StartupError when it cannot be used."""
     return open_segment_store(
-        spool_folder(config), ids, segment_bytes_max=config.spool.segment_bytes_max
+        spool_folder(config),
+        ids,
+        segment_bytes_max=config.spool.segment_bytes_max,
+        accepts_damage=accepts_damage,
     )
 
 

@@ -7,7 +7,7 @@ begins a segment of its own. A segment is deleted when none of its entries is ne
 import errno
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +16,13 @@ import msgspec
 import trio
 
 from hermes_actors.errors import Unavailable
+from hermes_actors.fallback.spool_acknowledged import (
+    FREE,
+    PLACE_BYTES,
+    TABLE_NAME,
+    Claim,
+    encode_claim,
+)
 from hermes_actors.fallback.spool_disk import (
     SET_ASIDE,
     Disk,
@@ -64,7 +71,7 @@ class SpoolStore(Protocol):
         """What it takes on the disk, with what was set aside."""
 
     async def load(self) -> Loaded:
-        """What an earlier process left. Call it once, first. Raises StartupError."""
+        """What an earlier process left. Call it once, first. Raises StartupError, DamageFound."""
 
     async def append(self, payloads: Sequence[bytes]) -> list[Place]:
         """Keep all of these, or raise SpoolUnavailable; then, or when cancelled, some may be there.
@@ -99,6 +106,9 @@ class SpoolStore(Protocol):
     async def delete(self, segment: int) -> None:
         """Delete a sealed segment. Raises SpoolUnavailable."""
 
+    async def lost(self) -> str:
+        """Why nothing is kept any more: others took its files away; "" while they are there."""
+
 
 Blocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 """How to run what blocks: in a thread, or, on a simulated disk, at once."""
@@ -119,8 +129,10 @@ class SegmentStore:
         segment_bytes_max: int,
         write: Blocking,
         read: Blocking,
+        accepts_damage: bool = False,
     ) -> None:
         self._disk = disk
+        self._accepts_damage = accepts_damage
         self._ids = ids
         self._segment_bytes_max = segment_bytes_max
         self._write = write
@@ -131,6 +143,10 @@ class SegmentStore:
         self._last = 0
         self._retained: set[int] = set()
         self._beside_bytes = 0
+        # Of each segment that is listed: its place, and what it claims there.
+        self._places: dict[int, int] = {}
+        self._claims: dict[int, Claim] = {}
+        self._lost = ""
 
     @property
     def size_bytes(self) -> int:
@@ -139,7 +155,12 @@ class SegmentStore:
 
     async def load(self) -> Loaded:
         """As `SpoolStore.load`."""
-        loaded: Loaded = await self._write(partial(load, self._disk))
+        loaded: Loaded = await self._write(
+            partial(load, self._disk, accepts_damage=self._accepts_damage)
+        )
+        for place, claim in loaded.claims.items():
+            self._places[claim.name.number] = place
+            self._claims[claim.name.number] = claim
         for name, size_bytes in loaded.segments.items():
             self._names[name.number] = name
             self._sizes[name.number] = size_bytes
@@ -150,6 +171,8 @@ class SegmentStore:
 
     async def append(self, payloads: Sequence[bytes]) -> list[Place]:
         """As `SpoolStore.append`."""
+        if self._lost:
+            raise SpoolUnavailable("disk", self._lost)
         number = self._active
         if number is None or self._sizes[number] >= self._segment_bytes_max:
             number = await self._begin()
@@ -158,10 +181,15 @@ class SegmentStore:
         # Should it be cut short, or fail, nobody knows what the file holds: nothing follows there.
         self._active = None
         self._sizes[number] = at + len(content)
+        before, place = self._claims[number], self._places[number]
+        claim = Claim(name, at + len(content), before.entries + len(payloads))
         try:
-            await self._write(partial(self._append, name.entries, at, content))
+            await self._write(
+                partial(self._append, name.entries, at, content, place, encode_claim(claim))
+            )
         except OSError as error:
             raise _unavailable(error) from error
+        self._claims[number] = claim
         self._active = number
         return [
             Place(number, start, FRAME_OVERHEAD_BYTES + len(payload))
@@ -235,8 +263,12 @@ class SegmentStore:
         """As `SpoolStore.delete`."""
         assert segment != self._active, "a segment is sealed first"
         name = self._names[segment]
+        place = self._places.get(segment)
 
         def delete() -> None:
+            if place is not None:
+                # First: what is not there is not missed.
+                self._disk.write_at(TABLE_NAME, place * PLACE_BYTES, FREE, syncs=True)
             # The marks last: without them the entries would be sent again.
             self._disk.delete(name.entries)
             self._disk.delete(name.done)
@@ -245,18 +277,39 @@ class SegmentStore:
             await self._write(delete)
         except OSError as error:
             raise _unavailable(error) from error
-        self._names.pop(segment, None)
-        self._sizes.pop(segment, None)
+        for known in (self._names, self._sizes, self._places, self._claims):
+            known.pop(segment, None)
+
+    async def lost(self) -> str:
+        """As `SpoolStore.lost`."""
+        if not self._lost:
+            name = await self._read(self._disk.lost_file)
+            if name:
+                self._lost = (
+                    f"the spool's {name} was deleted, moved or replaced while the node ran: "
+                    "nothing more is kept; start the node again, which says what is missing"
+                )
+        return self._lost
 
     async def _begin(self) -> int:
         await self.seal()
         self._last += 1
         number = self._last
         name = SegmentName(number, self._ids.message_id().replace("-", "")[:16])
+        claim = Claim(name, HEADER_BYTES, 0)
+        taken = set(self._places.values())
+        place = next(each for each in range(len(taken) + 1) if each not in taken)
+
+        def begin() -> None:
+            # Listed first: a segment that says that it is listed is.
+            self._disk.write_at(TABLE_NAME, place * PLACE_BYTES, encode_claim(claim), syncs=True)
+            self._disk.create(name.entries, header(name.salt, is_listed=True))
+
         try:
-            await self._write(partial(self._disk.create, name.entries, header(name.salt)))
+            await self._write(begin)
         except OSError as error:
             raise _unavailable(error) from error
+        self._places[number], self._claims[number] = place, claim
         self._names[number] = name
         self._sizes[number] = HEADER_BYTES
         self._active = number
@@ -264,7 +317,7 @@ class SegmentStore:
 
     # What follows blocks, and runs by `write` or `read`.
 
-    def _append(self, name: str, at: int, content: bytes) -> None:
+    def _append(self, name: str, at: int, content: bytes, place: int, claim: bytes) -> None:
         try:
             self._disk.append(name, content, syncs=True)
         except OSError:
@@ -276,6 +329,9 @@ class SegmentStore:
                 _logger.warning("spool: %s could not be cut at %d: %s", name, at, error)
             self._disk.release(name)
             raise
+        # Should it fail, less is claimed than is there.
+        with suppress(OSError):
+            self._disk.write_at(TABLE_NAME, place * PLACE_BYTES, claim, syncs=False)
 
     def _add_lines(self, file: str, lines: bytes) -> None:
         name = f"{SET_ASIDE}/{file}"
@@ -375,11 +431,17 @@ async def _open_folder(folder: Path) -> FolderDisk:
 
 @asynccontextmanager
 async def open_segment_store(
-    folder: Path, ids: IdSource, *, segment_bytes_max: int, reading_threads: int = 2
+    folder: Path,
+    ids: IdSource,
+    *,
+    segment_bytes_max: int,
+    reading_threads: int = 2,
+    accepts_damage: bool = False,
 ) -> AsyncIterator[SpoolStore]:
     """The spool kept in a folder, which is made when it is not there.
 
-    Raises StartupError when the folder cannot be used or another process uses it.
+    `accepts_damage`: loaded although acknowledged messages are missing. Raises StartupError when
+    the folder cannot be used or another process uses it.
     """
     disk = await _open_folder(folder)
     writing, reading = trio.CapacityLimiter(1), trio.CapacityLimiter(reading_threads)
@@ -396,6 +458,7 @@ async def open_segment_store(
             segment_bytes_max=segment_bytes_max,
             write=in_thread(writing),
             read=in_thread(reading),
+            accepts_damage=accepts_damage,
         )
     finally:
         # Files that a hung write may still use stay open: the process ends.

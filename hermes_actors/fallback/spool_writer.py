@@ -29,12 +29,15 @@ class SpoolWriter:
             await spool.tidy()
             spool.is_open = True
             while await self._wait(inbox):
-                taken = [each for each in inbox.receive_nowait(_GROUP_OFFERS_MAX) if each]
+                await spool.look()
+                received = inbox.receive_nowait(_GROUP_OFFERS_MAX)
+                taken = [each for each in received if each]
                 while taken:
                     group = _group(taken)
                     taken = taken[len(group) :]
                     await spool.write(group)
-                await spool.tidy()
+                if received or not spool.tidy_in_s:
+                    await spool.tidy()
             await spool.tidy(at_end=True)
         finally:
             spool.is_open = False
@@ -46,7 +49,7 @@ class SpoolWriter:
                         spool.refuse(offer, error)
 
     async def _wait(self, inbox: Inbox[Offer | None]) -> bool:
-        with trio.move_on_after(self._spool.tidy_in_s):
+        with trio.move_on_after(min(self._spool.tidy_in_s, self._spool.look_in_s)):
             return await inbox.wait()
         return True
 

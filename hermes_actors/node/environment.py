@@ -27,10 +27,11 @@ class NodeEnvironment:
     `open_senders` opens what pushes messages, for the life of the node; it is told who finds
     providers of OAuth tokens by their names, and where to count. `metrics` are shown with
     the node's own: those of its log. `log_trouble` says why the own log cannot be used now, ""
-    when it can; `remote_trouble` says it of another datacentre's. `open_spool` opens what keeps
-    messages that no log takes; None: they are refused. `cpu` is what it may use of the machine,
-    `threads` run what would hold its loop up. `standstills` are those of the loop that it runs on,
-    for who is asked; somebody else watches it.
+    when it can; `remote_trouble` says it of another datacentre's. `lost` says why the own log takes
+    nothing more until the node is started again. `open_spool` opens what keeps messages that no log
+    takes; None: they are refused. `cpu` is what it may use of the machine, `threads` run what would
+    hold its loop up. `standstills` are those of the loop that it runs on, for who is asked;
+    somebody else watches it.
     """
 
     clock: Clock
@@ -42,6 +43,7 @@ class NodeEnvironment:
     metrics: Sequence[Metrics] = ()
     log_trouble: Callable[[], str] = str
     remote_trouble: Callable[[str], str] = lambda _dc: ""
+    lost: Callable[[], str] = str
     open_spool: OpenSpoolStore | None = None
     cpu: NodeCpu = field(default_factory=ProcessCpu)
     standstills: Standstills = field(default_factory=Standstills)

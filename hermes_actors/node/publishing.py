@@ -46,6 +46,8 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
         trio.open_nursery() as nursery,
     ):
         node.duties = {**node.duties, "spool": spooling.trouble}
+        node.spool_lost = spooling.lost
+        not_checked = _start_readiness_check(node, environment)
         frontend = Frontend(
             node.config.frontend,
             environment.log,
@@ -70,7 +72,8 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
             trouble=lambda: node.trouble,
             goes_on=lambda: node.metadata.is_readable and spooling.takes_more,
             authenticator=node.authenticator,
-            unready=_start_readiness_check(node, environment),
+            # Beside what a spool makes up for: only a start mends files that are gone.
+            unready=lambda: environment.lost() or spooling.lost() or not_checked(),
             render_all=lambda: render_in_turns(node.metrics),
             notices=node.notices,
         )

@@ -41,6 +41,8 @@ class Node:
     """What this node does for its whole datacentre, and what keeps each from getting on."""
     standstills: Callable[[], list[str]] = list
     """For people: how its event loop stood still lately."""
+    spool_lost: Callable[[], str] = str
+    """Why the spool keeps nothing more until the node is started again."""
 
     @property
     def trouble(self) -> str:
@@ -51,7 +53,10 @@ class Node:
             # Another datacentre's, which need not know all that is here.
             return f"metadata: not read from the own log yet: {self.metadata.health.reason}"
         trouble = self.log_trouble()
-        return f"log: {trouble}" if trouble else ""
+        if trouble:
+            return f"log: {trouble}"
+        lost = self.spool_lost()
+        return f"spool: {lost}" if lost else ""
 
     def notices(self) -> list[str]:
         """The duties that do not get on, and how its loop stood still lately: the node itself can

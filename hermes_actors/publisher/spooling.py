@@ -28,6 +28,7 @@ class Spooling:
         self.buffer_of: Callable[[Topic], Buffer | None] = lambda _topic: None
         self.reserve_ms = 0
         self.trouble: Callable[[], str] = str
+        self.lost: Callable[[], str] = str
         self.is_open = False
 
     @property
@@ -80,5 +81,6 @@ async def open_spooling(
         spooling.buffer_of = buffers(spool, config.spool, clock, own.dc)
         spooling.reserve_ms = reserve_ms(config)
         spooling.trouble = lambda: spool.trouble
+        spooling.lost = lambda: spool.lost
         spooling.is_open = True
         yield spooling

@@ -243,7 +243,10 @@ async def _run(plan: DevPlan) -> None:
         }
         nodes = _spooling_to(data / "spool", [*plan.nodes, *plan.more])
         await serve_nodes(
-            [(node, _environment(node, logs)) for node in nodes],
+            [
+                (node, _environment(node, logs, accepts_damage=plan.accepts_damage))
+                for node in nodes
+            ],
             lambda addresses: _announce(plan, addresses, data),
             before_exit=lambda: None if plan.data else shutil.rmtree(data, ignore_errors=True),
             ends_at_usr1=plan.consumers(plan.nodes[0].dc)[-1] if plan.more else "",
@@ -260,7 +263,9 @@ def _spooling_to(directory: Path, nodes: Sequence[Config]) -> list[Config]:
     ]
 
 
-def _environment(node: Config, logs: dict[str, EmbeddedLog]) -> NodeEnvironment:
+def _environment(
+    node: Config, logs: dict[str, EmbeddedLog], *, accepts_damage: bool
+) -> NodeEnvironment:
     return NodeEnvironment(
         clock=SystemClock(),
         ids=IdSource(),
@@ -271,8 +276,9 @@ def _environment(node: Config, logs: dict[str, EmbeddedLog]) -> NodeEnvironment:
         cpu=ProcessCpu(node.consumers.balancer.cores),
         metrics=(embedded_log_metrics(logs[node.dc]),),
         log_trouble=lambda: logs[node.dc].trouble,
+        lost=lambda: logs[node.dc].trouble,
         remote_trouble=lambda dc: logs[dc].trouble,
-        open_spool=lambda: open_spool_store(node, IdSource()),
+        open_spool=lambda: open_spool_store(node, IdSource(), accepts_damage=accepts_damage),
     )
 
 

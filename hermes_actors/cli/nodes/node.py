@@ -94,14 +94,16 @@ async def open_environment(
 ) -> NodeEnvironment:
     """The node's logs and all that it finds around it, open until the stack closes.
 
-    `accepts_damage`: an embedded log that has lost messages is opened all the same.
+    `accepts_damage`: an embedded log or a spool that has lost messages is opened all the same.
     """
     if config.kafka.clusters:
-        return await _on_kafka(config, stack)
+        return await _on_kafka(config, stack, accepts_damage=accepts_damage)
     return await _on_embedded_log(config, stack, accepts_damage=accepts_damage)
 
 
-async def _on_kafka(config: Config, stack: AsyncExitStack) -> NodeEnvironment:
+async def _on_kafka(
+    config: Config, stack: AsyncExitStack, *, accepts_damage: bool
+) -> NodeEnvironment:
     clock = SystemClock()
     logs: dict[str, KafkaLog] = {
         dc: await stack.enter_async_context(open_kafka_log(dc, cluster, config.kafka, clock))
@@ -115,6 +117,7 @@ async def _on_kafka(config: Config, stack: AsyncExitStack) -> NodeEnvironment:
         metrics=kafka_log_metrics(own),
         log_trouble=lambda: own.statistics().reason,
         remote_trouble=lambda dc: logs[dc].statistics().reason,
+        accepts_damage=accepts_damage,
     )
 
 
@@ -136,6 +139,8 @@ async def _on_embedded_log(
         {},
         metrics=embedded_log_metrics(log),
         log_trouble=lambda: log.trouble,
+        lost=lambda: log.trouble,
+        accepts_damage=accepts_damage,
     )
 
 
@@ -147,6 +152,8 @@ def _environment(
     metrics: Metrics,
     log_trouble: Callable[[], str] = str,
     remote_trouble: Callable[[str], str] = lambda _dc: "",
+    lost: Callable[[], str] = str,
+    accepts_damage: bool,
 ) -> NodeEnvironment:
     return NodeEnvironment(
         clock=SystemClock(),
@@ -159,7 +166,8 @@ def _environment(
         metrics=(metrics,),
         log_trouble=log_trouble,
         remote_trouble=remote_trouble,
-        open_spool=lambda: open_spool_store(config, IdSource()),
+        lost=lost,
+        open_spool=lambda: open_spool_store(config, IdSource(), accepts_damage=accepts_damage),
     )
 
 

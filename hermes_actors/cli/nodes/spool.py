@@ -9,7 +9,12 @@ import typer
 
 from hermes_actors import config as configuration
 from hermes_actors.cli.command_line.failures import CommandFailed
-from hermes_actors.cli.command_line.options import Output, OutputOption, examples
+from hermes_actors.cli.command_line.options import (
+    AcceptDamageOption,
+    Output,
+    OutputOption,
+    examples,
+)
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
 from hermes_actors.cli.output.render import say, show_rows, write_json
 from hermes_actors.cli.output.times import age
@@ -58,6 +63,7 @@ def drain(
         float,
         typer.Option("--timeout-s", min=0.1, metavar="S", help="Then it gives up: exit code 1."),
     ] = 300.0,
+    accepts_damage: AcceptDamageOption = False,
 ) -> None:
     """Wait until a node's spool is empty; a node that does not run has its messages sent here.
 
@@ -67,7 +73,7 @@ def drain(
 
     read = configuration.load(config, os.environ)
     _existing_folder(read)
-    drain_spool(read, timeout_s)
+    drain_spool(read, timeout_s, accepts_damage=accepts_damage)
 
 
 def _existing_folder(config: Config) -> Path:

@@ -30,11 +30,15 @@ _TELL_S = 5.0
 class _Plan(Struct, frozen=True):
     config: Config
     timeout_s: float
+    accepts_damage: bool
 
 
-def drain_spool(config: Config, timeout_s: float) -> None:
-    """Return when nothing waits there any more. Raises CommandFailed after the time-out."""
-    run_nodes(_drain, _Plan(config, timeout_s), options={})
+def drain_spool(config: Config, timeout_s: float, *, accepts_damage: bool = False) -> None:
+    """Return when nothing waits there any more. Raises CommandFailed after the time-out.
+
+    `accepts_damage`: also when acknowledged messages are missing there.
+    """
+    run_nodes(_drain, _Plan(config, timeout_s, accepts_damage), options={})
 
 
 async def _drain(plan: _Plan) -> None:
@@ -48,7 +52,7 @@ async def _drain(plan: _Plan) -> None:
             _progress(f"the node runs (process {content.pid}) and sends: {content.entries} wait")
             await _wait_for_node(plan.config, left)
         else:
-            await _send(plan.config, left)
+            await _send(plan, left)
     if scope.cancelled_caught:
         raise CommandFailed(
             f"{left[0]} messages still wait after {plan.timeout_s:g} s; see whether the log works "
@@ -69,10 +73,11 @@ async def _wait_for_node(config: Config, left: list[int]) -> None:
     say("nothing waits any more")
 
 
-async def _send(config: Config, left: list[int]) -> None:
+async def _send(plan: _Plan, left: list[int]) -> None:
+    config = plan.config
     metrics = Metrics("hermes_frontend")
     async with AsyncExitStack() as stack:
-        environment = await open_environment(config, stack)
+        environment = await open_environment(config, stack, accepts_damage=plan.accepts_damage)
         control = await stack.enter_async_context(open_supervisor(environment.split_rng()))
         metadata = Metadata(
             environment.log,
@@ -83,7 +88,7 @@ async def _send(config: Config, left: list[int]) -> None:
         control.start("registry", lambda: Registry(metadata))
         spool = await stack.enter_async_context(
             open_spool(
-                open_spool_store(config, environment.ids),
+                open_spool_store(config, environment.ids, accepts_damage=plan.accepts_damage),
                 config,
                 _destinations(metadata, environment),
                 control=control,

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from hermes_actors.errors import StartupError
+from hermes_actors.errors import DamageFound, StartupError
 from hermes_actors.fallback.spool_format import (
     HEADER_BYTES,
     SegmentName,
@@ -138,7 +138,7 @@ async def test_only_the_owner_may_read_the_files(open_folder_store, tmp_path, en
         await store.set_aside("expired", b"{}\n")
     folder = tmp_path / "spool"
     files = [path for path in folder.rglob("*") if path.is_file()]
-    assert len(files) == 4
+    assert len(files) == 5
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
@@ -163,7 +163,7 @@ async def test_a_folder_that_cannot_be_made_is_an_error_with_its_way_out(tmp_pat
             pytest.fail("a file is no folder")
 
 
-async def test_a_torn_tail_is_cut_and_a_damaged_entry_is_set_aside_once(
+async def test_a_damaged_entry_is_set_aside_once_when_its_loss_is_accepted(
     open_folder_store, tmp_path, entry
 ):
     async with open_folder_store() as store:
@@ -173,8 +173,12 @@ async def test_a_torn_tail_is_cut_and_a_damaged_entry_is_set_aside_once(
     data = bytearray(segment.read_bytes())
     data[places[1].at + 40] ^= 1
     segment.write_bytes(bytes(data[:-3]))
+    async with open_folder_store() as store:
+        with pytest.raises(DamageFound, match="2 acknowledged messages are missing"):
+            await store.load()
+    assert not (tmp_path / "spool" / "set-aside").exists(), "looking changes nothing"
     for is_first in (True, False):
-        async with open_folder_store() as store:
+        async with open_folder_store(accepts_damage=is_first) as store:
             loaded = await store.load()
             assert [each.sequence for each in loaded.entries] == [1, 3]
             assert (loaded.corrupt, loaded.torn) == (int(is_first), 1)
@@ -359,12 +363,13 @@ async def test_damage_that_cannot_be_set_aside_stays_where_it_is_until_the_next_
             disk.mount(random.Random(seed)),
             seeded_ids(random.Random(seed)),
             segment_bytes_max=10_000,
+            accepts_damage=True,
         )
 
     async with open_one(1) as store:
         await store.load()
         places = await store.append(payloads(entry, b"1", b"2"))
-    (file,) = disk.files.values()
+    (file,) = (file for name, file in disk.files.items() if name.endswith(".spool"))
     file.content[places[0].at + 40] ^= 1
     disk.is_full = True
     async with open_one(2) as store:

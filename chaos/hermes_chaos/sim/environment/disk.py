@@ -18,6 +18,10 @@ _LATE_RATE = 0.3
 _TORN_RATE = 0.3
 
 
+class _Ended(Exception):
+    """The process that made a change has ended in the middle of it."""
+
+
 class SimulatedDisk:
     """Satisfies `Disk`, and keeps its files from one life of a node to the next.
 
@@ -28,6 +32,7 @@ class SimulatedDisk:
         self._rng = rng
         self._files: dict[str, bytearray] = {}
         self._synced: dict[str, int] = {}
+        self._overwritten: dict[str, list[tuple[int, bytes]]] = {}
         self._tears = False
         self.is_full = False
         self.is_failing = False
@@ -53,17 +58,24 @@ class SimulatedDisk:
         return [name for name in self._files if name.startswith("set-aside/")]
 
     def lose_power(self) -> None:
-        """What was not synced is lost, from some byte on."""
+        """What was not synced is lost, from some byte on, and what was written over something else
+        is undone, from some write on.
+        """
         for name, file in self._files.items():
             del file[self._rng.randint(self._synced[name], len(file)) :]
             self._synced[name] = len(file)
+        for name, writes in self._overwritten.items():
+            undone = self._rng.randint(0, len(writes))
+            for at, before in reversed(writes[len(writes) - undone :]):
+                self._files[name][at : at + len(before)] = before
+        self._overwritten.clear()
 
     def tear(self, change: Callable[[], Any]) -> None:
         """A change was under way when its process ended: made in spite of that, half, or not."""
         drawn = self._rng.random()
         if drawn < _LATE_RATE + _TORN_RATE:
             self._tears = drawn < _TORN_RATE
-            with suppress(OSError):
+            with suppress(OSError, _Ended):
                 change()
             self._tears = False
 
@@ -83,6 +95,7 @@ class SimulatedDisk:
     def create(self, name: str, content: bytes) -> None:
         """As `Disk.create`."""
         self._check()
+        self._end_here_perhaps()
         self._files[name] = bytearray(content)
         self._synced[name] = len(content)
 
@@ -93,10 +106,27 @@ class SimulatedDisk:
         if self._tears or self.is_full or self.is_failing:
             file += content[: self._rng.randrange(len(content) + 1)]
             self._check()
-            return
+            raise _Ended
         file += content
         if syncs:
             self._synced[name] = len(file)
+
+    def write_at(self, name: str, at: int, content: bytes, *, syncs: bool) -> None:
+        """As `Disk.write_at`: whole or not at all, as a sector is. A full disk has room for what
+        is written over something else.
+        """
+        if self.is_failing or at + len(content) > len(self._files.get(name, b"")):
+            self._check()
+        self._end_here_perhaps()
+        file = self._files.setdefault(name, bytearray())
+        file += bytes(max(at + len(content) - len(file), 0))
+        if syncs:
+            self._overwritten.pop(name, None)
+        else:
+            before = bytes(file[at : at + len(content)])
+            self._overwritten.setdefault(name, []).append((at, before))
+        file[at : at + len(content)] = content
+        self._synced[name] = len(file)
 
     def truncate(self, name: str, size_bytes: int) -> None:
         """As `Disk.truncate`; also on a full disk."""
@@ -122,8 +152,16 @@ class SimulatedDisk:
     def release(self, name: str) -> None:
         """As `Disk.release`."""
 
+    def lost_file(self) -> str:
+        """As `Disk.lost_file`."""
+        return ""
+
     def close(self) -> None:
         """As `Disk.close`."""
+
+    def _end_here_perhaps(self) -> None:
+        if self._tears and self._rng.random() < 0.5:
+            raise _Ended
 
     def _check(self) -> None:
         if self.is_full:

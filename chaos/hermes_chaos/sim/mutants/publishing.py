@@ -61,7 +61,9 @@ async def _wait_beside_another(self: Inbox[Any]) -> bool:
     return True
 
 
-def _append_without_fsync(self: SegmentStore, name: str, _at: int, content: bytes) -> None:
+def _append_without_fsync(
+    self: SegmentStore, name: str, _at: int, content: bytes, _place: int, _claim: bytes
+) -> None:
     self._disk.append(name, content, syncs=False)
 
 
