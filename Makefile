@@ -81,13 +81,13 @@ lock: ## Resolve the dependencies anew into requirements.lock
 	@if [ ! -x $(BIN)/python ]; then $(find_python); "$$found" -m venv .venv; fi
 	@if [ ! -x $(BIN)/uv ]; then $(BIN)/python -m pip install --quiet --disable-pip-version-check uv; fi
 	@$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
-	    --no-emit-index-url --no-header --no-annotate --extra dev --extra fast --extra local --output-file requirements.lock
+	    --no-emit-index-url --no-header --no-annotate --extra dev --extra local --output-file requirements.lock
 	@# The image's two parts of it: what runs, and what builds the wheel.
 	@pins="$$(mktemp)"; trap 'rm -f "$$pins"' EXIT; \
 	sed -n 's/^\([a-zA-Z0-9._-]*==[^ ;]*\).*/\1/p' requirements.lock > "$$pins"; \
 	compile="$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	    --no-emit-index-url --no-header --no-annotate --constraint $$pins"; \
-	$$compile pyproject.toml --extra fast --output-file deploy/requirements.lock; \
+	$$compile pyproject.toml --output-file deploy/requirements.lock; \
 	echo hatchling | $$compile - --output-file deploy/build.lock
 
 .PHONY: clean

@@ -37,21 +37,20 @@ def main() -> int:
         print("strace is not installed; on Debian: apt-get install strace", file=sys.stderr)
         return 2
     print(
-        f"{'server':10} {'conns':>5} {'messages':>8} {'commits':>8} {'fdatasync':>9} "
+        f"{'conns':>5} {'messages':>8} {'commits':>8} {'fdatasync':>9} "
         f"{'messages/fsync':>14} {'201 before its fsync':>20}"
     )
     early = 0
-    for server in ("hypercorn", "granian"):
-        for connections in (1, 32):
-            early += measure(server, connections, options.messages)
+    for connections in (1, 32):
+        early += measure(connections, options.messages)
     return 1 if early else 0
 
 
-def measure(server: str, connections: int, messages: int) -> int:
+def measure(connections: int, messages: int) -> int:
     """One row of the table; how many 201s came before their fsync."""
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace"
-        with dev(server, Path(folder) / "data", trace) as ready:
+        with dev(Path(folder) / "data", trace) as ready:
             publish, management = ready["dcs"][0]["publish"], ready["dcs"][0]["management"]
             create_topic(management)
             commits = -counter(publish, "hermes_log_commits_total")
@@ -62,18 +61,18 @@ def measure(server: str, connections: int, messages: int) -> int:
             commits += counter(publish, "hermes_log_commits_total")
         syncs, early = examine(trace, mark)
     print(
-        f"{server:10} {connections:5} {messages:8} {commits:8.0f} {syncs:9} "
+        f"{connections:5} {messages:8} {commits:8.0f} {syncs:9} "
         f"{messages / max(syncs, 1):14.1f} {early if connections == 1 else '-':>20}"
     )
     return early if connections == 1 else 0
 
 
 @contextlib.contextmanager
-def dev(server: str, data: Path, trace: Path):  # type: ignore[no-untyped-def]  # noqa: ANN201
+def dev(data: Path, trace: Path):  # type: ignore[no-untyped-def]  # noqa: ANN201
     """`hermes dev` with one datacentre under strace; what it printed when it was ready."""
     command = ["strace", "-f", "-y", "-e", f"trace={CALLS}", "-s", "40", "-o", str(trace)]
     command += [sys.executable, "-m", "hermes_actors.cli", "dev", "--json", "--dcs", "dc1"]
-    command += ["--data", str(data), "--server", server]
+    command += ["--data", str(data)]
     command += ["--publish-port", "0", "--management-port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

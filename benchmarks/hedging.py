@@ -35,7 +35,7 @@ from hermes_actors.model.names import TopicName
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, Topic
 from hermes_actors.publisher.frontend import Frontend
-from hermes_actors.publisher.head import BytesHead
+from hermes_actors.publisher.head import Head
 from hermes_actors.publisher.publication import Publication
 from hermes_actors.runtime.clock import IdSource
 from hermes_actors.telemetry.metrics import Metrics
@@ -184,9 +184,7 @@ async def publish(
             await trio.sleep_until(due_s)
             if before is None and due_s >= WARM_UP_S:
                 before = counted(fallback)
-            publication = frontend.gateway.admit(
-                TOPIC, str(len(BODY)), None, None, BytesHead([], {}), tally.note
-            )
+            publication = frontend.gateway.admit(TOPIC, len(BODY), None, Head([], {}), tally.note)
             assert isinstance(publication, Publication), publication
             frontend.gateway.hand_over(publication, BODY)
         # What is under way may still turn out to be stored twice.

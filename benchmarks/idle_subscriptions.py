@@ -84,7 +84,7 @@ def main() -> None:
         Cluster(Path(directory), jvm_options=FULL_SPEED) as cluster,
     ):
         servers = ",".join(cluster.bootstrap_servers)
-        with Node(servers, "granian", free_ports(2)) as node:
+        with Node(servers, free_ports(2)) as node:
             node.wait_ready()
             time.sleep(SETTLE_S)
             alone = usage(node.process.pid, asked.seconds)

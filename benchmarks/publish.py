@@ -1,13 +1,13 @@
 """How fast nodes publish: closed and open loops, HTTP/1.1, HTTP/2 and batches, beside floors.
 
-    python benchmarks/publish.py [--logs embedded,kafka] [--servers granian,hypercorn]
-        [--protocols http1,http2,batch] [--loads closed,open] [--seconds 3]
-        [--bytes 100,1024 | --messages FILE] [--connections 1,32,64] [--rates 10%,50%,2000]
-        [--find-max P99_MS] [--json FILE] [--svg FILE]
+    python benchmarks/publish.py [--logs embedded,kafka] [--protocols http1,http2,batch]
+        [--loads closed,open] [--seconds 3] [--bytes 100,1024 | --messages FILE]
+        [--connections 1,32,64] [--rates 10%,50%,2000] [--find-max P99_MS]
+        [--json FILE] [--svg FILE]
 
 This process is the client; each server is a process of its own, and so is Kafka; all are on
 loopback and end with the run. First the floors of the run: the disk or Kafka's clients alone, and
-an empty app on the same HTTP server.
+the frontend's listener with nothing behind it.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from publishing.load import PROTOCOLS, Load, OpenLoad, Target, run
 from publishing.messages import Messages, from_file, made_up
 from publishing.node import EmptyServer, Node, Server
 
-LOGS, SERVERS, LOADS = ("embedded", "kafka"), ("granian", "hypercorn"), ("closed", "open")
+LOGS, LOADS = ("embedded", "kafka"), ("closed", "open")
 BATCH_CONNECTIONS = (1, 4)
 POOL = {"http1": 64, "http2": 64, "batch": 4}
 """What an open loop may have under way at once: messages, or connections with a batch."""
@@ -39,13 +39,12 @@ class Configuration(NamedTuple):
     """One line of the plot."""
 
     log: str
-    server: str
     protocol: str
     messages: Messages
 
     def row(self) -> dict[str, Any]:
         """The columns that name it."""
-        names = {"log": self.log, "server": self.server, "protocol": self.protocol}
+        names = {"log": self.log, "protocol": self.protocol}
         return {**names, "message": self.messages.name}
 
 
@@ -69,15 +68,14 @@ class Bench:
     def measure(self) -> None:
         """Everything that was asked for."""
         if "kafka" in self.asked.logs:
-            with self._node("kafka", self.asked.servers[0]):
+            with self._node("kafka"):
                 pass
         for messages in self.asked.kinds if self.asked.has_floors else ():
             self._floors(messages)
         for log in self.asked.logs:
-            for server in self.asked.servers:
-                for messages in self.asked.kinds:
-                    for protocol in self.asked.protocols:
-                        self._configuration(Configuration(log, server, protocol, messages))
+            for messages in self.asked.kinds:
+                for protocol in self.asked.protocols:
+                    self._configuration(Configuration(log, protocol, messages))
         if "kafka" in self.asked.logs:
             self._starts()
 
@@ -158,12 +156,11 @@ class Bench:
                 self.results["floors"].append({**row, "log": "kafka", "message": messages.name})
 
     def _starts(self) -> None:
-        for server in self.asked.servers:
-            for _ in range(self.asked.starts):
-                with Node(self.kafka_servers, server, free_ports(2)) as node:
-                    status, took_s = node.first_answer()
-                row = {"log": "kafka", "server": server, "status": status}
-                self.results["starts"].append({**row, "seconds": round(took_s, 2)})
+        for _ in range(self.asked.starts):
+            with Node(self.kafka_servers, free_ports(2)) as node:
+                status, took_s = node.first_answer()
+            row = {"log": "kafka", "status": status}
+            self.results["starts"].append({**row, "seconds": round(took_s, 2)})
 
     @contextmanager
     def _serving(self, of: Configuration) -> Iterator[tuple[Server, Target]]:
@@ -171,18 +168,18 @@ class Bench:
         with ExitStack() as stack:
             server: EmptyServer | Node
             if of.log == "empty":
-                server = stack.enter_context(EmptyServer(of.server, free_ports(1)[0]))
+                server = stack.enter_context(EmptyServer(free_ports(1)[0]))
                 server.wait_ready()
             else:
-                server = stack.enter_context(self._node(of.log, of.server))
+                server = stack.enter_context(self._node(of.log))
             pid = server.process.pid
             chunk = self.asked.chunk
             yield server, Target(server.publish_port, pid, of.protocol, of.messages, chunk)
 
     @contextmanager
-    def _node(self, log: str, http_server: str) -> Iterator[Node]:
+    def _node(self, log: str) -> Iterator[Node]:
         folder = self._folder() if log == "embedded" else None
-        with Node(self.kafka_servers, http_server, free_ports(2), folder) as node:
+        with Node(self.kafka_servers, free_ports(2), folder) as node:
             node.wait_ready()
             if folder or not self._has_topic:
                 node.create_topic(self.asked.ack)
@@ -226,7 +223,6 @@ def arguments() -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--logs", type=names_of(LOGS), default=list(LOGS))
-    add("--servers", type=names_of(SERVERS), default=list(SERVERS))
     add("--protocols", type=names_of(tuple(PROTOCOLS)), default=list(PROTOCOLS))
     add("--loads", type=names_of(LOADS), default=list(LOADS))
     add("--seconds", type=float, default=3.0, help="of each figure")

@@ -15,7 +15,7 @@ from hermes_actors.node import Node, NodeEnvironment, open_node
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.edges.asgi import PagesEdge, Receive, Send
 from hermes_actors.publisher.edges.hypercorn import HypercornServer
-from hermes_actors.publisher.edges.server import Server, make_server
+from hermes_actors.publisher.edges.server import FrontendServer
 from hermes_actors.publisher.publication import Tally
 from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime import guest
@@ -84,10 +84,10 @@ class _Front:
         config = node.config
         self.publish = self.publish_tls = self.status = ""
         self._is_listening = False
-        self._server: Server
+        self._server: FrontendServer | HypercornServer
         if node.frontend is not None:
             self.drain = node.frontend.drain
-            self._server = make_server(node.frontend, config.frontend)
+            self._server = FrontendServer(node.frontend, config.frontend)
             self.publish = _url("http", config.frontend.host, self._server.port)
             if self._server.tls_port is not None:
                 self.publish_tls = _url("https", config.frontend.host, self._server.tls_port)
@@ -200,13 +200,7 @@ class _AppEdge:
     def __init__(self, app: AsgiApp) -> None:
         self._app = app
 
-    async def serve(
-        self,
-        scope: MutableMapping[str, Any],
-        receive: Receive,
-        send: Send,
-        close_silently: Callable[[], None] | None,
-    ) -> None:
+    async def serve(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """One request."""
         await self._app(scope, receive, send)
 

@@ -93,15 +93,13 @@ def test_each_direct_dependency_is_in_the_lock() -> None:
     locked = set(
         re.findall(r"^([a-z0-9._-]+)==", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
     )
-    for extra in ("", "dev", "fast"):
+    for extra in ("", "dev"):
         for requirement in dependencies()[extra]:
             assert distribution(requirement) in locked, requirement
 
 
 def test_what_the_product_imports_is_a_direct_dependency() -> None:
-    declared = {
-        distribution(requirement) for part in ("", "fast") for requirement in dependencies()[part]
-    }
+    declared = {distribution(requirement) for requirement in dependencies()[""]}
     for path in sorted((ROOT / "hermes_actors").rglob("*.py")):
         for node in statements(ast.parse(path.read_text())):
             names = []

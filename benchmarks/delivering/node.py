@@ -30,7 +30,6 @@ class DeliveringNode(Node):
         place.folder.mkdir(exist_ok=True)
         super().__init__(
             place.kafka_servers,
-            "granian",
             free_ports(2),
             None if is_on_kafka else place.folder,
         )

@@ -1,45 +1,38 @@
-"""The floor of HTTP: an app that reads the body and answers 201, until killed.
+"""The floor of HTTP: the frontend's listener, its gateway answering 201 at once, until killed.
 
-python benchmarks/publishing/empty_app.py granian|hypercorn PORT
+python benchmarks/publishing/empty_app.py PORT
 """
 
 import gc
 import sys
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import trio
 
 from hermes_actors.config import FrontendConfig
-from hermes_actors.publisher.edges.granian import GranianServer
-from hermes_actors.publisher.edges.hypercorn import HypercornServer
+from hermes_actors.publisher.answers import Answer
+from hermes_actors.publisher.edges.server import FrontendServer
+from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import SystemClock
 
 
-class EmptyApp:
+class EmptyGateway:
     """What the HTTP server alone costs."""
 
-    async def __rsgi__(self, scope: Any, exchange: Any) -> None:
-        await exchange()
-        exchange.response_empty(201, [("content-length", "0")])
+    security = None
+    is_leaving = tells_quota = False
 
-    async def serve(self, scope: Any, receive: Any, send: Any, close: Any) -> None:
-        """One request over hypercorn."""
-        while (await receive()).get("more_body"):
-            pass
-        headers = [(b"content-length", b"0")]
-        await send({"type": "http.response.start", "status": 201, "headers": headers})
-        await send({"type": "http.response.body", "body": b""})
+    def admit(self, *_: Any) -> Answer:
+        """As `Gateway.admit`."""
+        return Answer(201)
 
 
-async def serve(http_server: str, port: int) -> None:
+async def serve(port: int) -> None:
     """Serve; the port is the first line of the output."""
-    config = FrontendConfig(port=port)
-    server: GranianServer | HypercornServer
-    if http_server == "granian":
-        server = GranianServer(EmptyApp(), config)
-    else:
-        server = HypercornServer(EmptyApp(), config, SystemClock())
+    frontend = SimpleNamespace(gateway=EmptyGateway(), pages=None, clock=SystemClock())
+    server = FrontendServer(cast("Frontend", frontend), FrontendConfig(port=port))
     await guest.call(server.start)
     gc.collect()
     gc.freeze()
@@ -48,4 +41,4 @@ async def serve(http_server: str, port: int) -> None:
 
 
 if __name__ == "__main__":
-    guest.run(serve, sys.argv[1], int(sys.argv[2]))
+    guest.run(serve, int(sys.argv[1]))

@@ -65,11 +65,11 @@ class Server:
 
 
 class EmptyServer(Server):
-    """An app that reads the body and answers 201, over the same HTTP server."""
+    """The frontend's listener with nothing behind it: it answers 201 at once."""
 
-    def __init__(self, http_server: str, port: int) -> None:
+    def __init__(self, port: int) -> None:
         app = str(Path(__file__).resolve().parent / "empty_app.py")
-        super().__init__([app, http_server, str(port)], {})
+        super().__init__([app, str(port)], {})
         self.publish_port = port
 
 
@@ -79,13 +79,11 @@ class Node(Server):
     def __init__(
         self,
         kafka_servers: str,
-        http_server: str,
         ports: list[int],
         directory: Path | None = None,
     ) -> None:
         self.publish_port, self.management_port = ports
         environment = {
-            "HERMES_FRONTEND_SERVER": http_server,
             "HERMES_FRONTEND_PORT": str(self.publish_port),
             "HERMES_FRONTEND_IDLE_TIMEOUT_MS": _PATIENCE_MS,
             "HERMES_FRONTEND_LONG_IDLE_TIMEOUT_MS": _PATIENCE_MS,

@@ -62,7 +62,7 @@ def draw(results: dict[str, Any]) -> str:
     """The whole picture: a column for each log, a row for p50, p99 and p99.9."""
     rows = [row for row in results["open"] if row["p50_ms"]]
     logs = sorted({row["log"] for row in rows} - {"empty"}) or ["empty"]
-    keys = sorted({(row["server"], row["protocol"]) for row in rows})
+    keys = sorted({row["protocol"] for row in rows})
     width = _LEFT + len(logs) * (_PANEL_W + _GAP_X) + _LEGEND_W
     height = _TOP + len(_PANELS) * (_PANEL_H + _GAP_Y)
     parts = [
@@ -76,14 +76,14 @@ def draw(results: dict[str, Any]) -> str:
         for number, (field, quantile) in enumerate(_PANELS):
             lines = [
                 Line(
-                    " ".join((*key, *(("empty app",) if source == "empty" else ()))),
+                    key + " empty app" * (source == "empty"),
                     keys.index(key),
-                    _DASHES[key[1]],
+                    _DASHES[key],
                     source == "empty",
                     sorted(
                         (row["offered_per_s"], row[field])
                         for row in rows
-                        if row["log"] == source and (row["server"], row["protocol"]) == key
+                        if row["log"] == source and row["protocol"] == key
                     ),
                 )
                 for source in dict.fromkeys((log, "empty"))
@@ -201,13 +201,13 @@ def _line(line: Line, rates: Scale, times: Scale) -> Iterator[str]:
     yield "</g>"
 
 
-def _legend(x: int, y: int, keys: list[tuple[str, str]], has_empty: bool) -> Iterator[str]:
-    entries = [(" ".join(key), n, _DASHES[key[1]], "line") for n, key in enumerate(keys)]
+def _legend(x: int, y: int, keys: list[str], has_empty: bool) -> Iterator[str]:
+    entries = [(key, n, _DASHES[key], "line") for n, key in enumerate(keys)]
     if has_empty:
         entries += [
-            (f"{' '.join(key)}, empty app", n, _DASHES[key[1]], "floor")
+            (f"{key}, empty app", n, _DASHES[key], "floor")
             for n, key in enumerate(keys)
-            if key[1] != "batch"
+            if key != "batch"
         ]
     for number, (name, colour, dash, kind) in enumerate(entries):
         at = y + 18 * number

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 _BUSY_PERCENT = 90
-_KEY = ("server", "log", "protocol", "message")
-_HEAD = f"{'server':10}{'log':9}{'protocol':9}{'message':>9}"
+_KEY = ("log", "protocol", "message")
+_HEAD = f"{'log':9}{'protocol':9}{'message':>9}"
 _QUANTILES = f"{'p50 ms':>9}{'p99 ms':>9}{'p99.9 ms':>9}{'max ms':>9}"
 
 
@@ -37,7 +37,7 @@ def lines(results: dict[str, Any]) -> Iterator[str]:
         )
     for row in results["starts"]:
         yield (
-            f"{row['server']:10}{row['log']}: start to the first answered publish "
+            f"{row['log']}: start to the first answered publish "
             f"{row['seconds']} s, status {row['status']}"
         )
     for row in results["skipped"]:
@@ -73,7 +73,7 @@ def _floors(floors: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _closed(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
-    same = ("server", "protocol", "message", "connections")
+    same = ("protocol", "message", "connections")
     empty = [
         other["messages_per_s"]
         for other in rows
@@ -96,7 +96,7 @@ def _open(row: dict[str, Any]) -> str:
 
 
 def _head(row: dict[str, Any]) -> str:
-    return f"{row['server']:10}{row['log']:9}{row['protocol']:9}{row['message']:>9}"
+    return f"{row['log']:9}{row['protocol']:9}{row['message']:>9}"
 
 
 def _quantiles(row: dict[str, Any]) -> str:

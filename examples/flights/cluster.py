@@ -101,19 +101,15 @@ def start_sinks(directory: Path) -> Child:
     return Child.start("the sinks process", command, directory / "sinks", 20.0)
 
 
-def start_cluster(dev: tuple[str, ...], directory: Path, server: str | None) -> Child:
+def start_cluster(dev: tuple[str, ...], directory: Path) -> Child:
     """Two datacentres of some nodes on free ports, in one process."""
     command = [*dev, "--json", "--consumers", str(CONSUMERS)]
     command += ["--publish-port", "0", "--management-port", "0", "--data", str(directory / "data")]
-    if server is not None:
-        command += ["--server", server]
     return Child.start("hermes dev", command, directory / "dev", 30.0)
 
 
-def start_topology(file: Path, network: str, directory: Path, server: str | None) -> Child:
+def start_topology(file: Path, network: str, directory: Path) -> Child:
     """The two datacentres of a compose file, on Kafka, each service a process."""
     command = [sys.executable, str(Path(__file__).with_name("topology.py")), str(file)]
     command += ["--data", str(directory / "data"), "--network", network]
-    if server is not None:
-        command += ["--server", server]
     return Child.start("the topology", command, directory / "topology", TOPOLOGY_READY_WITHIN_S)

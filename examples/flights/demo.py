@@ -92,7 +92,6 @@ def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keep", action="store_true", help="stay up afterwards, with URLs to try")
-    parser.add_argument("--server", choices=("hypercorn", "granian"), help="the HTTP server")
     parser.add_argument(
         "--compose",
         type=Path,
@@ -127,10 +126,10 @@ def demonstrate(
     sinks = start_sinks(directory)
     children.append(sinks)
     if options.compose is None:
-        cluster = start_cluster(dev, directory, options.server)
+        cluster = start_cluster(dev, directory)
     else:
         console.print(f"starting the services of {options.compose}: two Kafkas and all nodes …")
-        cluster = start_topology(options.compose, options.network, directory, options.server)
+        cluster = start_topology(options.compose, options.network, directory)
     children.append(cluster)
     files = [DeliveryFile(each["name"], Path(each["file"])) for each in sinks.ready["sinks"]]
     dcs = datacentres_of(cluster.ready)

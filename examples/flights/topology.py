@@ -1,19 +1,17 @@
 """Runs a compose file's services as local processes and says so as `hermes dev --json` does.
 
-    python topology.py COMPOSE_FILE --data DIR [--network CIDR] [--server NAME]
+    python topology.py COMPOSE_FILE --data DIR [--network CIDR]
 
 Prints one JSON line when all are healthy, with the URLs of each datacentre; ends them at SIGTERM.
 """
 
 import argparse
 import json
-import os
 import signal
 import sys
 from pathlib import Path
 
 from hermes_actors.errors import HermesError
-from hermes_local import composefile
 from hermes_local.compose import Topology
 from hermes_local.rewriting import NETWORK_DEFAULT
 
@@ -55,7 +53,6 @@ def main() -> int:
     parser.add_argument("file", type=Path)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--network", default=NETWORK_DEFAULT)
-    parser.add_argument("--server")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -72,19 +69,8 @@ def main() -> int:
 
 
 def open_topology(options: argparse.Namespace) -> Topology:
-    """The whole file, with another HTTP server where one is asked for."""
-    overrides = {}
-    if options.server is not None:
-        names = composefile.read(options.file, os.environ).services
-        server = {"HERMES_FRONTEND_SERVER": options.server}
-        overrides = {name: server for name in names if name.startswith("frontend-")}
-    return Topology(
-        options.file,
-        data=options.data,
-        network=options.network,
-        overrides=overrides,
-        say=_say_to_stderr,
-    )
+    """The whole file."""
+    return Topology(options.file, data=options.data, network=options.network, say=_say_to_stderr)
 
 
 def _interrupt(*_: object) -> None:

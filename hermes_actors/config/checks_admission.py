@@ -47,9 +47,3 @@ def check_admission(frontend: FrontendConfig, require: Callable[[bool, str], Non
         f"come to {together} bytes for one topic, more than the {_PREVIEW_RECORD_BYTES_MAX} that "
         "one record takes; lower one of them",
     )
-    require(
-        frontend.connections_per_address_max == 0 or frontend.server == "hypercorn",
-        f"frontend.connections_per_address_max: {frontend.connections_per_address_max} cannot be "
-        "kept by granian, which does not tell of its connections; set it to 0, or frontend.server "
-        'to "hypercorn"',
-    )

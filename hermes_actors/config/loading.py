@@ -32,6 +32,11 @@ _CLIENT_VARIABLES = frozenset(
         "HERMES_KEY_FILE",
     }
 )
+_REMOVED = {
+    "frontend.server": "there is one HTTP server now, which needs no choice; remove it",
+}
+"""Fields that were, and what to do about them."""
+
 _PAGE = "docs/configuration.md lists every field"
 _AT = re.compile(r"at `\$\.([^\[`]*)")
 
@@ -66,6 +71,9 @@ def load(
             continue
         variables[_overlay(tree, name, text)] = name
     _put_under(tree, defaults)
+    for field_path, what in _REMOVED.items():
+        if _holds(tree, field_path):
+            raise ConfigError(f"{path or 'configuration'}: {field_path}: {what}")
     try:
         config = msgspec.convert(tree, Config)
     except msgspec.ValidationError as error:
@@ -101,6 +109,15 @@ def _put_under(tree: dict[str, Any], defaults: Mapping[str, Any]) -> None:
             tree.setdefault(name, value)
 
 
+def _holds(tree: dict[str, Any], field_path: str) -> bool:
+    node: Any = tree
+    for name in field_path.split("."):
+        if not isinstance(node, dict) or name not in node:
+            return False
+        node = node[name]
+    return True
+
+
 def _choices(field_path: str) -> str:
     """What a field may hold, in words, when it is one of a few words."""
     kind: Any = Config
@@ -124,6 +141,9 @@ def _overlay(tree: dict[str, Any], variable: str, text: str) -> str:
     Gives the field's path, as `frontend.port`.
     """
     rest = variable.removeprefix(_ENV_PREFIX).lower()
+    for field_path, what in _REMOVED.items():
+        if rest == field_path.replace(".", "_"):
+            raise ConfigError(f"{variable}: {what}")
     struct: type[Struct] = Config
     node = tree
     path = ""

@@ -60,7 +60,7 @@ class FrontendConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     host: str = "127.0.0.1"
     port: int = 8080
-    server: typing.Literal["hypercorn", "granian"] = "hypercorn"
+    reuse_port: bool = False
     tls: TlsConfig = field(default_factory=TlsConfig)
     authentication: PublishingAuthenticationConfig = field(
         default_factory=PublishingAuthenticationConfig

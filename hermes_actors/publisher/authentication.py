@@ -79,18 +79,23 @@ class PublishSecurity:
         """True when the server must tell the client certificates of connections."""
         return self._authenticator.reads_certificates
 
+    def asks(self, topic: str) -> bool:
+        """Whether a publish to the topic goes through `identify`; else its author is a guest."""
+        return self._is_pro_active or self._is_demanded(topic)
+
+    def _is_demanded(self, topic: str) -> bool:
+        route = self._routes.get(topic)
+        return route is not None and demands_account(route.topic.auth)
+
     async def identify(self, topic: str, head: Head) -> Answer | None:
         """Put the author's account into `head`; or the answer that ends the request: 400 (several
         Authorization headers), 401, 503.
 
-        Awaited before `Gateway.admit`, on the host loop or in trio.
+        Awaited before `Gateway.admit`, on the host loop or in trio, if the topic `asks` for it.
         """
         if self._drain.is_refusing:
             return SHUTTING_DOWN
-        route = self._routes.get(topic)
-        is_demanded = route is not None and demands_account(route.topic.auth)
-        if not is_demanded and not self._is_pro_active:
-            return None
+        is_demanded = self._is_demanded(topic)
         lines = [value for name, value in head.pairs() if name.lower() == "authorization"]
         try:
             credentials = Credentials(

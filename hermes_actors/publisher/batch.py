@@ -143,9 +143,9 @@ class BatchStream:
         """A piece of the body has come."""
         self._add(self._form.feed(data))
 
-    def finish(self, *, is_whole: bool = True) -> None:
-        """The body has ended. Not `is_whole`: nobody knows whether more should have come."""
-        self._add(self._form.finish(is_whole=is_whole))
+    def finish(self) -> None:
+        """The body has ended."""
+        self._add(self._form.finish())
         self._has_ended = True
 
     def stop(self, error: HermesError) -> None:

@@ -77,11 +77,6 @@ class Batches:
         except HermesError as error:
             return self._way.refuse_batch(route, error)
 
-    def refuse(self, topic: str, head: Head, error: HermesError) -> Answer:
-        """The answer to a batch that the edge itself does not take."""
-        route = self._way.admit_batch(topic, head)
-        return route if isinstance(route, Answer) else self._way.refuse_batch(route, error)
-
     def end_all(self) -> None:
         """The node is about to end: streams read no further, and answer what they have read."""
         error = Unavailable(

@@ -86,8 +86,8 @@ class Form(Protocol):
     def feed(self, data: bytes) -> Parcel:
         """The messages that end in this piece."""
 
-    def finish(self, *, is_whole: bool) -> Parcel:
-        """The messages that the body's end completes. Not `is_whole`: it may be torn."""
+    def finish(self) -> Parcel:
+        """The messages that the body's end completes."""
 
 
 class BodiesForm:
@@ -106,9 +106,9 @@ class BodiesForm:
         """The messages that end in this piece."""
         return self._parcel(self._splitter.feed(data))
 
-    def finish(self, *, is_whole: bool) -> Parcel:
+    def finish(self) -> Parcel:
         """The messages that the body's end completes."""
-        return self._parcel(self._splitter.finish(is_whole=is_whole))
+        return self._parcel(self._splitter.finish())
 
     def _parcel(self, found: Found) -> Parcel:
         refused: dict[int, HermesError] = {}

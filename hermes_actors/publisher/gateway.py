@@ -15,7 +15,6 @@ from hermes_actors.log.base import Stored
 from hermes_actors.model.message import Headers, Message
 from hermes_actors.model.topic import ContentType
 from hermes_actors.publisher.answers import (
-    BAD_REQUEST,
     SHUTTING_DOWN,
     Answer,
     answer_to,
@@ -32,7 +31,6 @@ from hermes_actors.publisher.head import Head
 from hermes_actors.publisher.measures import FrontendMeasures
 from hermes_actors.publisher.preview import Previews
 from hermes_actors.publisher.publication import (
-    ABSENT,
     CHUNKED,
     Abandoned,
     Extras,
@@ -96,26 +94,18 @@ class Gateway:
     def admit(
         self,
         topic: str,
-        length: str | bytes | None,
-        encoding: str | bytes | None,
+        expected_bytes: int,
         key: bytes | None,
         head: Head,
         notify: Callable[[Publication], None],
     ) -> Publication | Answer:
-        """Check what the headers say: the answer at once, or a publication that wants its body.
+        """Check what is known before the body: the answer at once, or a publication that wants it.
 
-        `length` and `encoding` are the Content-Length and Transfer-Encoding headers; all others are
-        in `head`. From here the time limit runs; `notify` may be called before the body has come.
+        `expected_bytes` is the announced size of the body, CHUNKED or ABSENT. From here the time
+        limit runs; `notify` may be called before the body has come.
         """
         if self._drain.is_refusing:
             return SHUTTING_DOWN
-        if length is None:
-            is_chunked = encoding is not None and encoding.lower() in ("chunked", b"chunked")
-            expected = CHUNKED if is_chunked else ABSENT
-        elif encoding is not None or not length.isdigit():
-            return BAD_REQUEST
-        else:
-            expected = int(length)
         message_id = self._message_id()
         route = self._routes.get(topic)
         if route is None:
@@ -126,14 +116,14 @@ class Gateway:
         measures = route.measures
         measures.requests.value += 1
         self._measures.requests.value += 1
-        if expected > self.body_bytes_max:
-            return self._too_long(route, expected, message_id)
+        if expected_bytes > self.body_bytes_max:
+            return self._too_long(route, expected_bytes, message_id)
         started_s = self._now_s()
         if self._quotas is not None:
             violation = self._quotas.refusal(topic, started_s)
             if violation is not None:
                 return self._refusal(route, violation, message_id)
-        publication = Publication(message_id, route, started_s, key, expected, notify)
+        publication = Publication(message_id, route, started_s, key, expected_bytes, notify)
         if self._reads_every_head or not head.is_plain:
             refusal = self._demands.read(publication, head)
             if refusal is not None:
@@ -193,11 +183,6 @@ class Gateway:
         """Check what the headers of a batch say: its route, or the answer at once."""
         if self._drain.is_refusing:
             return SHUTTING_DOWN
-        encoding = head.get("transfer-encoding")
-        if encoding is not None and (
-            encoding.lower() != "chunked" or head.get("content-length") is not None
-        ):
-            return BAD_REQUEST
         message_id = self._message_id()
         route = self._routes.get(topic)
         if route is None:

@@ -30,10 +30,8 @@ class Splitter(Protocol):
     def feed(self, data: bytes) -> Found:
         """The messages that end in this piece."""
 
-    def finish(self, *, is_whole: bool = True) -> Found:
-        """The body has ended: the messages that its end completes. Not `is_whole`: nobody knows
-        whether more should have come.
-        """
+    def finish(self) -> Found:
+        """The body has ended: the messages that its end completes."""
 
 
 class LineSplitter:
@@ -61,14 +59,8 @@ class LineSplitter:
         self._add(last)
         return found
 
-    def finish(self, *, is_whole: bool = True) -> Found:
-        """The last line, when nothing ended it. It is a failure when it may be torn."""
-        if not is_whole and self._size:
-            self.failure = (
-                "the last line has no end, so it may be torn: end each line with a line feed, or "
-                "send a Content-Length"
-            )
-            return []
+    def finish(self) -> Found:
+        """The last line, when nothing ended it."""
         last = self._complete(b"")
         return [] if last is None else [last]
 
@@ -160,7 +152,7 @@ class ArraySplitter:
         found = self._guess() if len(data) <= _GUESSED_BYTES_MAX else []
         return found + self._count()
 
-    def finish(self, *, is_whole: bool = True) -> Found:
+    def finish(self) -> Found:
         """The body has ended: nothing is left, or the array has no end."""
         if not self.failure and not self._has_ended:
             self.failure = self._torn()

@@ -65,6 +65,10 @@ class Pages:
 
     async def answer(self, method: str, path: str) -> Answer:
         """The page, or the bare 404 or 405."""
+        return self.at_once(method, path) or await self.metrics()
+
+    def at_once(self, method: str, path: str) -> Answer | None:
+        """As `answer`; None for the page that takes its time: the metrics."""
         path = path.rstrip("/") or "/"
         if path in ("/", "/status/ping", "/status/health"):
             page = _UP if self._drain.is_up else _SHUTDOWN
@@ -73,14 +77,16 @@ class Pages:
         elif path == "/status/details":
             page = Answer(200, body=self._details(), content_type=JSON)
         elif path == "/status/prometheus":
-            if method == "GET":
-                return Answer(200, body=await self._render(), content_type=_PROMETHEUS)
-            return _ONLY_GET
+            return None if method == "GET" else _ONLY_GET
         elif path.startswith(TOPICS) and path[len(TOPICS) :].count("/") == path.endswith(_BATCH):
             return _ONLY_POST
         else:
             return NOT_FOUND
         return page if method == "GET" else _ONLY_GET
+
+    async def metrics(self) -> Answer:
+        """The page with the metrics of the whole node."""
+        return Answer(200, body=await self._render(), content_type=_PROMETHEUS)
 
     def _details(self) -> bytes:
         """What a probe's bare word leaves out: where the node stands, why it is not ready, and what

@@ -13,11 +13,6 @@ def test_the_help_of_dev_has_no_line_that_breaks_off_and_is_indented(hermes) -> 
     assert not [line for line in lines if line.startswith("     ")]
 
 
-def test_the_help_of_dev_names_the_extra_that_granian_needs(hermes) -> None:
-    words = " ".join(hermes("dev", "--help").stdout.replace("│", " ").split())
-    assert "(, " not in words
-
-
 def test_the_help_of_node_loses_no_word_to_its_markup(hermes) -> None:
     words = " ".join(hermes("node", "--help").stdout.split())
     assert "With kafka.clusters in its configuration it stores in Kafka" in words

@@ -21,7 +21,7 @@ SMALL = {
         "One node at half its speed",
     ),
     "filters": ("--messages 3000", "by library"),
-    "fsyncs": ("--messages 50", "granian"),
+    "fsyncs": ("--messages 50", "201 before its fsync"),
     "spool": (
         "--rounds 1 --seconds 0.05 --entries 500 --directory {folder}",
         "bytes of memory each",
@@ -29,7 +29,7 @@ SMALL = {
     "hedging": ("--seconds 2 --seeds 1", "adaptive"),
     "publish": (
         (
-            "--logs embedded --servers granian --seconds 0.3 --bytes 100 --connections 4 "
+            "--logs embedded --seconds 0.3 --bytes 100 --connections 4 "
             "--batch-connections 1 --chunk 20 --rates 300 --spacing constant "
             "--json {folder}/figures.json --svg {folder}/figures.svg"
         ),
@@ -45,7 +45,7 @@ DELIVER = (
 ON_KAFKA = {
     "publish": (
         (
-            "--logs kafka --servers hypercorn --seconds 0.3 --bytes 100 --protocols http1 "
+            "--logs kafka --seconds 0.3 --bytes 100 --protocols http1 "
             "--connections 4 --rates 50% --starts 1"
         ),
         "first answered publish",

@@ -124,11 +124,10 @@ def test_a_second_node_on_the_same_data_is_refused_in_one_line(start, data):
     assert str(data / "dc1") in second
 
 
-@pytest.mark.parametrize("server", ["hypercorn", "granian"])
-def test_a_port_in_use_is_one_line_and_exit_code_1(start, server):
+def test_a_port_in_use_is_one_line_and_exit_code_1(start):
     node = start("dev", "--publish-port", "0", "--management-port", "0", "--json")
     taken = urlsplit(node.ready["dcs"][0]["publish"]).port
-    line = _fails("dev", "--publish-port", str(taken), "--management-port", "0", "--server", server)
+    line = _fails("dev", "--publish-port", str(taken), "--management-port", "0")
     assert str(taken) in line
 
 
@@ -145,9 +144,8 @@ def test_a_wrong_field_in_the_configuration_is_one_line_and_exit_code_1(tmp_path
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
-@pytest.mark.parametrize("server", ["hypercorn", "granian"])
-def test_the_readmes_curl_lines_work_as_pasted(start, shop, server):
-    arguments = ["--publish-port", "0", "--management-port", "0", "--server", server]
+def test_the_readmes_curl_lines_work_as_pasted(start, shop):
+    arguments = ["--publish-port", "0", "--management-port", "0"]
     node = start("dev", *arguments, "--json")
     shop(node.ready["dcs"][0]["management"], "http://127.0.0.1:9/nobody")
     readme = (Path(__file__).parents[2] / "README.md").read_text()

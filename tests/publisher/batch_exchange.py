@@ -1,8 +1,9 @@
-"""A batch request on the bare app."""
+"""A batch request on a connection without sockets."""
 
 import json
 
 import trio
+from in_process import Answers, chunk, head_of
 
 LINES = "application/x-ndjson"
 ARRAY = "application/json"
@@ -11,26 +12,36 @@ EVENTS = "application/cloudevents-batch+json"
 
 
 class Exchange:
-    """A batch request on the bare app: what is put in is its body, what comes out its answer."""
+    """A batch request on a connection: what is put in is its body, what comes out its answer."""
 
     def __init__(self, world, topic="shop.orders", content_type=LINES, **headers) -> None:
-        self._world = world
-        self._put, self._get = trio.open_memory_channel(1_000)
-        self.may_write = trio.Event()
-        self.may_write.set()
+        self._line = world.connect()
+        self._script: list[bytes | None] = []
         self.is_done = trio.Event()
-        self.status = 0
-        self.headers: dict[str, str] = {}
-        self.body = b""
-        self.is_complete = False
-        pairs = {"content-type": content_type} | headers
-        self._scope = {
-            "type": "http",
-            "http_version": "1.1",
-            "method": "POST",
-            "path": f"/topics/{topic}/batch",
-            "headers": [(name.replace("_", "-").encode(), v.encode()) for name, v in pairs.items()],
-        }
+        self._is_begun = False
+        pairs = {"content-type": content_type, "transfer-encoding": "chunked"} | headers
+        raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in pairs.items()]
+        self._script.append(head_of("POST", f"/topics/{topic}/batch", raw))
+
+    @property
+    def _answers(self) -> Answers:
+        return Answers(bytes(self._line.answered), self._line.is_closed)
+
+    @property
+    def status(self) -> int:
+        return self._answers.status
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return self._answers.header_pairs()
+
+    @property
+    def body(self) -> bytes:
+        return self._answers.body
+
+    @property
+    def is_complete(self) -> bool:
+        return self._answers.is_complete
 
     @property
     def lines(self):
@@ -38,31 +49,47 @@ class Exchange:
 
     @property
     def unread(self) -> int:
-        """How many pieces of the body nobody has read."""
-        return self._get.statistics().current_buffer_used
+        """How many pieces of the body the node has not taken from the connection."""
+        return len(self._line.unread)
+
+    def stop_reading(self) -> None:
+        """The client reads no answers."""
+        self._line.may_write = trio.Event()
+
+    def read_on(self) -> None:
+        self._line.read_on()
 
     def feed(self, *pieces: bytes) -> None:
-        for piece in pieces:
-            self._put.send_nowait({"type": "http.request", "body": piece, "more_body": True})
+        self._put(*map(chunk, filter(None, pieces)))
 
     def end(self) -> None:
-        self._put.send_nowait({"type": "http.request", "body": b"", "more_body": False})
+        self._put(b"0\r\n\r\n")
 
     def leave(self) -> None:
-        self._put.send_nowait({"type": "http.disconnect"})
+        self._put(None)
+
+    def _put(self, *pieces: bytes | None) -> None:
+        self._script += pieces
+        if self._is_begun:
+            self._play()
+
+    def _play(self) -> None:
+        while self._script:
+            piece = self._script.pop(0)
+            if piece is None:
+                self._line.leave()
+            else:
+                self._line.send(piece)
 
     async def run(self) -> None:
-        await self._world.app(self._scope, self._get.receive, self._send)
+        self._is_begun = True
+        try:
+            self._play()
+            while not (self.is_complete or self._line.is_closed):
+                await self._line.changed.wait()
+        finally:
+            self._line.leave()
         self.is_done.set()
-
-    async def _send(self, event) -> None:
-        await self.may_write.wait()
-        if event["type"] == "http.response.start":
-            self.status = event["status"]
-            self.headers = {k.decode(): v.decode() for k, v in event["headers"]}
-        else:
-            self.body += event["body"]
-            self.is_complete = not event.get("more_body", False)
 
 
 async def call(world, *pieces: bytes, **options) -> Exchange:

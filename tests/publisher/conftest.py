@@ -20,17 +20,19 @@ from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.topic import Ack, ContentType, Owner, PublishingAuth, RetentionTime, Topic
-from hermes_actors.publisher.edges.asgi import AsgiEdge
-from hermes_actors.publisher.edges.cells import TrioCell
+from hermes_actors.publisher.edges.http1.edge import Edge
 from hermes_actors.publisher.frontend import Frontend
-from hermes_actors.publisher.head import BytesHead
+from hermes_actors.publisher.head import Head
 from hermes_actors.publisher.publication import Publication
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics, render
 from hermes_chaos.sim.environment.clock import SimulatedClock
+from hermes_chaos.sim.environment.http_in import Line, TrioHost
 
 # Test modules are imported by their path; a helper beside them is found by its folder's.
 sys.path.insert(0, str(Path(__file__).parent))
+
+from in_process import InProcess, answers_of, chunk, head_of
 
 
 class World:
@@ -60,10 +62,28 @@ class World:
             seeded_ids(random.Random(7)),
             **parts,
         )
-        self.app = AsgiEdge(self.frontend.gateway, self.frontend.pages, config, TrioCell)
+        self.edge = Edge(self.frontend.gateway, self.frontend.pages, config, TrioHost(nursery))
+        self.lines: list[Line] = []
+        self.tick()
         self.client = httpx.AsyncClient(
-            transport=httpx.ASGITransport(self.app), base_url="http://frontend", timeout=None
+            transport=InProcess(self.edge, self.lines), base_url="http://frontend", timeout=None
         )
+
+    def tick(self) -> None:
+        self.edge.tick(trio.current_time(), SimulatedClock().now_ms())
+
+    async def sweep(self) -> None:
+        """As the listener does."""
+        while True:
+            await trio.sleep(0.2)
+            self.tick()
+            for line in self.lines:
+                line.connection.sweep(self.edge.now_s)
+
+    def connect(self) -> Line:
+        """A connection that the sweep looks after."""
+        self.lines.append(line := Line(self.edge))
+        return line
 
     async def add_topic(
         self,
@@ -105,49 +125,42 @@ class World:
     def admit(self, topic: str = "shop.orders", body: bytes = b"{}", key: bytes | None = None):
         """One publication given to the gateway without HTTP."""
         publication = self.frontend.gateway.admit(
-            topic, str(len(body)), None, key, BytesHead([], {}), lambda _publication: None
+            topic, len(body), key, Head([], {}), lambda _publication: None
         )
         assert isinstance(publication, Publication)
         self.frontend.gateway.hand_over(publication, body)
         return publication
 
     async def call(
-        self, script: list[bytes | float | str], headers: dict[str, str]
+        self,
+        script: list[bytes | float | str],
+        headers: dict[str, str],
+        topic: str = "shop.orders",
     ) -> tuple[int, bytes, dict[str, str]]:
-        """The bare app with a body that comes by a script: pieces, pauses in s, "leave"."""
-        steps = list(script)
+        """A connection whose body comes by a script: pieces, pauses in s, "leave"."""
+        line = self.connect()
+        pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+        is_chunked = "transfer-encoding" in headers
+        line.send(head_of("POST", f"/topics/{topic}", pairs))
 
-        async def receive():
-            while steps:
-                step = steps.pop(0)
+        async def play() -> None:
+            for step in script:
                 if step == "leave":
-                    return {"type": "http.disconnect"}
-                if isinstance(step, bytes):
-                    return {"type": "http.request", "body": step, "more_body": True}
-                await trio.sleep(step)
-            return {"type": "http.request", "body": b"", "more_body": False}
+                    line.leave()
+                elif isinstance(step, bytes):
+                    line.send(chunk(step) if is_chunked else step)
+                else:
+                    await trio.sleep(step)
+            if is_chunked:
+                line.send(b"0\r\n\r\n")
 
-        sent = []
-
-        async def send(event):
-            sent.append(event)
-
-        scope = {
-            "type": "http",
-            "http_version": "1.1",
-            "method": "POST",
-            "path": "/topics/shop.orders",
-            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-        }
-        await self.app(scope, receive, send)
-        if not sent:
-            return 0, b"", {}
-        start, body = sent
-        return (
-            start["status"],
-            body["body"],
-            {name.decode(): value.decode() for name, value in start["headers"]},
-        )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(play)
+            answers = await answers_of(line) if "leave" not in script else None
+            if answers is not None:
+                nursery.cancel_scope.cancel()
+        self.lines.remove(line)
+        return (answers.status, answers.body, answers.header_pairs()) if answers else (0, b"", {})
 
     def text(self) -> str:
         """The metrics as scraped."""
@@ -179,6 +192,7 @@ def open_world() -> OpenWorld:
             world = World(config, log, supervisor, nursery, **parts)
             world.crashes = crashes
             nursery.start_soon(world.frontend.deadlines.run)
+            nursery.start_soon(world.sweep)
             if is_open:
                 world.frontend.drain.open()
             async with world.client:

@@ -6,11 +6,23 @@ import subprocess
 import sys
 import time  # noqa: TID251 -- real processes take real time
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
+
+import httpx
 
 SCRIPT = Path(__file__).with_name("serve_frontend.py")
-SERVERS = ("hypercorn", "granian")
+PROTOCOLS = ("HTTP/1.1", "HTTP/2")
 HEAD = b"POST /topics/shop.orders HTTP/1.1\r\nHost: x\r\n"
+
+
+def fetch(protocol: str, method: str, url: str, **options: Any) -> httpx.Response:
+    """One request over HTTP/1.1, or over HTTP/2 by prior knowledge."""
+    is_http2 = protocol == "HTTP/2"
+    options = {"timeout": 20, **options}
+    with httpx.Client(http1=not is_http2, http2=is_http2) as client:
+        answer = client.request(method, url, **options)
+    assert answer.http_version == protocol
+    return answer
 
 
 def status_of(answer: bytes) -> int:
@@ -21,11 +33,8 @@ def status_of(answer: bytes) -> int:
 class Process:
     """A frontend in a process of its own."""
 
-    def __init__(self, server: str, *arguments: str, **settings: object) -> None:
-        config = json.dumps(
-            {"port": 0, "server": server, "graceful_shutdown_initial_wait_ms": 300, **settings}
-        )
-        self.server = server
+    def __init__(self, *arguments: str, **settings: object) -> None:
+        config = json.dumps({"port": 0, "graceful_shutdown_initial_wait_ms": 300, **settings})
         self.process = subprocess.Popen(
             [sys.executable, str(SCRIPT), config, *arguments], stdout=subprocess.PIPE, text=True
         )

@@ -26,7 +26,7 @@ from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.topic import Ack, ContentType, Owner, PublishingAuth, RetentionTime, Topic
-from hermes_actors.publisher.edges.server import make_server
+from hermes_actors.publisher.edges.server import FrontendServer
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.spooling import open_spooling
 from hermes_actors.runtime import guest
@@ -121,7 +121,7 @@ async def serve(
         if tells:
             log.on_append.append(lambda _topic, record: stored.append(headers_of(record)))
         nursery.start_soon(frontend.deadlines.run)
-        server = make_server(frontend, config)
+        server = FrontendServer(frontend, config)
         await guest.call(server.start)
         frontend.drain.open()
         ended = trio.Event()

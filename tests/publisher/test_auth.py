@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
+from batch_exchange import Exchange
 
 from hermes_actors.config import PublishingAuthenticationConfig
 from hermes_actors.errors import Unavailable
@@ -261,32 +262,17 @@ async def test_a_topic_that_changes_while_the_author_is_asked(open_secured, auto
 async def test_who_may_no_longer_publish_is_stopped_in_an_open_batch(open_secured, autojump_clock):
     async with open_secured("pro_active") as world:
         await world.add_topic("shop.open")
-        put, get = trio.open_memory_channel(10)
-        body = b""
-
-        async def send(event) -> None:
-            nonlocal body
-            body += event.get("body", b"")
-
-        scope = {
-            "type": "http",
-            "http_version": "1.1",
-            "method": "POST",
-            "path": "/topics/shop.open/batch",
-            "headers": [
-                (b"authorization", b"Name shop"),
-                (b"content-type", b"application/x-ndjson"),
-            ],
-        }
+        exchange = Exchange(world, "shop.open", authorization="Name shop")
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(world.app, scope, get.receive, send)
-            put.send_nowait({"type": "http.request", "body": b'{"n":1}\n', "more_body": True})
+            nursery.start_soon(exchange.run)
+            exchange.feed(b'{"n":1}\n')
             await trio.sleep(1)
             route = world.frontend.routes.by_name["shop.open"]
             changed = PublishingAuth(publishers=["other"], enabled=True)
             route.topic = msgspec.structs.replace(route.topic, auth=changed)
-            put.send_nowait({"type": "http.request", "body": b'{"n":2}\n', "more_body": False})
-        lines = [msgspec.json.decode(line) for line in body.splitlines()]
+            exchange.feed(b'{"n":2}\n')
+            exchange.end()
+        lines = exchange.lines
         assert [line["status"] for line in lines] == [201, 403]
         assert lines[1]["code"] == "AUTH_ERROR"
         assert len(world.stored) == 1

@@ -1,4 +1,4 @@
-"""401, 403 and client certificates over real sockets, on both servers."""
+"""401, 403 and client certificates over real sockets."""
 
 import base64
 import json
@@ -19,17 +19,15 @@ from hermes_actors.security.users import user_line
 pytestmark = pytest.mark.live
 
 SCRIPT = Path(__file__).with_name("serve_frontend.py")
-SERVERS = ("hypercorn", "granian")
 
 
 class Process:
     """A frontend with security, in a process of its own."""
 
-    def __init__(self, server: str, security: dict[str, Any], **settings: object) -> None:
+    def __init__(self, security: dict[str, Any], **settings: object) -> None:
         config = json.dumps(
             {
                 "port": 0,
-                "server": server,
                 "graceful_shutdown_initial_wait_ms": 0,
                 "idle_timeout_ms": 2_000,
                 "long_idle_timeout_ms": 2_000,
@@ -69,10 +67,10 @@ def users_file(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-@pytest.fixture(scope="module", params=SERVERS)
-def frontend(request: pytest.FixtureRequest, users_file: str) -> Iterator[Process]:
+@pytest.fixture(scope="module")
+def frontend(users_file: str) -> Iterator[Process]:
     settings = {"authentication": {"enabled": True, "mode": "pro_active"}}
-    with Process(request.param, {"users_file": users_file}, **settings) as process:
+    with Process({"users_file": users_file}, **settings) as process:
         yield process
 
 
@@ -124,10 +122,9 @@ def test_credentials_that_are_shown_twice_are_refused(
         assert (answer.status_code, answer.json()["code"]) == (400, "VALIDATION_ERROR")
 
 
-@pytest.mark.parametrize("server", SERVERS)
-def test_constraint_driven_asks_where_the_topic_demands_it(server: str, users_file: str) -> None:
+def test_constraint_driven_asks_where_the_topic_demands_it(users_file: str) -> None:
     settings = {"authentication": {"enabled": True}}
-    with Process(server, {"users_file": users_file}, **settings) as frontend:
+    with Process({"users_file": users_file}, **settings) as frontend:
         guarded, opened = (
             f"{frontend.url}/topics/shop.guarded",
             f"{frontend.url}/topics/shop.orders",
@@ -186,7 +183,7 @@ def test_a_requested_certificate_is_an_account(certificates: Certificates) -> No
         "authentication": {"enabled": True},
         "tls": certificates.tls(client_auth="requested"),
     }
-    with Process("hypercorn", security, **settings) as frontend:
+    with Process(security, **settings) as frontend:
         for http2 in (False, True):
             shown, none = certificates.context("shop-cert"), certificates.context()
             assert publish(frontend, shown, "shop.guarded", http2=http2) == 201
@@ -201,42 +198,19 @@ def test_a_requested_certificate_is_an_account(certificates: Certificates) -> No
         assert "www-authenticate" not in answer.headers
 
 
-@pytest.mark.parametrize("server", SERVERS)
-def test_a_required_certificate_is_required(certificates: Certificates, server: str) -> None:
+def test_a_required_certificate_is_required(certificates: Certificates) -> None:
     tls = certificates.tls(client_auth="required")
-    with Process(server, {}, tls=tls) as frontend:
+    with Process({}, tls=tls) as frontend:
         assert publish(frontend, certificates.context("shop-cert"), "shop.orders") == 201
         for context in (certificates.context(), certificates.context("stranger")):
             with pytest.raises(httpx.TransportError):
                 publish(frontend, context, "shop.orders")
 
 
-def test_what_granian_cannot_do_is_one_clear_line(certificates: Certificates) -> None:
-    cases = (
-        ({}, {"tls": certificates.tls(client_auth="requested")}, "frontend.tls.client_auth: "),
-        (
-            {"certificates": {"enabled": True}},
-            {
-                "authentication": {"enabled": True},
-                "tls": certificates.tls(client_auth="required"),
-            },
-            "security.certificates.enabled: ",
-        ),
-    )
-    for security, settings, start in cases:
-        failed = Process("granian", security, **settings)
-        assert failed.process.wait(timeout=20) == 1
-        assert failed.process.stdout is not None
-        failed.process.stdout.close()
-        assert failed.first_line.startswith(f"error: {start}")
-        assert "hypercorn" in failed.first_line
-
-
 def test_authorities_that_cannot_be_read_are_one_clear_line(certificates: Certificates) -> None:
-    for server in SERVERS:
-        tls = certificates.tls(client_auth="required", client_ca_file="/nonexistent/ca.pem")
-        failed = Process(server, {}, tls=tls)
-        assert failed.process.wait(timeout=20) == 1
-        assert failed.process.stdout is not None
-        failed.process.stdout.close()
-        assert failed.first_line.startswith("error: frontend.tls.client_ca_file: /nonexistent")
+    tls = certificates.tls(client_auth="required", client_ca_file="/nonexistent/ca.pem")
+    failed = Process({}, tls=tls)
+    assert failed.process.wait(timeout=20) == 1
+    assert failed.process.stdout is not None
+    failed.process.stdout.close()
+    assert failed.first_line.startswith("error: frontend.tls.client_ca_file: /nonexistent")

@@ -246,14 +246,14 @@ async def test_a_publisher_that_reads_nothing_is_read_no_further(
     async with open_world(batch_answer_bytes_max=1_000) as world, trio.open_nursery() as nursery:
         await world.add_topic("shop.orders")
         exchange = Exchange(world)
-        exchange.may_write = trio.Event()
+        exchange.stop_reading()
         exchange.feed(*[b"1\n" * 10] * 100)
         nursery.start_soon(exchange.run)
         await trio.sleep(5)
         # 58 bytes for each line: so many are owed, and a piece more.
         assert 17 <= len(world.stored) <= 40
         assert exchange.unread > 90
-        exchange.may_write.set()
+        exchange.read_on()
         exchange.end()
         await exchange.is_done.wait()
         assert len(exchange.lines) == len(world.stored) == 1_000

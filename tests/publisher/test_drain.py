@@ -1,6 +1,5 @@
 """A frontend that ends says so first, then refuses, and answers all that is under way."""
 
-import pytest
 import trio
 
 
@@ -47,36 +46,19 @@ async def test_health_is_503_at_once_while_publishing_goes_on(open_world, autoju
         assert answer.headers["connection"] == "close"
 
 
-@pytest.mark.parametrize("http_version", ["1.1", "2"])
 async def test_answers_of_a_frontend_that_leaves_close_their_connections(
-    open_world, autojump_clock, http_version: str
+    open_world, autojump_clock
 ) -> None:
     async with open_world(
         graceful_shutdown_initial_wait_ms=10_000, keep_alive_header=True, body_bytes_max=100
     ) as world:
         await world.add_topic("shop.orders")
 
-        async def told(topic: str, body: bytes = b"{}") -> list[tuple[bytes, bytes]]:
-            scope = {
-                "type": "http",
-                "http_version": http_version,
-                "method": "POST",
-                "path": f"/topics/{topic}",
-                "headers": [(b"content-length", b"%d" % len(body))],
-            }
-            sent = []
+        async def told(topic: str, body: bytes = b"{}") -> dict[str, str]:
+            _, _, headers = await world.call([body], {"content-length": str(len(body))}, topic)
+            return {k: v for k, v in headers.items() if k in ("connection", "keep-alive")}
 
-            async def receive():
-                return {"type": "http.request", "body": body}
-
-            async def send(event):
-                sent.append(event)
-
-            await world.app(scope, receive, send)
-            return [(k, v) for k, v in sent[0]["headers"] if k in (b"connection", b"keep-alive")]
-
-        closed = [(b"connection", b"close")] if http_version == "1.1" else []
-        kept = [(b"keep-alive", b"timeout=1")] if http_version == "1.1" else []
+        closed, kept = {"connection": "close"}, {"keep-alive": "timeout=1"}
         assert await told("shop.orders") == await told("shop.nothing") == kept
         world.frontend.drain.announce()
         assert await told("shop.orders") == await told("shop.nothing") == closed

@@ -21,7 +21,7 @@ PAGE = b"x" * 1_000_000
 class PageEdge:
     """Answers everything with one large page."""
 
-    async def serve(self, scope, receive, send, close_silently) -> None:
+    async def serve(self, scope, receive, send) -> None:
         headers = [(b"content-length", b"%d" % len(PAGE))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": PAGE})
@@ -32,7 +32,11 @@ def serve(client: Callable[[int], Awaitable[None]]) -> None:
 
     async def main() -> None:
         server = HypercornServer(
-            PageEdge(), FrontendConfig(port=0), SystemClock(), unread_s=UNREAD_S
+            PageEdge(),
+            FrontendConfig(port=0),
+            SystemClock(),
+            field="management.port",
+            unread_s=UNREAD_S,
         )
         await server.start()
         try:

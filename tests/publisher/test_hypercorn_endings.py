@@ -28,7 +28,7 @@ CONFIG = FrontendConfig(port=0, head_timeout_ms=300, connections_max=50)
 class TimeoutEdge:
     """Answers 408 when the first of a body has come, and reads no more."""
 
-    async def serve(self, scope, receive, send, close_silently) -> None:
+    async def serve(self, scope, receive, send) -> None:
         if scope["method"] == "POST":
             await receive()
         headers = [(b"content-length", b"2")]
@@ -46,7 +46,9 @@ def serve(client: Callable[[int], Awaitable[None]], config: FrontendConfig = CON
     """Run a client; when it has gone nothing of its connections is left."""
 
     async def main() -> None:
-        server = HypercornServer(TimeoutEdge(), config, SystemClock(), idle_s=0.5)
+        server = HypercornServer(
+            TimeoutEdge(), config, SystemClock(), field="management.port", idle_s=0.5
+        )
         await server.start()
         before = descriptors()
         try:

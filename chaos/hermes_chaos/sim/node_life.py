@@ -23,8 +23,7 @@ from hermes_actors.metadata.catalog import Catalog, LiveSubscription, Subscripti
 from hermes_actors.metadata.view import Metadata
 from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.node import Node, NodeEnvironment, SenderOf, open_node
-from hermes_actors.publisher.edges.asgi import AsgiEdge
-from hermes_actors.publisher.edges.cells import TrioCell
+from hermes_actors.publisher.edges.http1.edge import Edge
 from hermes_actors.runtime.clock import IdSource, seeded_ids
 from hermes_actors.runtime.cpu import StillCpu
 from hermes_actors.runtime.threads import NoThreads
@@ -34,7 +33,7 @@ from hermes_chaos.sim.determinism import rng_of
 from hermes_chaos.sim.environment.clock import SimulatedClock
 from hermes_chaos.sim.environment.coordination_way import CoordinationWay
 from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk
-from hermes_chaos.sim.environment.http_in import Exchange, Response
+from hermes_chaos.sim.environment.http_in import Exchange, Response, TrioHost
 from hermes_chaos.sim.environment.mortal import MortalLog
 from hermes_chaos.sim.environment.network import SimulatedNet
 from hermes_chaos.sim.environment.subscribers import Endpoint
@@ -309,7 +308,7 @@ class NodeLife:
         is_over = trio.Event()
         self._requests[exchange] = scope
         self._process.run(
-            self._nursery.start_soon, self._answer, exchange, self._app, scope, is_over
+            self._nursery.start_soon, self._answer, exchange, self._edge, scope, is_over
         )
         with trio.move_on_after(_CLIENT_TIMEOUT_S):
             await is_over.wait()
@@ -317,11 +316,11 @@ class NodeLife:
         return exchange.response
 
     async def _answer(
-        self, exchange: Exchange, app: AsgiEdge, scope: trio.CancelScope, is_over: trio.Event
+        self, exchange: Exchange, edge: Edge, scope: trio.CancelScope, is_over: trio.Event
     ) -> None:
         """The node's side of a request."""
         with scope:
-            await exchange.run(app)
+            await exchange.run(edge)
         self._requests.pop(exchange, None)
         is_over.set()
 
@@ -369,9 +368,10 @@ class NodeLife:
         )
         async with open_node(config, environment) as node:
             assert node.frontend is not None, "every simulated node is a frontend"
-            self._app = AsgiEdge(
-                node.frontend.gateway, node.frontend.pages, config.frontend, TrioCell
+            self._edge = Edge(
+                node.frontend.gateway, node.frontend.pages, config.frontend, TrioHost(self._nursery)
             )
+            self._edge.tick(trio.current_time(), self.clock.now_ms())
             await node.metadata.wait_readable()
             self._nursery.start_soon(self._hear, node.metadata, life)
             node.frontend.drain.open()

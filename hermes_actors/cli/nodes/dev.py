@@ -103,12 +103,6 @@ def run_dev(
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A TOML file for every node.")
     ] = None,
-    server: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="hypercorn, or granian (the extra 'fast': several times faster)."
-        ),
-    ] = None,
     consumers: Annotated[
         int,
         typer.Option(
@@ -137,7 +131,6 @@ def run_dev(
         *(dcs, publish_port, management_port),
         data=data,
         file=config,
-        server=server,
         consumers=consumers,
     )
     log_to(sys.stderr, plan.nodes[0].log, is_verbose=verbose)
@@ -152,7 +145,6 @@ def plan_nodes(
     *,
     data: Path | None = None,
     file: Path | None = None,
-    server: str | None = None,
     consumers: int = 1,
 ) -> DevPlan:
     """The configuration of each datacentre's node. Raises UsageWrong and ConfigError.
@@ -167,8 +159,6 @@ def plan_nodes(
         raise UsageWrong(
             f"--dcs: '{dcs}' is not a list of different names by commas, for example dc1,dc2"
         )
-    if server not in (None, "hypercorn", "granian"):
-        raise UsageWrong(f"--server: '{server}' is not known; it is hypercorn or granian")
     base = configuration.load(file, os.environ, DEV_DEFAULTS)
     publish_port = base.frontend.port if publish_port is None else publish_port
     management_port = base.management.port if management_port is None else management_port
@@ -176,9 +166,7 @@ def plan_nodes(
     nodes = []
     for index, name in enumerate(names):
         frontend = msgspec.structs.replace(
-            base.frontend,
-            port=publish_port + index if publish_port else 0,
-            server=server or base.frontend.server,
+            base.frontend, port=publish_port + index if publish_port else 0
         )
         if frontend.tls.certificate_file and frontend.tls.port:
             tls = msgspec.structs.replace(frontend.tls, port=frontend.tls.port + index)

@@ -1,14 +1,11 @@
-"""Serves the ASGI edge by hypercorn on the host loop: HTTP/1.1, HTTP/2, TLS.
+"""Serves an ASGI app by hypercorn on the host loop: management, and publishing over HTTP/2.
 
-hypercorn's own `serve` bounds no connections, makes a task and a timer for each pause between two
-requests, and cannot close a connection without an answer; this listener runs its connection class
-itself and sweeps all connections together.
+hypercorn's own `serve` bounds no connections and makes a task and a timer for each pause between
+two requests; here its connection class alone is run, and all connections are swept together.
 """
 
 import asyncio
 import logging
-import ssl
-from collections import Counter
 from collections.abc import Callable, Coroutine, MutableMapping
 from contextlib import suppress
 from typing import Any, Protocol, cast
@@ -23,9 +20,7 @@ from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, Scope, TaskGroup
 
 from hermes_actors.config import FrontendConfig
-from hermes_actors.errors import StartupError
 from hermes_actors.publisher.edges.asgi import Receive, Send
-from hermes_actors.publisher.edges.authorities import trust_clients
 from hermes_actors.publisher.edges.endings import (
     Exchange,
     Http1,
@@ -33,13 +28,11 @@ from hermes_actors.publisher.edges.endings import (
     holds_overlong_frame,
     refuse,
 )
-from hermes_actors.publisher.edges.sockets import bind, port_of
+from hermes_actors.publisher.edges.listener import SWEEP_S, Listener, Places, address_of
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.security.certificates import client_certificate
 
-_BACKLOG = 4_096
 _IDLE_S = 60.0
-_SWEEP_S = 0.2
 _READ_BYTES_MAX = 65_536
 # How long an answer may wait for a client that does not read it.
 _UNREAD_S = 30.0
@@ -48,32 +41,27 @@ _STREAMS_MAX = 1_000
 _log = logging.getLogger("hermes.http")
 
 
-class Edge(Protocol):
-    """What is served: `AsgiEdge.serve`."""
+class App(Protocol):
+    """What is served: an ASGI app's requests."""
 
-    async def serve(
-        self,
-        scope: MutableMapping[str, Any],
-        receive: Receive,
-        send: Send,
-        close_silently: Callable[[], None] | None,
-    ) -> None:
+    async def serve(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """One request."""
 
 
 class HypercornServer:
-    """The frontend's listeners, bound when made. `tls_port` is None without a certificate.
+    """A listener for an ASGI app over HTTP/1.1 and HTTP/2, bound when made.
 
-    Raises StartupError when an address cannot be bound or a certificate cannot be read.
+    `tls_port` is None without a certificate. Raises StartupError when an address cannot be bound
+    or a certificate cannot be read.
     """
 
     def __init__(
         self,
-        edge: Edge,
+        app: App,
         config: FrontendConfig,
         clock: Clock,
         *,
-        field: str = "frontend.port",
+        field: str,
         unread_s: float = _UNREAD_S,
         idle_s: float = _IDLE_S,
     ) -> None:
@@ -81,92 +69,90 @@ class HypercornServer:
         nothing of an answer could be sent for `unread_s`, or without a request for `idle_s`, is
         closed.
         """
-        self._idle_s = idle_s
-        self._edge = edge
-        self._config = _hypercorn_config(config, clock)
-        self._connections_max = config.connections_max
-        self._per_address_max = config.connections_per_address_max or config.connections_max
-        self._by_address: Counter[str] = Counter()
-        self._head_timeout_s = config.head_timeout_ms / 1_000
-        self._unread_s = unread_s
-        self._silence_s = max(0.0, (config.read_timeout_ms - config.idle_timeout_ms) / 1_000)
-        self._connections: dict[_Connection, None] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._servers: list[asyncio.Server] = []
-        self._context = WorkerContext(None)
-        self._sweeper: asyncio.Task[None] | None = None
-        section = field.rpartition(".")[0] + ".tls"
-        self._tls = None
-        if config.tls.certificate_file:
-            self._tls = _tls_context(self._config, config, section)
-        self._socket = bind(config.host, config.port, field=field)
-        self.port = port_of(self._socket)
-        self.tls_port: int | None = None
-        if self._tls is not None:
-            try:
-                self._tls_socket = bind(config.host, config.tls.port, field=f"{section}.port")
-            except StartupError:
-                self._socket.close()
-                raise
-            self.tls_port = port_of(self._tls_socket)
+        self._connections = Connections(app, config, clock, unread_s=unread_s, idle_s=idle_s)
+        self._places = Places(config)
+        self._listener = Listener(config, field)
+        self.port, self.tls_port = self._listener.port, self._listener.tls_port
 
     async def start(self) -> None:
         """Accept connections from now on; on the host loop."""
-        self._servers.append(
-            await asyncio.start_server(self._accept, sock=self._socket, backlog=_BACKLOG)
-        )
-        if self._tls is not None:
-            self._servers.append(
-                await asyncio.start_server(
-                    self._accept,
-                    sock=self._tls_socket,
-                    backlog=_BACKLOG,
-                    ssl=self._tls,
-                    ssl_handshake_timeout=self._head_timeout_s,
-                )
+        loop = asyncio.get_running_loop()
+
+        def make() -> asyncio.Protocol:
+            return asyncio.StreamReaderProtocol(
+                asyncio.StreamReader(loop=loop), self._accept, loop=loop
             )
-        self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
+
+        await self._listener.start(make)
+        self._connections.start()
 
     async def stop(self, grace_s: float = 3.0) -> None:
         """Accept no more, let the requests under way end for up to `grace_s`, close all."""
-        for server in self._servers:
-            server.close()
+        self._listener.stop()
+        await self._connections.stop(grace_s)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        address = address_of(writer.transport)
+        if not self._places.take(address):
+            writer.close()
+            return
+        try:
+            await self._connections.serve(reader, writer)
+        finally:
+            self._places.give_back(address)
+
+
+class Connections:
+    """The connections that hypercorn serves, on a listener that others may share."""
+
+    def __init__(
+        self,
+        app: App,
+        config: FrontendConfig,
+        clock: Clock,
+        *,
+        unread_s: float = _UNREAD_S,
+        idle_s: float = _IDLE_S,
+    ) -> None:
+        """As HypercornServer."""
+        self._idle_s = idle_s
+        self._app = app
+        self._config = _hypercorn_config(config, clock)
+        self._head_timeout_s = config.head_timeout_ms / 1_000
+        self._unread_s = unread_s
+        self._connections: dict[_Connection, None] = {}
+        self._context = WorkerContext(None)
+        self._sweeper: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Sweep from now on; on the host loop."""
+        self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
+
+    async def stop(self, grace_s: float) -> None:
+        """Let the requests under way end for up to `grace_s`, close all."""
         await self._context.terminated.set()
         for connection in list(self._connections):
             if connection.idle.since_s is not None:
                 connection.end()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=grace_s)
+        await self._wait(grace_s)
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.wait([self._sweeper])
         for connection in list(self._connections):
             # What its client does not read would be waited for, without an end.
             connection.end()
-        for task in list(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=grace_s)
-        if not self._servers:
-            self._socket.close()
-            if self.tls_port is not None:
-                self._tls_socket.close()
+            connection.task.cancel()
+        await self._wait(grace_s)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        address = _address(writer)
-        if (
-            len(self._connections) >= self._connections_max
-            or self._by_address[address] >= self._per_address_max
-        ):
-            writer.close()
-            return
+    async def _wait(self, grace_s: float) -> None:
+        if tasks := [connection.task for connection in self._connections]:
+            await asyncio.wait(tasks, timeout=grace_s)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection to its end."""
         loop = asyncio.get_running_loop()
-        connection = _Connection(self._edge, loop, self._config, self._context, reader, writer)
-        connection.silence_s = self._silence_s
-        task = connection.task
-        self._tasks.add(task)
+        connection = _Connection(self._app, loop, self._config, self._context, reader, writer)
         self._connections[connection] = None
-        self._by_address[address] += 1
         try:
             await connection.run()
         except asyncio.CancelledError:
@@ -177,26 +163,19 @@ class HypercornServer:
             writer.close()
         finally:
             del self._connections[connection]
-            self._by_address[address] -= 1
-            if not self._by_address[address]:
-                del self._by_address[address]
-            self._tasks.discard(task)
 
     async def _sweep(self) -> None:
-        """Close connections that idled too long, whose request never got the rest of its head or
-        its body, or whose client does not read its answers: each would hold its place for ever.
+        """Close connections that idled too long, whose request never got the rest of its head, or
+        whose client does not read its answers: each would hold its place for ever.
         """
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(_SWEEP_S)
+            await asyncio.sleep(SWEEP_S)
             now_s = loop.time()
             for connection in list(self._connections):
-                since_s, close_at_s = connection.idle.since_s, connection.close_at_s
-                head_since_s = connection.idle.head_since_s
-                if (
-                    (since_s is not None and now_s > since_s + self._idle_s)
-                    or (head_since_s is not None and now_s > head_since_s + self._head_timeout_s)
-                    or (close_at_s is not None and now_s > close_at_s)
+                since_s, head_since_s = connection.idle.since_s, connection.idle.head_since_s
+                if (since_s is not None and now_s > since_s + self._idle_s) or (
+                    head_since_s is not None and now_s > head_since_s + self._head_timeout_s
                 ):
                     connection.end()
                 elif connection.lingering.is_over(now_s):
@@ -230,7 +209,7 @@ class _Connection(TCPServer):
 
     def __init__(
         self,
-        edge: Edge,
+        app: App,
         loop: asyncio.AbstractEventLoop,
         config: Config,
         context: WorkerContext,
@@ -238,10 +217,8 @@ class _Connection(TCPServer):
         writer: asyncio.StreamWriter,
     ) -> None:
         super().__init__(self._serve, loop, config, context, {}, reader, writer)
-        self._edge = edge
+        self._hermes_app = app
         self.idle = self.idle_task = _IdleMark(loop)
-        self.silence_s = 0.0
-        self.close_at_s: float | None = None
         self.lingering = Lingering()
         self._beside: set[asyncio.Task[None]] = set()
         task = asyncio.current_task()
@@ -367,14 +344,10 @@ class _Connection(TCPServer):
             exchange.drop_rest()
 
     async def _serve_app(self, fields: dict[str, Any], exchange: Exchange) -> None:
-        close: Callable[[], None] | None = self._close_silently
-        if fields["http_version"] >= "2":
-            # Other requests share the connection, so each one is answered.
-            close = None
-            self._forgive_late_data()
+        self._forgive_late_data()
         if self._certificate is not None:
             fields["client_certificate"] = self._certificate
-        await self._edge.serve(fields, exchange.receive, exchange.send, close)
+        await self._hermes_app.serve(fields, exchange.receive, exchange.send)
 
     def _forgive_late_data(self) -> None:
         """Data for a request that was answered early is dropped.
@@ -384,15 +357,6 @@ class _Connection(TCPServer):
         http2 = self.protocol.protocol
         if isinstance(http2, H2Protocol) and not isinstance(http2.streams, _Streams):
             http2.streams = _Streams(http2.streams)
-
-    def _close_silently(self) -> None:
-        self.close_at_s = self.loop.time() + self.silence_s
-
-
-def _address(writer: asyncio.StreamWriter) -> str:
-    """The client's address without its port; "" for what has none."""
-    name = writer.get_extra_info("peername")
-    return str(name[0]) if name else ""
 
 
 class _Streams(dict[int, Any]):
@@ -426,26 +390,8 @@ def _hypercorn_config(config: FrontendConfig, clock: Clock) -> Config:
     ours.h2_max_concurrent_streams = _STREAMS_MAX
     ours.h2_max_header_list_size = config.header_bytes_max
     ours.h11_max_incomplete_size = config.header_bytes_max
-    ours.h11_pass_raw_headers = config.propagation.enabled
     # What waits here is in memory, whoever its sender is.
     ours.max_app_queue_size = 2
     ours.accesslog = None
     ours.errorlog = _log
-    if config.tls.certificate_file:
-        ours.certfile = config.tls.certificate_file
-        ours.keyfile = config.tls.key_file
     return ours
-
-
-def _tls_context(ours: Config, config: FrontendConfig, section: str) -> ssl.SSLContext:
-    tls = config.tls
-    try:
-        context = ours.create_ssl_context()
-    except (OSError, ssl.SSLError) as error:
-        raise StartupError(
-            f"{section}: {tls.certificate_file} and {tls.key_file} cannot be used: {error}; "
-            "both are PEM files, the key that of the certificate"
-        ) from error
-    assert context is not None, "there is a certificate"
-    trust_clients(context, tls, section)
-    return context

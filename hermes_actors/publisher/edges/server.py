@@ -1,39 +1,205 @@
-"""The HTTP server that the configuration asks for, in front of one frontend."""
+"""The frontend's listener: HTTP/1.1 by the project's own edge, HTTP/2 by hypercorn.
 
-from typing import Protocol
+One port serves both. What begins with HTTP/2's preface, or has agreed on it in the TLS handshake,
+is handed to hypercorn with what has been read; everything else stays here.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import Any, cast
 
 from hermes_actors.config import FrontendConfig
-from hermes_actors.errors import StartupError
 from hermes_actors.publisher.edges.asgi import AsgiEdge
-from hermes_actors.publisher.edges.cells import AsyncioCell
-from hermes_actors.publisher.edges.granian import GranianServer, rsgi_edge
-from hermes_actors.publisher.edges.hypercorn import HypercornServer
+from hermes_actors.publisher.edges.http1.connection import Connection
+from hermes_actors.publisher.edges.http1.edge import UNREAD_S, Edge
+from hermes_actors.publisher.edges.hypercorn import Connections
+from hermes_actors.publisher.edges.listener import SWEEP_S, Listener, Places, address_of
 from hermes_actors.publisher.frontend import Frontend
+from hermes_actors.security.certificates import client_certificate
+
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
-class Server(Protocol):
-    """Listeners on the host loop; from trio, `start` and `stop` go through `guest.call`."""
+class FrontendServer:
+    """The publishing listeners of one node, bound when made; from trio, `start` and `stop` go
+    through `guest.call`.
 
-    port: int
-    tls_port: int | None
+    `tls_port` is None without a certificate. Raises StartupError when an address cannot be bound
+    or a certificate cannot be read.
+    """
+
+    def __init__(
+        self, frontend: Frontend, config: FrontendConfig, *, unread_s: float = UNREAD_S
+    ) -> None:
+        """A connection of whose answers nothing could be sent for `unread_s` is closed."""
+        self._clock = frontend.clock
+        self.edge = Edge(frontend.gateway, frontend.pages, config, self, unread_s=unread_s)
+        self.places = Places(config)
+        self.connections: dict[Connection, None] = {}
+        self.http2 = Connections(
+            AsgiEdge(frontend.gateway, frontend.pages, config),
+            config,
+            frontend.clock,
+            unread_s=unread_s,
+        )
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sweeper: asyncio.Task[None] | None = None
+        self._all_gone: asyncio.Event | None = None
+        self._listener = Listener(config, "frontend.port")
+        self.port, self.tls_port = self._listener.port, self._listener.tls_port
 
     async def start(self) -> None:
-        """Accept connections from now on."""
+        """Accept connections from now on; on the host loop."""
+        self._loop = asyncio.get_running_loop()
+        self._tick()
+        await self._listener.start(partial(_Socket, self))
+        self.http2.start()
+        self._sweeper = self._loop.create_task(self._sweep())
 
     async def stop(self, grace_s: float = 3.0) -> None:
         """Accept no more, let the requests under way end for up to `grace_s`, close all."""
+        self._listener.stop()
+        for connection in list(self.connections):
+            connection.leave()
+        if self.connections:
+            self._all_gone = asyncio.Event()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._all_gone.wait(), grace_s)
+        for connection in list(self.connections):
+            connection.abort()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.wait([self._sweeper])
+        await self.http2.stop(grace_s)
+        for task in list(self._tasks):
+            task.cancel()
+
+    def gone(self, connection: Connection, address: str) -> None:
+        """The connection has ended."""
+        connection.lost()
+        del self.connections[connection]
+        self.places.give_back(address)
+        if self._all_gone is not None and not self.connections:
+            self._all_gone.set()
+
+    # What connections need of the loop.
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Call in the loop's next turn."""
+        self._loop.call_soon(callback)
+
+    def spawn(self, task: Coroutine[Any, Any, None]) -> Callable[[], None]:
+        """Run it beside; what is returned cancels it."""
+        running = self._loop.create_task(task)
+        # The loop keeps weak references only.
+        self._tasks.add(running)
+        running.add_done_callback(self._tasks.discard)
+
+        def cancel() -> None:
+            running.cancel()
+
+        return cancel
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            self._tick()
+            now_s = self.edge.now_s
+            for connection in list(self.connections):
+                connection.sweep(now_s)
+
+    def _tick(self) -> None:
+        self.edge.tick(self._loop.time(), self._clock.now_ms())
 
 
-def make_server(frontend: Frontend, config: FrontendConfig) -> Server:
-    """Hypercorn or granian, its addresses checked or bound. Raises StartupError."""
-    if config.server == "granian":
-        security = frontend.gateway.security
-        if security is not None and security.reads_certificates:
-            raise StartupError(
-                "security.certificates.enabled: granian verifies client certificates but does not "
-                'tell whose they are; set frontend.server to "hypercorn", or use passwords or '
-                "tokens"
+class _Socket(asyncio.Protocol):
+    """A connection until its first bytes say what it speaks."""
+
+    def __init__(self, server: FrontendServer) -> None:
+        self._server = server
+        self._first = b""
+        self._connection: Connection | None = None
+        self._address = ""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._address = address_of(transport)
+        if not self._server.places.take(self._address):
+            self._transport.close()
+            return
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None and tls.selected_alpn_protocol() == "h2":
+            self._hand_over(b"")
+            return
+        # Each write goes out at once, and what does not is known at once.
+        self._transport.set_write_buffer_limits(high=0)
+        certificate = client_certificate(transport.get_extra_info("peercert"))
+        self._connection = Connection(self._server.edge, self._transport, certificate)
+        self._server.connections[self._connection] = None
+
+    def data_received(self, data: bytes) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        first = self._first + data
+        if first.startswith(_PREFACE):
+            del self._server.connections[connection]
+            self._connection = None
+            self._hand_over(first)
+        elif _PREFACE.startswith(first):
+            self._first = first
+        else:
+            is_tls = self._transport.get_extra_info("ssl_object") is not None
+            self._transport.set_protocol(
+                _Http1(self._server, connection, self._address, is_tls=is_tls)
             )
-        return GranianServer(rsgi_edge(frontend.gateway, frontend.pages, config), config)
-    edge = AsgiEdge(frontend.gateway, frontend.pages, config, AsyncioCell)
-    return HypercornServer(edge, config, frontend.clock)
+            connection.received(first)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._connection is not None:
+            self._server.gone(self._connection, self._address)
+
+    def _hand_over(self, first: bytes) -> None:
+        server, loop, address = self._server, asyncio.get_running_loop(), self._address
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                await server.http2.serve(reader, writer)
+            finally:
+                server.places.give_back(address)
+
+        self._transport.set_write_buffer_limits()
+        protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader(loop=loop), serve, loop=loop)
+        self._transport.set_protocol(protocol)
+        protocol.connection_made(self._transport)
+        if first:
+            protocol.data_received(first)
+
+
+class _Http1(asyncio.Protocol):
+    """Turns the loop's callbacks into the connection's."""
+
+    def __init__(
+        self, server: FrontendServer, connection: Connection, address: str, *, is_tls: bool
+    ) -> None:
+        self._server = server
+        self._is_tls = is_tls
+        self._connection = connection
+        self._address = address
+        # Straight to the connection: these are called for each request.
+        self.data_received = connection.received  # type: ignore[method-assign]
+        self.pause_writing = connection.paused  # type: ignore[method-assign]
+        self.resume_writing = connection.resumed  # type: ignore[method-assign]
+
+    def eof_received(self) -> bool:
+        self._connection.ended()
+        # Over TLS nothing can be sent after the client's end.
+        return not self._is_tls
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.gone(self._connection, self._address)

@@ -42,18 +42,6 @@ def port_of(listener: socket.socket) -> int:
     return port
 
 
-def free_port(host: str, port: int, *, field: str) -> int:
-    """A port that nobody listens on: `port`, or any for 0. Raises StartupError.
-
-    For servers that bind by themselves and would share the port without a word (SO_REUSEPORT).
-    """
-    probe = bind(host, port, field=field)
-    try:
-        return port_of(probe)
-    finally:
-        probe.close()
-
-
 def _failure(host: str, port: int, field: str, error: OSError) -> StartupError:
     where = f"{field}: cannot listen on {host} port {port}"
     if error.errno == errno.EADDRINUSE:

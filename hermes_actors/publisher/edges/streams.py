@@ -19,11 +19,7 @@ class Left(Exception):
 
 
 class Peer(Protocol):
-    """The connection, on one server. `is_whole`: the end of the body is known for its end, and is
-    not perhaps that of the connection.
-    """
-
-    is_whole: bool
+    """The way to the publisher and back."""
 
     async def read(self) -> bytes | None:
         """The next piece of the body, None at its end. Raises Left."""
@@ -95,7 +91,7 @@ class _Pump:
                 self._leave()
                 continue
             if self._is_read:
-                stream.finish(is_whole=self._peer.is_whole)
+                stream.finish()
             elif piece:
                 stream.feed(piece)
             elif limit.cancelled_caught:

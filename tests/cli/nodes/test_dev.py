@@ -75,12 +75,6 @@ def test_ports_of_the_environment_that_overlap_are_refused(monkeypatch) -> None:
         plan_nodes("a,b")
 
 
-def test_without_the_option_the_server_is_the_configurations(monkeypatch) -> None:
-    monkeypatch.setenv("HERMES_FRONTEND_SERVER", "granian")
-    assert plan_nodes("a").nodes[0].frontend.server == "granian"
-    assert plan_nodes("a", server="hypercorn").nodes[0].frontend.server == "hypercorn"
-
-
 def test_more_consumers_only_deliver_and_are_named_after_the_first() -> None:
     plan = plan_nodes("a,b", consumers=3)
     assert [(each.node, each.roles) for each in plan.more] == [

@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -42,18 +42,11 @@ def wait_for(port, process):
     raise AssertionError("the server does not listen")
 
 
-@contextmanager
-def process_of(server):
+@pytest.fixture(scope="module")
+def port():
     port = free_port()
-    commands = {
-        "hypercorn": ["hypercorn", "answering_app:app", "--bind", f"127.0.0.1:{port}"],
-        "granian": [
-            "granian", "answering_app:app", "--interface", "asgi", "--host", "127.0.0.1",
-            "--port", str(port), "--http", "1", "--no-access-log",
-        ],
-    }  # fmt: skip
     process = subprocess.Popen(
-        [sys.executable, "-m", *commands[server]],
+        [sys.executable, "-m", "hypercorn", "answering_app:app", "--bind", f"127.0.0.1:{port}"],
         cwd=FOLDER,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -64,12 +57,6 @@ def process_of(server):
     finally:
         process.terminate()
         process.wait(timeout=20)
-
-
-@pytest.fixture(scope="module", params=["hypercorn", "granian"])
-def port(request):
-    with process_of(request.param) as port:
-        yield port
 
 
 def pushes(port, requests, **limits):

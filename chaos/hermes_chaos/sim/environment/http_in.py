@@ -1,17 +1,15 @@
-"""A publisher's HTTP client: calls a node's ASGI application in process, one request at a time."""
+"""Publishers' HTTP/1.1 connections to a node, in process: the production edge without sockets."""
 
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import msgspec
 import trio
 from msgspec import Struct
 
-Event = MutableMapping[str, Any]
-Application = Callable[
-    [Event, Callable[[], Awaitable[Event]], Callable[[Event], Awaitable[None]]], Awaitable[None]
-]
-"""An ASGI 3 application that runs on trio."""
+from hermes_actors.publisher.edges.http1.connection import Connection
+from hermes_actors.publisher.edges.http1.edge import Edge
 
 
 class Response(Struct, frozen=True):
@@ -22,51 +20,155 @@ class Response(Struct, frozen=True):
     code: str = ""
 
 
+class TrioHost:
+    """What connections need of their loop, in trio. What they begin runs in `nursery`."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Call when those who run now wait."""
+
+        async def call() -> None:
+            callback()
+
+        self._nursery.start_soon(call)
+
+    def spawn(self, task: Coroutine[Any, Any, None]) -> Callable[[], None]:
+        """Run it beside; what is returned cancels it."""
+        scope = trio.CancelScope()
+
+        async def run() -> None:
+            with scope:
+                await task
+
+        self._nursery.start_soon(run)
+        return scope.cancel
+
+
+class Line:
+    """A client's end of one connection, and the wire that the node's end writes to.
+
+    What is sent while the node does not read waits in `unread`. While `may_write` is not set, the
+    client reads nothing.
+    """
+
+    def __init__(self, edge: Edge) -> None:
+        self.answered = bytearray()
+        self.unread: deque[bytes] = deque()
+        self.is_closed = False
+        self.may_write = trio.Event()
+        self.may_write.set()
+        self.changed = trio.Event()
+        self._is_reading = True
+        self._unsent = bytearray()
+        self.connection = Connection(edge, self)
+
+    def send(self, data: bytes) -> None:
+        """Bytes to the node."""
+        self.unread.append(data)
+        self._deliver()
+
+    def leave(self) -> None:
+        """Close from the client's side."""
+        if not self.is_closed:
+            self.is_closed = True
+            self.connection.lost()
+
+    def read_on(self) -> None:
+        """The client reads again."""
+        self.may_write.set()
+        self.answered += self._unsent
+        self._unsent.clear()
+        self._tell()
+        self.connection.resumed()
+
+    def write(self, data: bytes) -> None:
+        """As `Wire.write`."""
+        if self.may_write.is_set():
+            self.answered += data
+            self._tell()
+            return
+        was_empty = not self._unsent
+        self._unsent += data
+        if was_empty:
+            self.connection.paused()
+
+    def can_write_eof(self) -> bool:
+        """As `Wire.can_write_eof`."""
+        return False
+
+    def write_eof(self) -> None:
+        """As `Wire.write_eof`."""
+
+    def close(self) -> None:
+        """As `Wire.close`."""
+        self.abort()
+
+    def abort(self) -> None:
+        """As `Wire.abort`."""
+        if not self.is_closed:
+            self.is_closed = True
+            self.connection.lost()
+            self._tell()
+
+    def pause_reading(self) -> None:
+        """As `Wire.pause_reading`."""
+        self._is_reading = False
+
+    def resume_reading(self) -> None:
+        """As `Wire.resume_reading`."""
+        self._is_reading = True
+        self._deliver()
+
+    def get_write_buffer_size(self) -> int:
+        """As `Wire.get_write_buffer_size`."""
+        return len(self._unsent)
+
+    def _deliver(self) -> None:
+        while self._is_reading and self.unread and not self.is_closed:
+            self.connection.received(self.unread.popleft())
+
+    def _tell(self) -> None:
+        self.changed.set()
+        self.changed = trio.Event()
+
+
 class Exchange:
-    """One request to one application, and what has been answered so far."""
+    """One request on a connection of its own, and what has been answered so far."""
 
     def __init__(self, path: str, headers: Sequence[tuple[str, str]], body: bytes) -> None:
-        self._scope: Event = {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "http_version": "1.1",
-            "method": "POST",
-            "scheme": "http",
-            "path": path,
-            "raw_path": path.encode(),
-            "root_path": "",
-            "query_string": b"",
-            "headers": [(name.lower().encode(), value.encode()) for name, value in headers],
-            "client": ("127.0.0.1", 40_000),
-            "server": ("127.0.0.1", 8_080),
-        }
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
+        head = f"POST {path} HTTP/1.1\r\n{lines}\r\n".encode()
         # In two pieces where there are two: an edge must not count on one read.
         half = len(body) // 2 if len(body) > 1_024 else len(body)
-        self._pieces = [body[:half], body[half:]] if half < len(body) else [body]
-        self._is_over = trio.Event()
+        self._pieces = [head, body[:half], body[half:]]
         self.response: Response | None = None
 
-    async def run(self, app: Application) -> None:
-        """Call the application until it has answered and returned."""
+    async def run(self, edge: Edge) -> None:
+        """Send the request, wait for its answer."""
+        line = Line(edge)
         try:
-            await app(self._scope, self._receive, self._send)
+            for piece in filter(None, self._pieces):
+                await trio.lowlevel.checkpoint()
+                line.send(piece)
+            while self.response is None and not line.is_closed:
+                self.response = _response_in(bytes(line.answered))
+                if self.response is None:
+                    await line.changed.wait()
         finally:
-            self._is_over.set()
+            line.leave()
 
-    async def _receive(self) -> Event:
-        if not self._pieces:
-            await self._is_over.wait()
-            return {"type": "http.disconnect"}
-        await trio.lowlevel.checkpoint()
-        piece = self._pieces.pop(0)
-        return {"type": "http.request", "body": piece, "more_body": bool(self._pieces)}
 
-    async def _send(self, event: Event) -> None:
-        if event["type"] == "http.response.start":
-            headers = {name.lower(): value for name, value in event["headers"]}
-            message_id = headers.get(b"hermes-message-id", b"").decode()
-            self.response = Response(event["status"], message_id)
-        elif self.response is not None and self.response.status >= 400 and event["body"]:
-            error = msgspec.json.decode(event["body"], type=dict[str, str])
-            self.response = msgspec.structs.replace(self.response, code=error["code"])
-        await trio.lowlevel.checkpoint()
+def _response_in(answered: bytes) -> Response | None:
+    """The answer, once all of it is there."""
+    head, separator, body = answered.partition(b"\r\n\r\n")
+    if not separator:
+        return None
+    first, *lines = head.decode().split("\r\n")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+    if len(body) < int(headers["content-length"]):
+        return None
+    status = int(first.split(" ")[1])
+    code = msgspec.json.decode(body, type=dict[str, str])["code"] if body else ""
+    return Response(status, headers.get("hermes-message-id", ""), code)

@@ -1,0 +1,483 @@
+"""One HTTP/1.1 connection of publishers, without I/O: bytes in, answers out, in their order.
+
+A request needs no task, no future and no timer: its publication is told to the topic's producer
+while its bytes are being read, the producer's outcome calls back, and one sweep looks after the
+times of all connections. Requests that a client sends ahead are under way together.
+"""
+
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from hermes_actors.log.base import Stored
+from hermes_actors.publisher.answers import Answer
+from hermes_actors.publisher.edges.http1.edge import Edge, Wire
+from hermes_actors.publisher.edges.http1.exchange import BatchExchange
+from hermes_actors.publisher.edges.http1.rendering import CONTINUE
+from hermes_actors.publisher.edges.http1.request import Malformed, Request
+from hermes_actors.publisher.edges.http1.watch import State, Watch
+from hermes_actors.publisher.edges.http1.wire import Reader
+from hermes_actors.publisher.head import Head
+from hermes_actors.publisher.publication import Abandoned, Publication
+from hermes_actors.security.account import ClientCertificate
+
+AHEAD_MAX = 32
+"""How many requests of one connection may be under way; further ones are left with the client."""
+_LINGER_S = 1.0
+"""How long is read, and dropped, what a client still sends after the last answer: a connection
+that is closed with unread bytes is reset, and the client may lose that answer."""
+
+
+_FREE = 0
+# Why nothing is taken from what has come, each a bit.
+_LATER = 1  # who publishes, a page or a batch's turn is waited for
+_AHEAD = 2  # as many requests as there may be are under way
+_UNREAD = 4  # the client does not read its answers
+_ROOM = 8  # the batch takes no more for now
+_TURN = 16  # the batch has been read, and not answered to its end
+
+
+class Connection:
+    """The network calls `received`, `ended`, `lost`, `paused` and `resumed`; the sweep `sweep`."""
+
+    __slots__ = (
+        "_answers", "_batch", "_body_bytes", "_cancel", "_certificate", "_close_at_s", "_edge",
+        "_expects", "_has_ended", "_holds", "_is_last", "_is_lost", "_is_refused", "_is_silent",
+        "_is_taking", "_parts", "_publication", "_reader", "_served", "_stopped_reading",
+        "_waiting", "_watch", "_wire", "_writes_soon",
+    )  # fmt: skip
+
+    def __init__(
+        self, edge: Edge, wire: Wire, certificate: ClientCertificate | None = None
+    ) -> None:
+        self._edge = edge
+        self._wire = wire
+        self._certificate = certificate
+        self._reader = Reader(edge.heads)
+        # What is owed to the client, in order: a publication until it is answered, else bytes.
+        self._answers: deque[Publication | bytes] = deque()
+        # Whose body is being read: one of these, or neither when nobody wants it.
+        self._publication: Publication | None = None
+        self._batch: BatchExchange | None = None
+        self._parts: list[bytes] = []
+        self._body_bytes = 0
+        # A request that cannot begin before those ahead of it are answered.
+        self._waiting: Request | None = None
+        self._cancel: Callable[[], None] | None = None
+        self._holds = _FREE
+        # No further request is begun; what came was no HTTP; the connection ends without a word.
+        self._is_last = self._is_refused = self._is_silent = False
+        self._is_lost = self._has_ended = self._stopped_reading = False
+        self._is_taking = self._writes_soon = False
+        # The client may wait to be asked for its body.
+        self._expects = False
+        self._close_at_s = 0.0
+        # How many requests have begun.
+        self._served = 0
+        self._watch = Watch(edge.now_s)
+
+    # The network.
+
+    def received(self, data: bytes) -> None:
+        """Bytes from the client."""
+        if not self._may_take():
+            return
+        self._reader.receive(data)
+        if self._holds and not self._stopped_reading:
+            self._stopped_reading = True
+            self._wire.pause_reading()
+        self._take()
+
+    def ended(self) -> None:
+        """The client sends no more; what it has sent is still answered."""
+        self._has_ended = True
+        self._take()
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        self._is_lost = self._is_last = True
+        if self._cancel is not None:
+            self._cancel()
+        self._leave_body()
+        self._waiting = None
+        self._answers.clear()
+
+    def paused(self) -> None:
+        """The client does not read its answers: none of its requests is begun until it does."""
+        self._holds |= _UNREAD
+
+    def resumed(self) -> None:
+        """All that was written has gone."""
+        if self._batch is not None:
+            self._batch.sent(self._edge.now_s)
+        self._release(_UNREAD)
+
+    # The listener.
+
+    def sweep(self, now_s: float) -> None:
+        """Close what idles, whose head or unwanted body does not end, or which is not read."""
+        watch, edge = self._watch, self._edge
+        if self._holds & _UNREAD and watch.is_stuck(
+            self._wire.get_write_buffer_size(), edge.unread_s, now_s
+        ):
+            self._wire.abort()
+        elif self._close_at_s:
+            if now_s > self._close_at_s:
+                self._end()
+        elif self._batch is not None:
+            self._batch.sweep(now_s)
+        elif watch.is_late(self._state(), self._served, edge.head_timeout_s, now_s):
+            self._end()
+
+    def leave(self) -> None:
+        """The listener is about to end: no further request is begun."""
+        self._is_last = True
+        if self._state() in (State.IDLE, State.HEAD):
+            self._end()
+
+    def abort(self) -> None:
+        """Close at once, whatever is under way."""
+        self._wire.abort()
+
+    # The batch whose turn it is.
+
+    @property
+    def is_paused(self) -> bool:
+        """The client does not read its answers."""
+        return bool(self._holds & _UNREAD)
+
+    def write(self, data: bytes) -> None:
+        """Send a piece of the batch's answer."""
+        self._wire.write(data)
+
+    def hold(self) -> None:
+        """The batch takes no more for now."""
+        self._holds |= _ROOM
+
+    def release(self) -> None:
+        """The batch takes more."""
+        self._release(_ROOM)
+
+    def batch_ended(self) -> None:
+        """The batch's answer has been written to its end."""
+        self._batch = None
+        if self._reader.is_in_body:
+            # It was ended early; the client may still be sending.
+            self._is_last = True
+        self._release(_ROOM | _TURN)
+
+    # Requests.
+
+    def _take(self) -> None:
+        """Begin and go on with what has come, as far as may be, and write what is due."""
+        if self._is_taking or self._is_lost:
+            return
+        self._is_taking = True
+        try:
+            goes_on = True
+            while goes_on:
+                self._take_until_held()
+                was_held = bool(self._holds)
+                if self._has_ended and not was_held:
+                    self._is_last = True
+                    if self._reader.is_in_body:
+                        self._leave_body()
+                self._write_due()
+                # What was written may have made room.
+                goes_on = was_held and not self._holds
+        finally:
+            self._is_taking = False
+
+    def _take_until_held(self) -> None:
+        reader = self._reader
+        try:
+            while not self._holds and self._may_take():
+                event = reader.next()
+                if event is None:
+                    return
+                if isinstance(event, Request):
+                    self._served += 1
+                    self._begin(event)
+                elif isinstance(event, bytes):
+                    self._piece(event)
+                else:
+                    self._end_body()
+        except Malformed as error:
+            # In a body that nobody waits for, or of a batch whose answer may have begun, it is
+            # enough to close.
+            is_owed = not reader.is_in_body or self._publication is not None
+            self._leave_body()
+            self._is_last = self._is_refused = True
+            if is_owed:
+                self._answer(Answer(error.status, closes=True), is_of_publish=False)
+
+    def _may_take(self) -> bool:
+        return (self._reader.is_in_body or not self._is_last) and not self._is_refused
+
+    def _begin(self, request: Request) -> None:
+        self._expects = request.expects_continue
+        if not request.keeps_alive:
+            self._is_last = True
+        if request.refusal is not None:
+            self._answer(request.refusal, is_of_publish=False)
+        elif request.topic is None and request.batch is None:
+            self._begin_page(request)
+        elif request.topic is None and self._answers:
+            self._wait_for_turn(request)
+        else:
+            self._begin_publish(request)
+
+    def _begin_page(self, request: Request) -> None:
+        page = self._edge.pages.at_once(request.method, request.path)
+        if page is not None:
+            self._answer(page, is_of_publish=False)
+        elif self._answers:
+            self._wait_for_turn(request)
+        else:
+            self._later(self._render_metrics())
+
+    def _begin_publish(self, request: Request) -> None:
+        security = self._edge.gateway.security
+        if security is None:
+            self._admit(request, request.head)
+            return
+        head = Head(request.pairs, request.fields, self._certificate)
+        if security.asks(request.topic or request.batch or ""):
+            self._later(self._identify(request, head))
+        else:
+            self._admit(request, head)
+
+    def _wait_for_turn(self, request: Request) -> None:
+        self._holds |= _LATER
+        self._waiting = request
+
+    def _later(self, task: Coroutine[Any, Any, None]) -> None:
+        self._holds |= _LATER
+        self._cancel = self._edge.host.spawn(task)
+
+    async def _identify(self, request: Request, head: Head) -> None:
+        security = self._edge.gateway.security
+        assert security is not None, "somebody asks"
+        unknown = await security.identify(request.topic or request.batch or "", head)
+        self._cancel = None
+        if not self._is_lost:
+            if unknown is not None:
+                self._answer(unknown, is_of_publish=True)
+            else:
+                self._admit(request, head)
+            self._release(_LATER)
+
+    async def _render_metrics(self) -> None:
+        page = await self._edge.pages.metrics()
+        self._cancel = None
+        if not self._is_lost:
+            self._answer(page, is_of_publish=False)
+            self._release(_LATER)
+
+    def _admit(self, request: Request, head: Head) -> None:
+        gateway = self._edge.gateway
+        if gateway.is_leaving:
+            self._is_last = True
+        if request.topic is None:
+            self._admit_batch(request, head)
+            return
+        admitted = gateway.admit(
+            request.topic, request.expected_bytes, request.key, head, self._settled
+        )
+        if isinstance(admitted, Answer):
+            self._answer(admitted, is_of_publish=True)
+            return
+        self._answers.append(admitted)
+        if len(self._answers) >= AHEAD_MAX:
+            self._holds |= _AHEAD
+        body = self._reader.whole_body()
+        if body is not None:
+            gateway.hand_over(admitted, body)
+        else:
+            self._publication = admitted
+            self._body_bytes = 0
+
+    def _admit_batch(self, request: Request, head: Head) -> None:
+        batches = self._edge.gateway.batches
+        stream = batches.open(request.batch or "", request.key, head)
+        if isinstance(stream, Answer):
+            self._answer(stream, is_of_publish=True)
+            return
+        is_chunked = not request.is_http_1_0
+        self._batch = BatchExchange(
+            self,
+            stream,
+            self._edge.host.soon,
+            self._edge.renderer.batch_head(is_chunked=is_chunked, closes=self._is_last),
+            batches.idle_s,
+            self._edge.now_s,
+            is_chunked=is_chunked,
+        )
+
+    def _piece(self, data: bytes) -> None:
+        self._expects = False
+        publication = self._publication
+        if publication is not None:
+            self._parts.append(data)
+            self._body_bytes += len(data)
+            if self._body_bytes > self._edge.body_bytes_max:
+                self._edge.gateway.refuse_body(publication, self._body_bytes)
+        elif self._batch is not None:
+            self._batch.feed(data, self._edge.now_s)
+
+    def _end_body(self) -> None:
+        publication, self._publication = self._publication, None
+        if publication is not None:
+            parts, self._parts = self._parts, []
+            body = parts[0] if len(parts) == 1 else b"".join(parts)
+            self._edge.gateway.hand_over(publication, body)
+        elif self._batch is not None:
+            self._batch.finish()
+            if self._batch is not None:
+                self._holds |= _TURN
+
+    # Answers.
+
+    def _settled(self, publication: Publication) -> None:
+        """The publication's `notify`."""
+        if self._is_lost:
+            if not isinstance(publication.outcome, Stored | Abandoned):
+                # Nobody hears it, but it is counted.
+                self._edge.gateway.answer(publication)
+            return
+        if publication is self._publication:
+            self._cut_short(publication)
+        if self._is_taking or not self._answers or publication is not self._answers[0]:
+            return
+        if len(self._answers) == 1:
+            self._write_due()
+        elif not self._writes_soon:
+            # Others of this connection may be settled in this turn too.
+            self._writes_soon = True
+            self._edge.host.soon(self._write_due)
+
+    def _cut_short(self, publication: Publication) -> None:
+        """It is answered before its body is here."""
+        self._publication = None
+        self._is_last = True
+        if self._parts:
+            self._parts = []
+            return
+        # Not a byte of it came: the connection ends without a word, as Hermes has it.
+        self._answers.pop()
+        self._edge.gateway.answer(publication)
+        self._is_silent = True
+        self._close_at_s = self._edge.now_s + self._edge.silence_s
+
+    def _answer(self, answer: Answer, *, is_of_publish: bool) -> None:
+        """Owe an answer that is known at once; the rest of its request is read and dropped."""
+        reader = self._reader
+        is_unread = reader.is_in_body and reader.whole_body() is None
+        # A client that waits to be asked for its body may send it or not: nobody can know.
+        if answer.closes or (is_unread and self._expects):
+            self._is_last = True
+        self._answers.append(
+            self._edge.renderer.answer(answer, is_of_publish=is_of_publish, closes=self._is_last)
+        )
+
+    def _write_due(self) -> None:
+        """Write the answers that are due, in one piece; then what becomes of the connection."""
+        self._writes_soon = False
+        if self._is_lost:
+            return
+        answers = self._answers
+        due: list[bytes] = []
+        while answers:
+            first = answers[0]
+            if not isinstance(first, bytes):
+                if not first.is_answered:
+                    break
+                first = self._rendered(first, is_last=len(answers) == 1)
+            answers.popleft()
+            due.append(first)
+        if due:
+            self._wire.write(due[0] if len(due) == 1 else b"".join(due))
+        if self._expects and self._holds & ~_UNREAD == _FREE:
+            self._ask_for_body()
+        if not answers:
+            self._go_on()
+        elif self._holds & _AHEAD and len(answers) <= AHEAD_MAX // 2:
+            self._release(_AHEAD)
+
+    def _ask_for_body(self) -> None:
+        """If all before it is answered: what a client says after the answers is for one request."""
+        is_wanted = self._publication is not None or self._batch is not None
+        if is_wanted and len(self._answers) <= (self._publication is not None):
+            self._expects = False
+            self._wire.write(CONTINUE)
+
+    def _rendered(self, publication: Publication, *, is_last: bool) -> bytes:
+        gateway, renderer = self._edge.gateway, self._edge.renderer
+        if is_last and gateway.is_leaving:
+            self._is_last = True
+        closes = is_last and self._is_last
+        if type(publication.outcome) is Stored:
+            told = gateway.quota_headers(publication) if gateway.tells_quota else ()
+            return renderer.stored(publication.id, told, closes=closes)
+        answer = gateway.answer(publication)
+        return renderer.answer(answer, is_of_publish=True, closes=closes)
+
+    def _go_on(self) -> None:
+        """Every answer has been written."""
+        if self._waiting is not None:
+            request, self._waiting = self._waiting, None
+            self._begin(request)
+            if self._cancel is None:
+                self._release(_LATER)
+        elif self._holds & _AHEAD:
+            self._release(_AHEAD)
+        elif self._is_last and self._batch is None and not self._holds & _LATER:
+            self._close()
+
+    def _close(self) -> None:
+        if self._has_ended:
+            self._wire.close()
+        elif self._is_silent:
+            return
+        elif not (self._is_refused or self._reader.is_in_body):
+            self._wire.close()
+        elif not self._close_at_s:
+            self._close_at_s = self._edge.now_s + _LINGER_S
+            if self._wire.can_write_eof():
+                self._wire.write_eof()
+
+    # Inside.
+
+    def _release(self, hold: int) -> None:
+        self._holds &= ~hold
+        if self._holds or self._is_lost:
+            return
+        if self._stopped_reading:
+            self._stopped_reading = False
+            self._wire.resume_reading()
+        self._take()
+
+    def _leave_body(self) -> None:
+        """The rest of the body that is being read will not come."""
+        publication, self._publication = self._publication, None
+        if publication is not None:
+            self._answers.pop()
+            self._parts = []
+            self._edge.gateway.abandon(publication)
+        if self._batch is not None:
+            batch, self._batch = self._batch, None
+            batch.leave()
+
+    def _end(self) -> None:
+        """Close now; what the client has not read is dropped, since it may never read it."""
+        if self._wire.get_write_buffer_size():
+            self._wire.abort()
+        else:
+            self._wire.close()
+
+    def _state(self) -> State:
+        if self._answers or self._holds or self._batch is not None:
+            return State.BUSY
+        if self._reader.is_in_body:
+            return State.UNWANTED
+        return State.HEAD if self._reader.has_bytes else State.IDLE

@@ -1,0 +1,81 @@
+"""What all HTTP/1.1 connections of a node share, and what they need of their network."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from hermes_actors.config import FrontendConfig
+from hermes_actors.publisher.edges.http1.rendering import Renderer
+from hermes_actors.publisher.edges.http1.request import Heads
+from hermes_actors.publisher.gateway import Gateway
+from hermes_actors.publisher.status import Pages
+
+UNREAD_S = 30.0
+"""How long an answer may wait for a client that reads nothing of it."""
+
+
+class Wire(Protocol):
+    """The way to the client; asyncio's transports are such."""
+
+    def write(self, data: bytes) -> None:
+        """Send these bytes. May call `Connection.paused`, then `resumed` later."""
+
+    def can_write_eof(self) -> bool:
+        """Whether `write_eof` may be called: not over TLS."""
+
+    def write_eof(self) -> None:
+        """Send no more after what has been written."""
+
+    def close(self) -> None:
+        """Close after what has been written. `Connection.lost` is called later."""
+
+    def abort(self) -> None:
+        """Close at once. `Connection.lost` is called later."""
+
+    def pause_reading(self) -> None:
+        """`Connection.received` is not called until `resume_reading`."""
+
+    def resume_reading(self) -> None:
+        """Read again."""
+
+    def get_write_buffer_size(self) -> int:
+        """How many bytes have not gone."""
+
+
+class Host(Protocol):
+    """What connections need of the loop that they live on."""
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Call after the running code, and what else is due now, has returned."""
+
+    def spawn(self, task: Coroutine[Any, Any, None]) -> Callable[[], None]:
+        """Run it beside; what is returned cancels it."""
+
+
+class Edge:
+    """What all connections of a node share. `tick` is called each sweep, and before the first."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        pages: Pages,
+        config: FrontendConfig,
+        host: Host,
+        *,
+        unread_s: float = UNREAD_S,
+    ) -> None:
+        """A connection of whose answers nothing could be sent for `unread_s` is closed."""
+        self.gateway = gateway
+        self.pages = pages
+        self.host = host
+        self.heads = Heads(config)
+        self.renderer = Renderer(config)
+        self.body_bytes_max = config.body_bytes_max
+        self.head_timeout_s = config.head_timeout_ms / 1_000
+        self.silence_s = max(0.0, (config.read_timeout_ms - config.idle_timeout_ms) / 1_000)
+        self.unread_s = unread_s
+        self.now_s = 0.0
+
+    def tick(self, now_s: float, now_ms: int) -> None:
+        """It is now this time, monotonic and by the wall clock."""
+        self.now_s = now_s
+        self.renderer.tick(now_ms)

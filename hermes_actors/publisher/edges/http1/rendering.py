@@ -1,0 +1,84 @@
+"""Answers as the bytes of HTTP/1.1. Pure."""
+
+from http import HTTPStatus
+from wsgiref.handlers import format_date_time
+
+from hermes_actors.config import FrontendConfig
+from hermes_actors.publisher.answers import Answer
+from hermes_actors.publisher.forms import ANSWERS
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+LAST_CHUNK = b"0\r\n\r\n"
+_CLOSE = b"Connection: close\r\n"
+_LINES = {each.value: f"HTTP/1.1 {each.value} {each.phrase}\r\n".encode() for each in HTTPStatus}
+
+
+class Renderer:
+    """Renders answers with the date of the last `tick`."""
+
+    def __init__(self, config: FrontendConfig) -> None:
+        self._keep_alive = b""
+        if config.keep_alive_header:
+            self._keep_alive = b"Keep-Alive: timeout=%d\r\n" % config.keep_alive_header_timeout_s
+        self._date_s = -1
+        self._date = self._stored = b""
+
+    def tick(self, now_ms: int) -> None:
+        """It is now this time, by the wall clock."""
+        now_s = now_ms // 1_000
+        if now_s != self._date_s:
+            self._date_s = now_s
+            self._date = f"Date: {format_date_time(now_s)}\r\n".encode()
+            self._stored = b"%b%bContent-Length: 0\r\nHermes-Message-Id: " % (
+                _LINES[201],
+                self._date,
+            )
+
+    def stored(self, message_id: str, more: tuple[tuple[str, str], ...], *, closes: bool) -> bytes:
+        """The 201 of a message, with `more` headers."""
+        return b"%b%b\r\n%b%b\r\n" % (
+            self._stored,
+            message_id.encode(),
+            _lines(more) if more else b"",
+            _CLOSE if closes else self._keep_alive,
+        )
+
+    def answer(self, answer: Answer, *, is_of_publish: bool, closes: bool) -> bytes:
+        """A whole answer; one to a publish tells of the connection as the configuration wants."""
+        parts = [
+            _LINES[answer.status],
+            self._date,
+            b"Content-Length: %d\r\n" % len(answer.body),
+        ]
+        if answer.content_type:
+            parts.append(b"Content-Type: %b\r\n" % answer.content_type.encode())
+        if answer.message_id:
+            parts.append(b"Hermes-Message-Id: %b\r\n" % answer.message_id.encode())
+        if answer.allow:
+            parts.append(b"Allow: %b\r\n" % answer.allow.encode())
+        parts.append(_lines(answer.headers))
+        if closes:
+            parts.append(_CLOSE)
+        elif is_of_publish:
+            parts.append(self._keep_alive)
+        parts += [b"\r\n", answer.body]
+        return b"".join(parts)
+
+    def batch_head(self, *, is_chunked: bool, closes: bool) -> bytes:
+        """The beginning of a batch's answer, which ends with the connection if not in chunks."""
+        return b"%b%bContent-Type: %b\r\n%b%b\r\n" % (
+            _LINES[200],
+            self._date,
+            ANSWERS.encode(),
+            b"Transfer-Encoding: chunked\r\n" if is_chunked else b"",
+            _CLOSE if closes else self._keep_alive,
+        )
+
+
+def chunk(data: bytes) -> bytes:
+    """One chunk of an answer."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def _lines(headers: tuple[tuple[str, str], ...]) -> bytes:
+    return "".join(f"{name.title()}: {value}\r\n" for name, value in headers).encode("latin-1")

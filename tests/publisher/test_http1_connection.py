@@ -1,0 +1,186 @@
+"""One HTTP/1.1 connection: the order of its answers, how it goes on, and how it ends."""
+
+import pytest
+import trio
+from in_process import chunk
+
+from hermes_chaos.sim.environment.http_in import Line
+
+HEAD = b"POST /topics/shop.orders HTTP/1.1\r\nHost: x\r\n"
+PUBLISH = HEAD + b"Content-Length: 2\r\n\r\n{}"
+PAGE = b"GET /status/health HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def statuses(line: Line) -> list[int]:
+    return [int(part.split(b" ")[0]) for part in bytes(line.answered).split(b"HTTP/1.1 ")[1:]]
+
+
+async def test_requests_that_are_sent_ahead_are_answered_in_order_and_together(
+    world, autojump_clock
+) -> None:
+    line = world.connect()
+    writes: list[bytes] = []
+    write = line.write
+    line.write = lambda data: (writes.append(data), write(data))
+    world.log.faults.delay_s = (0.010, 0.010)
+    line.send(PUBLISH * 3 + PAGE + PUBLISH)
+    assert world.frontend.tally.in_flight == 4
+    await trio.sleep(0.1)
+    assert statuses(line) == [201, 201, 201, 200, 201]
+    assert len(writes) == 1
+    assert not line.is_closed
+
+
+async def test_no_more_than_so_many_requests_of_a_connection_are_under_way(
+    world, autojump_clock
+) -> None:
+    line = world.connect()
+    world.log.faults.delay_s = (0.010, 0.010)
+    line.send(PUBLISH * 100)
+    assert world.frontend.tally.in_flight == 32
+    await trio.sleep(1)
+    assert statuses(line) == [201] * 100
+
+
+async def test_a_head_in_single_bytes_is_a_request(world, autojump_clock) -> None:
+    line = world.connect()
+    for byte in PUBLISH:
+        line.send(bytes([byte]))
+    await trio.sleep(0.01)
+    assert statuses(line) == [201]
+
+
+async def test_a_body_is_asked_for_only_where_its_client_waits(world, autojump_clock) -> None:
+    line = world.connect()
+    line.send(HEAD + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+    assert line.answered == b"HTTP/1.1 100 Continue\r\n\r\n"
+    line.send(b"{}")
+    await trio.sleep(0.01)
+    assert statuses(line) == [100, 201]
+    line.send(HEAD + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n{}")
+    await trio.sleep(0.01)
+    assert statuses(line) == [100, 201, 201]
+
+
+async def test_a_client_that_waits_and_is_refused_may_send_its_body_or_not(
+    world, autojump_clock
+) -> None:
+    line = world.connect()
+    head = HEAD.replace(b"orders", b"nothing")
+    line.send(head + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+    assert statuses(line) == [404]
+    assert b"Connection: close" in line.answered
+    await trio.sleep(2)
+    assert line.is_closed
+
+
+async def test_the_body_of_a_refused_request_is_dropped_and_the_connection_goes_on(
+    world, autojump_clock
+) -> None:
+    line = world.connect()
+    line.send(HEAD.replace(b"orders", b"nothing") + b"Content-Length: 8\r\n\r\nHTTP")
+    assert statuses(line) == [404]
+    line.send(b"/1.1" + PUBLISH)
+    await trio.sleep(0.01)
+    assert statuses(line) == [404, 201]
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+async def test_an_upgrade_is_passed_over_and_the_body_is_not(
+    world, autojump_clock, is_chunked: bool
+) -> None:
+    # Java's own client asks for h2c with each first request.
+    line = world.connect()
+    upgrade = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEA\r\n"
+    rest = b"Content-Length: 2\r\n\r\n{}"
+    if is_chunked:
+        rest = b"Transfer-Encoding: chunked\r\n\r\n" + chunk(b"{}") + b"0\r\n\r\n"
+    line.send(HEAD + upgrade + rest + PUBLISH)
+    await trio.sleep(0.01)
+    assert statuses(line) == [201, 201]
+    assert [record.value for record in world.stored] == [b"{}", b"{}"]
+
+
+async def test_who_sends_no_more_is_answered_first(world, autojump_clock) -> None:
+    line = world.connect()
+    line.send(PUBLISH * 2)
+    line.connection.ended()
+    await trio.sleep(0.01)
+    assert statuses(line) == [201, 201]
+    assert line.is_closed
+
+
+async def test_nothing_is_begun_after_the_last_request(world, autojump_clock) -> None:
+    line = world.connect()
+    line.send(HEAD + b"Connection: close\r\nContent-Length: 2\r\n\r\n{}" + PUBLISH)
+    await trio.sleep(0.01)
+    assert statuses(line) == [201]
+    assert b"Connection: close" in line.answered
+    assert line.is_closed
+    assert len(world.stored) == 1
+
+
+async def test_http_1_0_has_one_request_a_connection(world, autojump_clock) -> None:
+    line = world.connect()
+    line.send(PUBLISH.replace(b"HTTP/1.1", b"HTTP/1.0"))
+    await trio.sleep(0.01)
+    assert statuses(line) == [201]
+    assert line.is_closed
+
+
+async def test_broken_chunks_are_400_and_nothing_is_stored(world, autojump_clock) -> None:
+    line = world.connect()
+    line.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}!\r\n" + PUBLISH)
+    assert statuses(line) == [400]
+    await trio.sleep(2)
+    assert line.is_closed
+    assert world.stored == []
+    assert world.frontend.tally.in_flight == 0
+
+
+async def test_a_batch_waits_for_its_turn_and_the_next_request_for_its(
+    world, autojump_clock
+) -> None:
+    line = world.connect()
+    world.log.faults.delay_s = (0.010, 0.010)
+    batch = HEAD.replace(b"orders", b"orders/batch") + b"Content-Type: application/x-ndjson\r\n"
+    line.send(PUBLISH + batch + b"Content-Length: 4\r\n\r\n1\n2\n" + PUBLISH)
+    await trio.sleep(0.1)
+    assert statuses(line) == [201, 200, 201]
+    assert bytes(line.answered).count(b'"status":201') == 2
+
+
+async def test_idle_connections_and_heads_that_do_not_end_are_closed(
+    open_world, autojump_clock
+) -> None:
+    async with open_world(head_timeout_ms=1_000) as world:
+        await world.add_topic("shop.orders")
+        idle, slow = world.connect(), world.connect()
+        slow.send(HEAD)
+        await trio.sleep(0.9)
+        assert not slow.is_closed
+        await trio.sleep(0.6)
+        assert slow.is_closed
+        assert not idle.is_closed
+        await trio.sleep(57)
+        idle.send(PUBLISH)
+        await trio.sleep(57)
+        assert not idle.is_closed
+        await trio.sleep(5)
+        assert idle.is_closed
+        assert statuses(slow) == []
+
+
+async def test_who_does_not_read_is_not_read_and_loses_the_connection(
+    world, autojump_clock
+) -> None:
+    line = world.connect()
+    line.may_write = trio.Event()
+    line.send(PUBLISH)
+    await trio.sleep(0.01)
+    line.send(PUBLISH)
+    await trio.sleep(29)
+    assert len(world.stored) == 1
+    assert not line.is_closed
+    await trio.sleep(3)
+    assert line.is_closed
