@@ -1,13 +1,14 @@
 """`hermes tail`: prints what lies in a topic of one DC, and what comes."""
 
 import json
+import string
 import sys
-from datetime import UTC, datetime
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.command_line.failures import CommandFailed
+from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
     ManagementOption,
@@ -20,6 +21,7 @@ from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.command_line.times import TIME_HELP, time_to_send
 from hermes_actors.cli.connection.management import ManagementClient, quoted
 from hermes_actors.cli.output.render import printable
+from hermes_actors.model.moments import iso_ms
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 
@@ -29,7 +31,8 @@ app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
     epilog=examples(
         "hermes tail shop.orders",
         "hermes tail shop.orders --from beginning --no-follow",
-        "hermes tail shop.orders --from 15m --limit 10",
+        "hermes tail shop.orders -n 10",
+        "hermes tail shop.orders --from 15m --limit 10 --format '{offset} {key} {body}'",
         "hermes tail shop.orders --output json | jq .body",
     ),
 )
@@ -45,19 +48,46 @@ def tail(
         ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow/--no-follow", "-f/-F", help="Wait for what comes.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--follow/--no-follow",
+            "-f/-F",
+            help="Wait for what comes.",
+            show_default="follow; with --last: no-follow",
+        ),
+    ] = None,
+    last: Annotated[
+        int | None,
+        typer.Option(
+            "--last", "-n", min=1, max=1_000, metavar="N", help="The last N, by their times."
+        ),
+    ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, metavar="N", help="End after N messages.")
+        int | None, typer.Option("--limit", min=1, metavar="N", help="End after N messages.")
+    ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="TEXT",
+            help="Each message in this form: {time} {timestamp} {partition} {offset} {id} {key} "
+            "{headers} {body}, \\t and \\n.",
+        ),
     ] = None,
     management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Print a topic's messages, as the DC of this management API holds them. Ctrl-C ends it."""
-    params = {
-        "from": place(start, follow),
-        "follow": "true" if follow else "false",
-    }
+    if last is not None and start is not None:
+        raise UsageWrong("--last says where to start: leave out --from")
+    if template is not None and output is Output.JSON:
+        raise UsageWrong("--format is for people: leave out --output json")
+    shown = row if template is None else formatter(template)
+    follow = last is None if follow is None else follow
+    params = {} if last is not None else {"from": place(start, follow)}
+    params["follow"] = "true" if follow else "false"
+    if last is not None:
+        params["last"] = str(last)
     if limit is not None:
         params["limit"] = str(limit)
     left = limit
@@ -66,7 +96,7 @@ def tail(
             # A server may send empty lines to keep the connection open.
             if not line.strip():
                 continue
-            sys.stdout.write((line if output is Output.JSON else row(line)) + "\n")
+            sys.stdout.write((line if output is Output.JSON else shown(line)) + "\n")
             sys.stdout.flush()
             if left is not None:
                 left -= 1
@@ -88,17 +118,61 @@ def place(start: str | None, follow: bool) -> str:
     return time_to_send("--from", start, "beginning, end, ")
 
 
-def row(line: str) -> str:
-    """One message on one line: time, partition:offset, id, key, body."""
+_FIELDS = ("time", "timestamp", "partition", "offset", "id", "key", "headers", "body")
+
+
+def formatter(template: str) -> Callable[[str], str]:
+    """Writes a line of the server in this form; what is not there is `-`. Raises UsageWrong."""
+    try:
+        parts = list(string.Formatter().parse(template))
+    except ValueError as error:
+        raise UsageWrong(f"--format '{template}': {error}") from error
+    for _, field, width, conversion in parts:
+        if field is not None and (field not in _FIELDS or width or conversion):
+            known = ", ".join(f"{{{each}}}" for each in _FIELDS)
+            raise UsageWrong(
+                f"--format: there is no {{{field}}}; use {known}, and {{{{ for a brace"
+            )
+
+    def shown(line: str) -> str:
+        message, when = _message(line)
+        key = message.get("key")
+        if "keyBase64" in message:
+            key = f"base64:{message['keyBase64']}"
+        values = {
+            **{name: message.get(name) for name in ("timestamp", "partition", "offset", "id")},
+            "time": when,
+            "key": key,
+            "headers": json.dumps(message.get("headers") or {}, ensure_ascii=False),
+            "body": _body(message),
+        }
+        texts = {name: "-" if each is None else str(each) for name, each in values.items()}
+        return "".join(
+            literal.replace("\\t", "\t").replace("\\n", "\n")
+            + ("" if field is None else printable(texts[field]))
+            for literal, field, *_ in parts
+        )
+
+    return shown
+
+
+def _message(line: str) -> tuple[dict[str, Any], str]:
+    """The message in a line of the server, and its time. Raises CommandFailed."""
     try:
         message = json.loads(line)
-        when = datetime.fromtimestamp(message["timestamp"] / 1_000, UTC)
-        where = f"{message['partition']}:{message['offset']}"
+        when = iso_ms(message["timestamp"])
+        message["partition"], message["offset"]
     except (ValueError, KeyError, TypeError) as error:
         raise CommandFailed(
             f"the server sent a line that is no message: {printable(line[:200])}"
         ) from error
-    parts = [when.isoformat(timespec="milliseconds").replace("+00:00", "Z"), where]
+    return message, when
+
+
+def row(line: str) -> str:
+    """One message on one line: time, partition:offset, id, key, body."""
+    message, when = _message(line)
+    parts = [when, f"{message['partition']}:{message['offset']}"]
     parts.append(str(message.get("id") or "-"))
     if "keyBase64" in message:
         parts.append(f"key=base64:{message['keyBase64']}")

@@ -178,7 +178,13 @@ class Administration:
         }
 
     async def tail(
-        self, caller: Caller, topic: str, start: str, follow: bool, limit: int | None
+        self,
+        caller: Caller,
+        topic: str,
+        start: str,
+        follow: bool,
+        limit: int | None,
+        last: int | None = None,
     ) -> Tail:
         """A topic's messages from `start` on, for owners and administrators; see `open_tail`."""
         live = self.topics.live(topic)
@@ -190,6 +196,7 @@ class Administration:
                 start,
                 follow=follow,
                 limit=limit,
+                last=last,
                 now_ms=self._clock.now_ms(),
             )
         except UnknownTopic as error:

@@ -2,15 +2,17 @@
 time: what a slow client has not taken is not read.
 """
 
+import heapq
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 import trio
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.log.base import Log, OffsetOutOfRange, UnknownTopic
+from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, UnknownTopic
+from hermes_actors.log.ranges import read_forwards
 from hermes_actors.management.dead_letters.letters import as_text
 from hermes_actors.model.message import UndecodableRecord, from_record
 from hermes_actors.model.moments import moment_ms
@@ -19,6 +21,11 @@ from hermes_actors.model.record import StoredRecord
 BATCH_RECORDS_MAX = 200
 BATCH_BYTES_MAX = 262_144
 IDLE_LINE_S = 15.0
+
+LAST_MAX = 1_000
+"""The most messages from before the end that a tail begins with."""
+LAST_BYTES_MAX = 16_777_216
+_LAST_TIMEOUT_S = 20.0
 
 
 class Tail:
@@ -35,7 +42,10 @@ class Tail:
         positions: Mapping[int, int],
         ends: Mapping[int, int] | None,
         limit: int | None,
+        first: bytes = b"",
     ) -> None:
+        """`first` are lines that come before all others."""
+        self._first = first
         self._log = log
         self._topic = log_topic
         self._positions = dict(positions)
@@ -51,6 +61,9 @@ class Tail:
         A trio coroutine. Retention that overtakes the reader makes it skip what is gone; a topic
         that is deleted ends it. Raises LogUnavailable.
         """
+        if self._first:
+            lines, self._first = self._first, b""
+            return lines
         while True:
             wanted = self._wanted()
             if not wanted:
@@ -97,16 +110,30 @@ class Tail:
 
 
 async def open_tail(
-    log: Log, log_topic: str, start: str, *, follow: bool, limit: int | None, now_ms: int
+    log: Log,
+    log_topic: str,
+    start: str,
+    *,
+    follow: bool,
+    limit: int | None,
+    now_ms: int,
+    last: int | None = None,
 ) -> Tail:
-    """A tail from `start`: `beginning`, `end`, or a moment (without a zone: UTC).
+    """A tail from `start`: `beginning`, `end`, or a moment (without a zone: UTC). With `last` it
+    begins with so many messages from before the end, whatever `start` is.
 
     Without `follow` it ends where the log ends now. A trio coroutine. Raises Refused, UnknownTopic
     and LogUnavailable.
     """
     if limit is not None and limit < 0:
         raise Refused("limit must be greater than or equal to 0")
+    if last is not None and not 0 < last <= LAST_MAX:
+        raise Refused(f"last must be from 1 to {LAST_MAX}")
     ends = await log.end_positions(log_topic)
+    if last is not None:
+        starts = await log.start_positions(log_topic)
+        first = b"".join(map(line_of, await newest(log, log_topic, starts, ends, last)))
+        return Tail(log, log_topic, ends, None if follow else ends, limit, first)
     if start == "beginning":
         positions = await log.start_positions(log_topic)
     elif start == "end":
@@ -114,6 +141,38 @@ async def open_tail(
     else:
         positions = await log.position_at(log_topic, _timestamp_ms(start, now_ms))
     return Tail(log, log_topic, positions, None if follow else ends, limit)
+
+
+async def newest(
+    log: Log, log_topic: str, starts: Mapping[int, int], ends: Mapping[int, int], most: int
+) -> list[StoredRecord]:
+    """The newest records of all partitions together by their timestamps, the oldest first: `most`,
+    or as many as have LAST_BYTES_MAX. Raises LogUnavailable, UnknownTopic.
+    """
+    # The oldest on top; of one time the partitions in their order.
+    kept: list[tuple[int, int, int, StoredRecord]] = []
+    size_bytes = 0
+
+    def take(batch: Sequence[StoredRecord]) -> bool:
+        nonlocal size_bytes
+        for record in batch:
+            place = record.timestamp_ms, record.partition, record.offset
+            heapq.heappush(kept, (*place, record))
+            size_bytes += len(record.value)
+            while len(kept) > most or (len(kept) > 1 and size_bytes > LAST_BYTES_MAX):
+                size_bytes -= len(heapq.heappop(kept)[-1].value)
+        return True
+
+    try:
+        with trio.fail_after(_LAST_TIMEOUT_S):
+            for partition, end in sorted(ends.items()):
+                start = max(starts.get(partition, 0), end - most)
+                await read_forwards(log, log_topic, partition, start, end, take)
+    except trio.TooSlowError as error:
+        raise LogUnavailable(
+            f"the log of datacentre {log.dc} did not answer within {_LAST_TIMEOUT_S:g} s"
+        ) from error
+    return [each[-1] for each in sorted(kept, key=lambda each: each[:3])]
 
 
 def line_of(record: StoredRecord) -> bytes:

@@ -69,10 +69,11 @@ def _tail_route(gate: Gate, administration: Administration) -> HTTPRouteHandler:
         start: _Start = "beginning",
         follow: FromQuery[bool] = False,
         limit: FromQuery[int | None] = None,
+        last: FromQuery[int | None] = None,
     ) -> Stream:
         if open_tails >= TAILS_MAX:
             raise Unavailable(f"{TAILS_MAX} streams of messages are open already; try again later")
-        tail = await gate.act(request, administration.tail, topic, start, follow, limit)
+        tail = await gate.act(request, administration.tail, topic, start, follow, limit, last)
         return Stream(lines(tail), media_type=_NDJSON)
 
     return messages

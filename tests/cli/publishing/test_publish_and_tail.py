@@ -392,3 +392,31 @@ def test_a_summary_has_latencies_only_if_something_was_accepted(hermes, server):
     assert "latency" not in hermes("publish", "a.b", "1").stderr
     server.on("POST /topics/a.b", ACCEPTED)
     assert "; latency p50 " in hermes("publish", "a.b", "1").stderr
+
+
+def test_the_last_ones_are_asked_for_and_the_command_ends_unless_it_is_to_follow(hermes, server):
+    line = json.dumps(MESSAGE).encode() + b"\n"
+    for query in ("follow=false&last=10", "follow=true&last=10&limit=1"):
+        server.on(f"GET /topics/a.b/messages?{query}", (200, line))
+    assert hermes("tail", "a.b", "-n", "10").exit_code == 0
+    assert hermes("tail", "a.b", "-n", "10", "-f", "--limit", "1").exit_code == 0
+    assert hermes("tail", "a.b", "-n", "10", "--from", "1h").exit_code == 2
+
+
+def test_messages_have_the_form_that_is_asked_for(hermes, server):
+    odd = MESSAGE | {"key": None, "body": "\x1b[2J", "headers": {"Trace": "t"}}
+    lines = b"".join(json.dumps(each).encode() + b"\n" for each in (MESSAGE, odd))
+    server.on("GET /topics/a.b/messages?follow=false&last=2", (200, lines))
+    form = "{time}\\t{offset} {key} {headers} {{{body}}}"
+    assert hermes("tail", "a.b", "-n", "2", "--format", form).stdout.splitlines() == [
+        '2026-01-01T00:00:00.123Z\t42 k {} {{"a":1}}',
+        '2026-01-01T00:00:00.123Z\t42 - {"Trace": "t"} {\\x1b[2J}',
+    ]
+
+
+@pytest.mark.parametrize("form", ["{nothing}", "{offset.real}", "{offset", "{}", "{offset:>9}"])
+def test_a_form_with_an_unknown_field_is_refused_with_those_that_there_are(hermes, server, form):
+    result = hermes("tail", "a.b", "--format", form)
+    assert result.exit_code == 2
+    assert "--format" in result.stderr
+    assert server.made() == []

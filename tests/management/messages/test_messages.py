@@ -15,6 +15,7 @@ from hermes_actors.config import Config
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.app import build_app
+from hermes_actors.management.messages import tail as tail_module
 from hermes_actors.management.routes import messages as messages_module
 from hermes_actors.metadata.registry import Metadata, Registry
 from hermes_actors.model.message import Message, to_record
@@ -294,3 +295,27 @@ def test_the_app_serves_from_the_asyncio_host_of_a_trio_guest():
         return result
 
     assert guest.run(main, host="asyncio") == (201, ["shop"], "GROUP_ALREADY_EXISTS")
+
+
+async def test_the_last_ones_come_by_time_over_all_partitions(api):
+    await api.with_topic()
+    for at in range(12):
+        await publish(api, b"%d" % at, partition=at % 3, at_ms=START_MS + at)
+    assert [line["body"] for line in await lines(api, last=5)] == ["7", "8", "9", "10", "11"]
+    assert len(await lines(api, last=1_000)) == 12
+
+
+async def test_of_large_ones_the_last_are_as_many_as_a_bound_of_bytes_takes(api, monkeypatch):
+    monkeypatch.setattr(tail_module, "LAST_BYTES_MAX", 25)
+    await api.with_topic()
+    for at in range(4):
+        await publish(api, b"%010d" % at, at_ms=START_MS + at)
+    assert [int(line["body"]) for line in await lines(api, last=4)] == [2, 3]
+
+
+@pytest.mark.parametrize("last", [0, -1, 1_001])
+async def test_a_number_of_last_ones_has_a_bound(api, last):
+    await api.with_topic()
+    answer = await api.get(PATH, params={"last": last})
+    assert answer.status_code == 400
+    assert "last must be from 1 to 1000" in answer.text
