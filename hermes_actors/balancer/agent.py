@@ -328,7 +328,12 @@ class Agent:
         owned, share = self._owned.get(name), state.share_of(name, lease.boot)
         if owned is None or (owned.epoch, owned.lease) != (grant.epoch, lease):
             owned = Owned(
-                grant.partitions, grant.epoch, lease, RateShare(share), state.rate_of(name)
+                grant.partitions,
+                grant.epoch,
+                lease,
+                RateShare(share),
+                state.rate_of(name),
+                is_after_loss=state.is_after_loss(name, grant.partitions),
             )
             self._owned[name] = owned
         owned.share.change(share)

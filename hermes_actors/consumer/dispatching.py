@@ -20,7 +20,7 @@ from hermes_actors.consumer.serial.lanes import Delivery
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import DiscardReason
-from hermes_actors.model.message import UndecodableRecord, from_record
+from hermes_actors.model.message import UndecodableRecord, from_record, is_enveloped
 from hermes_actors.model.subscription import BatchPolicy, SerialPolicy
 
 _logger = logging.getLogger(__name__)
@@ -183,7 +183,8 @@ class Dispatching(Generic[T]):
     def give_up(self, delivery: Delivery, reason: DiscardReason, detail: str) -> None:
         """A message that has just been read is not attempted: it becomes a dead letter."""
         record = delivery.record
-        if delivery.message is None:
+        # An envelope is not opened any more: that may be what it is given up for.
+        if delivery.message is None and not is_enveloped(record):
             with suppress(UndecodableRecord):
                 delivery.message = from_record(record, self._parts.ids.message_id)
         _logger.info(

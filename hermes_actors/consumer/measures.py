@@ -50,6 +50,7 @@ class SubscriptionMeasures:
         self.filtered = self._counter("filtered_out")
         self.filter_errors = self._counter("filter_errors")
         self.filter_timeouts = self._counter("filter_timeouts")
+        self.poison = self._counter("poison")
         self.expired = self._counter("expired_by_retention")
         self.undecodable = self._counter("undecodable")
         self.commit_failures = self._counter("commit_failures")

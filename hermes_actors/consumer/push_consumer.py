@@ -80,6 +80,7 @@ class PushConsumer:
             self._measures,
             self._on_read,
             self._give_up,
+            self._write_ahead,
         )
         self._screening = Screening(live, parts, self._measures, owned.lease, self._ask_by)
         self._wakeup = Wakeup()
@@ -247,8 +248,8 @@ class PushConsumer:
     def _ask_by(self, screen: Screen) -> None:
         self._intake.screen = screen
 
-    def _give_up(self, delivery: Delivery, detail: str) -> None:
-        self._sending.give_up(delivery, DiscardReason.FILTER_TIME, detail)
+    def _give_up(self, delivery: Delivery, reason: DiscardReason, detail: str) -> None:
+        self._sending.give_up(delivery, reason, detail)
 
     def _on_read(self) -> None:
         self._touched.set()
@@ -311,7 +312,13 @@ class PushConsumer:
             self._intake.review()
             await self._commit()
 
-    async def _commit(self) -> None:
+    async def _write_ahead(self) -> bool:
+        if not self._lease.is_open():
+            await self._lease.opened()
+        return await self._commit()
+
+    async def _commit(self) -> bool:
+        """False if the log did not take it, or the lease did not allow it."""
         try:
             await self._progress.commit(self._clock.monotonic_s())
             if not self._lease.is_open():
@@ -323,3 +330,5 @@ class PushConsumer:
             self._touched.set()
             name, now_s = str(self._sending.live.name), self._clock.monotonic_s()
             self._uncommitted.failed(name, error, now_s)
+            return False
+        return self._lease.is_open()

@@ -155,6 +155,13 @@ class State:
         """What the last owner that released it knew of the endpoint."""
         return self._ownerships.get(subscription, _NO_OWNERSHIP).rate
 
+    def is_after_loss(self, subscription: str, partitions: Iterable[int]) -> bool:
+        """Whether the last owner before the present one of any of these partitions did not end in
+        good order: its lease ran out, in a crash say.
+        """
+        lost = self._ownerships.get(subscription, _NO_OWNERSHIP).lost
+        return not set(lost).isdisjoint(partitions)
+
     def node_of(self, boot: str) -> str:
         """The node of a life, also of one that is over; the boot itself when it is forgotten."""
         member = self._members.get(boot)
@@ -266,7 +273,8 @@ class State:
         if self.leader == boot:
             self.leader = ""
         for name in list(self._grants.get(boot, ())):
-            self._settle(name, owning.without(self._ownerships[name], boot), offset)
+            ownership = owning.without(self._ownerships[name], boot, is_expired=is_expired)
+            self._settle(name, ownership, offset)
 
     def _take_loads(self, said: Loads) -> None:
         member = self._members.get(said.boot)

@@ -98,7 +98,8 @@ class Ownership(Struct, frozen=True, array_like=True, gc=False):
     `planned_at` is the offset of the plan that named it last. `load` is what all its owners
     together cost, smoothed, remembered over moves. `moved_log_ms` is when its owners last
     changed, None if they never did since they were first named; `tracks` tell it of its partitions,
-    those that never moved left out.
+    those that never moved left out. `lost` are the partitions whose last owner did not end in good
+    order: its lease ran out.
     """
 
     targets: tuple[Target, ...] = ()
@@ -108,6 +109,7 @@ class Ownership(Struct, frozen=True, array_like=True, gc=False):
     load: TaskLoad | None = None
     moved_log_ms: int | None = None
     tracks: tuple[Track, ...] = ()
+    lost: tuple[int, ...] = ()
 
 
 class Move(Struct, frozen=True, array_like=True, gc=False):

@@ -1,10 +1,12 @@
-"""What a commit says beside its position, in at most 4,000 bytes: in whose name it was made, and
-what is settled above the position, so that a crash re-sends only the rest. Pure.
+"""What a commit says beside its position, in at most 4,000 bytes: in whose name it was made, what
+is settled above the position, so that a crash re-sends only the rest, and which few messages a
+careful owner was about to look at. Pure.
 """
 
 import base64
 import binascii
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 
 from msgspec import Struct
 
@@ -30,11 +32,14 @@ class Ownership(Struct, frozen=True):
 
 
 class Progress(Struct, frozen=True):
-    """What a commit says: all below `position` is settled, and the `intervals` above it."""
+    """What a commit says: all below `position` is settled, and the `intervals` above it. `marked`
+    are the offsets that a careful owner was about to look at.
+    """
 
     position: int
     intervals: tuple[Interval, ...] = ()
     ownership: Ownership | None = None
+    marked: tuple[int, ...] = ()
 
 
 def encode(
@@ -42,8 +47,10 @@ def encode(
     intervals: Iterable[Interval],
     ownership: Ownership,
     bytes_max: int = COMMIT_METADATA_BYTES_MAX,
+    marked: Iterable[int] = (),
 ) -> str:
-    """The commit's metadata, at most `bytes_max` bytes: ownership, then delta-coded intervals.
+    """The commit's metadata, at most `bytes_max` bytes: ownership, then delta-coded intervals, then
+    the `marked` offsets, which are few, ascending, and not below the position.
 
     When they do not all fit, the nearest to the position are kept. That is safe: what is left out
     is sent again after a crash, never lost. Only as many intervals are asked for as fit.
@@ -58,8 +65,9 @@ def encode(
             "",
         )
     )
+    marks = _marks(position, marked)
     # Base64 turns each 3 bytes into 4 characters.
-    room = (bytes_max - len(head)) // 4 * 3
+    room = (bytes_max - len(head)) // 4 * 3 - len(marks)
     raw = bytearray()
     at = position
     for start, end in intervals:
@@ -69,7 +77,7 @@ def encode(
             break
         raw += piece
         at = end
-    return head + base64.urlsafe_b64encode(bytes(raw)).decode("ascii")
+    return head + base64.urlsafe_b64encode(bytes(raw + marks)).decode("ascii")
 
 
 def decode(commit: Commit) -> Progress:
@@ -88,14 +96,31 @@ def decode(commit: Commit) -> Progress:
         numbers = list(_varints(raw))
     except (ValueError, binascii.Error):
         return Progress(commit.position)
-    if len(numbers) % 2 or 0 in numbers:
+    marks: list[int] = []
+    if 0 in numbers:
+        # A build that knows no marks takes the position alone, and sends again what is above it.
+        at = numbers.index(0)
+        numbers, marks = numbers[:at], numbers[at + 1 :]
+    if len(numbers) % 2 or 0 in marks:
         return Progress(commit.position, (), ownership)
     intervals: list[Interval] = []
     at = commit.position
     for gap, length in zip(numbers[::2], numbers[1::2], strict=True):
         intervals.append((at + gap, at + gap + length))
         at += gap + length
-    return Progress(commit.position, tuple(intervals), ownership)
+    marked = tuple(commit.position - 1 + each for each in accumulate(marks))
+    return Progress(commit.position, tuple(intervals), ownership, marked)
+
+
+def _marks(position: int, marked: Iterable[int]) -> bytes:
+    """A 0, which no interval has, then the distances from one to the next; nothing for none."""
+    raw = bytearray()
+    at = position - 1
+    for offset in marked:
+        assert offset > at, "marked offsets ascend from the position"
+        raw += _varint(offset - at)
+        at = offset
+    return b"\0" + bytes(raw) if raw else b""
 
 
 def _varint(number: int) -> bytes:

@@ -109,6 +109,7 @@ MEANINGS: dict[str, tuple[str, str]] = {
     f"{_C}_filtered_out": ("messages", "Messages that the filters left out"),
     f"{_C}_filter_errors": ("messages", "Messages that a filter could not read"),
     f"{_C}_filter_timeouts": ("messages", "Messages that spent their filters' budget of CPU"),
+    f"{_C}_poison": ("messages", "Messages set aside unread, two owners having been lost at them"),
     f"{_C}_undecodable": ("messages", "Records that hold no message"),
     f"{_C}_commit_failures": (
         "commits",

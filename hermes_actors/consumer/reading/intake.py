@@ -4,7 +4,7 @@ A partition whose oldest unsettled message holds it up is left out; the others a
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 import trio
@@ -12,12 +12,15 @@ import trio
 from hermes_actors.config import ConsumersConfig
 from hermes_actors.consumer.measures import SubscriptionMeasures
 from hermes_actors.consumer.rates.ladder import IN_AN_EARLIER_LIFE_S
+from hermes_actors.consumer.reading.care import PATIENCE_S, Care, is_under_way
+from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.reading.progress import TopicProgress
 from hermes_actors.consumer.reading.screen import Exhausted, Filtered, Later, Screen, Seen, let_pass
 from hermes_actors.consumer.serial.lanes import Delivery
 from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
 from hermes_actors.metadata.seek import Seek
+from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.record import StoredRecord
 
 _logger = logging.getLogger(__name__)
@@ -28,6 +31,11 @@ _PARTITION_CHECK_S = 30.0
 _TURN_S = 0.004
 """How long records are looked at before others have their turn."""
 _CLOCK_EVERY = 16
+_LANDING_POLL_S = 0.005
+_POISON = (
+    "two nodes were lost one after the other while it was being looked at, the second time alone "
+    "or with few others; it was not looked at again"
+)
 _SHARE_MIN = 0.001
 
 
@@ -75,7 +83,9 @@ class Buffer(Protocol):
 
 class Intake:
     """The reading half of a consumer. `on_read` is called after each batch and each skip, `give_up`
-    for a message that the screen has exhausted itself with, and why.
+    for a message that is not attempted, and why: the screen has exhausted itself with it, or it has
+    ended two owners. `write_ahead` commits which messages are looked at next, if they are suspect;
+    False when the log did not take it.
 
     `read_ahead` is how many fresh messages may wait, `screen` what looks at each record; set them
     at any time. `lacks_bytes` says that it waits for `note_settled`, `trouble` what keeps the log
@@ -91,7 +101,8 @@ class Intake:
         config: ConsumersConfig,
         measures: SubscriptionMeasures,
         on_read: Callable[[], None],
-        give_up: Callable[[Delivery, str], None],
+        give_up: Callable[[Delivery, DiscardReason, str], None],
+        write_ahead: Callable[[], Awaitable[bool]],
         screen: Screen = let_pass,
     ) -> None:
         self._log = log
@@ -102,6 +113,8 @@ class Intake:
         self._measures = measures
         self._on_read = on_read
         self._give_up = give_up
+        self._write_ahead = write_ahead
+        self._care: Care | None = None
         self.screen = screen
         self._room = Wakeup()
         self._scope = trio.CancelScope()
@@ -145,6 +158,8 @@ class Intake:
 
     async def run(self) -> None:
         """Read until `stop`, going on after whatever trouble the log has."""
+        if self._progress.is_after_loss:
+            self._care = Care(trio.current_time())
         while not self._is_over:
             self._reads = self._readable()
             with trio.CancelScope() as self._scope:
@@ -267,8 +282,37 @@ class Intake:
             # A retransmission may have moved what this was read of. It is read again, or not.
             return
         if batch:
-            await self._take_in(batch)
+            await (self._take_in if self._care is None else self._take_in_with_care)(batch)
         self._on_read()
+
+    async def _take_in_with_care(self, batch: Sequence[StoredRecord]) -> None:
+        """The same, a few at a time, each few written down before they are looked at, as long as
+        any of them may have ended the owner before.
+        """
+        care, partitions = self._care, self._progress.partitions
+        while batch and care is not None:
+            count = care.take(batch, partitions, trio.current_time())
+            if not count:
+                care = self._care = None
+                break
+            if is_under_way(partitions):
+                while not await self._write_ahead() and not care.is_over(trio.current_time()):  # noqa: ASYNC110
+                    await trio.sleep(PATIENCE_S)
+                if self._scope.cancel_called:
+                    return
+            await self._take_in(batch[:count])
+            self._on_read()
+            await self._let_land(partitions)
+            if self._scope.cancel_called:
+                return
+            batch = batch[count:]
+        if batch:
+            await self._take_in(batch)
+
+    async def _let_land(self, partitions: Mapping[int, PartitionOffsets]) -> None:
+        until_s = trio.current_time() + PATIENCE_S
+        while is_under_way(partitions) and trio.current_time() < until_s:  # noqa: ASYNC110
+            await trio.sleep(_LANDING_POLL_S)
 
     def _records_wanted(self) -> int:
         """How many to read so that about as many pass the screen as there is room for."""
@@ -287,6 +331,9 @@ class Intake:
         passed, turn_ends_s = len(batch), trio.current_time() + _TURN_S
         for count, record in enumerate(batch, 1):
             offsets = partitions[record.partition]
+            if offsets.condemned and record.offset in offsets.condemned:
+                self._set_aside(record, offsets)
+                continue
             seen: Seen = None
             if self.screen is not let_pass and not offsets.was_settled(record.offset):
                 first_look = self.screen(record)
@@ -307,7 +354,8 @@ class Intake:
                 passed -= 1
             elif isinstance(seen, Exhausted):
                 passed -= 1
-                self._give_up(Delivery(record, offsets, seen.message), seen.detail)
+                delivery = Delivery(record, offsets, seen.message)
+                self._give_up(delivery, DiscardReason.FILTER_TIME, seen.detail)
             else:
                 delivery = Delivery(record, offsets, seen)
                 if record.offset < offsets.recovered_end:
@@ -323,6 +371,11 @@ class Intake:
                 turn_ends_s = trio.current_time() + _TURN_S
         share = (self._passing_share + passed / len(batch)) / 2
         self._passing_share = max(_SHARE_MIN, share)
+
+    def _set_aside(self, record: StoredRecord, offsets: PartitionOffsets) -> None:
+        if offsets.begin(record.offset, record.timestamp_ms):
+            self._measures.poison.value += 1
+            self._give_up(Delivery(record, offsets), DiscardReason.POISON, _POISON)
 
     def _on_out_of_range(self, error: OffsetOutOfRange) -> None:
         offsets = self._progress.partitions[error.partition]

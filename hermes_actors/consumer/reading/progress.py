@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.coordination.owned import Lease, Owned, Unfenced
 from hermes_actors.log.base import Commit, Log, LogUnavailable
-from hermes_actors.log.commits import Ownership, decode, encode
+from hermes_actors.log.commits import Ownership, Progress, decode, encode
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.seek import Seek
 
@@ -21,6 +21,9 @@ SAFETY_MS = 5_000
 
 REFRESH_S = 3_600.0
 """Unchanged positions are committed again after this long: Kafka forgets them after 7 days."""
+
+CONDEMNED_MAX = 8
+"""Of a commit that marks more than this no careful owner of ours was the author."""
 
 ASSERT_PAUSES_S = (3.0, 7.0)
 """Between the looks, after a start or a seek, at whether a late commit of somebody else has landed
@@ -47,10 +50,13 @@ class TopicProgress:
         owned: tuple[int, ...] | None,
         seek: Seek | None = None,
         lease: Lease | None = None,
+        is_after_loss: bool = False,
     ) -> None:
         """`owned` None: all partitions, also those that are added later. `seek`: the last
-        retransmission. Nothing is committed while the `lease` is not open.
+        retransmission. Nothing is committed while the `lease` is not open. `is_after_loss`: the
+        owner before did not end in good order.
         """
+        self.is_after_loss = is_after_loss
         self._lease = lease or Unfenced()
         self._log = log
         self._group = group
@@ -87,6 +93,7 @@ class TopicProgress:
             owned=owned.partitions,
             seek=live.seek,
             lease=owned.lease,
+            is_after_loss=owned.is_after_loss,
         )
 
     @property
@@ -142,6 +149,7 @@ class TopicProgress:
         if not missing:
             return {}
         commits = await self._log.committed(self._group, self._topic)
+        ends = await self._log.end_positions(self._topic) if self.is_after_loss else {}
         found: dict[int, tuple[PartitionOffsets, Commit | None]] = {}
         moved, fresh = [], []
         for partition in missing:
@@ -159,6 +167,8 @@ class TopicProgress:
             since = await self._log.position_at(self._topic, since_ms)
             positions.update((p, since.get(p, starts[p])) for p in fresh)
         found.update((p, (PartitionOffsets(at), None)) for p, at in positions.items())
+        for partition, (offsets, _) in found.items():
+            offsets.suspects_end = ends.get(partition, 0)
         return found
 
     def _is_moved(self, partition: int) -> bool:
@@ -208,7 +218,7 @@ class TopicProgress:
         commits: dict[int, Commit] = {}
         for partition, offsets in self.partitions.items():
             position = offsets.position
-            metadata = encode(position, offsets.intervals(), self._ownership)
+            metadata = encode(position, offsets.intervals(), self._ownership, marked=offsets.marks)
             commit = Commit(position, metadata)
             if is_refresh or self._committed.get(partition) != commit:
                 commits[partition] = commit
@@ -307,7 +317,25 @@ class TopicProgress:
             )
         elif not self._is_ours(owner, partition):
             return None
-        return PartitionOffsets(progress.position, progress.intervals)
+        offsets = PartitionOffsets(progress.position, progress.intervals)
+        if owner is not None and self._condemns(owner, progress):
+            _logger.warning(
+                "%s %s/%d: offsets %s were being looked at when an owner was lost, and so was the "
+                "one before it: they are set aside unread, as dead letters",
+                self._group,
+                self._topic,
+                partition,
+                ", ".join(map(str, progress.marked)),
+            )
+            offsets.condemned = frozenset(progress.marked)
+        return offsets
+
+    def _condemns(self, owner: Ownership, progress: Progress) -> bool:
+        """Whether what a commit marks has ended its owner: only a careful owner marks anything, so
+        that one before it had been lost as well. Marks of our own say nothing.
+        """
+        is_lost = self.is_after_loss and owner.epoch < self._ownership.epoch
+        return is_lost and 0 < len(progress.marked) <= CONDEMNED_MAX
 
     def _is_ours(self, owner: Ownership, partition: int) -> bool:
         ours = self._ownership

@@ -202,7 +202,8 @@ async def test_looking_at_records_leaves_others_their_turns(world, autojump_cloc
         world.config,
         measures,
         lambda: read.append(trio.current_time()),
-        lambda _delivery, _detail: None,
+        lambda _delivery, _reason, _detail: None,
+        lambda: None,
         slow,
     )
     intake.read_ahead = 400

@@ -5,7 +5,7 @@ import trio
 
 from hermes_actors.consumer.reading.progress import TopicProgress
 from hermes_actors.log.base import Commit, LogUnavailable, TopicSettings
-from hermes_actors.log.commits import Ownership
+from hermes_actors.log.commits import Ownership, encode
 from hermes_actors.log.memory import MemoryLog
 
 OURS = Ownership(topic_incarnation=0, incarnation=7, seek=2)
@@ -129,3 +129,34 @@ async def test_a_commit_of_ours_that_went_through_unheard_is_no_strangers(
     await MemoryLog.commit(log, "group", "t", {0: Commit(1, "h1:0:7:0:1:")})
     await progress.keep_committed(lambda: overwritten.append(1), random.Random(1))
     assert overwritten == [1]
+
+
+@pytest.mark.parametrize(
+    ("is_after_loss", "epoch", "marked", "condemned"),
+    [
+        (True, 8, (5, 7), {5, 7}),
+        # The owner before ended in good order: what it left marked ended nobody.
+        (False, 8, (5, 7), set()),
+        # Our own marks, read again after a restart in the same life.
+        (True, 9, (5, 7), set()),
+        # No careful owner marks so many.
+        (True, 8, tuple(range(5, 25)), set()),
+        (True, 8, (), set()),
+    ],
+)
+async def test_what_a_lost_owner_was_looking_at_with_care_is_condemned(
+    trio_clock, is_after_loss, epoch, marked, condemned
+):
+    log = MemoryLog("dc1", trio_clock)
+    await log.create_topic("t", TopicSettings())
+    former = Ownership(0, 7, epoch, 2)
+    metadata = encode(5, [(9, 12)], former, marked=marked)
+    await log.commit("group", "t", {0: Commit(5, metadata)})
+    ours = Ownership(0, 7, 9, 2)
+    progress = TopicProgress(
+        log, "group", "t", ours, created_at_ms=0, owned=(0,), is_after_loss=is_after_loss
+    )
+    await progress.load()
+    offsets = progress.partitions[0]
+    assert offsets.condemned == condemned
+    assert (offsets.position, list(offsets.intervals())) == (5, [(9, 12)])
