@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hermes_actors.balancer import membership, workloads
+from hermes_actors.balancer import leader, membership, workloads
 from hermes_actors.publisher import producer
 from hermes_chaos.sim import determinism
 from hermes_chaos.sim.history.trace import Trace
@@ -15,6 +15,7 @@ from hermes_chaos.sim.world import Shape, World
 
 _LOADS_INTERVAL_S = 1.0
 _PARTITIONS_INTERVAL_S = 2.0
+_SNAPSHOT_INTERVAL_S = 1.5
 
 
 @dataclass(frozen=True)
@@ -114,13 +115,14 @@ def run_seed(
     )
 
 
-# In life nodes tell their loads each ten seconds, and look for added partitions twice a minute; a
-# run is too short for that to move anything.
+# In life nodes tell their loads each ten seconds, and look for added partitions and take snapshots
+# twice a minute; a run is too short for that to move anything, or for anybody to begin with one.
 _OFTEN_MEASURED = Mutant(
     "measured often",
     "",
     (
         (membership, "LOADS_INTERVAL_S", _LOADS_INTERVAL_S),
+        (leader, "SNAPSHOT_INTERVAL_S", _SNAPSHOT_INTERVAL_S),
         (workloads, "_ROUND_S", _PARTITIONS_INTERVAL_S),
         (producer, "_LOOK_AGAIN_S", _PARTITIONS_INTERVAL_S),
     ),

@@ -7,6 +7,7 @@ state in which it can settle.
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import trio
@@ -20,6 +21,7 @@ from hermes_chaos.sim.history.events import History
 from hermes_chaos.sim.history.trace import Trace
 from hermes_chaos.sim.workload.plans import (
     ALL_SUBSCRIPTIONS,
+    ALL_TOPICS,
     LATE_SUBSCRIPTIONS,
     SLOWPOKE,
     SOUGHT_SUBSCRIPTIONS,
@@ -35,6 +37,7 @@ _ATTEMPTS_MAX = 5
 _SEEK_MAX_S = 1.0
 _REDRIVE_RATE = 0.4
 _INTERRUPTION_RATE = 0.4
+_CLASH_RATE = 0.5
 
 Act = Callable[[Administration], Awaitable[None]]
 
@@ -81,6 +84,25 @@ class Operator:
                 await self._try(f"interrupt {SLOWPOKE.name}", _interrupt, 1)
             if self._rng.random() < _REDRIVE_RATE:
                 await self._try(f"re-drive {STRICT.name}", _redrive, 1)
+            if self._rng.random() < _CLASH_RATE:
+                await self._clash(self._rng.choice(ALL_TOPICS).name)
+
+    async def _clash(self, topic: str) -> None:
+        """Change it in all datacentres at the same time, in each to something else. Nothing changes
+        it afterwards.
+        """
+        text = f"at once, {self._rng.randrange(1_000)}"
+
+        async def change(number: int, administration: Administration) -> None:
+            patch = {"description": f"{text}, {number}"}
+            with suppress(HermesError), trio.move_on_after(_SEEK_MAX_S):
+                await administration.topics.update(_CALLER, topic, patch)
+
+        self._trace.note("operator", f"change {topic} everywhere")
+        async with trio.open_nursery() as nursery:
+            for number, each in enumerate(self._administrations()):
+                if each is not None:
+                    nursery.start_soon(change, number, each)
 
     async def tidy(self) -> None:
         """Create what was not created, resume what is suspended. Only when all is healed."""
