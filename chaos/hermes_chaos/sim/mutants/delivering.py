@@ -140,11 +140,6 @@ def _age_of_the_attempt(_self: Dispatch, delivery: Delivery, now_s: float) -> fl
     return (now_s - delivery.sent_s) * 1_000 if delivery.attempts else 0.0
 
 
-def _age_since_reading(_self: Dispatch, delivery: Delivery, now_s: float) -> float:
-    taken_up_s = delivery.taken_up_s
-    return 0.0 if taken_up_s is None else (now_s - taken_up_s) * 1_000
-
-
 def _age_since_publication(self: Dispatch, delivery: Delivery, _now_s: float) -> float:
     return float(self._clock.now_ms() - delivery.record.timestamp_ms)
 
@@ -233,11 +228,6 @@ DELIVERING = (
         "ttl-with-each-attempt",
         "a message's time to live begins anew with each attempt",
         ((Dispatch, "_age_ms", _age_of_the_attempt),),
-    ),
-    Mutant(
-        "ttl-from-reading",
-        "a time to live that is to count from publication counts from the first attempt",
-        ((Dispatch, "_age_ms", _age_since_reading),),
     ),
     Mutant(
         "ttl-from-publication",

@@ -1,20 +1,14 @@
-"""Seeded bugs of handing over: last commits, late commits, fences, and logs that lose their end."""
-
-from collections.abc import Awaitable, Callable
-from typing import Any
+"""Seeded bugs of handing over: fences, last commits, and what the next owner begins with."""
 
 import trio
 
 from hermes_actors.consumer.push_consumer import PushConsumer
-from hermes_actors.consumer.reading.intake import Intake
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.reading.progress import TopicProgress
-from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.serial.dispatch import Dispatch
-from hermes_actors.consumer.serial.lanes import Delivery
 from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.values import LEASE_MS
-from hermes_actors.log.base import Commit, LogUnavailable, OffsetOutOfRange, UnknownTopic
+from hermes_actors.log.base import Commit
 from hermes_actors.log.commits import decode
 from hermes_actors.runtime.clock import Clock
 from hermes_chaos.sim.mutants.mutant import Mutant
@@ -23,9 +17,6 @@ _begin_lease = Lease.__init__
 _folded = Lease.folded
 _from_commit = TopicProgress._from_commit
 _fill = Dispatch.fill
-_on_failure = Dispatch._on_failure
-_drain = PushConsumer._drain
-_survive = Intake._survive
 
 
 def _fence_of_a_lease(self: Lease, boot: str, clock: Clock, _fence_s: float = 2.0) -> None:
@@ -39,32 +30,18 @@ def _fence_from_the_reading(self: Lease, number: int) -> None:
     _folded(self, number)
 
 
-def _as_if_open(self: Dispatch, act: Callable[..., Any], *arguments: Any) -> Any:
+def _fill_unasked(self: Dispatch, now_s: float) -> int:
     is_open, self._is_lease_open = self._is_lease_open, lambda: True
     try:
-        return act(self, *arguments)
+        return _fill(self, now_s)
     finally:
         self._is_lease_open = is_open
-
-
-def _fill_unasked(self: Dispatch, now_s: float) -> int:
-    filled: int = _as_if_open(self, _fill, now_s)
-    return filled
-
-
-def _end_unasked(self: Dispatch, delivery: Delivery, outcome: SendOutcome, now_s: float) -> None:
-    _as_if_open(self, _on_failure, delivery, outcome, now_s)
 
 
 async def _drain_without_a_word(self: PushConsumer) -> None:
     with trio.move_on_after(self._stop_grace_s):
         while self._buffer.inflight or self._buffer.buried:
             await self._landed.wait()
-
-
-async def _commit_then_drain(self: PushConsumer) -> None:
-    await self._commit()
-    await _drain_without_a_word(self)
 
 
 def _position_only(self: TopicProgress, partition: int, commit: Commit) -> PartitionOffsets | None:
@@ -75,26 +52,6 @@ def _position_only(self: TopicProgress, partition: int, commit: Commit) -> Parti
 def _one_before(self: TopicProgress, partition: int, commit: Commit) -> PartitionOffsets | None:
     found = _from_commit(self, partition, commit)
     return None if found is None else PartitionOffsets(max(0, decode(commit).position - 1))
-
-
-async def _look_at_nothing(_self: TopicProgress, _on_overwritten: object, _rng: object) -> None:
-    pass
-
-
-def _never_over(_self: TopicProgress, _ours: Commit, _held: Commit | None) -> bool:
-    return False
-
-
-async def _wait_where_it_was(self: Intake, read: Callable[[], Awaitable[None]]) -> None:
-    try:
-        await read()
-    except OffsetOutOfRange as error:
-        if error.position < error.start:
-            self._on_out_of_range(error)
-        else:
-            await trio.sleep(0.05)
-    except (LogUnavailable, UnknownTopic) as error:
-        await self._pause(str(error))
 
 
 HANDING_OVER = (
@@ -114,19 +71,10 @@ HANDING_OVER = (
         ((Dispatch, "fill", _fill_unasked),),
     ),
     Mutant(
-        "end-without-lease",
-        "an answer that comes when the lease has closed ends its message all the same",
-        ((Dispatch, "_on_failure", _end_unasked),),
-    ),
-    Mutant(
         "no-last-commit",
         "who stops commits nothing more",
         ((PushConsumer, "_drain", _drain_without_a_word),),
-    ),
-    Mutant(
-        "commit-before-the-drain",
-        "who stops commits before what is under way has ended",
-        ((PushConsumer, "_drain", _commit_then_drain),),
+        seed=2,
     ),
     Mutant(
         "intervals-forgotten",
@@ -137,20 +85,5 @@ HANDING_OVER = (
         "begins-one-before",
         "a consumer begins with the last message that is settled",
         ((TopicProgress, "_from_commit", _one_before),),
-    ),
-    Mutant(
-        "late-commit-stays",
-        "nobody looks whether a former owner's late commit lies over one's own",
-        ((TopicProgress, "keep_committed", _look_at_nothing),),
-    ),
-    Mutant(
-        "late-commit-believed",
-        "a former owner's late commit is taken for one's own",
-        ((TopicProgress, "_is_over", _never_over),),
-    ),
-    Mutant(
-        "cut-log-outwaited",
-        "a reader whose log has lost its end waits until that has grown to where it was",
-        ((Intake, "_survive", _wait_where_it_was),),
     ),
 )

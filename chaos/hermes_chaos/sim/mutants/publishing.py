@@ -11,7 +11,6 @@ from hermes_actors.fallback.breaker import Breaker
 from hermes_actors.fallback.budget import HedgeBudget
 from hermes_actors.fallback.flight import Flying
 from hermes_actors.fallback.hedge import Hedge
-from hermes_actors.fallback.outlet import Outlet
 from hermes_actors.fallback.replayer import Item, Replayer
 from hermes_actors.fallback.spool import Spool
 from hermes_actors.fallback.spool_index import Waiting
@@ -26,7 +25,6 @@ from hermes_chaos.sim.mutants.mutant import Mutant
 _append: Callable[[TopicProducer, Batch], Any] = TopicProducer._append
 _replay: Callable[..., Any] = Replayer._append
 _readable = Replayer._readable
-_start = Outlet._start
 
 
 async def _acknowledge_then_append(self: TopicProducer, batch: Batch) -> None:
@@ -107,16 +105,6 @@ async def _readable_backwards(self: Replayer, batch: list[Waiting]) -> list[Item
     return (await _readable(self, batch))[::-1]
 
 
-def _start_backwards(self: Outlet, batcher: Batcher) -> None:
-    for queue in batcher._keyed:
-        queue.reverse()
-    _start(self, batcher)
-
-
-def _probe_alone(_self: Hedge, flyings: list[Flying]) -> dict[Flying, None]:
-    return {flyings[0]: None}
-
-
 PUBLISHING = (
     Mutant(
         "ack-before-append",
@@ -175,16 +163,6 @@ PUBLISHING = (
         "replay-backwards",
         "what waits in the spool is sent with the last message first",
         ((Replayer, "_readable", _readable_backwards),),
-    ),
-    Mutant(
-        "remote-backwards",
-        "what waits for another datacentre is sent there with the last message first",
-        ((Outlet, "_start", _start_backwards),),
-    ),
-    Mutant(
-        "probe-goes-alone",
-        "the message that probes a log goes there without those of its key",
-        ((Hedge, "_probes", _probe_alone),),
     ),
     Mutant(
         "any-payload",
