@@ -340,6 +340,7 @@ def test_pushes_to_an_endpoint_at_which_all_fails_are_found(status: int, is_foun
         (letter(0, DiscardReason.EXPIRED, 500), True),
         (letter(0, DiscardReason.TOO_LARGE, 0), True),
         (letter(0, DiscardReason.UNDECODABLE, 0), True),
+        (letter(0, DiscardReason.POISON, 500), True),
         (letter(0, status=502), True),
     ],
 )

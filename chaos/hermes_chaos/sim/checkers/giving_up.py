@@ -58,6 +58,9 @@ class LettersHaveCauses(Checker):
             case DiscardReason.TOO_LARGE if audience.batch is not None:
                 size_max = audience.batch[1] - ENVELOPE_BYTES
                 return "" if len(letter.value) > size_max else "it would fit"
+            # Two nodes were lost over it; nobody looked at it again.
+            case DiscardReason.POISON if not letter.attempts and not status:
+                return ""
         return "that is no reason"
 
 
