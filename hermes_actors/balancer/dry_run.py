@@ -5,7 +5,7 @@ from statistics import median
 from typing import Protocol
 
 from hermes_actors.balancer.leader import Planner, WorkloadSource
-from hermes_actors.balancer.workload.problem import Planned, Settings
+from hermes_actors.balancer.workload.problem import Planned, Problem, Settings, Strategy
 from hermes_actors.balancer.workload.weights import WEIGHT_UNKNOWN, weight_of
 from hermes_actors.coordination.plan_views import Proposal
 from hermes_actors.coordination.state import State
@@ -15,8 +15,9 @@ from hermes_actors.runtime.turns import in_turns
 
 
 class RoundPlanner(Planner, Protocol):
-    """A planner that tells what its last round came to."""
+    """A planner that tells what its last round was about, and what it came to."""
 
+    asked: Problem
     latest: Planned
 
 
@@ -50,5 +51,17 @@ class DryRun:
             raise Unavailable("The metadata is not read yet, so nothing can be planned; try again")
         planner = self._make_planner()
         assignments = await in_turns(planner.plan(state, workload))
-        latest = planner.latest
-        return Proposal(assignments, self.weights(state), latest.unplaced, latest.has_more)
+        asked, latest = planner.asked, planner.latest
+        # As the planner weighed them: by other weights or capacities an evener plan looks worse.
+        weights, capacities = _weighed(asked)
+        return Proposal(assignments, weights, capacities, latest.unplaced, latest.has_more)
+
+
+def _weighed(asked: Problem) -> tuple[Weights, dict[str, float]]:
+    """What work weighs in the planner's books, and what each boot that may own some can carry."""
+    open_nodes = [node for node in asked.nodes if not node.is_draining]
+    if asked.settings.strategy is Strategy.COUNT:
+        return Weights({}, 1.0), {node.boot: 1.0 for node in open_nodes}
+    weights = {work.name: 0.0 if work.is_suspended else work.weight for work in asked.works}
+    capacities = {node.boot: node.capacity * node.speed for node in open_nodes}
+    return Weights(weights, asked.settings.idle_weight), capacities

@@ -41,6 +41,8 @@ class WorkloadPlanner:
         self._rate_of = rate_of
         self._weights = Weights()
         self._speeds = Speeds()
+        self.asked = Problem((), ())
+        """What the last round was about: nodes and work as they were weighed."""
         self.latest = Planned(())
         """What the last round came to, but for shares."""
 
@@ -77,7 +79,7 @@ class WorkloadPlanner:
             },
         )
         yield
-        problem = Problem(
+        problem = self.asked = Problem(
             nodes=tuple(
                 Node(
                     member.boot,

@@ -17,7 +17,8 @@ _IN_A_STEP = 100
 
 
 class Proposal(Struct, frozen=True):
-    """What a planner would have the leader say now, and what it thought the work weighs.
+    """What a planner would have the leader say now, what it thought the work weighs, and what each
+    boot that may own some can carry beside the others.
 
     `unplaced` owners are wanted and no node has room for them. `has_more`: it would go on in its
     next round.
@@ -25,6 +26,7 @@ class Proposal(Struct, frozen=True):
 
     assignments: tuple[Assignment, ...]
     weights: Weights
+    capacities: Mapping[str, float]
     unplaced: int = 0
     has_more: bool = False
 
@@ -38,7 +40,9 @@ class PartView(Struct, frozen=True, rename="camel"):
 
 
 class ChangeView(Struct, frozen=True, rename="camel"):
-    """A subscription whose owners would change, or only their shares of its rate."""
+    """A subscription whose owners would change, or only their shares of its rate. `weight`: what
+    all its tasks together weigh for the planner.
+    """
 
     subscription: str
     reason: str
@@ -49,11 +53,14 @@ class ChangeView(Struct, frozen=True, rename="camel"):
 
 
 class NodePlanView(Struct, frozen=True, rename="camel"):
-    """A node before and after the plan."""
+    """A node before and after the plan. `capacity` is what it can carry beside the others: its
+    cores, times how fast work goes on there; 0 for one that is to own nothing.
+    """
 
     node: str
     boot: str
     cores: float
+    capacity: float
     is_draining: bool
     tasks_before: int
     tasks_after: int
@@ -82,7 +89,7 @@ def plan_view_in_steps(
     millisecond or so apart.
     """
     wanted = {each.subscription: each.targets for each in proposal.assignments}
-    books = _Books(state, proposal.weights)
+    books = _Books(state, proposal)
     for count, (name, ownership) in enumerate(list(state.subscriptions.items())):
         if count % _IN_A_STEP == _IN_A_STEP - 1:
             yield
@@ -101,8 +108,8 @@ def plan_view_in_steps(
         base=state.plan_offset,
         changes=tuple(changes),
         nodes=books.node_views(draining),
-        before=books.skew(books.before, draining),
-        after=books.skew(books.after, draining),
+        before=books.skew(books.before),
+        after=books.skew(books.after),
         moves=sum(each.moves for each in changes),
         unplaced=proposal.unplaced,
         has_more=proposal.has_more,
@@ -119,8 +126,9 @@ class _Side:
 
 
 class _Books:
-    def __init__(self, state: State, weights: Weights) -> None:
-        self._weights = weights
+    def __init__(self, state: State, proposal: Proposal) -> None:
+        self._weights = proposal.weights
+        self._capacities = proposal.capacities
         self._members = sorted(state.members.values(), key=lambda each: (each.node, each.boot))
         self.before = _Side()
         self.after = _Side()
@@ -139,6 +147,7 @@ class _Books:
                 node=each.node,
                 boot=each.boot,
                 cores=each.cores,
+                capacity=round(self._capacities.get(each.boot, 0.0), 3),
                 is_draining=each.node in draining,
                 tasks_before=self.before.tasks.get(each.boot, 0),
                 tasks_after=self.after.tasks.get(each.boot, 0),
@@ -148,9 +157,12 @@ class _Books:
             for each in self._members
         )
 
-    def skew(self, side: _Side, draining: Collection[str]) -> SkewView:
-        counted = [each for each in self._members if each.node not in draining] or self._members
-        nodes = [(each.node, side.weight.get(each.boot, 0.0), each.cores) for each in counted]
+    def skew(self, side: _Side) -> SkewView:
+        nodes = [
+            (each.node, side.weight.get(each.boot, 0.0), self._capacities[each.boot])
+            for each in self._members
+            if each.boot in self._capacities
+        ]
         return skew_of(nodes, side.heaviest)
 
 
@@ -158,10 +170,12 @@ def _change_view(state: State, assignment: Assignment, weights: Weights) -> Chan
     name = assignment.subscription
     before = state.targets_of(name)
     had: Mapping[str, tuple[int, ...]] = owners(before)
+    sets = [target.partitions for target in assignment.targets or before]
+    partitions = sum(map(len, sets))
     return ChangeView(
         subscription=name,
         reason=assignment.reason,
-        weight=round(weights.subscriptions.get(name, 0.0), 3),
+        weight=round(sum(weights.of_task(name, len(own), partitions) for own in sets), 3),
         moves=sum(had.get(target.boot) != target.partitions for target in assignment.targets),
         before=tuple(_part_view(state, target) for target in before),
         after=tuple(_part_view(state, target) for target in assignment.targets),

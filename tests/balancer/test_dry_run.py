@@ -1,10 +1,23 @@
 """A dry run asks a new planner what it would do, and weighs work as it does."""
 
+import random
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hermes_actors.balancer.dry_run import DryRun
 from hermes_actors.balancer.leader import Wanted, Workload
-from hermes_actors.balancer.workload.problem import Planned, Settings
+from hermes_actors.balancer.planning import WorkloadPlanner
+from hermes_actors.balancer.workload.problem import (
+    Node,
+    Owner,
+    Planned,
+    Problem,
+    Settings,
+    Strategy,
+    Work,
+)
 from hermes_actors.coordination.commands import (
     Assignment,
     Claim,
@@ -14,8 +27,10 @@ from hermes_actors.coordination.commands import (
     Target,
     TaskLoad,
 )
+from hermes_actors.coordination.plan_views import plan_view_in_steps
 from hermes_actors.coordination.state import State
 from hermes_actors.errors import Unavailable
+from hermes_actors.runtime.turns import at_once
 
 BUSY, IDLE, NEW, RESTING = (f"shop.orders${name}" for name in ("busy", "idle", "new", "resting"))
 
@@ -24,6 +39,15 @@ class Planner:
     """Gives everything to one boot, in two steps."""
 
     latest = Planned((), unplaced=3, has_more=True)
+    asked = Problem(
+        nodes=(Node("b1", "node-a", 4.0, 0.5), Node("b2", "node-b", 4.0, is_draining=True)),
+        works=(
+            Work(BUSY, 1, 480.0, (Owner("b1", (0,)),)),
+            Work(NEW, 1, 300.0),
+            Work(RESTING, 1, 300.0, is_suspended=True),
+        ),
+        settings=Settings(idle_weight=0.25),
+    )
 
     def plan(self, state, workload):
         names = sorted(workload.subscriptions)
@@ -78,3 +102,62 @@ async def test_nothing_is_proposed_while_the_metadata_is_unknown(state):
     with pytest.raises(Unavailable, match="metadata"):
         await dry_run.propose(state)
     assert dry_run.weights(state).subscriptions[BUSY] == pytest.approx(500.0)
+
+
+async def test_a_proposal_weighs_work_and_nodes_as_its_planner_did(state, workload):
+    proposal = await DryRun(lambda: workload, Planner, Settings()).propose(state)
+    tasks = {name: proposal.weights.of_task(name, 1, 1) for name in (BUSY, NEW, RESTING, IDLE)}
+    assert tasks == {BUSY: 480.0, NEW: 300.0, RESTING: 0.25, IDLE: 0.25}
+    assert proposal.capacities == {"b1": 2.0}
+
+
+class Cluster:
+    """Owned work that a planner has spread, and what its nodes have measured since."""
+
+    def __init__(self, seed, nodes, works, strategy):
+        rng = random.Random(seed)
+        self.state = State()
+        self.settings = Settings(strategy, stable_s=0.0)
+        boots = [f"b{at}" for at in range(nodes)]
+        wanted = {f"shop.t{at}$s": Wanted(rng.randint(1, 4)) for at in range(works)}
+        self.say(*(Join(boot, f"node-{boot}", rng.choice([1.0, 4.0])) for boot in boots))
+        self.say(Claim("b0", 1))
+        assignments = at_once(self.planner().plan(self.state, Workload(wanted)))
+        self.say(Plan("b0", 1, self.state.plan_offset, assignments))
+        self.workload = Workload(
+            {
+                name: Wanted(
+                    each.partitions, is_suspended=each.partitions == 1 and rng.random() < 0.3
+                )
+                for name, each in wanted.items()
+            }
+        )
+        for boot in boots:
+            own = {
+                name: TaskLoad(cpu=rng.uniform(0.0, 0.3))
+                for name, ownership in self.state.subscriptions.items()
+                if any(grant.boot == boot for grant in ownership.grants)
+            }
+            cpu = sum(load.cpu for load in own.values()) * rng.choice([0.7, 1.0, 1.5])
+            self.say(Loads(boot, cpu, rng.choice([1.0, 2.0, 4.0]), own))
+
+    def say(self, *saids):
+        for said in saids:
+            at = self.state.position
+            self.state.apply(at, 100 * at, said)
+
+    def planner(self):
+        return WorkloadPlanner(self.settings, lambda _name: 0.0)
+
+
+@given(
+    st.integers(0, 2**32),
+    st.integers(2, 5),
+    st.integers(2, 20),
+    st.sampled_from(list(Strategy)),
+)
+async def test_a_plan_for_balance_alone_never_shows_a_larger_skew(seed, nodes, works, strategy):
+    cluster = Cluster(seed, nodes, works, strategy)
+    dry_run = DryRun(lambda: cluster.workload, cluster.planner, cluster.settings)
+    view = at_once(plan_view_in_steps(cluster.state, await dry_run.propose(cluster.state)))
+    assert view.after.max_to_mean <= view.before.max_to_mean + 0.001

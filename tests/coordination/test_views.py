@@ -234,6 +234,7 @@ def test_a_plan_is_shown_with_loads_before_and_after(book):
     proposal = Proposal(
         (orders(("b2", (0,)), name=PAGES, reason="weight 12 → node node-b"),),
         Weights({ORDERS: 6.0, PAGES: 12.0}),
+        {"b1": 4.0, "b2": 1.0},
         has_more=True,
     )
     before = book.state.snapshot()
@@ -244,22 +245,23 @@ def test_a_plan_is_shown_with_loads_before_and_after(book):
     assert ([each.node for each in change.before], change.moves) == (["node-a"], 1)
     assert [each.node for each in change.after] == ["node-b"]
     assert view.nodes == (
-        NodePlanView("node-a", "b1", 4.0, False, 2, 1, 16.0, 4.0),
-        NodePlanView("node-b", "b2", 2.0, False, 1, 2, 2.0, 14.0),
+        NodePlanView("node-a", "b1", 4.0, 4.0, False, 2, 1, 16.0, 4.0),
+        NodePlanView("node-b", "b2", 2.0, 1.0, False, 1, 2, 2.0, 14.0),
     )
     assert (view.before.highest_node, view.after.highest_node) == ("node-a", "node-b")
+    assert (view.before.highest, view.after.highest) == (4.0, 14.0), "for each of its capacity"
     assert (view.moves, view.has_more, view.term, view.base) == (1, True, 1, 4)
 
 
 def test_a_plan_that_only_changes_shares_moves_nothing(book):
-    proposal = Proposal((orders(("b1", (0, 2), 0.5), ("b2", (1,), 0.5)),), Weights())
+    proposal = Proposal((orders(("b1", (0, 2), 0.5), ("b2", (1,), 0.5)),), Weights(), {})
     view = plan_view(book.state, proposal)
     assert (len(view.changes), view.moves) == (1, 0)
     assert [each.share for each in view.changes[0].after] == [0.5, 0.5]
 
 
 def test_a_new_subscription_counts_after_the_plan_only(book):
-    proposal = Proposal((orders(("b2", (0,)), name=PAGES),), Weights({PAGES: 3.0}))
+    proposal = Proposal((orders(("b2", (0,)), name=PAGES),), Weights({PAGES: 3.0}), {})
     view = plan_view(book.state, proposal)
     assert [(each.tasks_before, each.tasks_after) for each in view.nodes] == [(1, 1), (1, 2)]
     assert view.changes[0].before == ()

@@ -187,13 +187,15 @@ def show_planned_nodes(nodes: Sequence[Fields]) -> None:
             str(each.get("node", "")),
             "DRAINED" if each.get("isDraining") else "",
             f"{each.get('cores', 0):g}",
+            f"{each.get('capacity', 0):.3g}",
             f"{each.get('tasksBefore', 0)} → {each.get('tasksAfter', 0)}",
             f"{each.get('weightBefore', 0):.4g} → {each.get('weightAfter', 0):.4g}",
         ]
         for each in nodes
     ]
     say("")
-    show_rows(("Node", "State", "Cores", "Tasks", "Weight"), rows, "no node takes part")
+    columns = ("Node", "State", "Cores", "Capacity", "Tasks", "Weight")
+    show_rows(columns, rows, "no node takes part", optional=("Cores",))
 
 
 def show_moves(datacenters: Iterable[Fields]) -> None:

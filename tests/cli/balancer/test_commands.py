@@ -183,6 +183,7 @@ def test_a_plan_is_shown_with_its_reasons_and_what_it_comes_to(hermes, server, m
             {
                 "node": "node-a",
                 "cores": 4.0,
+                "capacity": 0.0,
                 "isDraining": True,
                 "tasksBefore": 3,
                 "tasksAfter": 2,
@@ -202,7 +203,7 @@ def test_a_plan_is_shown_with_its_reasons_and_what_it_comes_to(hermes, server, m
     lines = result.stdout.splitlines()
     assert lines[1].split()[:5] == [ORDERS, "node-a[0-2]", "node-b[0-2]", "12", "weight"]
     assert lines[1].endswith("which is 18 % below its target")
-    assert lines[4].split() == ["node-a", "DRAINED", "4", "3", "→", "2", "24", "→", "12"]
+    assert lines[4].split() == ["node-a", "DRAINED", "4", "0", "3", "→", "2", "24", "→", "12"]
     assert lines[5:] == [
         (
             "dc1: 1 task would begin elsewhere; the node that carries most: 1.20 → 1.00 times the "

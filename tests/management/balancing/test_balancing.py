@@ -39,7 +39,8 @@ class Planning:
         self.on_propose()
         await self.may_end.wait()
         wanted = Assignment(ORDERS, (Target("b2", (0, 1)),), "weight 10 → node node-b")
-        return Proposal((wanted,), self.weights(state), unplaced=1)
+        capacities = {member.boot: member.cores for member in state.members.values()}
+        return Proposal((wanted,), self.weights(state), capacities, unplaced=1)
 
 
 @pytest.fixture
