@@ -78,7 +78,8 @@ class World:
             await trio.sleep(0.2)
             self.tick()
             for line in self.lines:
-                line.connection.sweep(self.edge.now_s)
+                if line.connection.due_s < self.edge.now_s:
+                    line.connection.sweep(self.edge.now_s)
 
     def connect(self) -> Line:
         """A connection that the sweep looks after."""

@@ -107,7 +107,7 @@ class FrontendServer:
             await asyncio.sleep(SWEEP_S)
             self._tick()
             now_s = self.edge.now_s
-            for connection in list(self.connections):
+            for connection in [each for each in self.connections if each.due_s < now_s]:
                 connection.sweep(now_s)
 
     def _tick(self) -> None:

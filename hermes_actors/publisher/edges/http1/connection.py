@@ -45,6 +45,7 @@ class Connection:
         "_expects", "_has_ended", "_holds", "_is_last", "_is_lost", "_is_refused", "_is_silent",
         "_is_taking", "_parts", "_publication", "_reader", "_served", "_stopped_reading",
         "_waiting", "_watch", "_wire", "_writes_soon",
+        "due_s",
     )  # fmt: skip
 
     def __init__(
@@ -72,6 +73,8 @@ class Connection:
         # The client may wait to be asked for its body.
         self._expects = False
         self._close_at_s = 0.0
+        self.due_s = 0.0
+        """The sweep need not look at it before; 0.0 whenever something has happened."""
         # How many requests have begun.
         self._served = 0
         self._watch = Watch(edge.now_s)
@@ -80,6 +83,7 @@ class Connection:
 
     def received(self, data: bytes) -> None:
         """Bytes from the client."""
+        self.due_s = 0.0
         if not self._may_take():
             return
         self._reader.receive(data)
@@ -126,8 +130,12 @@ class Connection:
                 self._end()
         elif self._batch is not None:
             self._batch.sweep(now_s)
-        elif watch.is_late(self._state(), self._served, edge.head_timeout_s, now_s):
-            self._end()
+        else:
+            ends_s = watch.ends_s(self._state(), self._served, edge.head_timeout_s, now_s)
+            if ends_s and now_s > ends_s:
+                self._end()
+            else:
+                self.due_s = ends_s
 
     def leave(self) -> None:
         """The listener is about to end: no further request is begun."""

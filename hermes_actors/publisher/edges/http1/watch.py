@@ -29,18 +29,17 @@ class Watch:
         self._since_s = self._unsent_since_s = now_s
         self._unsent_bytes = 0
 
-    def is_late(self, state: State, served: int, head_timeout_s: float, now_s: float) -> bool:
-        """Whether the client has had its time: a minute for a request to begin, `head_timeout_s`
-        for its head, and for a body that is only dropped. `served` tells two requests apart.
+    def ends_s(self, state: State, served: int, head_timeout_s: float, now_s: float) -> float:
+        """When the client will have had its time: a minute for a request to begin, `head_timeout_s`
+        for its head, and for a body that is only dropped; 0.0 while it is the node's turn.
+        `served` tells two requests apart.
         """
         seen = (state, served)
         if seen != self._seen:
             self._seen, self._since_s = seen, now_s
-            return False
         if state is State.BUSY:
-            return False
-        limit_s = _IDLE_S if state is State.IDLE else head_timeout_s
-        return now_s > self._since_s + limit_s
+            return 0.0
+        return self._since_s + (_IDLE_S if state is State.IDLE else head_timeout_s)
 
     def is_stuck(self, unsent_bytes: int, limit_s: float, now_s: float) -> bool:
         """Whether so many bytes have waited for the client for `limit_s`, and not one went."""
