@@ -23,6 +23,7 @@ from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Ack, ContentType, Owner, PublishingAuth, RetentionTime, Topic
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.drain import Drain
+from hermes_actors.publisher.edges.heads import HeadLimits
 from hermes_actors.publisher.edges.http1.connection import Connection
 from hermes_actors.publisher.edges.http1.edge import Edge
 from hermes_actors.publisher.edges.http1.request import Heads, Malformed, Request
@@ -44,7 +45,7 @@ Seen = tuple[list[tuple[bytes, bytes]], bool]
 
 def by_h11(pieces: list[bytes]) -> Seen:
     """What h11 reads, as a server that answers everything."""
-    heads = Heads(CONFIG)
+    heads = Heads(CONFIG, HeadLimits(CONFIG))
     server = h11.Connection(h11.SERVER, max_incomplete_event_size=heads.bytes_max)
     seen: list[tuple[bytes, bytes]] = []
     method, body = b"", b""
@@ -282,7 +283,7 @@ class Verdict:
 def run(count: int, seed: int) -> Verdict:
     """So many inputs."""
     rng, verdict = random.Random(seed), Verdict()
-    heads, target = Heads(CONFIG), Target()
+    heads, target = Heads(CONFIG, HeadLimits(CONFIG)), Target()
     for number in range(count):
         pieces = cut(rng, an_input(rng))
         try:

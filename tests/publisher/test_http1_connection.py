@@ -1,8 +1,10 @@
 """One HTTP/1.1 connection: the order of its answers, how it goes on, and how it ends."""
 
+import json
+
 import pytest
 import trio
-from in_process import chunk
+from in_process import answers_of, chunk
 
 from hermes_chaos.sim.environment.http_in import Line
 
@@ -184,3 +186,51 @@ async def test_who_does_not_read_is_not_read_and_loses_the_connection(
     assert not line.is_closed
     await trio.sleep(3)
     assert line.is_closed
+
+
+@pytest.mark.parametrize(
+    ("head", "status", "said"),
+    [
+        (
+            HEAD + b"".join(b"X-%d: 1\r\n" % number for number in range(22)),
+            400,
+            "has 24 headers; this server takes at most 20 (frontend.headers_max)",
+        ),
+        (
+            HEAD.replace(b" HTTP", b"?" + b"q" * 9_000 + b" HTTP"),
+            414,
+            "path and query have 9019 bytes; this server takes at most 8192 (frontend.url",
+        ),
+        (
+            HEAD + b"X-Long: " + b"x" * 16_500 + b"\r\n",
+            431,
+            "headers have 16526 bytes; this server takes at most 16384 (frontend.header_bytes_max)",
+        ),
+    ],
+    ids=["headers", "url", "header bytes"],
+)
+async def test_a_head_above_a_limit_is_told_which_and_what_it_has(
+    world, autojump_clock, caplog, head, status, said
+) -> None:
+    line = world.connect()
+    line.send(head + b"Content-Length: 2\r\n\r\n{}")
+    answers = await answers_of(line)
+    assert answers.status == status
+    error = json.loads(answers.body)
+    assert (said in error["message"], error["code"]) == (True, "VALIDATION_ERROR")
+    assert ("connection", "close") in answers.header_pairs().items()
+    (record,) = caplog.records
+    assert said in record.getMessage()
+
+
+async def test_the_log_is_told_of_refused_heads_once_a_minute(
+    world, autojump_clock, caplog
+) -> None:
+    many = HEAD + b"X: 1\r\n" * 20 + b"Content-Length: 2\r\n\r\n{}"
+    for pause_s in (0.0, 1.0, 58.0, 2.0):
+        await trio.sleep(pause_s)
+        world.tick()
+        world.connect().send(many)
+    first, second = [record.getMessage() for record in caplog.records]
+    assert "more heads" not in first
+    assert second.endswith("; 2 more heads were refused since this was said last")

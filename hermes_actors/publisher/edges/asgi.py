@@ -3,14 +3,12 @@
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
-from hermes_actors.config import FrontendConfig
 from hermes_actors.log.base import Stored
 from hermes_actors.publisher.answers import BAD_REQUEST, Answer
 from hermes_actors.publisher.edges.cells import Cell
-from hermes_actors.publisher.edges.heads import HeadLimits
+from hermes_actors.publisher.edges.http1.edge import Edge
 from hermes_actors.publisher.edges.streams import Left, run_stream
 from hermes_actors.publisher.forms import ANSWERS
-from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.head import Head
 from hermes_actors.publisher.publication import ABSENT, Abandoned, Publication
 from hermes_actors.publisher.status import Pages, batch_topic_in, topic_in
@@ -56,13 +54,13 @@ class PagesEdge:
 
 
 class AsgiEdge:
-    """The app, over one gateway."""
+    """The app, over one gateway, with the limits of the HTTP/1.1 edge beside it."""
 
-    def __init__(self, gateway: Gateway, pages: Pages, config: FrontendConfig) -> None:
-        self._gateway = gateway
-        self._pages = pages
-        self._limits = HeadLimits(config)
-        self._body_bytes_max = config.body_bytes_max
+    def __init__(self, edge: Edge) -> None:
+        self._edge = edge
+        self._gateway = edge.gateway
+        self._pages = edge.pages
+        self._body_bytes_max = edge.body_bytes_max
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; a scope of another type (lifespan, websocket) is left alone."""
@@ -71,9 +69,9 @@ class AsgiEdge:
         path = scope["path"]
         topic = topic_in(scope["method"], path)
         pairs = scope["headers"]
-        refusal = self._limits.refusal(path, scope.get("query_string", b""), pairs)
+        refusal = self._edge.limits.refusal(path, scope.get("query_string", b""), pairs)
         if refusal is not None:
-            await send_answer(scope, send, refusal)
+            await send_answer(scope, send, self._edge.refuse(refusal))
             return
         batch = None if topic is not None else batch_topic_in(scope["method"], path)
         if topic is None and batch is None:

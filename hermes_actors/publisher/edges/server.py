@@ -39,7 +39,7 @@ class FrontendServer:
         self.places = Places(config)
         self.connections: dict[Connection, None] = {}
         self.http2 = Connections(
-            AsgiEdge(frontend.gateway, frontend.pages, config),
+            AsgiEdge(self.edge),
             config,
             frontend.clock,
             unread_s=unread_s,

@@ -227,7 +227,7 @@ class Connection:
         if not request.keeps_alive:
             self._is_last = True
         if request.refusal is not None:
-            self._answer(request.refusal, is_of_publish=False)
+            self._answer(self._edge.refuse(request.refusal), is_of_publish=False)
         elif request.topic is None and request.batch is None:
             self._begin_page(request)
         elif request.topic is None and self._answers:

@@ -4,6 +4,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from hermes_actors.config import FrontendConfig
+from hermes_actors.errors import Refused
+from hermes_actors.publisher.answers import Answer
+from hermes_actors.publisher.edges.heads import HeadLimits, RefusedHeads
 from hermes_actors.publisher.edges.http1.rendering import Renderer
 from hermes_actors.publisher.edges.http1.request import Heads
 from hermes_actors.publisher.gateway import Gateway
@@ -67,7 +70,9 @@ class Edge:
         self.gateway = gateway
         self.pages = pages
         self.host = host
-        self.heads = Heads(config)
+        self.limits = HeadLimits(config)
+        self.heads = Heads(config, self.limits)
+        self._refused_heads = RefusedHeads()
         self.renderer = Renderer(config)
         self.body_bytes_max = config.body_bytes_max
         self.head_timeout_s = config.head_timeout_ms / 1_000
@@ -79,3 +84,7 @@ class Edge:
         """It is now this time, monotonic and by the wall clock."""
         self.now_s = now_s
         self.renderer.tick(now_ms)
+
+    def refuse(self, refusal: Refused) -> Answer:
+        """The answer to a request whose head is above a limit; the log is told now and then."""
+        return self._refused_heads.answer(refusal, self.now_s)

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import httptools
 
 from hermes_actors.config import FrontendConfig
-from hermes_actors.publisher.answers import Answer
+from hermes_actors.errors import Refused
 from hermes_actors.publisher.edges.heads import HeadLimits
 from hermes_actors.publisher.head import Head
 from hermes_actors.publisher.publication import ABSENT, CHUNKED
@@ -47,7 +47,7 @@ class Request:
 
     `topic` is the topic that it publishes to, `batch` the one that it publishes many messages to;
     both None: it asks for another page. `expected_bytes` is the announced size of its body, CHUNKED
-    or ABSENT. `refusal` answers a head that is above a limit. The same request may come many times
+    or ABSENT. `refusal`: why a head is above a limit. The same request may come many times
     on a connection and is then the same object.
     """
 
@@ -99,7 +99,7 @@ class Request:
         if not path.startswith("/"):
             path = origin_form(path)
         self.path = path = unquote(path) if "%" in path else path
-        self.refusal: Answer | None = limits.refusal(path, query, pairs)
+        self.refusal: Refused | None = limits.refusal(path, query, pairs)
         self.topic = topic_in(self.method, path)
         self.batch = None if self.topic is not None else batch_topic_in(self.method, path)
         self.key = fields.get(b"partition-key")
@@ -152,8 +152,8 @@ class Heads:
     Publishers send the same head again and again, on many connections.
     """
 
-    def __init__(self, config: FrontendConfig) -> None:
-        self._limits = HeadLimits(config)
+    def __init__(self, config: FrontendConfig, limits: HeadLimits) -> None:
+        self._limits = limits
         self._known: dict[bytes, Request] = {}
         self._line_bytes_max = config.url_bytes_max + _LINE_BYTES
         self.bytes_max = (
