@@ -152,10 +152,10 @@ class Exchange:
             for piece in filter(None, self._pieces):
                 await trio.lowlevel.checkpoint()
                 line.send(piece)
-            while self.response is None and not line.is_closed:
-                self.response = _response_in(bytes(line.answered))
-                if self.response is None:
-                    await line.changed.wait()
+            # A node that leaves closes the connection together with its answer.
+            while (response := _response_in(bytes(line.answered))) is None and not line.is_closed:
+                await line.changed.wait()
+            self.response = response
         finally:
             line.leave()
 
