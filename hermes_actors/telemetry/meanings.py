@@ -69,6 +69,10 @@ MEANINGS: dict[str, tuple[str, str]] = {
         "Messages of the spool that a log acknowledged late, so that they need no replay",
     ),
     f"{_S}_torn_tails": ("segments", "Unfinished ends that were cut off when the spool opened"),
+    f"{_S}_accepted_missing": (
+        "messages",
+        "Messages that the spool lost at rest, as --accept-damage accepted",
+    ),
     f"{_S}_refused": ("messages", "Messages that the spool did not take, by reason"),
     f"{_S}_set_aside": ("messages", "Messages of the spool that will not be sent, by reason"),
     f"{_S}_replay_failures": ("messages", "Replays that no log acknowledged, by outcome"),

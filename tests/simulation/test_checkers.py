@@ -26,20 +26,18 @@ from hermes_chaos.sim.history.events import (
     Attempted,
     Calmed,
     Committed,
-    Coordinated,
     Delivery,
     Dropped,
     Ended,
     Event,
-    Folded,
     Handed,
     Healed,
     Published,
-    Renewed,
     Rested,
     Stored,
     Troubled,
 )
+from hermes_chaos.sim.history.standing import Coordinated, Folded, Renewed
 from hermes_chaos.sim.workload.subject import Audience, Subject
 
 PLACE = ("dc1", "g.t", 0)

@@ -17,14 +17,13 @@ from hermes_chaos.sim.history.events import (
     Dropped,
     Ended,
     Event,
-    Folded,
     Forgotten,
     Lettering,
     Published,
     Rested,
-    Skewed,
     Stored,
 )
+from hermes_chaos.sim.history.standing import Folded, Skewed
 from hermes_chaos.sim.workload.subject import Audience, Subject
 
 

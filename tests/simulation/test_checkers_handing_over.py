@@ -20,21 +20,18 @@ from hermes_chaos.sim.history.events import (
     Attempted,
     Committed,
     Committing,
-    Coordinated,
     Ended,
     EndLost,
     Event,
     Lettered,
     Lettering,
-    Named,
     Overtaken,
-    Renewed,
-    Skewed,
     Sought,
     Stored,
     Troubled,
     coordination_of,
 )
+from hermes_chaos.sim.history.standing import Coordinated, Named, Renewed, Skewed
 from hermes_chaos.sim.workload.subject import Audience, Subject
 
 NAME, PLACE = "g.t$s", ("dc1", "g_t", 0)

@@ -33,17 +33,16 @@ from hermes_chaos.sim.history.events import (
     Attempted,
     Calmed,
     Committing,
-    Coordinated,
     Ended,
     Event,
     Healed,
-    Named,
     Rested,
     Stored,
     Troubled,
     coordination_of,
 )
 from hermes_chaos.sim.history.ledger import Ledger
+from hermes_chaos.sim.history.standing import Coordinated, Named
 from hermes_chaos.sim.workload.subject import Audience, Subject
 
 S = "g.t$s"

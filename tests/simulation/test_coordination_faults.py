@@ -29,14 +29,8 @@ from hermes_chaos.sim.checkers.owning import Ledgers, OwnersAreFound
 from hermes_chaos.sim.environment.coordination_way import CoordinationWay
 from hermes_chaos.sim.environment.mortal import MortalLog
 from hermes_chaos.sim.environment.watched_log import WatchedLog, calm, watched_log
-from hermes_chaos.sim.history.events import (
-    Coordinated,
-    Event,
-    Forgotten,
-    Healed,
-    History,
-    Overtaken,
-)
+from hermes_chaos.sim.history.events import Event, Forgotten, Healed, History, Overtaken
+from hermes_chaos.sim.history.standing import Coordinated
 from hermes_chaos.sim.history.trace import Trace
 from hermes_chaos.sim.settling import are_members
 from hermes_chaos.sim.workload.subject import Audience, Subject

@@ -20,13 +20,8 @@ from hermes_chaos.sim.environment.http_in import Response
 from hermes_chaos.sim.environment.subscribers import Endpoint
 from hermes_chaos.sim.environment.watched_log import WatchedLog, watched_log
 from hermes_chaos.sim.faults.strikes import Fault
-from hermes_chaos.sim.history.events import (
-    History,
-    Skewed,
-    Troubled,
-    coordination_of,
-    disk_of,
-)
+from hermes_chaos.sim.history.events import History, Troubled, coordination_of, disk_of
+from hermes_chaos.sim.history.standing import Skewed
 from hermes_chaos.sim.history.trace import Trace
 from hermes_chaos.sim.node_life import NodeLife
 from hermes_chaos.sim.workload.passing import HOST, passing_endpoint

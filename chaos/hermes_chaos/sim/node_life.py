@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
-import msgspec
 import trio
 from msgspec.structs import replace
 
@@ -15,7 +14,6 @@ from hermes_actors.balancer.workload.weights import weight_of
 from hermes_actors.config import Config, MetadataConfig, Role
 from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
 from hermes_actors.consumer.senders.sender import Sender
-from hermes_actors.coordination.state import State
 from hermes_actors.fallback.spool_store import SegmentStore, SpoolStore
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
@@ -39,15 +37,8 @@ from hermes_chaos.sim.environment.network import SimulatedNet
 from hermes_chaos.sim.environment.subscribers import Endpoint
 from hermes_chaos.sim.environment.watched_sender import WatchedSender
 from hermes_chaos.sim.faults.strikes import Fault
-from hermes_chaos.sim.history.events import (
-    Adopted,
-    Counted,
-    Folded,
-    Halted,
-    History,
-    Sought,
-    Troubled,
-)
+from hermes_chaos.sim.history.events import Adopted, Counted, Halted, History, Sought, Troubled
+from hermes_chaos.sim.history.standing import Folded, content_of
 from hermes_chaos.sim.history.trace import Trace
 from hermes_chaos.sim.workload.passing import SUBSCRIPTION
 
@@ -225,7 +216,7 @@ class NodeLife:
                         "coordination",
                         generation,
                         state.position,
-                        _content(state),
+                        content_of(state),
                         trio.current_time(),
                     )
                 )
@@ -439,19 +430,6 @@ class NodeLife:
             roles=[*roles, "management"] if self._is_first else roles,
             metadata=MetadataConfig(replicator=self.name if self._is_first else "the first"),
         )
-
-
-def _content(state: State) -> bytes:
-    """All that a state says, as whoever asks it sees it: no snapshot, which might forget."""
-    return msgspec.msgpack.encode(
-        (
-            (state.position, state.clock_ms, state.timestamp_ms, state.term, state.leader),
-            (state.plan_offset, state.expired, state.moved),
-            (list(state.moves), list(state.departed), list(state.resignations)),
-            list(state.members.values()),
-            sorted(state.subscriptions.items()),
-        )
-    )
 
 
 def _running_actors(node: Node) -> list[tuple[str, Callable[[], None]]]:

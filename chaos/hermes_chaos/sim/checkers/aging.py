@@ -3,7 +3,8 @@
 from hermes_actors.model.dead_letter import DiscardReason, Letter
 from hermes_chaos.sim.checkers.checker import Checker
 from hermes_chaos.sim.environment.clock import EPOCH_MS
-from hermes_chaos.sim.history.events import Attempted, Ended, Event, Lettering, Skewed, Stored
+from hermes_chaos.sim.history.events import Attempted, Ended, Event, Lettering, Stored
+from hermes_chaos.sim.history.standing import Skewed
 from hermes_chaos.sim.workload.subject import Audience, Subject
 
 _SHORT_S = 60.0

@@ -12,13 +12,11 @@ from hermes_chaos.sim.history.events import (
     Attempted,
     Calmed,
     Committed,
-    Coordinated,
     Dropped,
     Ended,
     Event,
     Expired,
     Lettered,
-    Named,
     Overtaken,
     Place,
     Sought,
@@ -26,6 +24,7 @@ from hermes_chaos.sim.history.events import (
     Troubled,
     coordination_of,
 )
+from hermes_chaos.sim.history.standing import Coordinated, Named
 from hermes_chaos.sim.workload.subject import Subject
 
 _HEARD_WITHIN_S = 2.0

@@ -7,14 +7,8 @@ from collections import defaultdict
 
 from hermes_chaos.sim.checkers.checker import Checker
 from hermes_chaos.sim.environment.clock import EPOCH_MS
-from hermes_chaos.sim.history.events import (
-    Attempted,
-    Committing,
-    Event,
-    Lettering,
-    Renewed,
-    Skewed,
-)
+from hermes_chaos.sim.history.events import Attempted, Committing, Event, Lettering
+from hermes_chaos.sim.history.standing import Renewed, Skewed
 
 _FENCE_S = 2.0
 _ROUNDED_S = 0.002

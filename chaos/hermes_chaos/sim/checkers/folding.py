@@ -3,7 +3,8 @@
 from collections import defaultdict
 
 from hermes_chaos.sim.checkers.checker import Checker
-from hermes_chaos.sim.history.events import Event, Folded, Forgotten, Rested
+from hermes_chaos.sim.history.events import Event, Forgotten, Rested
+from hermes_chaos.sim.history.standing import Folded
 
 _METADATA = "metadata"
 

@@ -10,19 +10,18 @@ from hermes_chaos.sim.history.events import (
     Attempted,
     Calmed,
     Committing,
-    Coordinated,
     Ended,
     Event,
     Forgotten,
     Healed,
     Lettered,
-    Named,
     Rested,
     Stored,
     Troubled,
     coordination_of,
 )
 from hermes_chaos.sim.history.ledger import Ledger
+from hermes_chaos.sim.history.standing import Coordinated, Named
 from hermes_chaos.sim.workload.subject import Subject
 
 UNOWNED_MAX_MS = 6_000

@@ -25,16 +25,8 @@ from hermes_actors.model.dead_letter import Letter, dlq_topic, read_entry
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.environment.coordination_way import CoordinationWay, LateReader
-from hermes_chaos.sim.history.events import (
-    Committing,
-    Handed,
-    History,
-    Lettering,
-    Named,
-    Overtaken,
-    Renewed,
-    Told,
-)
+from hermes_chaos.sim.history.events import Committing, Handed, History, Lettering, Overtaken, Told
+from hermes_chaos.sim.history.standing import Named, Renewed
 from hermes_chaos.sim.workload.plans import GROUP
 
 _LETTERS = dlq_topic(GROUP)

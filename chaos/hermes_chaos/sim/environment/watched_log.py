@@ -26,7 +26,6 @@ from hermes_chaos.sim.environment.clock import SimulatedClock
 from hermes_chaos.sim.history.events import (
     Closed,
     Committed,
-    Coordinated,
     Dropped,
     EndLost,
     Expired,
@@ -34,6 +33,7 @@ from hermes_chaos.sim.history.events import (
     Lettered,
     stored,
 )
+from hermes_chaos.sim.history.standing import Coordinated
 from hermes_chaos.sim.history.trace import Trace
 from hermes_chaos.sim.workload.plans import GROUP, KEYLESS_TOPICS
 

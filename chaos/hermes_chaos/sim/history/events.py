@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from hermes_actors.coordination.commands import Said
 from hermes_actors.log.base import Commit
 from hermes_actors.model.dead_letter import Letter
 from hermes_actors.model.record import StoredRecord
+from hermes_chaos.sim.history.standing import Coordinated, Folded, Named, Renewed, Skewed
 
 Place = tuple[str, str, int]
 """(dc, log topic, partition)."""
@@ -176,60 +176,6 @@ class Lettering:
     life: str
     dc: str
     letter: Letter
-    at_s: float
-
-
-@dataclass(frozen=True)
-class Renewed:
-    """That life of a node has read a heartbeat of its own, which it began to send at `sent_s`."""
-
-    life: str
-    sent_s: float
-    at_s: float
-
-
-@dataclass(frozen=True)
-class Skewed:
-    """A node's wall clock is off by so much from now on."""
-
-    node: str
-    skew_ms: int
-    at_s: float
-
-
-@dataclass(frozen=True)
-class Folded:
-    """What a life of a node has made of a datacentre's log `kind` before `position`; `content` is
-    all of it. `begun` counts how often it began anew. `registers` are the metadata's: key → the
-    incarnation, stamp, datacentre and body.
-    """
-
-    life: str
-    dc: str
-    kind: str
-    begun: int
-    position: int
-    content: bytes
-    at_s: float
-    registers: Mapping[str, tuple[int, int, str, bytes | None]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Named:
-    """A life of a node is about to say who it is in the coordination log: `boot`."""
-
-    life: str
-    boot: str
-
-
-@dataclass(frozen=True)
-class Coordinated:
-    """A record of a datacentre's coordination log can be read. `said` None: not by this version."""
-
-    dc: str
-    offset: int
-    timestamp_ms: int
-    said: Said | None
     at_s: float
 
 

@@ -17,7 +17,7 @@ from hermes_actors.coordination.commands import (
     Resign,
     Stopping,
 )
-from hermes_chaos.sim.history.events import Coordinated
+from hermes_chaos.sim.history.standing import Coordinated
 
 _LEASE_MS = 3_000
 _STEP_MAX_MS = 1_000
