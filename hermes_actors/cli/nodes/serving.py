@@ -73,7 +73,6 @@ async def serve_nodes(
 
         await signals.start(partial(stop_on_signal, begin_drain, before_exit=before_exit))
         async with AsyncExitStack() as until_end, trio.open_nursery() as serving:
-            until_end.enter_context(watching(standstills, SystemClock().monotonic_s, signals))
             addresses = []
             for config, found in nodes:
                 environment = replace(found, standstills=standstills)
@@ -87,6 +86,8 @@ async def serve_nodes(
             until_end.enter_context(long_lived_set_aside(SystemClock().monotonic_s))
             if not stop.is_set():
                 announce(addresses)
+            # Only now: what start-up computes keeps nobody waiting.
+            until_end.enter_context(watching(standstills, SystemClock().monotonic_s, signals))
         signals.cancel_scope.cancel()
 
 

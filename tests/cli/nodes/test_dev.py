@@ -107,13 +107,32 @@ def test_a_line_names_the_dc_and_node_that_it_was_logged_in_and_none_elsewhere()
     ]
 
 
-def dev(*options):
+def dev(*options, stderr=subprocess.PIPE):
     return subprocess.Popen(
         [sys.executable, "-m", "hermes_actors.cli", "dev", "--json", *options],
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         text=True,
     )
+
+
+@pytest.mark.live
+def test_what_start_up_takes_of_the_loop_is_no_standstill(monkeypatch) -> None:
+    # To make management's application alone takes ten times as long as this.
+    monkeypatch.setenv("HERMES_STATUS_LOOP_STALL_MS", "10")
+    free = ("--publish-port", "0", "--management-port", "0")
+    with dev("--dcs", "a", *free, stderr=subprocess.STDOUT) as process:
+        too_late = threading.Timer(60, process.kill)
+        too_late.start()
+        try:
+            before = []
+            while (line := process.stdout.readline()) and not line.startswith("{"):
+                before.append(line)
+            assert line, "it has said where it listens"
+            assert [each for each in before if "loop" in each] == []
+        finally:
+            too_late.cancel()
+            process.terminate()
 
 
 @pytest.mark.live
