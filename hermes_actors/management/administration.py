@@ -38,6 +38,7 @@ from hermes_actors.management.dead_letters.undelivered import UndeliveredMessage
 from hermes_actors.management.messages.filters import try_filters
 from hermes_actors.management.messages.previews import MessagePreviews
 from hermes_actors.management.messages.tail import Tail, open_tail
+from hermes_actors.management.messages.trials import Trials, TryPush
 from hermes_actors.management.offsets.asking import Logs
 from hermes_actors.management.offsets.retransmission import Retransmissions
 from hermes_actors.management.offsets.standings import Standings
@@ -63,7 +64,7 @@ class Administration:
     cluster; `remote_logs` are the others' logs, where dead letters lie too. `ids` is what secrets
     are made of. `coordinations` are those that this node follows, by datacentre, and `planning`
     asks the planners of some of them; `weights` says what all work of one weighs. `threads`
-    run what would hold the loop up. Everything is a
+    run what would hold the loop up. `try_push` pushes one message as consumers do. Everything is a
     trio coroutine; those that change or read on a caller's behalf take the caller first. Each
     raises Refused (mend the request) and Unavailable (try again).
     """
@@ -85,6 +86,7 @@ class Administration:
         planning: Mapping[str, Planning] = MappingProxyType({}),
         weights: Callable[[State], Weights] = unweighed,
         threads: Threads | None = None,
+        try_push: TryPush | None = None,
     ) -> None:
         self._metadata = metadata
         self._notices = notices
@@ -105,6 +107,8 @@ class Administration:
             metadata, changes, config.management, clock, guard, self._aside
         )
         self.signing_secrets = SigningSecrets(self.subscriptions, ids or IdSource())
+        place = {"datacenter": metadata.dc, "node": config.node}
+        self.trials = Trials(self.topics, self.subscriptions, clock, try_push, place)
         self.oauth_providers = OAuthProviders(metadata, changes, guard)
         self.previews = MessagePreviews(self.topics, previews)
         self.workload_constraints = WorkloadConstraints(metadata, changes)

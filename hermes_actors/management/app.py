@@ -49,6 +49,7 @@ from hermes_actors.management.routes.subscriptions import (
     subscription_status_routes,
 )
 from hermes_actors.management.routes.topics import topic_routes
+from hermes_actors.management.routes.trials import trial_routes
 from hermes_actors.runtime.bridge import BridgeClosed, TrioBridge
 from hermes_actors.telemetry.metrics import Metrics
 
@@ -83,6 +84,7 @@ def build_app(
         *overview_routes(gate, administration),
         *offset_routes(gate, administration),
         *signing_routes(gate, administration),
+        *trial_routes(gate, administration),
         *oauth_routes(gate, administration),
         *constraint_routes(gate, administration),
         *balancer_routes(gate, administration),

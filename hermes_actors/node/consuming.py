@@ -24,6 +24,7 @@ from hermes_actors.consumer.recipients.resolver import (
 )
 from hermes_actors.consumer.recipients.resolver_dns import Names
 from hermes_actors.consumer.recipients.resolving import Resolver
+from hermes_actors.consumer.senders.oauth.sender import ProviderOf
 from hermes_actors.filters.aside import Aside
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.oauth import OAuthProvider
@@ -52,15 +53,11 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
     context = ResolverContext(config.dc, environment.clock)
     resolver = open_resolver(config.consumers.recipients.resolver, context)
 
-    def provider_of(name: str) -> OAuthProvider | None:
-        live = node.metadata.catalog.oauth_providers.get(name)
-        return None if live is None else live.provider
-
     def loads() -> NodeLoads:
         return NodeLoads() if node.agent is None else node.agent.loads()
 
     async with (
-        environment.open_senders(provider_of, metrics) as sender_of,
+        environment.open_senders(provider_of(node), metrics) as sender_of,
         open_part(node, environment, loads) as part,
     ):
         parts = ConsumerParts(
@@ -74,9 +71,10 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
             suspend=suspend,
             redrives=redrives,
             resolver=resolver,
-            names=_names(environment.clock, config.consumers.recipients),
+            names=names_of(environment.clock, config.consumers.recipients),
             aside=Aside(config.consumers.filters, environment.threads),
         )
+        node.consumer_parts = parts
 
         stop_grace_s = config.consumers.stop_grace_ms / 1_000 + _COMMIT_GRACE_S
 
@@ -120,10 +118,21 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
             # One that stays broken takes neither the agent nor the node down.
             node.control.start("resolver", partial(_Background, resolver), restart=TENANT)
         yield
+        node.consumer_parts = None
         await node.control.stop("agent", grace_s=stop_grace_s + _COMMIT_GRACE_S)
 
 
-def _names(clock: Clock, config: RecipientsConfig) -> Names:
+def provider_of(node: Node) -> ProviderOf:
+    """Finds providers of OAuth tokens by their names, as they are then."""
+
+    def find(name: str) -> OAuthProvider | None:
+        live = node.metadata.catalog.oauth_providers.get(name)
+        return None if live is None else live.provider
+
+    return find
+
+
+def names_of(clock: Clock, config: RecipientsConfig) -> Names:
     """What looks hosts up for subscriptions whose recipients are all addresses of a host."""
     post = trio.lowlevel.current_trio_token().run_sync_soon
     return Names(Resolver(post, clock.monotonic_s), clock.monotonic_s, config.dns_ttl_ms / 1_000)

@@ -47,6 +47,7 @@ from hermes_actors.node.metadata import metadata_metrics, start_metadata
 from hermes_actors.node.publishing import open_frontend
 from hermes_actors.node.reporting import follow_status, loop_metrics, open_reporter
 from hermes_actors.node.running import Node
+from hermes_actors.node.trying import pushes_tried
 from hermes_actors.status.preview_reader import follow_previews
 
 
@@ -102,6 +103,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                     planning={config.dc: planning},
                     weights=planning.weights,
                     threads=environment.threads,
+                    try_push=pushes_tried(node, environment),
                 )
             await parts.enter_async_context(open_reporter(node, environment))
             if "frontend" in config.roles:

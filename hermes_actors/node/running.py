@@ -10,6 +10,7 @@ from hermes_actors.balancer.agent import Agent
 from hermes_actors.balancer.presence import Presence
 from hermes_actors.config import Config
 from hermes_actors.consumer.letters.open_counts import OpenCounts
+from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.management.administration import Administration
 from hermes_actors.metadata.registry import Metadata
@@ -32,6 +33,7 @@ class Node:
     producers: Supervisor | None = None
     agent: Agent | None = None
     open_letters: OpenCounts | None = None
+    consumer_parts: ConsumerParts | None = None
     coordination: Coordination | None = None
     presence: Presence | None = None
     administration: Administration | None = None

@@ -33,6 +33,7 @@ from hermes_actors.cli.subscriptions import (
     filter_test,
     listing,
     signing,
+    trial,
     why,
 )
 from hermes_actors.cli.subscriptions.filter_options import FilterOption, filters_of
@@ -269,9 +270,11 @@ app.command(
     ),
 )(listing.list_subscriptions)
 
-# What they do: suspend, activate, lag, retransmit, why; how they sign, what filters let pass.
+# What they do: suspend, activate, lag, retransmit, why; how they sign, what filters let pass, how
+# an endpoint answers.
 app.add_typer(activation.app)
 app.add_typer(deliveries.app)
 app.add_typer(why.app)
 app.add_typer(signing.app)
 app.add_typer(filter_test.app)
+app.add_typer(trial.app)

@@ -24,6 +24,13 @@ from hermes_actors.cli.subscriptions.filter_options import FilterOption, filters
 
 app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
 
+MessageOption = Annotated[
+    str | None, typer.Option("--message", "-m", metavar="TEXT", help="The message's body.")
+]
+FileOption = Annotated[
+    str | None, typer.Option("--file", metavar="FILE", help="The body is there; '-' reads stdin.")
+]
+
 
 @app.command(
     cls=PlainCommand,
@@ -41,12 +48,8 @@ def filter_test(
         str | None,
         typer.Argument(metavar="SUBSCRIPTION", help="Whose filters; not together with --filter."),
     ] = None,
-    message: Annotated[
-        str | None, typer.Option("--message", "-m", metavar="TEXT", help="The message's body.")
-    ] = None,
-    file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The body is there; '-' reads stdin.")
-    ] = None,
+    message: MessageOption = None,
+    file: FileOption = None,
     filters: FilterOption = None,
     headers: Annotated[
         list[str] | None,
@@ -60,7 +63,7 @@ def filter_test(
         raise UsageWrong("give either SUBSCRIPTION, whose filters are tried, or --filter")
     given = filters_of(filters)
     body = {
-        "message": base64.b64encode(_body(message, file)).decode(),
+        "message": base64.b64encode(body_of(message, file)).decode(),
         "headers": dict(_header(each) for each in headers or []),
     }
     with ManagementClient(management) as client:
@@ -78,7 +81,8 @@ def _show_result(answer: dict[str, Any]) -> None:
         warn(printable(str(warning)))
 
 
-def _body(message: str | None, file: str | None) -> bytes:
+def body_of(message: str | None, file: str | None) -> bytes:
+    """The message's body that one of the two options gives. Raises UsageWrong."""
     if (message is None) is (file is None):
         raise UsageWrong("give the message's body: either --message TEXT or --file FILE")
     if message is not None:

@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from hermes_actors.consumer.senders.witness import Witness
 from hermes_actors.model.redaction import hidden_bytes, redacted
 
 
@@ -120,7 +121,8 @@ class Push(Struct, frozen=True, gc=False):
     """One POST. `lines` are its header lines ready for HTTP/1.1, each ended by CRLF, without Host,
     Content-Length and what else frames a request. `socket_timeout_ms` 0 means none. `may_begin` is
     asked, by a sender in which the push has had to wait, immediately before anything is sent of it;
-    when it says no, the outcome is NOT_BEGUN. None: it may.
+    when it says no, the outcome is NOT_BEGUN. None: it may. `witness` is told what the
+    answer holds.
     """
 
     route: Route
@@ -129,6 +131,7 @@ class Push(Struct, frozen=True, gc=False):
     request_timeout_ms: int
     socket_timeout_ms: int = 0
     may_begin: Callable[[], bool] | None = None
+    witness: Witness | None = None
 
     def __repr__(self) -> str:
         return redacted(self, lines=hidden_bytes(self.lines), body=hidden_bytes(self.body))

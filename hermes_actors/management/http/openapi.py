@@ -14,8 +14,10 @@ from hermes_actors.management.balancing.workload_constraints import (
     TopicConstraints,
 )
 from hermes_actors.management.messages.filters import FilterTest
+from hermes_actors.management.messages.trials import PushTest
 from hermes_actors.model.group import Group
 from hermes_actors.model.oauth import OAuthProvider
+from hermes_actors.model.push_trial import PushTrial
 from hermes_actors.model.subscription import BatchPolicy, SerialPolicy, Subscription
 from hermes_actors.model.topic import Topic
 
@@ -38,6 +40,10 @@ _BALANCER: dict[str, Any] = {
 _EXPLAINED: dict[str, Any] = {
     "why": _NAMES,
     "moves": {"type": "array", "items": {"$ref": _REF.format(name="MoveView")}},
+}
+_TRIAL: dict[str, Any] = {
+    "allOf": [{"$ref": _REF.format(name="PushTrial")}],
+    "properties": {"datacenter": {"type": "string"}, "node": {"type": "string"}},
 }
 _MASKED = "Secrets are shown as asterisks; sent back, asterisks mean the secret that is there."
 
@@ -63,7 +69,8 @@ def _describe(path: str, verb: str, operation: dict[str, Any]) -> None:
     error = {"description": "Refused", "content": _json(_ref("Error"))}
     success = next(iter(operation["responses"].values()))
     success.pop("headers", None)
-    answer = _answer(path) if verb == "get" else None
+    is_told = verb == "get" or path.endswith("/test")
+    answer = _answer(path) if is_told else None
     if answer is not None:
         success["content"] = answer
     else:
@@ -76,7 +83,7 @@ def _describe(path: str, verb: str, operation: dict[str, Any]) -> None:
 
 
 def _answer(path: str) -> dict[str, Any] | None:
-    """What a GET answers, by media type."""
+    """What a GET answers, or a POST that asks, by media type."""
     if path.endswith("/messages"):
         return {"application/x-ndjson": {"schema": {"type": "string"}}}
     if path.endswith("/prometheus"):
@@ -91,6 +98,7 @@ def _answer(path: str) -> dict[str, Any] | None:
         "/topics/{topic}/subscriptions": _NAMES,
         "/topics/{topic}/subscriptions/{name}": _ref("Subscription"),
         "/topics/{topic}/subscriptions/{name}/state": _STATE,
+        "/topics/{topic}/subscriptions/{name}/test": _TRIAL,
         "/subscriptions/owner/{source}/{owner}": {"type": "array", "items": _ref("Subscription")},
         "/oauth/providers": _NAMES,
         "/oauth/providers/{provider}": _ref("OAuthProvider"),
@@ -112,6 +120,8 @@ def _body(path: str) -> dict[str, Any] | None:
         return _OBJECT
     if path.startswith("/filters"):
         return _ref("FilterTest")
+    if path.endswith("/test"):
+        return _ref("PushTest")
     if "/subscriptions" in path:
         return _ref("Subscription")
     if path.startswith("/oauth"):
@@ -145,6 +155,8 @@ def _schemas() -> dict[str, Any]:
             BatchPolicy,
             OAuthProvider,
             FilterTest,
+            PushTest,
+            PushTrial,
             TopicConstraints,
             SubscriptionConstraints,
             DrainRequest,

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from hermes_actors.consumer.senders.http1.wire import HEAD_BYTES_MAX, Exchange
 from hermes_actors.consumer.senders.sender import Failure, SendOutcome
+from hermes_actors.consumer.senders.witness import BODY_BYTES_KEPT, Witness
 
 OK_EMPTY = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
@@ -273,3 +274,38 @@ def test_a_broken_answer_has_one_outcome_wherever_it_is_cut(answer, at, wrong, d
     _, outcomes = exchange_with(cut(raw, places), True)
     assert len(whole) == len(outcomes) == 1
     assert (whole[0].status, whole[0].failure) == (outcomes[0].status, outcomes[0].failure)
+
+
+ANSWERED = (
+    b"HTTP/1.1 103 x\r\nLink: early\r\n\r\n"
+    b"HTTP/1.1 503 x\r\nA: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"3\r\nabc\r\n2\r\nde\r\n0\r\nT: late\r\n\r\n"
+)
+
+
+@pytest.mark.parametrize("step", [1, 10**9])
+def test_a_witness_sees_headers_and_body_of_the_final_answer(step):
+    exchange, witness = Exchange(1_000), Witness()
+    exchange.begin(witness)
+    for at in range(0, len(ANSWERED), step):
+        outcome = exchange.receive(ANSWERED[at : at + step])
+    assert outcome == SendOutcome(503)
+    assert witness.headers == [(b"A", b"1"), (b"Transfer-Encoding", b"chunked")]
+    assert (witness.body, witness.body_bytes) == (b"abcde", 5)
+
+
+def test_a_witness_sees_an_answer_that_is_known_already_and_keeps_its_beginning_only():
+    exchange, witness = Exchange(100_000), Witness()
+    answer = b"HTTP/1.1 200 x\r\nA: 1\r\nContent-Length: 2\r\n\r\nok"
+    for _ in range(3):
+        exchange.begin()
+        assert exchange.receive(answer).status == 200
+    exchange.begin(witness)
+    assert exchange.receive(answer).status == 200
+    assert (witness.headers[0], witness.body) == ((b"A", b"1"), b"ok")
+    exchange.begin()
+    assert exchange.receive(answer).status == 200
+    exchange.begin(witness)
+    exchange.receive(b"HTTP/1.1 200 x\r\nContent-Length: 50000\r\n\r\n" + b"x" * 50_000)
+    assert len(witness.headers) == 1
+    assert (len(witness.body), witness.body_bytes) == (BODY_BYTES_KEPT, 50_000)

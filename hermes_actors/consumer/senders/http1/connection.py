@@ -187,8 +187,8 @@ class PooledConnection:
         assert self._wire is not None, "not opened"
         self.request = request
         self.heard_s = now_s
-        self.exchange.begin()
         push = request.push
+        self.exchange.begin(push.witness)
         if len(push.body) <= PIECE_BYTES:
             self._wire.write(request_bytes(push))
         else:

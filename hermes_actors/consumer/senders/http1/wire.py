@@ -1,13 +1,15 @@
 """One HTTP/1.1 client connection without I/O: request bytes out, answer bytes in, one result.
 
 The head of an answer decides: once its status has been received, that is the outcome, and what
-goes wrong in the body costs the connection only. Bodies are counted and dropped. Knows no socket
-and no clock, so a simulation drives it like a real connection does.
+goes wrong in the body costs the connection only. Bodies are counted and dropped, but for what
+a witness of the push keeps. Knows no socket and no clock, so a simulation drives it like a real
+connection does.
 """
 
 import httptools
 
 from hermes_actors.consumer.senders.sender import Failure, Push, SendOutcome
+from hermes_actors.consumer.senders.witness import Witness
 from hermes_actors.runtime.network_causes import not_http_cause
 
 HEAD_BYTES_MAX = 65_536
@@ -59,6 +61,7 @@ class Exchange:
         "_retry_after",
         "_status",
         "_surplus",
+        "_witness",
         "is_answered",
         "is_busy",
         "is_reusable",
@@ -92,14 +95,18 @@ class Exchange:
         # The last answer that came in one piece, whole and between two others: after it the parser
         # stood as before it, so the same bytes again need not be parsed.
         self._learned: bytes | None = None
+        self._witness: Witness | None = None
 
-    def begin(self) -> None:
-        """A request is about to be written."""
+    def begin(self, witness: Witness | None = None) -> None:
+        """A request is about to be written; `witness` is told of its answer."""
         assert self.is_reusable, "this connection must be closed"
         assert not self.is_busy, "one request at a time"
         self.is_busy = True
         self.is_answered = False
         self._status = 0
+        self._witness = witness
+        if witness is not None:
+            witness.begin()
 
     def receive(self, data: bytes) -> SendOutcome | None:
         """Bytes from the peer; the outcome as soon as the answer is complete. Never raises."""
@@ -109,7 +116,7 @@ class Exchange:
             return None
         if not self.is_answered:
             self.is_answered = True
-            if data == self._learned:
+            if data == self._learned and self._witness is None:
                 self.is_busy = False
                 self.served += 1
                 return self._learned_outcome
@@ -193,12 +200,15 @@ class Exchange:
             self._surplus = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """The one header that matters to a sender."""
+        """The one header that matters to a sender, and all of them to a witness."""
         self._headers += 1
         if self._headers > HEADERS_MAX:
             self._problem = f"an answer with more than {HEADERS_MAX} header lines"
-        elif len(name) == 11 and name.lower() == b"retry-after" and not self._status:
-            self._retry_after = value[: _RETRY_AFTER_CHARS_MAX + 1].decode("latin-1")
+        elif not self._status:
+            if len(name) == 11 and name.lower() == b"retry-after":
+                self._retry_after = value[: _RETRY_AFTER_CHARS_MAX + 1].decode("latin-1")
+            if self._witness is not None:
+                self._witness.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """The head is there: 1xx is only noted, anything else is the status."""
@@ -211,6 +221,8 @@ class Exchange:
                 self._retry_after = ""
             return
         self._retry_after = ""
+        if self._witness is not None:
+            self._witness.begin()
         self._interims += 1
         if status < 100 or status == 101:
             self._problem = f"the status {status} is no answer to a POST"
@@ -220,6 +232,8 @@ class Exchange:
     def on_body(self, body: bytes) -> None:
         """Counted and dropped."""
         self._body_bytes += len(body)
+        if self._witness is not None:
+            self._witness.hear(body)
 
     def on_message_complete(self) -> None:
         """The end of an answer, if it was not an interim one."""

@@ -36,6 +36,7 @@ from hermes_actors.consumer.senders.sender import (
     SendOutcome,
     may_begin,
 )
+from hermes_actors.consumer.senders.witness import Witness
 
 PUSHES_MAX = 1_000
 
@@ -204,8 +205,11 @@ class HttpxSender:
             (value for name, value in response.headers if name.lower() == b"retry-after"), b""
         )
         progress.answer = SendOutcome(response.status, retry_after.decode("latin-1"))
+        if push.witness is not None:
+            push.witness.begin()
+            push.witness.headers += response.headers
         try:
-            if not await self._drain(response):
+            if not await self._drain(response, push.witness):
                 pool.abandoned += 1
         finally:
             with trio.CancelScope(shield=True):
@@ -236,13 +240,15 @@ class HttpxSender:
             extensions={"timeout": self._net.time_outs(silence_s), "trace": progress},
         )
 
-    async def _drain(self, response: httpcore.Response) -> bool:
+    async def _drain(self, response: httpcore.Response, witness: Witness | None) -> bool:
         """Read the body, and no more than its bound; False when there is more."""
         seen = 0
         # Cancelled rather than left: nested generators only close by what is raised inside.
         with trio.CancelScope() as scope:
             async for piece in response.aiter_stream():
                 seen += max(len(piece), PIECE_BYTES_MIN)
+                if witness is not None:
+                    witness.hear(piece)
                 if seen > self._net.response_bytes_max:
                     scope.cancel()
                 # What has come already is parsed without a wait.

@@ -120,7 +120,10 @@ class OAuthSender:
             push.request_timeout_ms,
             push.socket_timeout_ms,
             push.may_begin,
+            push.witness,
         )
+        if push.witness is not None:
+            push.witness.lines = token.authorization
         on_outcome = partial(self._on_outcome, push, done, deadline_s, shared, token, first)
         self._inner.send(with_token, on_outcome)
 

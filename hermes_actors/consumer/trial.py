@@ -1,0 +1,277 @@
+"""Pushes one made-up message as the subscription's consumer would, outside of any delivery: no
+offset is settled, no rate spent, nothing counted, and nothing is tried again.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+import trio
+from msgspec.structs import replace
+
+from hermes_actors.consumer.batch.assembly import Batch
+from hermes_actors.consumer.batch.body import array_of, element_of
+from hermes_actors.consumer.batch.pushing import BatchPushing
+from hermes_actors.consumer.factory import ConsumerFactory
+from hermes_actors.consumer.measures import SubscriptionMeasures
+from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.reading.offsets import PartitionOffsets
+from hermes_actors.consumer.recipients.headers import parse_lines
+from hermes_actors.consumer.retry import RetryPolicy
+from hermes_actors.consumer.senders.sender import Done, Failure, Push, Sender, SendOutcome
+from hermes_actors.consumer.senders.witness import Witness
+from hermes_actors.consumer.serial.lanes import Delivery
+from hermes_actors.consumer.serial.pushing import Pushing
+from hermes_actors.errors import Refused
+from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
+from hermes_actors.model.message import Message, UndecodableRecord
+from hermes_actors.model.push_trial import (
+    PushTrial,
+    Shown,
+    TrialAnswer,
+    TrialPush,
+    TrialRequest,
+)
+from hermes_actors.model.record import StoredRecord
+from hermes_actors.model.redaction import MASK, is_secret_header
+from hermes_actors.model.subscription import BatchPolicy, Header, SerialPolicy
+from hermes_actors.telemetry.metrics import Metrics
+
+TIMEOUT_MS_MAX = 10_000
+"""The most that a trial's request may take, whatever the subscription allows its own."""
+
+HEADER = "Hermes-Test"
+"""The request header by which an endpoint tells a trial from a delivery."""
+
+PUSHES_SHOWN_MAX = 20
+BODY_SHOWN_BYTES = 2_048
+_GRACE_S = 1.0
+_HEADER_CHARACTERS_MAX = 1_000
+_SECRET_CHARACTERS_MIN = 6
+_OUR_SIGNATURE = "webhook-signature"
+
+
+async def try_push(
+    live: LiveSubscription, topic: LiveTopic, parts: ConsumerParts, body: bytes | None
+) -> PushTrial:
+    """Push a message with this body, None: with one made up, and tell how that went, no later than
+    a second after the subscription's request timeout or TIMEOUT_MS_MAX.
+
+    Filters, rate and state of the subscription are not asked. Raises Refused for a subscription
+    that cannot be pushed to as it stands, and for a body that cannot be part of a batch.
+    """
+    clock = parts.clock
+    if why := ConsumerFactory(parts).refusal(live, topic):
+        raise Refused(f"Subscription {live.name} cannot be pushed to: {why}")
+    tried = _as_tried(live)
+    policy = tried.subscription.subscription_policy
+    watching = _Watching(parts.sender_of(tried), clock.monotonic_s)
+    parts = replace(
+        parts,
+        sender_of=lambda _live: watching,
+        # Counted nowhere that anybody looks at.
+        metrics=Metrics("hermes_trial", clock.monotonic_s),
+    )
+    message = Message(
+        parts.ids.message_id(), _made_up(tried) if body is None else body, clock.now_ms()
+    )
+    begun_s = clock.monotonic_s()
+    ended = trio.Event()
+    outcomes: list[SendOutcome] = []
+    defects: list[Exception] = []
+
+    def done(outcome: SendOutcome) -> None:
+        outcomes.append(outcome)
+        ended.set()
+
+    def fail(error: Exception) -> None:
+        defects.append(error)
+        ended.set()
+
+    is_over = False
+
+    def hears() -> bool:
+        return not is_over
+
+    try:
+        if isinstance(policy, BatchPolicy):
+            batch = Batch(message.id, [], _batch_body(message, policy), begun_s)
+            BatchPushing(
+                tried,
+                parts,
+                request_timeout_ms=policy.request_timeout,
+                may_begin=hears,
+                is_over=lambda: is_over,
+                fail=fail,
+            ).send(batch, message, done)
+        else:
+            measures = SubscriptionMeasures(parts.metrics, tried.name)
+            retry = RetryPolicy.of(policy)
+            Pushing(
+                tried,
+                parts,
+                measures,
+                retry,
+                epoch=0,
+                may_begin=hears,
+                is_over=lambda: is_over,
+                fail=fail,
+            ).send(_delivery_of(message), done)
+        with trio.move_on_after(policy.request_timeout / 1_000 + _GRACE_S):
+            await ended.wait()
+    finally:
+        # Whoever calls back from now on is not heard.
+        is_over = True
+    if defects:
+        raise defects[0]
+    late = SendOutcome(0, "", Failure.TIMEOUT, "not all recipients answered in time")
+    outcome = outcomes[0] if outcomes else late
+    is_signed = tried.subscription.signing is not None
+    return PushTrial(
+        is_delivered=outcome.is_success,
+        outcome=outcome.reason(),
+        took_ms=_ms(clock.monotonic_s() - begun_s),
+        pushes_total=watching.total,
+        pushes=tuple(each.shown(is_signed, clock.monotonic_s()) for each in watching.seen),
+    )
+
+
+class _Seen:
+    """One push under way, or ended."""
+
+    def __init__(self, push: Push, begun_s: float) -> None:
+        self.witness = Witness()
+        self.push = replace(push, witness=self.witness)
+        self.begun_s = self.ended_s = begun_s
+        self.outcome: SendOutcome | None = None
+
+    def shown(self, is_signed: bool, now_s: float) -> TrialPush:
+        """As it may be shown, where it stands now."""
+        push, witness, outcome = self.push, self.witness, self.outcome
+        lines = parse_lines(push.route.start + push.lines + witness.lines)
+        length = (b"Content-Length", b"%d" % len(push.body))
+        asked, secrets = _masked([*lines, length], is_signed=is_signed)
+        request = TrialRequest(
+            "POST",
+            f"{push.route.origin}{push.route.target}",
+            asked,
+            _text(push.body[:BODY_SHOWN_BYTES]),
+            len(push.body),
+        )
+        if outcome is None:
+            return TrialPush(request, "no answer yet", _ms(now_s - self.begun_s))
+        took_ms = _ms(self.ended_s - self.begun_s)
+        if not outcome.status:
+            return TrialPush(request, outcome.reason(), took_ms)
+        told, _ = _masked(witness.headers, is_signed=False)
+        # An endpoint may send back what it was sent.
+        answer = TrialAnswer(
+            outcome.status,
+            tuple((name, _without(secrets, value)) for name, value in told),
+            _without(secrets, _text(witness.body))[:BODY_SHOWN_BYTES],
+            witness.body_bytes,
+        )
+        return TrialPush(request, outcome.reason(), took_ms, answer)
+
+
+class _Watching:
+    """`Sender`'s promise over `inner`; `seen` are the first pushes, with a witness each."""
+
+    def __init__(self, inner: Sender, now_s: Callable[[], float]) -> None:
+        self._inner = inner
+        self._now_s = now_s
+        self.seen: list[_Seen] = []
+        self.total = 0
+
+    def send(self, push: Push, done: Done) -> None:
+        """As `inner` does."""
+        self.total += 1
+        if self.total > PUSHES_SHOWN_MAX:
+            self._inner.send(push, done)
+            return
+        seen = _Seen(push, self._now_s())
+        self.seen.append(seen)
+
+        def on_outcome(outcome: SendOutcome) -> None:
+            seen.outcome, seen.ended_s = outcome, self._now_s()
+            done(outcome)
+
+        self._inner.send(seen.push, on_outcome)
+
+
+def _as_tried(live: LiveSubscription) -> LiveSubscription:
+    """The subscription with a header that tells trials apart, and a bound of their time."""
+    subscription = live.subscription
+    policy = subscription.subscription_policy
+    timeout_ms = min(policy.request_timeout, TIMEOUT_MS_MAX)
+    bounded: SerialPolicy | BatchPolicy
+    if isinstance(policy, SerialPolicy):
+        # It lies nowhere in the log, so it has no place in an order that it could tell.
+        bounded = replace(policy, request_timeout=timeout_ms, ordered=False)
+    else:
+        bounded = replace(policy, request_timeout=timeout_ms)
+    own = [each for each in subscription.headers if each.name.lower() != HEADER.lower()]
+    headers = [*own, Header(HEADER, "true")]
+    return replace(
+        live, subscription=replace(subscription, subscription_policy=bounded, headers=headers)
+    )
+
+
+def _made_up(live: LiveSubscription) -> bytes:
+    return msgspec.json.encode(
+        {
+            "hermesTest": True,
+            "topic": live.subscription.topic_name,
+            "subscription": live.subscription.name,
+        }
+    )
+
+
+def _batch_body(message: Message, policy: BatchPolicy) -> bytes:
+    try:
+        body = array_of([element_of(message, policy.body)])
+    except UndecodableRecord as error:
+        raise Refused(f"PushTest.message cannot be part of a batch: {error}") from error
+    if len(body) > policy.batch_volume:
+        raise Refused(
+            f"PushTest.message: {len(body)} bytes do not fit into a batchVolume of "
+            f"{policy.batch_volume}"
+        )
+    return body
+
+
+def _delivery_of(message: Message) -> Delivery:
+    record = StoredRecord(0, 0, message.published_at_ms, None, message.body, ())
+    return Delivery(record, PartitionOffsets(0), message)
+
+
+def _masked(
+    headers: list[tuple[bytes, bytes]], *, is_signed: bool
+) -> tuple[Shown, tuple[str, ...]]:
+    """The headers to be shown, and the secrets that were in them."""
+    shown, secrets = [], []
+    for raw_name, raw_value in headers:
+        name = raw_name.decode("utf-8", "replace")
+        value = raw_value.decode("utf-8", "replace")
+        # A signature tells nobody its key, and is what one wants to see.
+        is_ours = is_signed and name.lower() == _OUR_SIGNATURE
+        if is_secret_header(name) and not is_ours:
+            # "Bearer" alone is none.
+            secrets += [value, *value.split()]
+            value = MASK
+        shown.append((name, value[:_HEADER_CHARACTERS_MAX]))
+    known = {each for each in secrets if len(each) > _SECRET_CHARACTERS_MIN}
+    return tuple(shown), tuple(sorted(known, key=len, reverse=True))
+
+
+def _without(secrets: tuple[str, ...], text: str) -> str:
+    for each in secrets:
+        text = text.replace(each, MASK)
+    return text
+
+
+def _text(body: bytes) -> str:
+    return body.decode("utf-8", "replace")
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1_000)

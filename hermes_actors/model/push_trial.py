@@ -1,0 +1,48 @@
+"""What one push of a made-up message was and how it was answered, secrets masked."""
+
+from msgspec import Struct
+
+Shown = tuple[tuple[str, str], ...]
+"""Header lines, as (name, value)."""
+
+
+class TrialRequest(Struct, frozen=True, rename="camel"):
+    """The request as it was made; `body` is the beginning of its body as text."""
+
+    method: str
+    url: str
+    headers: Shown
+    body: str
+    body_bytes: int
+
+
+class TrialAnswer(Struct, frozen=True, rename="camel"):
+    """The answer; `body` is the beginning of its body as text, `body_bytes` what was read of it."""
+
+    status: int
+    headers: Shown
+    body: str
+    body_bytes: int
+
+
+class TrialPush(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One push, to one recipient. `answer` is None where there was none in time, and `outcome` says
+    why; `took_ms` is the time until that was known.
+    """
+
+    request: TrialRequest
+    outcome: str
+    took_ms: int
+    answer: TrialAnswer | None = None
+
+
+class PushTrial(Struct, frozen=True, rename="camel"):
+    """What became of the message: `outcome` in words, and of the pushes the first ones of
+    `pushes_total`; none where there was nobody to push to.
+    """
+
+    is_delivered: bool
+    outcome: str
+    took_ms: int
+    pushes_total: int
+    pushes: tuple[TrialPush, ...]

@@ -1,0 +1,78 @@
+"""What management tries a subscription's endpoint with: the parts of the node's consumers, or, on a
+node that has none, senders that are opened for the one push.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.senders.plugins import schemes_of
+from hermes_actors.consumer.trial import try_push
+from hermes_actors.errors import HermesError, StartupError, Unavailable
+from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
+from hermes_actors.model.push_trial import PushTrial
+from hermes_actors.node.consuming import names_of, provider_of
+from hermes_actors.node.environment import NodeEnvironment
+from hermes_actors.node.running import Node
+from hermes_actors.telemetry.metrics import Metrics
+
+
+def pushes_tried(
+    node: Node, environment: NodeEnvironment
+) -> Callable[[LiveSubscription, LiveTopic, bytes | None], Awaitable[PushTrial]]:
+    """Pushes one message as the node's consumers would; see `try_push`.
+
+    Raises Unavailable where this node cannot, and says which can.
+    """
+
+    async def tried(live: LiveSubscription, topic: LiveTopic, body: bytes | None) -> PushTrial:
+        if node.consumer_parts is not None:
+            return await try_push(live, topic, node.consumer_parts, body)
+        _require_no_plugin(node, live)
+        failed: HermesError
+        try:
+            async with _parts_for_one(node, environment) as parts:
+                # Raised behind the block, which holds nurseries.
+                try:
+                    return await try_push(live, topic, parts, body)
+                except HermesError as error:
+                    failed = error
+        except StartupError as error:
+            raise Unavailable(f"This node cannot push: {error.message}") from error
+        raise failed
+
+    return tried
+
+
+@asynccontextmanager
+async def _parts_for_one(node: Node, environment: NodeEnvironment) -> AsyncIterator[ConsumerParts]:
+    config, clock = node.config.consumers, environment.clock
+    metrics = Metrics("hermes_trial", clock.monotonic_s)
+    async with environment.open_senders(provider_of(node), metrics) as sender_of:
+        yield ConsumerParts(
+            log=environment.log,
+            sender_of=sender_of,
+            clock=clock,
+            rng=environment.split_rng(),
+            ids=environment.ids,
+            metrics=metrics,
+            config=config,
+            names=names_of(clock, config.recipients),
+        )
+
+
+def _require_no_plugin(node: Node, live: LiveSubscription) -> None:
+    """Raises Unavailable where a plug-in has to run for a while before it can do its part."""
+    config = node.config.consumers
+    scheme = live.subscription.endpoint.partition("://")[0].lower()
+    field = ""
+    if config.recipients.resolver:
+        field = "consumers.recipients.resolver"
+    elif scheme in schemes_of(config.senders):
+        field = "consumers.senders"
+    if field:
+        raise Unavailable(
+            f"Node {node.config.node} has no consumers, and {live.name} is pushed to by a plug-in "
+            f"({field}), which runs with consumers only: ask a management node whose roles name "
+            "consumers too"
+        )

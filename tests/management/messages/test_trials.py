@@ -1,0 +1,171 @@
+"""POST …/test: who may push a made-up message, how often, and what is said where nothing can."""
+
+import base64
+
+import pytest
+import trio
+from callers import ADMIN, FINANCE, STRANGER
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_actors.errors import Refused, Unavailable
+from hermes_actors.management.messages.trials import A_MINUTE_MAX, TrialTurns
+from hermes_actors.model.push_trial import PushTrial, TrialAnswer, TrialPush, TrialRequest
+
+PATH = "/topics/shop.orders/subscriptions/billing/test"
+PUSH = TrialPush(
+    TrialRequest("POST", "http://a.test:80/", (("A", "1"),), "{}", 2),
+    "HTTP 200",
+    7,
+    TrialAnswer(200, (("B", "2"),), "ok", 2),
+)
+DONE = PushTrial(True, "HTTP 200", 9, 1, (PUSH,))
+
+
+class Endpoint:
+    """Stands where the node's senders do, and remembers what it was asked for."""
+
+    def __init__(self):
+        self.bodies = []
+        self.error = None
+        self.gate = trio.Event()
+        self.gate.set()
+
+    async def __call__(self, live, topic, body):
+        assert (str(live.name), str(topic.name)) == ("shop.orders$billing", "shop.orders")
+        self.bodies.append(body)
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        return DONE
+
+
+@pytest.fixture
+async def endpoint(api):
+    endpoint = Endpoint()
+    api.administered_with(try_push=endpoint)
+    await api.with_topic()
+    await api.with_subscription()
+    return endpoint
+
+
+async def test_the_answer_says_from_where_was_pushed_what_and_what_came_back(api, endpoint):
+    answer = await api.post(PATH, {})
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "datacenter": "dc1",
+        "node": api.config.node,
+        "isDelivered": True,
+        "outcome": "HTTP 200",
+        "tookMs": 9,
+        "pushesTotal": 1,
+        "pushes": [
+            {
+                "request": {
+                    "method": "POST",
+                    "url": "http://a.test:80/",
+                    "headers": [["A", "1"]],
+                    "body": "{}",
+                    "bodyBytes": 2,
+                },
+                "outcome": "HTTP 200",
+                "tookMs": 7,
+                "answer": {"status": 200, "headers": [["B", "2"]], "body": "ok", "bodyBytes": 2},
+            }
+        ],
+    }
+
+
+async def test_the_message_is_given_in_base64_or_is_made_up(api, endpoint):
+    assert (await api.client.post(PATH)).status_code == 200
+    message = base64.b64encode(b'{"id":1}').decode()
+    assert (await api.post(PATH, {"message": message})).status_code == 200
+    assert endpoint.bodies == [None, b'{"id":1}']
+    answer = await api.post(PATH, {"message": "%"})
+    assert api.refusal(answer) == (400, "VALIDATION_ERROR")
+    assert api.message(answer).startswith("PushTest.message must be Base64")
+
+
+async def test_owners_and_administrators_may_and_nobody_else(api, endpoint):
+    for caller in (ADMIN, FINANCE):
+        assert (await api.post(PATH, {}, headers=caller)).status_code == 200
+    answer = await api.post(PATH, {}, headers=STRANGER)
+    assert api.refusal(answer) == (403, "OTHER")
+    assert "may not test subscription shop.orders$billing" in api.message(answer)
+    assert len(endpoint.bodies) == 2
+
+
+async def test_a_subscription_that_is_not_there_is_told(api, endpoint):
+    answer = await api.post(PATH.replace("billing", "nobody"), {})
+    assert api.refusal(answer) == (400, "SUBSCRIPTION_NOT_EXISTS")
+
+
+async def test_one_subscription_is_tried_once_at_a_time(api, endpoint, nursery):
+    endpoint.gate = trio.Event()
+    answers = []
+
+    async def first():
+        answers.append(await api.post(PATH, {}))
+
+    nursery.start_soon(first)
+    await trio.testing.wait_all_tasks_blocked()
+    second = await api.post(PATH, {})
+    assert api.refusal(second) == (429, "OTHER")
+    assert "is being tried already" in api.message(second)
+    assert second.headers["retry-after"] == "1"
+    endpoint.gate.set()
+    await trio.testing.wait_all_tasks_blocked()
+    assert answers[0].status_code == 200
+    assert (await api.post(PATH, {})).status_code == 200
+
+
+async def test_a_node_tries_a_few_a_minute(api, endpoint):
+    for _ in range(A_MINUTE_MAX):
+        assert (await api.post(PATH, {})).status_code == 200
+    late = await api.post(PATH, {})
+    assert api.refusal(late) == (429, "OTHER")
+    assert 55 <= int(late.headers["retry-after"]) <= 61
+    assert len(endpoint.bodies) == A_MINUTE_MAX
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(Refused("endpoint: no"), 400), (Unavailable("no sender"), 503)]
+)
+async def test_why_nothing_could_be_pushed_is_told_and_the_next_may_try(
+    api, endpoint, error, status
+):
+    endpoint.error = error
+    answer = await api.post(PATH, {})
+    assert (answer.status_code, api.message(answer)) == (status, error.message)
+    endpoint.error = None
+    assert (await api.post(PATH, {})).status_code == 200
+
+
+async def test_the_document_tells_what_is_asked_and_answered(api, endpoint):
+    document = (await api.get("/openapi.json")).json()
+    operation = document["paths"]["/topics/{topic}/subscriptions/{name}/test"]["post"]
+    asked = operation["requestBody"]["content"]["application/json"]["schema"]
+    assert asked == {"$ref": "#/components/schemas/PushTest"}
+    told = operation["responses"]["200"]["content"]["application/json"]["schema"]
+    assert told["allOf"] == [{"$ref": "#/components/schemas/PushTrial"}]
+    fields = set((await api.post(PATH, {})).json())
+    properties = document["components"]["schemas"]["PushTrial"]["properties"]
+    assert fields == set(properties) | set(told["properties"])
+
+
+@given(st.lists(st.tuples(st.floats(0, 30), st.sampled_from("abc"), st.booleans()), max_size=60))
+def test_no_minute_sees_more_than_its_share_and_no_subscription_two_at_once(steps):
+    turns, now_s, begun_s, under_way = TrialTurns(), 0.0, [], set()
+    for pause_s, name, ends in steps:
+        now_s += pause_s
+        recent = [each for each in begun_s if each > now_s - 60.0]
+        if name in under_way or len(recent) == A_MINUTE_MAX:
+            with pytest.raises(Unavailable):
+                turns.begin(name, now_s)
+            continue
+        turns.begin(name, now_s)
+        begun_s.append(now_s)
+        under_way.add(name)
+        if ends:
+            turns.end(name)
+            under_way.discard(name)
