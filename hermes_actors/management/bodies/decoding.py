@@ -7,6 +7,7 @@ a flag without one is 0 or false, and anything else that is required is missed b
 import types
 import typing
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,6 +15,7 @@ from msgspec import Struct
 
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.bodies.patch import without_nulls
+from hermes_actors.management.bodies.places import explained
 from hermes_actors.model.group import Group
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import (
@@ -185,20 +187,15 @@ def _decode(kind: type[S], raw: dict[str, Any], override: Mapping[str, type[Stru
     for each in msgspec.structs.fields(kind):
         if each.encode_name not in raw:
             continue
+        decode = partial(msgspec.convert, type=override.get(each.name, each.type), strict=False)
         try:
-            values[each.name] = msgspec.convert(
-                raw[each.encode_name], override.get(each.name, each.type), strict=False
-            )
+            values[each.name] = decode(raw[each.encode_name])
         except msgspec.ValidationError as error:
+            path, problem = explained(raw[each.encode_name], decode, error)
             raise Refused(
-                _explain(kind, each.encode_name, error), ErrorCode.FORMAT_ERROR
+                f"{kind.__name__}.{each.encode_name}{path}: {problem}", ErrorCode.FORMAT_ERROR
             ) from error
     return kind(**values)
-
-
-def _explain(kind: type[Struct], field: str, error: msgspec.ValidationError) -> str:
-    problem, _, path = str(error).partition(" - at `$")
-    return f"{kind.__name__}.{field}{path.rstrip('`')}: {problem}"
 
 
 def _missing(kind: type[Struct], raw: Mapping[str, Any], path: str) -> Iterator[str]:

@@ -110,7 +110,8 @@ class Body:
 def _require_small(size_bytes: int) -> None:
     if size_bytes > BODY_BYTES_MAX:
         raise Refused(
-            f"The body is above {BODY_BYTES_MAX} bytes, the most that is taken here",
+            f"The body has {size_bytes} bytes or more; management takes at most {BODY_BYTES_MAX} "
+            "of one, which no setting changes; send less at once",
             ErrorCode.OTHER,
             status=413,
         )

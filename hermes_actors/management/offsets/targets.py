@@ -1,12 +1,14 @@
 """What the body of a retransmission asks for, or an error that says what is wrong with it. Pure."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
 from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.management.bodies.places import explained
 from hermes_actors.model.moments import FORMS, is_of_some_zone, moment_ms
 
 _WAYS = ("retransmissionDate", "offsets", "to")
@@ -29,6 +31,7 @@ class Offsets(Struct, frozen=True):
 Target = Moment | Offsets
 
 _Offset = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_decode_offsets = partial(msgspec.convert, type=dict[str, dict[int, _Offset]], str_keys=True)
 
 
 def target_of(body: Mapping[str, Any], now_ms: int) -> Target:
@@ -76,10 +79,11 @@ def _to(where: object) -> Moment:
 
 def _offsets(value: object) -> Offsets:
     try:
-        by_dc = msgspec.convert(value, dict[str, dict[int, _Offset]], str_keys=True)
+        by_dc = _decode_offsets(value)
     except msgspec.ValidationError as error:
+        path, problem = explained(value, _decode_offsets, error)
         raise Refused(
-            f'offsets must be like {{"dc1": {{"0": 4200}}}}, offsets of 0 and above: {error}',
+            f'offsets{path}: {problem}; offsets are like {{"dc1": {{"0": 4200}}}}, 0 and above',
             ErrorCode.FORMAT_ERROR,
         ) from error
     if not any(by_dc.values()):

@@ -179,9 +179,17 @@ async def test_offsets_move_only_what_they_name_and_stay_within_the_log(world):
         ({"retransmissionDate": 5}, "FORMAT_ERROR", "must be a string"),
         ({"to": "middle"}, "FORMAT_ERROR", "neither"),
         ({"offsets": {}}, "VALIDATION_ERROR", "names no partition"),
-        ({"offsets": {"dc1": {"0": -1}}}, "FORMAT_ERROR", "0 and above"),
-        ({"offsets": {"dc1": {"zero": 1}}}, "FORMAT_ERROR", "offsets"),
-        ({"offsets": 5}, "FORMAT_ERROR", "offsets"),
+        ({"offsets": {"dc1": {"0": -1}}}, "FORMAT_ERROR", "offsets[dc1][0]: Expected `int` >= 0"),
+        (
+            {"offsets": {"dc1": {"0": 1}, "dc2": {"zero": 1}}},
+            "FORMAT_ERROR",
+            "offsets[dc2][zero]: the key is wrong",
+        ),
+        (
+            {"offsets": 5},
+            "FORMAT_ERROR",
+            'offsets: Expected `object`, got `int`; offsets are like {"',
+        ),
     ],
 )
 async def test_a_body_that_makes_no_sense_is_refused_with_what_would(world, body, code, said):

@@ -60,12 +60,24 @@ async def test_what_is_not_the_json_wanted_is_a_format_error(api, method, path, 
 async def test_a_body_above_the_bound_is_413(api):
     answer = await api.client.post("/groups", content=b" " * 1_048_577)
     assert api.refusal(answer) == (413, "OTHER")
+    said = api.message(answer)
+    assert "1048577 bytes" in said
+    assert "at most 1048576 of one, which no setting changes" in said
 
 
 async def test_a_query_parameter_of_the_wrong_type_is_named(api):
     answer = await api.get("/topics?tracked=perhaps")
     assert api.refusal(answer) == (400, "VALIDATION_ERROR")
-    assert "tracked" in api.message(answer)
+    assert api.message(answer) == "query parameter tracked=perhaps: expected true or false"
+
+
+async def test_a_query_parameter_is_named_as_its_client_wrote_it(api):
+    path = "/topics/shop.orders/subscriptions/billing/retransmission?dryRun=perhaps"
+    answer = await api.put(path, {"to": "end"})
+    assert api.refusal(answer) == (400, "VALIDATION_ERROR")
+    assert api.message(answer) == "query parameter dryRun=perhaps: expected true or false"
+    answer = await api.get("/topics/shop.orders/messages?last=few")
+    assert api.message(answer) == "query parameter last=few: expected a whole number"
 
 
 @pytest.mark.parametrize(

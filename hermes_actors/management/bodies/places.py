@@ -1,0 +1,85 @@
+"""Where in what a client sent the decoder found something wrong, in the client's own keys. Pure."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|(\[\.\.\.\])")
+_KEY = "key` in `"
+
+
+def explained(
+    value: Any, decode: Callable[[Any], object], error: msgspec.ValidationError
+) -> tuple[str, str]:
+    """The path within the value, such as `[1].matcher` or `[dc1][0]`, "" for the value itself, and
+    what is wrong there; `error` is what `decode` raised for it.
+
+    The decoder writes `[...]` for any key of a map. Which one it is is found by decoding again, so
+    often as halving the map leaves more than one.
+    """
+    problem, _, place = str(error).partition(" - at `")
+    is_key = place.startswith(_KEY)
+    steps = [match.groups() for match in _STEP.finditer(place.rstrip("`").partition("$")[2])]
+    if is_key:
+        steps.append((None, None, "[...]"))
+    path = ""
+    rebuild: Callable[[Any], Any] = _itself
+    key: str | int
+    for name, index, any_key in steps:
+        if any_key:
+            if not isinstance(value, dict):
+                return f"{path}{any_key}", problem
+            key = _first_wrong(value, rebuild, decode, str(error))
+            path += f"[{key}]"
+            # What else the map holds may fail alike.
+            value = {key: value[key]}
+        elif name:
+            key = name
+            path += f".{key}"
+        else:
+            key = int(index)
+            path += f"[{key}]"
+        rebuild = _within(rebuild, value, key)
+        value = value[key]
+    return path, f"the key is wrong: {problem}" if is_key else problem
+
+
+def _first_wrong(
+    found: dict[str, Any],
+    rebuild: Callable[[Any], Any],
+    decode: Callable[[Any], object],
+    wrong: str,
+) -> str:
+    """The first key with which, or with whose value, decoding fails as it did."""
+    items = list(found.items())
+    below, enough = 0, len(items)
+    while enough - below > 1:
+        middle = (below + enough) // 2
+        try:
+            decode(rebuild(dict(items[:middle])))
+        except msgspec.ValidationError as error:
+            fails_alike = str(error) == wrong
+        else:
+            fails_alike = False
+        if fails_alike:
+            enough = middle
+        else:
+            below = middle
+    return items[enough - 1][0]
+
+
+def _itself(part: Any) -> Any:
+    return part
+
+
+def _within(rebuild: Callable[[Any], Any], holder: Any, key: Any) -> Callable[[Any], Any]:
+    """The whole again, with another part at this key of its holder."""
+
+    def whole(part: Any) -> Any:
+        if isinstance(holder, list):
+            return rebuild([*holder[:key], part, *holder[key + 1 :]])
+        return rebuild({**holder, key: part})
+
+    return whole
