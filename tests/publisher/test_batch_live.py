@@ -3,11 +3,14 @@
 import contextlib
 import json
 import socket
+import ssl
 import time  # noqa: TID251 -- real processes take real time
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
+import trustme
 from frontend_process import Process
 
 pytestmark = pytest.mark.live
@@ -69,6 +72,31 @@ def test_each_message_of_a_long_body_has_its_line_in_order(frontend: Process, ht
             url(frontend), content=array, headers={"Content-Type": "application/json"}
         )
         assert len(answer.text.splitlines()) == 500
+
+
+def test_over_tls_a_batch_that_is_sent_whole_is_answered_to_its_end(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    certificate.cert_chain_pems[0].write_to_path(str(tmp_path / "cert.pem"))
+    certificate.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    tls = {
+        "certificate_file": str(tmp_path / "cert.pem"),
+        "key_file": str(tmp_path / "key.pem"),
+        "port": 0,
+    }
+    with (
+        Process(tls=tls, max_publish_request_duration_ms=5_000) as frontend,
+        httpx.Client(verify=context, timeout=10) as client,
+    ):
+        answer = client.post(
+            f"https://127.0.0.1:{frontend.tls_port}/topics/shop.orders/batch",
+            content=b'{"n":1}\n' * 5_000,
+            headers={"Content-Type": "application/x-ndjson"},
+        )
+    assert answer.http_version == "HTTP/1.1"
+    assert [json.loads(line)["status"] for line in answer.text.splitlines()] == [201] * 5_000
 
 
 def test_what_the_headers_forbid_is_an_answer_as_for_one_message(frontend: Process) -> None:

@@ -188,6 +188,30 @@ async def test_who_does_not_read_is_not_read_and_loses_the_connection(
     assert line.is_closed
 
 
+async def test_each_time_that_a_client_does_not_read_is_a_time_of_its_own(
+    world, autojump_clock
+) -> None:
+    line = world.connect()
+    for _ in range(2):
+        line.may_write = trio.Event()
+        line.send(PUBLISH)
+        await trio.sleep(20)
+        assert not line.is_closed
+        line.read_on()
+    assert statuses(line) == [201, 201]
+
+
+async def test_only_the_last_answer_says_that_the_connection_closes(world, autojump_clock) -> None:
+    line = world.connect()
+    world.log.faults.delay_s = (0.010, 0.010)
+    line.send(PUBLISH + b"GET /status/prometheus HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    await trio.sleep(0.1)
+    assert statuses(line) == [201, 200]
+    first, last = bytes(line.answered).split(b"HTTP/1.1 ")[1:]
+    assert b"Connection: close" not in first
+    assert b"Connection: close" in last
+
+
 @pytest.mark.parametrize(
     ("head", "status", "said"),
     [

@@ -133,8 +133,9 @@ class _Socket(asyncio.Protocol):
         if tls is not None and tls.selected_alpn_protocol() == "h2":
             self._hand_over(b"")
             return
-        # Each write goes out at once, and what does not is known at once.
-        self._transport.set_write_buffer_limits(high=0)
+        # Each write goes out at once, and what does not is known at once. Not 0: over TLS nothing
+        # unsent would be at that mark too, and every connection unread for ever.
+        self._transport.set_write_buffer_limits(high=1)
         certificate = client_certificate(transport.get_extra_info("peercert"))
         self._connection = Connection(self._server.edge, self._transport, certificate)
         self._server.connections[self._connection] = None

@@ -112,6 +112,7 @@ class Connection:
 
     def resumed(self) -> None:
         """All that was written has gone."""
+        self._watch.all_went()
         if self._batch is not None:
             self._batch.sent(self._edge.now_s)
         self._release(_UNREAD)
@@ -400,7 +401,9 @@ class Connection:
             if not isinstance(first, bytes):
                 if not first.is_answered:
                     break
-                first = self._rendered(first, is_last=len(answers) == 1)
+                # A request that waits for its turn, or for who sends it, is answered after it.
+                is_last = len(answers) == 1 and not self._holds & _LATER
+                first = self._rendered(first, is_last=is_last)
             answers.popleft()
             due.append(first)
         if due:

@@ -47,3 +47,7 @@ class Watch:
             self._unsent_bytes, self._unsent_since_s = unsent_bytes, now_s
             return False
         return now_s > self._unsent_since_s + limit_s
+
+    def all_went(self) -> None:
+        """Nothing waits for the client: what will is timed anew, however many bytes it is."""
+        self._unsent_bytes = 0
