@@ -201,3 +201,22 @@ def test_rates_beside_filters_say_what_they_count(why):
     (_, line) = why(in_dc("dc1", some))
     assert line == "dc1 a: Deliv./s is without what its filters leave out: 7 messages so far"
     assert len(why(in_dc("dc1", node("a", filtered=7)))) == 1
+
+
+def test_the_attempts_of_the_message_that_failed_last_are_told(why):
+    failing = node("n1", **FAILING, reason="HTTP 503", lastFailureAt=1, lastFailureAttempt=3)
+    (_, line) = why(in_dc("dc1", failing))
+    assert "; last failure 1970-01-01T00:00:01Z (attempt 3 of its message); " in line
+    other = node("n2", **FAILING, reason="HTTP 503", lastFailureAt=1, lastFailureAttempt=7)
+    (_, line) = why(in_dc("dc1", failing, other))
+    assert "(attempt 7 of its message)" in line
+    (_, line) = why(in_dc("dc1", failing | {"lastFailureAttempt": 0}))
+    assert "attempt" not in line
+
+
+def test_how_long_pushes_take_is_told_in_seconds(why):
+    at_work = node("a", "DELIVERING", reason="5.0 messages a second", **FULL)
+    (_, line) = why(in_dc("dc1", at_work | {"latencyMs": {"p50": 12, "p99": 1_234}}))
+    assert line.endswith("; pushes of the last minute took 0.012 s (half), 1.23 s (99 %) at most")
+    (_, line) = why(in_dc("dc1", at_work))
+    assert "took" not in line
