@@ -10,11 +10,13 @@ from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
     FromFileOption,
     ManagementOption,
+    Named,
     Output,
     OutputOption,
     PatchArgument,
     TopicArgument,
     YesOption,
+    completed,
     examples,
 )
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
@@ -152,7 +154,12 @@ def ensure_group(client: ManagementClient, group: str) -> None:
     epilog=examples("hermes topic list", "hermes topic list --group shop --output json"),
 )
 def list_topics(
-    group: Annotated[str | None, typer.Option(metavar="GROUP", help="Only this group's.")] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GROUP", help="Only this group's.", autocompletion=completed(Named.GROUP)
+        ),
+    ] = None,
     tracked: Annotated[bool, typer.Option("--tracked", help="Only those with tracking.")] = False,
     management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,

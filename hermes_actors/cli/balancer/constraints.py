@@ -9,9 +9,11 @@ from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
     JsonOption,
     ManagementOption,
+    Named,
     Output,
     OutputOption,
     TopicArgument,
+    completed,
     examples,
 )
 from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
@@ -63,7 +65,12 @@ def _show_constraints(found: dict[str, Any]) -> None:
 def constrain(
     topic: TopicArgument,
     subscription: Annotated[
-        str, typer.Argument(metavar="SUBSCRIPTION", help="By default all of the topic.")
+        str,
+        typer.Argument(
+            metavar="SUBSCRIPTION",
+            help="By default all of the topic.",
+            autocompletion=completed(Named.SUBSCRIPTION),
+        ),
     ] = "",
     nodes: Annotated[
         int | None,

@@ -96,8 +96,9 @@ def _keep(_context: Any, param: Any, value: Any) -> Any:
     return value
 
 
-def authorization() -> str:
-    """The Authorization header of this command's requests; "" when nobody was named.
+def authorization(*, asks: bool = True) -> str:
+    """The Authorization header of this command's requests; "" when nobody was named. `asks`: the
+    terminal may be asked for what no file holds.
 
     Raises UsageWrong and CommandFailed.
     """
@@ -112,7 +113,7 @@ def authorization() -> str:
     if user:
         if ":" in user:
             raise UsageWrong(f"--user '{user}': a name holds no colon")
-        pair = f"{user}:{_password(user, given.get('password_file'))}"
+        pair = f"{user}:{_password(user, given.get('password_file'), asks)}"
         return f"Basic {base64.b64encode(pair.encode()).decode()}"
     return ""
 
@@ -154,10 +155,10 @@ def _no_password() -> str:
     return ""
 
 
-def _password(user: str, file: str | None) -> str:
+def _password(user: str, file: str | None, asks: bool) -> str:
     if file:
         return _secret(file, "--password-file")
-    if not sys.stdin.isatty():
+    if not asks or not sys.stdin.isatty():
         raise UsageWrong(f"--user {user}: needs --password-file FILE, or a terminal to ask on")
     return str(typer.prompt(f"Password of {user}", hide_input=True, err=True))
 

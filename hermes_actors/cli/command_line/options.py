@@ -1,11 +1,13 @@
 """The options that several commands share, so that they read alike everywhere."""
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 MANAGEMENT_URL_DEFAULT = "http://127.0.0.1:8090"
+MANAGEMENT_URL_VARIABLE = "HERMES_MANAGEMENT_URL"
 PUBLISH_URL_DEFAULT = "http://127.0.0.1:8080"
 
 
@@ -14,6 +16,26 @@ class Output(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+
+
+class Named(StrEnum):
+    """Things whose names a shell may complete."""
+
+    GROUP = "group"
+    TOPIC = "topic"
+    SUBSCRIPTION = "subscription"
+
+
+def completed(what: Named) -> Callable[[typer.Context, str], list[str]]:
+    """The names that management knows of such things, for `autocompletion`."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        # Loaded where it is used: the client takes a while, and `hermes --help` needs none.
+        from hermes_actors.cli.connection.names import names_of
+
+        return names_of(what, ctx.params, incomplete)
+
+    return complete
 
 
 OutputOption = Annotated[
@@ -26,7 +48,7 @@ ManagementOption = Annotated[
     typer.Option(
         "--management",
         metavar="URL",
-        envvar="HERMES_MANAGEMENT_URL",
+        envvar=MANAGEMENT_URL_VARIABLE,
         help="The management API.",
     ),
 ]
@@ -40,11 +62,24 @@ PublishUrlOption = Annotated[
     ),
 ]
 TopicArgument = Annotated[
-    str, typer.Argument(metavar="TOPIC", help="group.topic, for example shop.orders")
+    str,
+    typer.Argument(
+        metavar="TOPIC",
+        help="group.topic, for example shop.orders",
+        autocompletion=completed(Named.TOPIC),
+    ),
 ]
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="for example shop")]
+GroupArgument = Annotated[
+    str,
+    typer.Argument(metavar="GROUP", help="for example shop", autocompletion=completed(Named.GROUP)),
+]
 SubscriptionArgument = Annotated[
-    str, typer.Argument(metavar="SUBSCRIPTION", help="for example billing")
+    str,
+    typer.Argument(
+        metavar="SUBSCRIPTION",
+        help="for example billing",
+        autocompletion=completed(Named.SUBSCRIPTION),
+    ),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 FromFileOption = Annotated[

@@ -68,9 +68,10 @@ def checked_url(url: str, option: str, example: str) -> str:
 class ManagementClient:
     """One management API. Every failure is CommandFailed with what, why and a way out."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, asks: bool = True) -> None:
+        """`asks`: a password that no file holds may be asked for on the terminal."""
         self._url = checked_url(url, "--management", MANAGEMENT_URL_DEFAULT)
-        shown = authorization()
+        shown = authorization(asks=asks)
         self._client = httpx.Client(
             timeout=_TIMEOUT_S,
             trust_env=not is_loopback(self._url),

@@ -13,10 +13,12 @@ from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
     ManagementOption,
+    Named,
     Output,
     OutputOption,
     TopicArgument,
     YesOption,
+    completed,
     examples,
 )
 from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
@@ -32,6 +34,7 @@ SubscriptionsArgument = Annotated[
     typer.Argument(
         metavar="SUBSCRIPTION",
         help="One or more names; with * and ? (in quotes) all that fit, after a question.",
+        autocompletion=completed(Named.SUBSCRIPTION),
     ),
 ]
 _WILD = "*?["

@@ -11,9 +11,11 @@ from hermes_actors.cli.command_line.failures import UsageWrong, warn
 from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
     ManagementOption,
+    Named,
     Output,
     OutputOption,
     TopicArgument,
+    completed,
     examples,
 )
 from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
@@ -46,7 +48,11 @@ def filter_test(
     topic: TopicArgument,
     subscription: Annotated[
         str | None,
-        typer.Argument(metavar="SUBSCRIPTION", help="Whose filters; not together with --filter."),
+        typer.Argument(
+            metavar="SUBSCRIPTION",
+            help="Whose filters; not together with --filter.",
+            autocompletion=completed(Named.SUBSCRIPTION),
+        ),
     ] = None,
     message: MessageOption = None,
     file: FileOption = None,

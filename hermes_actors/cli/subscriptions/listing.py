@@ -11,8 +11,10 @@ from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
     JsonOption,
     ManagementOption,
+    Named,
     Output,
     OutputOption,
+    completed,
 )
 from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.connection.paths import subscription_path
@@ -42,7 +44,12 @@ _COLUMNS = ("Subscription", "State", "Level", "Deliv./s", "Lag", "Dead", "Reason
 
 def list_subscriptions(
     topic: Annotated[
-        str | None, typer.Argument(metavar="[TOPIC]", help="Of this topic; else of all.")
+        str | None,
+        typer.Argument(
+            metavar="[TOPIC]",
+            help="Of this topic; else of all.",
+            autocompletion=completed(Named.TOPIC),
+        ),
     ] = None,
     unhealthy: Annotated[
         bool, typer.Option("--unhealthy", help="Only those with problems.")
