@@ -354,3 +354,22 @@ async def test_an_attempt_that_failed_here_is_repeated_and_not_held_against_the_
     assert world.count("local_failures") == 2
     assert world.count("failures") == 0
     assert all(b"Hermes-Retry-Count: 0" in push.lines for push in world.sender.pushes)
+
+
+async def test_the_status_tells_attempts_of_what_failed_last_and_how_long_pushes_took(
+    world, autojump_clock
+):
+    outcomes = [SendOutcome(503), SendOutcome(503), SendOutcome(200)]
+    world.sender.script = lambda _push: (0.4, outcomes.pop(0))
+    async with world.consuming(world.live(policy={"message_backoff": 100})) as c:
+        assert (c.made[-1].figures().last_attempts, c.made[-1].figures().latency_ms) == (0, None)
+        await world.publish(b"1")
+        await trio.sleep(20)
+        figures = c.made[-1].figures()
+        assert outcomes == []
+        assert (figures.last_failure, figures.last_attempts) == ("HTTP 503", 2)
+        p50, p99 = figures.latency_ms
+        # Timers know a time to a fifth.
+        assert 400 <= p50 <= p99 <= 480
+        await trio.sleep(90)
+        assert c.made[-1].figures().latency_ms is None

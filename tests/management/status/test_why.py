@@ -219,3 +219,18 @@ async def test_why_has_a_hint_where_http2_may_be_what_fails(api, nodes):
     await api.put(SUBSCRIPTION, {"http2Enabled": True})
     (datacenter,) = (await why(api))["datacenters"]
     assert "http2Enabled" in datacenter["nodes"][0]["hint"]
+
+
+async def test_attempts_of_what_failed_last_and_how_long_pushes_take_are_told_where_known(
+    api, nodes
+):
+    nodes.read("dc1")
+    known = {"last_attempts": 3, "latency_p50_ms": 12.5, "latency_p99_ms": 400.0}
+    nodes.tell("dc1", "a", subscriptions=[consumed(lag=3, **REFUSED, **known)])
+    nodes.tell("dc1", "b", subscriptions=[consumed(lag=3, **REFUSED)])
+    nodes.tell("dc1", "c", subscriptions=[consumed(lag=3, last_attempts=3)])
+    told, unknown, well = (await why(api))["datacenters"][0]["nodes"]
+    assert told["lastFailureAttempt"] == 3
+    assert told["latencyMs"] == {"p50": 12.5, "p99": 400.0}
+    for node in (unknown, well):
+        assert not {"lastFailureAttempt", "latencyMs"} & set(node)
