@@ -24,7 +24,7 @@ _CALM_S = 10.0
 _DECREASE = 0.8
 _STEPS = 10
 _FLOOR_SHARE = 64
-# After an outage: fewer would only make the first rounds wait for answers to judge by.
+# The least after an outage, or a rise: fewer would only make rounds wait for answers to judge by.
 _START_PER_S = 4.0
 _UNANSWERED_MAX = 5
 _SLOW_S = 1.0
@@ -380,7 +380,8 @@ class Ladder:
         if self.level is Level.ADAPTING:
             # A tenth of a maximum that is far off is many times what a small endpoint can take.
             step = self.rate if self._is_slow_start else min(self.rate / 2, self.maximum / _STEPS)
-            self._set_rate(min(self.maximum, self.rate + step), now_s)
+            rate = max(self.rate + step, _START_PER_S)
+            self._set_rate(min(self.maximum, rate), now_s)
 
     def _set_rate(self, rate: float, now_s: float) -> None:
         """Another rate of the level ADAPTING, which ends at the maximum."""
