@@ -1,6 +1,7 @@
 """Why a connection failed, in words that lead on, in the place of what libraries write. Pure."""
 
 import re
+import socket
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -26,6 +27,10 @@ _PEM = (
 )
 
 
+# Where C libraries tell them apart, the second is for a name that has other records.
+_NO_SUCH_NAME = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
+
+
 class TlsSettings(Struct, frozen=True):
     """What is set where a connection is made: the file of trusted authorities, and the own
     certificate.
@@ -47,6 +52,15 @@ def tls_cause(error: BaseException, settings: TlsSettings) -> str:
         if found := _TLS_CODE.search(text):
             return _failed(found[1] or "", found[2].strip(), settings)
     return ""
+
+
+def name_cause(error: socket.gaierror) -> str:
+    """Why a host's name has no address, and what to look at."""
+    if error.errno in _NO_SUCH_NAME:
+        return "its name is not known: is it spelled right, and is it in this node's DNS?"
+    if error.errno == socket.EAI_AGAIN:
+        return "its name cannot be looked up now: the name server does not answer"
+    return f"its name cannot be looked up: {error.strerror or error}"
 
 
 def pem_cause(error: Exception) -> str:

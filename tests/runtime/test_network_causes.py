@@ -1,11 +1,12 @@
 """What OpenSSL and HTTP parsers write becomes a cause with a way out."""
 
+import socket
 import ssl
 from collections.abc import Callable
 
 import pytest
 
-from hermes_actors.runtime.network_causes import PUSHES, not_http_cause, tls_cause
+from hermes_actors.runtime.network_causes import PUSHES, name_cause, not_http_cause, tls_cause
 
 UNTRUSTED = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: "
 
@@ -66,3 +67,16 @@ def test_what_is_no_failure_of_tls_is_left_to_others() -> None:
 )
 def test_what_is_no_http_is_told_in_words_with_a_way_out(data: bytes, said: str) -> None:
     assert said in not_http_cause(data, "Expected HTTP/")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (socket.EAI_NONAME, "is not known: is it spelled right, and is it in this node's DNS?"),
+        (socket.EAI_NODATA, "is not known: is it spelled right, and is it in this node's DNS?"),
+        (socket.EAI_AGAIN, "cannot be looked up now: the name server does not answer"),
+        (socket.EAI_FAIL, "cannot be looked up: broken"),
+    ],
+)
+def test_a_name_without_an_address_is_told_in_words(code: int, said: str) -> None:
+    assert name_cause(socket.gaierror(code, "broken")) == f"its name {said}"

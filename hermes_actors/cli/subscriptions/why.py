@@ -191,6 +191,8 @@ def _doing(node: dict[str, Any]) -> Iterator[str]:
         text = _LEVELS.get(level, f"rate level {level}, up to {{rate}} a second")
         if level == "FULL" and rate < 0.995 * rate_max:
             text = _SHARE
+        if level == "FULL" and "rateMax" not in node:
+            text = "the endpoint gets as much as it takes: the subscription has no limit"
         percent = 100 * rate / rate_max if rate_max else 100
         who = (
             "each of these nodes: their share" if len(node["nodes"]) > 1 else "this node: its share"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
+from hermes_actors.runtime.network_causes import name_cause
 from hermes_actors.security.address_guard import literal_address
 
 LOOK_UPS_MAX = 16
@@ -32,6 +33,8 @@ def look_up(host: str) -> Sequence[str]:
     """A name's addresses in the order of preference (RFC 6724). Waits. Raises OSError."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        raise OSError(name_cause(error)) from error
     except ValueError as error:
         raise OSError(f"{host} is no host's name: {error}") from error
     return list(dict.fromkeys(str(address[0]) for *_, address in found))

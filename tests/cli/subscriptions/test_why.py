@@ -220,3 +220,8 @@ def test_how_long_pushes_take_is_told_in_seconds(why):
     assert line.endswith("; pushes of the last minute took 0.012 s (half), 1.23 s (99 %) at most")
     (_, line) = why(in_dc("dc1", at_work))
     assert "took" not in line
+
+
+def test_a_subscription_without_a_limit_is_not_said_to_have_one_of_nothing(why):
+    (_, line) = why(in_dc("dc1", node("a", rateLevel="FULL", rateNow=0.0)))
+    assert line == "dc1 a: the endpoint gets as much as it takes: the subscription has no limit"

@@ -1,6 +1,7 @@
 """Look-ups: bounded, one for each name at a time, and never waited for by the loop."""
 
 import queue
+import socket
 import threading
 from itertools import pairwise
 
@@ -144,3 +145,12 @@ def test_families_take_turns_and_the_preferred_one_begins(addresses):
     families = [":" in each for each in ordered]
     shared = 2 * min(families.count(True), families.count(False))
     assert all(a != b for a, b in pairwise(families[:shared]))
+
+
+def test_a_name_that_cannot_be_looked_up_is_told_in_words(monkeypatch):
+    def fail(*_args, **_more):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+    with pytest.raises(OSError, match=r"^its name is not known: "):
+        look_up("nobody.invalid")
