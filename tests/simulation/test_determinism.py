@@ -129,6 +129,7 @@ print([(verdict.digest, verdict.published, verdict.deliveries) for verdict in ve
 
 
 @pytest.mark.live
+@pytest.mark.timeout(600)
 def test_a_seed_has_one_history_in_every_process_and_under_every_hash_seed() -> None:
     outputs = set()
     for hash_seed in ("0", "1"):
@@ -137,7 +138,7 @@ def test_a_seed_has_one_history_in_every_process_and_under_every_hash_seed() -> 
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=True,
         )
         outputs.add(done.stdout)
