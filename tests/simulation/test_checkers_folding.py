@@ -120,9 +120,25 @@ def failed(name: str, retries: int, at_s: float) -> list[Event]:
 def test_what_is_too_old_when_an_attempt_fails_is_not_attempted_again(
     name: str, fails_s: float, is_wrong: bool
 ) -> None:
-    first_s = min(2.0, fails_s - 0.1)
+    first_s = 2.0 if name == "g.t$reading" else 0.8
     events = [STORED, *failed(name, 0, first_s), *failed(name, 1, fails_s)]
     assert bool(found(TimeToLiveIsKept(SUBJECT), [*events, attempt(name, 2, 9.0)])) is is_wrong
+
+
+@pytest.mark.parametrize(
+    ("name", "first_s", "is_wrong"),
+    [("g.t$published", 0.9, False), ("g.t$published", 1.1, True), ("g.t$reading", 1.1, False)],
+)
+def test_what_is_too_old_when_it_comes_to_its_first_attempt_is_not_attempted(
+    name: str, first_s: float, is_wrong: bool
+) -> None:
+    events = [STORED, attempt(name, 0, first_s)]
+    assert bool(found(TimeToLiveIsKept(SUBJECT), events)) is is_wrong
+
+
+def test_an_attempt_that_says_nothing_is_made_once_more_whatever_its_age() -> None:
+    events = [STORED, attempt("g.t$published", 0, 0.9), attempt("g.t$published", 0, 3.0)]
+    assert found(TimeToLiveIsKept(SUBJECT), events) == []
 
 
 def test_the_wall_clock_that_counts_is_the_consumer_s() -> None:

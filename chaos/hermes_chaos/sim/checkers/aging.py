@@ -15,7 +15,8 @@ _ROUNDED_S = 0.005
 
 class TimeToLiveIsKept(Checker):
     """What is older than its time to live when an attempt fails is not attempted again, by that
-    life of a node; and nothing is given up for its age before its age says so. The age counts from
+    life of a node; where the age counts from publication, what is too old by then is not attempted
+    at all; and nothing is given up for its age before its age says so. The age counts from
     publication, by the wall clocks of publisher and consumer, or from the first attempt.
     """
 
@@ -63,6 +64,8 @@ class TimeToLiveIsKept(Checker):
         if not self._is_plain(attempt.dc, attempt.subscription, attempt.message_id):
             return
         if not attempt.retries:
+            if key not in self._first_s:
+                self._check_first(attempt, key)
             self._first_s[key] = attempt.at_s
             self._earliest_s.setdefault(key, attempt.at_s)
             self._over.pop(key, None)
@@ -75,6 +78,18 @@ class TimeToLiveIsKept(Checker):
                 f"{attempt.node} tried {attempt.message_id} for {attempt.subscription} again at "
                 f"{attempt.at_s:.3f}; it was {age_s:.3f} s old when the attempt before had failed, "
                 f"and lives for {ttl_s:g} s"
+            )
+
+    def _check_first(self, attempt: Attempted, key: tuple[str, str, str]) -> None:
+        audience = self._audiences[attempt.subscription]
+        if not audience.is_ttl_from_publication:
+            return
+        age_s = self._age_s(key, self._first_s, attempt.at_s)
+        self.examined += age_s is not None
+        if age_s is not None and age_s > audience.ttl_s + _ROUNDED_S:
+            self.violations.append(
+                f"{attempt.node} tried {attempt.message_id} for {attempt.subscription} first at "
+                f"{attempt.at_s:.3f}; it was {age_s:.3f} s old, and lives for {audience.ttl_s:g} s"
             )
 
     def _end(self, ended: Ended) -> None:

@@ -5,6 +5,8 @@ retransmission, the ladder.
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from hermes_actors.consumer.batch.assembly import BatchAssembly
 from hermes_actors.consumer.batch.dispatch import BatchDispatch
 from hermes_actors.consumer.letters.kept import KeptDeadLetters
@@ -121,13 +123,7 @@ _settle_batch = BatchDispatch._settle
 
 def _count_no_attempt(self: Dispatch, live: Any) -> None:
     _adopt(self, live)
-    self._retry_policy = type(self._retry_policy)(
-        **{
-            name: getattr(self._retry_policy, name)
-            for name in self._retry_policy.__struct_fields__
-            if name != "attempts_max"
-        }
-    )
+    self._retry_policy = replace(self._retry_policy, attempts_max=None)
 
 
 def _mark_at_once(self: Redriver, redrive: Any, letter: Any, offset: int) -> None:
@@ -138,6 +134,11 @@ def _mark_at_once(self: Redriver, redrive: Any, letter: Any, offset: int) -> Non
 
 def _age_of_the_attempt(_self: Dispatch, delivery: Delivery, now_s: float) -> float:
     return (now_s - delivery.sent_s) * 1_000 if delivery.attempts else 0.0
+
+
+def _live_from_the_reading(self: Dispatch, live: Any) -> None:
+    _adopt(self, live)
+    self._retry_policy = replace(self._retry_policy, is_ttl_from_publication=False)
 
 
 def _age_since_publication(self: Dispatch, delivery: Delivery, _now_s: float) -> float:
@@ -228,6 +229,11 @@ DELIVERING = (
         "ttl-with-each-attempt",
         "a message's time to live begins anew with each attempt",
         ((Dispatch, "_age_ms", _age_of_the_attempt),),
+    ),
+    Mutant(
+        "ttl-from-reading",
+        "a time to live that is to count from publication counts from the first attempt",
+        ((Dispatch, "adopt", _live_from_the_reading),),
     ),
     Mutant(
         "ttl-from-publication",
