@@ -27,5 +27,13 @@ def test_a_seed_has_one_plan() -> None:
     assert plan_of(1) != plan_of(2)
 
 
+def test_a_plan_has_only_the_faults_that_are_asked_for() -> None:
+    faults = frozenset((Fault.DC_LOST, Fault.SKEW))
+    plan = draw_plan(
+        random.Random(1), strikes=50, lasts_max_s=3.0, begin_s=5.0, end_s=9.0, faults=faults
+    )
+    assert {strike.fault for strike in plan} == faults
+
+
 def test_every_kind_of_fault_is_drawn() -> None:
     assert {strike.fault for strike in plan_of(1, 2_000)} == set(Fault)

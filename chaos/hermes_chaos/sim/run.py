@@ -79,12 +79,13 @@ def run_seed(
     is_hunt: bool = False,
 ) -> Verdict:
     """Run the seed's history and judge it. `sink` gets every line of its trace. `is_hunt`: one
-    violation is enough, and ends the run.
+    violation is enough, and ends the run. Without a `shape` it has the mutant's.
 
     Raises KeyError for a mutant that is not in `MUTANTS`.
     """
     trace = Trace(sink)
-    world = World(seed, shape or Shape(), trace, is_hunt=is_hunt)
+    shape = shape or (Shape() if mutant is None else MUTANTS[mutant].shape)
+    world = World(seed, shape, trace, is_hunt=is_hunt)
     violations: list[str] = []
     if mutant is None:
         _run(world, violations, seed)

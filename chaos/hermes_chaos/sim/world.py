@@ -49,7 +49,9 @@ _RATED = tuple(plan.full_name for plan in SUBSCRIPTIONS)
 
 @dataclass(frozen=True)
 class Shape:
-    """How large a run is. Times are virtual. `bursts`: after which faults, how long, how many."""
+    """How large a run is. Times are virtual. `bursts`: after which faults, how long, how many.
+    `faults`: the kinds that are drawn from.
+    """
 
     dcs: tuple[str, ...] = ("dc1", "dc2")
     nodes_per_dc: int = 2
@@ -62,10 +64,12 @@ class Shape:
         (Fault.DC_LOST, 0.9, 40),
         (Fault.SUBSCRIBER_DEAD, 0.1, 80),
     )
+    burst_pause_max_s: float = 0.04
     afterwards_s: float = 3.5
     load_s: float = 6.0
     fault_max_s: float = 2.0
     strikes: int = 14
+    faults: frozenset[Fault] = frozenset(Fault)
     acts: int = 5
     settle_max_s: float = 90.0
 
@@ -179,6 +183,7 @@ class World:
         plan = draw_plan(
             rng_of(seed, "nemesis"),
             strikes=shape.strikes,
+            faults=shape.faults,
             lasts_max_s=shape.fault_max_s,
             begin_s=begin_s,
             end_s=end_s,
@@ -228,6 +233,7 @@ class World:
                             for fault, after_s, messages in shape.bursts
                             if strike.fault is fault
                         ],
+                        shape.burst_pause_max_s,
                     )
                 )
                 nursery.start_soon(

@@ -1,6 +1,7 @@
 """The kinds of faults, and a plan of them: what goes wrong, when and for how long."""
 
 import random
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -114,10 +115,19 @@ class Strike:
 
 
 def draw_plan(
-    rng: random.Random, *, strikes: int, lasts_max_s: float, begin_s: float, end_s: float
+    rng: random.Random,
+    *,
+    strikes: int,
+    lasts_max_s: float,
+    begin_s: float,
+    end_s: float,
+    faults: Collection[Fault] = frozenset(Fault),
 ) -> list[Strike]:
-    """That many strikes between the two times, in order; each is lifted in time. Pure."""
-    kinds, weights = list(_WEIGHTS), list(_WEIGHTS.values())
+    """That many strikes of these faults between the two times, in order; each is lifted in time.
+    Pure.
+    """
+    kinds = [fault for fault in _WEIGHTS if fault in faults]
+    weights = [_WEIGHTS[fault] for fault in kinds]
     plan = []
     for _ in range(strikes):
         fault = rng.choices(kinds, weights)[0]

@@ -1,22 +1,32 @@
-"""Seeded bugs of handing over: fences, last commits, and what the next owner begins with."""
+"""Seeded bugs of handing over: fences, last and late commits, what the next owner begins with, and
+logs that lose their end.
+"""
+
+from collections.abc import Awaitable, Callable
 
 import trio
 
 from hermes_actors.consumer.push_consumer import PushConsumer
+from hermes_actors.consumer.reading.intake import Intake
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.reading.progress import TopicProgress
+from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.serial.dispatch import Dispatch
+from hermes_actors.consumer.serial.lanes import Delivery
 from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.values import LEASE_MS
-from hermes_actors.log.base import Commit
+from hermes_actors.log.base import Commit, LogUnavailable, OffsetOutOfRange, UnknownTopic
 from hermes_actors.log.commits import decode
 from hermes_actors.runtime.clock import Clock
+from hermes_chaos.sim.faults.strikes import Fault
 from hermes_chaos.sim.mutants.mutant import Mutant
+from hermes_chaos.sim.world import Shape
 
 _begin_lease = Lease.__init__
 _folded = Lease.folded
 _from_commit = TopicProgress._from_commit
 _fill = Dispatch.fill
+_on_failure = Dispatch._on_failure
 
 
 def _fence_of_a_lease(self: Lease, boot: str, clock: Clock, _fence_s: float = 2.0) -> None:
@@ -38,6 +48,14 @@ def _fill_unasked(self: Dispatch, now_s: float) -> int:
         self._is_lease_open = is_open
 
 
+def _end_unasked(self: Dispatch, delivery: Delivery, outcome: SendOutcome, now_s: float) -> None:
+    is_open, self._is_lease_open = self._is_lease_open, lambda: True
+    try:
+        _on_failure(self, delivery, outcome, now_s)
+    finally:
+        self._is_lease_open = is_open
+
+
 async def _drain_without_a_word(self: PushConsumer) -> None:
     with trio.move_on_after(self._stop_grace_s):
         while self._buffer.inflight or self._buffer.buried:
@@ -53,6 +71,30 @@ def _one_before(self: TopicProgress, partition: int, commit: Commit) -> Partitio
     found = _from_commit(self, partition, commit)
     return None if found is None else PartitionOffsets(max(0, decode(commit).position - 1))
 
+
+async def _look_at_nothing(_self: TopicProgress, _on_overwritten: object, _rng: object) -> None:
+    pass
+
+
+def _never_over(_self: TopicProgress, _ours: Commit, _held: Commit | None) -> bool:
+    return False
+
+
+async def _wait_where_it_was(self: Intake, read: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await read()
+    except OffsetOutOfRange as error:
+        if error.position < error.start:
+            self._on_out_of_range(error)
+        else:
+            await trio.sleep(0.05)
+    except (LogUnavailable, UnknownTopic) as error:
+        await self._pause(str(error))
+
+
+_AWAY = Shape(faults=frozenset((Fault.NODE_PAUSE, Fault.LEASE_EDGE, Fault.SUBSCRIBER)), strikes=30)
+_LATE = Shape(faults=frozenset((Fault.LATE_COMMITS,)), strikes=6, messages_per_publisher=30)
+_CUT = Shape(faults=frozenset((Fault.END_LOST,)))
 
 HANDING_OVER = (
     Mutant(
@@ -71,6 +113,13 @@ HANDING_OVER = (
         ((Dispatch, "fill", _fill_unasked),),
     ),
     Mutant(
+        "end-without-lease",
+        "an answer that comes when the lease has closed ends its message all the same",
+        ((Dispatch, "_on_failure", _end_unasked),),
+        seed=4,
+        shape=_AWAY,
+    ),
+    Mutant(
         "no-last-commit",
         "who stops commits nothing more",
         ((PushConsumer, "_drain", _drain_without_a_word),),
@@ -85,5 +134,23 @@ HANDING_OVER = (
         "begins-one-before",
         "a consumer begins with the last message that is settled",
         ((TopicProgress, "_from_commit", _one_before),),
+    ),
+    Mutant(
+        "late-commit-stays",
+        "nobody looks whether a former owner's late commit lies over one's own",
+        ((TopicProgress, "keep_committed", _look_at_nothing),),
+        shape=_LATE,
+    ),
+    Mutant(
+        "late-commit-believed",
+        "a former owner's late commit is taken for one's own",
+        ((TopicProgress, "_is_over", _never_over),),
+        shape=_LATE,
+    ),
+    Mutant(
+        "cut-log-outwaited",
+        "a reader whose log has lost its end waits until that has grown to where it was",
+        ((Intake, "_survive", _wait_where_it_was),),
+        shape=_CUT,
     ),
 )

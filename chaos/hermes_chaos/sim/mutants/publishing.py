@@ -11,6 +11,7 @@ from hermes_actors.fallback.breaker import Breaker
 from hermes_actors.fallback.budget import HedgeBudget
 from hermes_actors.fallback.flight import Flying
 from hermes_actors.fallback.hedge import Hedge
+from hermes_actors.fallback.outlet import Outlet
 from hermes_actors.fallback.replayer import Item, Replayer
 from hermes_actors.fallback.spool import Spool
 from hermes_actors.fallback.spool_index import Waiting
@@ -20,11 +21,14 @@ from hermes_actors.log.batching import Batch, Batcher
 from hermes_actors.publisher.idempotency import Claim
 from hermes_actors.publisher.producer import TopicProducer
 from hermes_actors.publisher.publication import Publication
+from hermes_chaos.sim.faults.strikes import Fault
 from hermes_chaos.sim.mutants.mutant import Mutant
+from hermes_chaos.sim.world import Shape
 
 _append: Callable[[TopicProducer, Batch], Any] = TopicProducer._append
 _replay: Callable[..., Any] = Replayer._append
 _readable = Replayer._readable
+_start = Outlet._start
 
 
 async def _acknowledge_then_append(self: TopicProducer, batch: Batch) -> None:
@@ -105,6 +109,20 @@ async def _readable_backwards(self: Replayer, batch: list[Waiting]) -> list[Item
     return (await _readable(self, batch))[::-1]
 
 
+def _start_backwards(self: Outlet, batcher: Batcher) -> None:
+    for queue in batcher._keyed:
+        queue.reverse()
+    _start(self, batcher)
+
+
+_BURSTS = Shape(
+    faults=frozenset((Fault.DC_LOST,)),
+    bursts=((Fault.DC_LOST, 0.9, 80),),
+    burst_pause_max_s=0.002,
+    strikes=5,
+    messages_per_publisher=20,
+)
+
 PUBLISHING = (
     Mutant(
         "ack-before-append",
@@ -163,6 +181,12 @@ PUBLISHING = (
         "replay-backwards",
         "what waits in the spool is sent with the last message first",
         ((Replayer, "_readable", _readable_backwards),),
+    ),
+    Mutant(
+        "remote-backwards",
+        "what waits for another datacentre is sent there with the last message first",
+        ((Outlet, "_start", _start_backwards),),
+        shape=_BURSTS,
     ),
     Mutant(
         "any-payload",

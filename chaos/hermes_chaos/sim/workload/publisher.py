@@ -29,7 +29,6 @@ _TRACE_RATE = 0.2
 _AT_ONCE_RATE = 0.25
 _LATER_RATE = 0.25
 _OTHER_RATE = 0.25
-_BURST_PAUSE_S = 0.04
 _STEADY_PAUSE_S = 0.2
 
 
@@ -99,10 +98,10 @@ class Publisher:
                 is_keyed = not is_keyless and rng.random() < 0.5
                 node = await self._publish(self._draw(topic, is_keyed), prefers=node)
 
-    async def run_in_bursts(self, bursts: Sequence[tuple[float, int]]) -> None:
+    async def run_in_bursts(self, bursts: Sequence[tuple[float, int]], pause_max_s: float) -> None:
         """At each moment publish a burst of so many messages to a topic that falls back: enough at
         a time for a broker to notice at once that a log or a subscriber does not answer, and to
-        show what it does then.
+        show what it does then. Between two messages of a burst is a pause.
         """
         rng = self._rng
         async with trio.open_nursery() as nursery:
@@ -112,7 +111,7 @@ class Publisher:
                 node = self._frontends.choose(self._dc)
                 for _ in range(messages):
                     nursery.start_soon(self._publish, self._draw(topic, rng.random() < 0.3), node)
-                    await trio.sleep(rng.uniform(0, _BURST_PAUSE_S))
+                    await trio.sleep(rng.uniform(0, pause_max_s))
 
     async def run_steadily(self, until_s: float) -> None:
         """Publish a message now and then to all topics that fall back, on all nodes."""
