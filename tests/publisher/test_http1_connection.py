@@ -44,6 +44,35 @@ async def test_no_more_than_so_many_requests_of_a_connection_are_under_way(
     assert statuses(line) == [201] * 100
 
 
+async def test_answers_behind_a_slow_one_are_as_many_as_may_be_under_way(
+    world, autojump_clock
+) -> None:
+    line = world.connect()
+    world.log.faults.delay_s = (0.010, 0.010)
+    line.send(PUBLISH + PAGE * 1_000)
+    line.send(PAGE * 1_000)
+    line.send(PAGE * 1_000)
+    assert not line.answered
+    assert len(line.unread) == 1
+    await trio.sleep(1)
+    assert statuses(line) == [201] + [200] * 3_000
+
+
+async def test_what_one_read_brings_is_taken_in_several_turns_of_the_loop(
+    world, autojump_clock
+) -> None:
+    line = world.connect()
+    line.send(PAGE * 1_000)
+    assert len(statuses(line)) == 32
+    await trio.sleep(0.01)
+    assert statuses(line) == [200] * 1_000
+    body = b"\r\n\r\n" * 20_000
+    line.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(body) + chunk(b"") + PUBLISH)
+    assert len(statuses(line)) == 1_000
+    await trio.sleep(0.01)
+    assert statuses(line)[1_000:] == [400, 201]
+
+
 async def test_a_head_in_single_bytes_is_a_request(world, autojump_clock) -> None:
     line = world.connect()
     for byte in PUBLISH:

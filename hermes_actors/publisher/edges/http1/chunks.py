@@ -4,6 +4,8 @@ import httptools
 
 from hermes_actors.publisher.edges.http1.request import BAD_REQUEST, END_OF_HEAD, Malformed
 
+_PARTS_MAX = 32
+"""A body of nothing but empty lines has a part for each four bytes."""
 _CHUNKED_REQUEST = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -26,9 +28,11 @@ class Chunks:
     def take(self, data: bytes, at: int) -> tuple[bytes, int]:
         """The decoded bytes of `data` from `at` on, and where it went on to. Raises Malformed.
 
-        Ends at the body's end, which `is_complete` tells.
+        Ends at the body's end, which `is_complete` tells, or with a piece of it.
         """
-        while at < len(data) and not self.is_complete:
+        parts = 0
+        while at < len(data) and not self.is_complete and (parts < _PARTS_MAX or not self._pieces):
+            parts += 1
             end = self._end_of_part(data, at)
             part = data[at:end] if at or end < len(data) else data
             try:

@@ -23,6 +23,10 @@ from hermes_actors.security.account import ClientCertificate
 
 AHEAD_MAX = 32
 """How many requests of one connection may be under way; further ones are left with the client."""
+_TURN_STEPS = 32
+"""How many requests, or pieces of a body, are taken in one turn of the loop: one read may bring
+thousands, and others wait meanwhile.
+"""
 _LINGER_S = 1.0
 """How long is read, and dropped, what a client still sends after the last answer: a connection
 that is closed with unread bytes is reset, and the client may lose that answer."""
@@ -35,6 +39,7 @@ _AHEAD = 2  # as many requests as there may be are under way
 _UNREAD = 4  # the client does not read its answers
 _ROOM = 8  # the batch takes no more for now
 _TURN = 16  # the batch has been read, and not answered to its end
+_OTHERS = 32  # others have their turn of the loop
 
 
 class Connection:
@@ -43,8 +48,8 @@ class Connection:
     __slots__ = (
         "_answers", "_batch", "_body_bytes", "_cancel", "_certificate", "_close_at_s", "_edge",
         "_expects", "_has_ended", "_holds", "_is_last", "_is_lost", "_is_refused", "_is_silent",
-        "_is_taking", "_parts", "_publication", "_reader", "_served", "_stopped_reading",
-        "_waiting", "_watch", "_wire", "_writes_soon",
+        "_is_taking", "_parts", "_publication", "_reader", "_served", "_steps_left",
+        "_stopped_reading", "_waiting", "_watch", "_wire", "_writes_soon",
         "due_s",
     )  # fmt: skip
 
@@ -75,8 +80,8 @@ class Connection:
         self._close_at_s = 0.0
         self.due_s = 0.0
         """The sweep need not look at it before; 0.0 whenever something has happened."""
-        # How many requests have begun.
-        self._served = 0
+        # How many requests have begun, and how much may still be taken in this turn.
+        self._served = self._steps_left = 0
         self._watch = Watch(edge.now_s)
 
     # The network.
@@ -182,6 +187,7 @@ class Connection:
         if self._is_taking or self._is_lost:
             return
         self._is_taking = True
+        self._steps_left = _TURN_STEPS
         try:
             goes_on = True
             while goes_on:
@@ -201,6 +207,12 @@ class Connection:
         reader = self._reader
         try:
             while not self._holds and self._may_take():
+                if not self._steps_left:
+                    if reader.has_bytes:
+                        self._holds |= _OTHERS
+                        self._edge.host.soon(self._others_had_their_turn)
+                    return
+                self._steps_left -= 1
                 event = reader.next()
                 if event is None:
                     return
@@ -219,6 +231,9 @@ class Connection:
             self._is_last = self._is_refused = True
             if is_owed:
                 self._answer(Answer(error.status, closes=True), is_of_publish=False)
+
+    def _others_had_their_turn(self) -> None:
+        self._release(_OTHERS)
 
     def _may_take(self) -> bool:
         return (self._reader.is_in_body or not self._is_last) and not self._is_refused
@@ -296,9 +311,7 @@ class Connection:
         if isinstance(admitted, Answer):
             self._answer(admitted, is_of_publish=True)
             return
-        self._answers.append(admitted)
-        if len(self._answers) >= AHEAD_MAX:
-            self._holds |= _AHEAD
+        self._owe(admitted)
         body = self._reader.whole_body()
         if body is not None:
             gateway.hand_over(admitted, body)
@@ -385,9 +398,14 @@ class Connection:
         # A client that waits to be asked for its body may send it or not: nobody can know.
         if answer.closes or (is_unread and self._expects):
             self._is_last = True
-        self._answers.append(
+        self._owe(
             self._edge.renderer.answer(answer, is_of_publish=is_of_publish, closes=self._is_last)
         )
+
+    def _owe(self, answer: Publication | bytes) -> None:
+        self._answers.append(answer)
+        if len(self._answers) >= AHEAD_MAX:
+            self._holds |= _AHEAD
 
     def _write_due(self) -> None:
         """Write the answers that are due, in one piece; then what becomes of the connection."""
