@@ -70,6 +70,11 @@ def test_the_variables_of_the_command_line_are_passed_over() -> None:
         ("[frontend]\nprot = 1", "frontend", "docs/configuration.md"),
         ("[fronted]\nport = 1", "fronted", "docs/configuration.md"),
         ("[frontend]\nport = '80'", "frontend.port", "Expected `int`"),
+        (
+            "[kafka.clusters.dc1]\nbootstrap_servers = 5",
+            "node.toml: kafka.clusters[dc1].bootstrap_servers: Expected",
+            "docs/configuration.md",
+        ),
         ("[frontend]\nreuse_port = 'yes'", "frontend.reuse_port", "docs/configuration.md"),
         ("[frontend]\nport = 65536", "frontend.port", "0…65535"),
         ("[frontend.tls]\nport = -1", "frontend.tls.port", "0…65535"),

@@ -5,6 +5,7 @@ import re
 import types
 import typing
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hermes_actors.config.checks import check
 from hermes_actors.config.errors import ConfigError
 from hermes_actors.config.kubernetes import is_injected
 from hermes_actors.config.tree import Config
+from hermes_actors.model.places import explained
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +40,7 @@ _REMOVED = {
 """Fields that were, and what to do about them."""
 
 _PAGE = "docs/configuration.md lists every field"
-_AT = re.compile(r"at `\$\.([^\[`]*)")
+_decode = partial(msgspec.convert, type=Config)
 
 
 def load(
@@ -75,13 +77,14 @@ def load(
         if _holds(tree, field_path):
             raise ConfigError(f"{path or 'configuration'}: {field_path}: {what}")
     try:
-        config = msgspec.convert(tree, Config)
+        config: Config = _decode(tree)
     except msgspec.ValidationError as error:
-        found = _AT.search(str(error))
-        field_path = found.group(1) if found else ""
+        place, problem = explained(tree, _decode, error)
+        field_path = place.removeprefix(".").partition("[")[0]
         source = variables.get(field_path) or str(path or "configuration")
+        where = f"{place.removeprefix('.')}: " if place else ""
         raise ConfigError(
-            f"{source}: {error}{_choices(field_path)}; {_PAGE}, its default and its unit"
+            f"{source}: {where}{problem}{_choices(field_path)}; {_PAGE}, its default and its unit"
         ) from error
     check(config)
     return config

@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.bodies.patch import without_nulls
-from hermes_actors.management.bodies.places import explained
 from hermes_actors.model.group import Group
 from hermes_actors.model.oauth import OAuthProvider
+from hermes_actors.model.places import explained
 from hermes_actors.model.subscription import (
     BatchPolicy,
     DeliveryType,

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.management.bodies.places import explained
 from hermes_actors.model.moments import FORMS, is_of_some_zone, moment_ms
+from hermes_actors.model.places import explained
 
 _WAYS = ("retransmissionDate", "offsets", "to")
 _END_MS = 2**53

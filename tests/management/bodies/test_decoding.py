@@ -355,3 +355,12 @@ def test_a_filter_whose_regular_expression_does_not_compile_is_refused():
     subscription = decode_subscription({**SUBSCRIPTION, "filters": filters})
     (violation,) = violations(subscription)
     assert violation.startswith("Subscription.filters[0].matcher must be a regular expression: ")
+
+
+def test_the_key_of_a_map_within_a_topic_is_named():
+    policies = {"dc1": {"probability": 1}, "dc2": {"probability": "often"}}
+    with pytest.raises(Refused) as refused:
+        decode_topic({**TOPIC, "chaos": {"datacenterPolicies": policies}})
+    assert refused.value.message == (
+        "Topic.chaos.datacenterPolicies[dc2].probability: Expected `int`, got `str`"
+    )

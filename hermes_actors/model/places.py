@@ -1,4 +1,4 @@
-"""Where in what a client sent the decoder found something wrong, in the client's own keys. Pure."""
+"""Where in what somebody wrote the decoder found something wrong, in his own keys. Pure."""
 
 import re
 from collections.abc import Callable

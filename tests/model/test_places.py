@@ -1,15 +1,14 @@
 """What the decoder found wrong is told by the client's own keys and indexes."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from hermes_actors.errors import Refused
-from hermes_actors.management.bodies.decoding import decode_topic
-from hermes_actors.management.bodies.places import explained
-from hermes_chaos.wanted import topic_body
+from hermes_actors.model.places import explained
 
 
 class Part(Struct):
@@ -21,17 +20,8 @@ class Part(Struct):
 NESTED = dict[str, dict[str, list[Part]]]
 
 
-def decode(value):
+def decode(value: object) -> object:
     return msgspec.convert(value, NESTED, strict=False)
-
-
-def test_the_key_of_a_map_within_a_topic_is_named() -> None:
-    policies = {"dc1": {"probability": 1}, "dc2": {"probability": "often"}}
-    with pytest.raises(Refused) as refused:
-        decode_topic({**topic_body("a.b"), "chaos": {"datacenterPolicies": policies}})
-    assert refused.value.message == (
-        "Topic.chaos.datacenterPolicies[dc2].probability: Expected `int`, got `str`"
-    )
 
 
 sound = st.dictionaries(
@@ -45,11 +35,16 @@ sound = st.dictionaries(
 
 @given(sound, sound, st.integers(0, 2), st.booleans())
 def test_the_first_part_that_is_wrong_is_named_beside_any_others(
-    before, after, index, is_alike
+    before: dict[str, Any], after: dict[str, Any], index: int, is_alike: bool
 ) -> None:
     wrong = [*({"size": 1} for _ in range(index)), {"size": "x"}]
-    beside = {"y": wrong} if is_alike else {"y": []}
-    value = {**before, "X": {"c": [], "x": wrong, **beside}, **after, "Z": {"x": wrong}}
+    beside: dict[str, Any] = {"y": wrong} if is_alike else {"y": []}
+    value: dict[str, Any] = {
+        **before,
+        "X": {"c": [], "x": wrong, **beside},
+        **after,
+        "Z": {"x": wrong},
+    }
     with pytest.raises(msgspec.ValidationError) as found:
         decode(value)
     path, problem = explained(value, decode, found.value)
