@@ -100,12 +100,16 @@ class Acknowledged:
         self._write(ends)
 
     def forget(self, partition_ids: Iterable[int]) -> None:
-        """These are about to be deleted: nothing of them will be missed."""
+        """These are about to be deleted: nothing of them will be missed, a loss of power or not, so
+        this is on the disk first.
+        """
         gone = [each for each in partition_ids if (each + 1) * _SLOT_BYTES <= len(self._slots)]
         for partition_id in gone:
             at = partition_id * _SLOT_BYTES
             self._slots[at : at + _SLOT_BYTES] = bytes(_SLOT_BYTES)
         self._write(gone)
+        with suppress(OSError):
+            os.fsync(self._file)
 
     def end_in_order(self) -> None:
         """All is in the database, and on the disk. Raises OSError."""

@@ -1,5 +1,6 @@
 """What an embedded log lost while nobody had it open is told at its start, and nothing else is."""
 
+import os
 import random
 import shutil
 import sqlite3
@@ -211,6 +212,37 @@ def test_a_log_of_an_earlier_version_is_opened_whether_it_was_closed_or_killed(t
         assert values_in(store) == kept
         store.close()
         open_store(tmp_path / name).close()
+
+
+def test_a_power_cut_after_a_topic_was_deleted_does_not_make_it_missed(
+    tmp_path, monkeypatch
+) -> None:
+    directory = tmp_path / "log"
+    store = open_store(directory)
+    for topic in TOPICS:
+        create(store, topic)
+        append(store, topic, b"1", b"2")
+    beside = directory / ACKNOWLEDGED_NAME
+    # Some seconds pass: all of it is on the disk. From here on, what is synced.
+    on_disk = [beside.read_bytes()]
+    fsync = os.fsync
+
+    def keep(file):
+        fsync(file)
+        if os.path.sameopenfile(file, store._acknowledged._file):
+            on_disk.append(beside.read_bytes())
+
+    monkeypatch.setattr(os, "fsync", keep)
+    store.begin()
+    store.delete_topic(TOPICS[0])
+    store.commit()
+    while store.has_garbage:
+        store.reclaim()
+    image = image_of(directory) | {ACKNOWLEDGED_NAME: on_disk[-1]}
+    store.close()
+    lay(tmp_path / "after", image)
+    with closing(open_store(tmp_path / "after")) as opened:
+        assert values_in(opened) == {TOPICS[1]: {b"1", b"2"}}
 
 
 def test_what_was_deleted_on_purpose_is_not_missed(tmp_path):
