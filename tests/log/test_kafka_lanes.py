@@ -253,6 +253,18 @@ async def test_without_an_answer_the_connection_is_given_up_and_the_batch_lost(a
 
 
 @on_host
+async def test_an_answer_that_cannot_be_read_loses_the_batch_and_the_connection(at):
+    sending = at.send(1)
+    await at.settle()
+    (wire,) = at.broker.wires
+    wire.tell(b"\x00\x00\x00\x01")
+    with pytest.raises(Lost):
+        result_of(sending)
+    assert not wire.connected()
+    assert at.lanes.is_idle
+
+
+@on_host
 async def test_a_broker_that_refuses_connections_is_left_alone_for_a_while(at):
     at.broker.refuses = True
     first = at.send(0)

@@ -10,6 +10,7 @@ against the usual number, so that a few stuck partitions of one broker leave roo
 """
 
 import asyncio
+import struct
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -327,7 +328,8 @@ class Lanes:
     def _answered(self, lane: _Lane, version: int, answer: bytes | Exception) -> None:
         self._busy.pop(lane, None)
         sendings, lane.sendings = lane.sendings, []
-        if isinstance(answer, Exception):
+        found = _decoded(answer, version)
+        if isinstance(found, Exception):
             self.lost += 1
             lane.connection.close(reason=CloseReason.CONNECTION_BROKEN)
             reason = f"the connection to {self.address[0]}:{self.address[1]} ended"
@@ -337,7 +339,6 @@ class Lanes:
                 sending.settle(Lost(reason))
             self._on_failure(reason)
         else:
-            found = produce.decode(answer, version)
             for sending in sendings:
                 result = found.get((sending.topic, sending.partition))
                 sending.settle(result or Lost("the broker's answer leaves it out"))
@@ -399,3 +400,15 @@ class Lanes:
                 sending = waiting.popleft()
                 if not sending.is_given_up:
                     sending.settle(NotSent(reason))
+
+
+def _decoded(
+    answer: bytes | Exception, version: int
+) -> dict[tuple[str, int], tuple[int, int]] | Exception:
+    """The error too of an answer that nobody can read: whoever waits for it must be told."""
+    if isinstance(answer, Exception):
+        return answer
+    try:
+        return produce.decode(answer, version)
+    except (struct.error, ValueError) as error:
+        return error
