@@ -47,6 +47,7 @@ def test_every_promise_holds(seed: int, shape: Shape) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_every_promise_is_examined_in_some_seed() -> None:
     examined: Counter[str] = Counter()
     for seed in SEEDS:
@@ -69,6 +70,7 @@ def test_a_seeded_bug_is_caught_by_its_seed_or_within_twenty(mutant: str) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_lost_wake_up_is_found_by_the_publish_that_it_stalls() -> None:
     assert any(
         each.startswith("publishes are answered in time: ") and "nothing was broken" in each
