@@ -23,7 +23,13 @@ from hermes_actors.log.base import (
 )
 from hermes_actors.metadata.backoff import Backoff
 from hermes_actors.metadata.catalog import LiveSubscription
-from hermes_actors.model.dead_letter import Letter, dlq_topic, letter_record, without_value
+from hermes_actors.model.dead_letter import (
+    DiscardReason,
+    Letter,
+    dlq_topic,
+    letter_record,
+    without_value,
+)
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
@@ -68,8 +74,9 @@ def letters_of(live: LiveSubscription, log_topic: str, parts: ConsumerParts) -> 
 class KeptDeadLetters:
     """The dead letters of one subscription's consumer; `log_topic` is what that reads.
 
-    A subscription with `deadLettersEnabled` off keeps none. Whatever is on its way when the
-    consumer ends is not settled, so its message is sent, and perhaps given up, again.
+    A subscription with `deadLettersEnabled` off keeps none but those of messages that were set
+    aside on a suspicion (POISON): these may be as good as any other. Whatever is on its way when
+    the consumer ends is not settled, so its message is sent, and perhaps given up, again.
     """
 
     def __init__(
@@ -113,7 +120,8 @@ class KeptDeadLetters:
 
     def add(self, letter: DeadLetter, kept: Callable[[], None]) -> None:
         """Keep the letter; `kept` is called once the log has acknowledged it."""
-        if not self._live.subscription.dead_letters_enabled:
+        is_wanted = self._live.subscription.dead_letters_enabled
+        if not is_wanted and letter.reason is not DiscardReason.POISON:
             kept()
             return
         self._waiting.append(_Waiting(self._whole(letter), kept))

@@ -41,7 +41,7 @@ class LettersHaveCauses(Checker):
     def _fault(self, dc: str, letter: Letter) -> str:
         audience, status = self._by_name[letter.subscription], letter.status
         heard = dc, letter.subscription, letter.message_id, status
-        if not audience.keeps_letters:
+        if not audience.keeps_letters and letter.reason != DiscardReason.POISON:
             return "it wants no dead letters"
         if status and heard not in self._answers:
             return "nobody answered that"
