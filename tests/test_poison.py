@@ -50,3 +50,28 @@ async def test_a_message_that_ends_its_node_is_set_aside_after_two(cluster, auto
     assert (letter.reason, letter.value, letter.attempts) == ("poison", b"%d" % POISON, 0)
     assert letter.subscription == f"{TOPIC}$billing"
     assert "two nodes were lost" in letter.detail
+
+
+async def test_messages_that_only_wait_are_not_set_aside_when_a_node_is_lost_much_later(
+    cluster, autojump_clock
+):
+    for name in "bcdef":
+        await cluster.start(name)
+    await trio.sleep(10)
+    # Their endpoint never answers.
+    cluster.slow_s["billing"] = 1e6
+    await cluster.publish(*range(10))
+    await trio.sleep(2)
+    first = next(node for node in cluster.owners("billing") if node != "a")
+    partitions = set(cluster.owners("billing")[first])
+    cluster.nodes[first].kill()
+    # Nothing more is published, so nobody looks at anything any more.
+    await trio.sleep(600)
+    owners = cluster.owners("billing")
+    second = next(n for n in owners if n != "a" and not partitions.isdisjoint(owners[n]))
+    cluster.nodes[second].kill()
+    since = len(cluster.pushes)
+    await trio.sleep(60)
+    assert await letters(cluster) == []
+    again = {number for name, number in cluster.pushed(since) if name == "billing"}
+    assert again >= partitions & set(owners[second])

@@ -12,7 +12,7 @@ import trio
 from hermes_actors.config import ConsumersConfig
 from hermes_actors.consumer.measures import SubscriptionMeasures
 from hermes_actors.consumer.rates.ladder import IN_AN_EARLIER_LIFE_S
-from hermes_actors.consumer.reading.care import PATIENCE_S, Care, is_under_way
+from hermes_actors.consumer.reading.care import CARE_FOR_S, PATIENCE_S, Care, is_under_way
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.reading.progress import TopicProgress
 from hermes_actors.consumer.reading.screen import Exhausted, Filtered, Later, Screen, Seen, let_pass
@@ -169,6 +169,17 @@ class Intake:
                     # `review` ends this when a partition has room again.
                     await trio.sleep_forever()
             await trio.lowlevel.checkpoint()
+
+    async def end_care(self) -> None:
+        """What is looked at with care is so for a while only, whether or not more is read: what
+        only waits for its endpoint then is no cause of a later loss.
+        """
+        if self._progress.is_after_loss:
+            await trio.sleep(CARE_FOR_S)
+            self._care = None
+            for offsets in self._progress.partitions.values():
+                offsets.marked = ()
+            self._on_read()
 
     async def watch_partitions(self) -> None:
         """Pick up partitions that are added to the topic."""
