@@ -2,6 +2,7 @@
 
 import base64
 import json
+import socket
 import ssl
 import subprocess
 import sys
@@ -205,6 +206,33 @@ def test_a_required_certificate_is_required(certificates: Certificates) -> None:
         for context in (certificates.context(), certificates.context("stranger")):
             with pytest.raises(httpx.TransportError):
                 publish(frontend, context, "shop.orders")
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_a_refusal_over_tls_comes_at_once_however_the_request_comes(
+    certificates: Certificates, users_file: str, pieces: int
+) -> None:
+    settings = {"authentication": {"enabled": True}, "tls": certificates.tls()}
+    shop, other = (
+        base64.b64encode(f"{name}:s3cret".encode()).decode() for name in ("shop-app", "other")
+    )
+    with Process({"users_file": users_file}, **settings) as frontend:
+        for credentials, status in (("", 401), (other, 403), (shop, 201), (other, 403)):
+            shown = f"Authorization: Basic {credentials}\r\n" if credentials else ""
+            head = (
+                "POST /topics/shop.guarded HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                f"{shown}Content-Length: 2\r\n\r\n"
+            )
+            with (
+                socket.create_connection(("127.0.0.1", frontend.tls_port), timeout=10) as plain,
+                certificates.context().wrap_socket(plain, server_hostname="127.0.0.1") as client,
+            ):
+                if pieces == 1:
+                    client.sendall(head.encode() + b"{}")
+                else:
+                    client.sendall(head.encode())
+                    client.sendall(b"{}")
+                assert client.recv(12) == b"HTTP/1.1 %d" % status
 
 
 def test_authorities_that_cannot_be_read_are_one_clear_line(certificates: Certificates) -> None:
