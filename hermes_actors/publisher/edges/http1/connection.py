@@ -24,13 +24,10 @@ from hermes_actors.security.account import ClientCertificate
 AHEAD_MAX = 32
 """How many requests of one connection may be under way; further ones are left with the client."""
 _TURN_STEPS = 32
-"""How many requests, or pieces of a body, are taken in one turn of the loop: one read may bring
-thousands, and others wait meanwhile.
-"""
+"""Requests, or pieces of a body, that are taken in one turn of the loop: a read may bring many."""
 _LINGER_S = 1.0
 """How long is read, and dropped, what a client still sends after the last answer: a connection
 that is closed with unread bytes is reset, and the client may lose that answer."""
-
 
 _FREE = 0
 # Why nothing is taken from what has come, each a bit.
@@ -398,9 +395,8 @@ class Connection:
         # A client that waits to be asked for its body may send it or not: nobody can know.
         if answer.closes or (is_unread and self._expects):
             self._is_last = True
-        self._owe(
-            self._edge.renderer.answer(answer, is_of_publish=is_of_publish, closes=self._is_last)
-        )
+        render = self._edge.renderer.answer
+        self._owe(render(answer, is_of_publish=is_of_publish, closes=self._is_last))
 
     def _owe(self, answer: Publication | bytes) -> None:
         self._answers.append(answer)
@@ -421,7 +417,9 @@ class Connection:
                     break
                 # A request that waits for its turn, or for who sends it, is answered after it.
                 is_last = len(answers) == 1 and not self._holds & _LATER
-                first = self._rendered(first, is_last=is_last)
+                if is_last and self._edge.gateway.is_leaving:
+                    self._is_last = True
+                first = self._edge.rendered(first, closes=is_last and self._is_last)
             answers.popleft()
             due.append(first)
         if due:
@@ -439,17 +437,6 @@ class Connection:
         if is_wanted and len(self._answers) <= (self._publication is not None):
             self._expects = False
             self._wire.write(CONTINUE)
-
-    def _rendered(self, publication: Publication, *, is_last: bool) -> bytes:
-        gateway, renderer = self._edge.gateway, self._edge.renderer
-        if is_last and gateway.is_leaving:
-            self._is_last = True
-        closes = is_last and self._is_last
-        if type(publication.outcome) is Stored:
-            told = gateway.quota_headers(publication) if gateway.tells_quota else ()
-            return renderer.stored(publication.id, told, closes=closes)
-        answer = gateway.answer(publication)
-        return renderer.answer(answer, is_of_publish=True, closes=closes)
 
     def _go_on(self) -> None:
         """Every answer has been written."""

@@ -5,11 +5,13 @@ from typing import Any, Protocol
 
 from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import Refused
+from hermes_actors.log.base import Stored
 from hermes_actors.publisher.answers import Answer
 from hermes_actors.publisher.edges.heads import HeadLimits, RefusedHeads
 from hermes_actors.publisher.edges.http1.rendering import Renderer
 from hermes_actors.publisher.edges.http1.request import Heads
 from hermes_actors.publisher.gateway import Gateway
+from hermes_actors.publisher.publication import Publication
 from hermes_actors.publisher.status import Pages
 
 UNREAD_S = 30.0
@@ -79,6 +81,15 @@ class Edge:
         self.silence_s = max(0.0, (config.read_timeout_ms - config.idle_timeout_ms) / 1_000)
         self.unread_s = unread_s
         self.now_s = 0.0
+
+    def rendered(self, publication: Publication, *, closes: bool) -> bytes:
+        """The answer to a publication that has its outcome."""
+        gateway = self.gateway
+        if type(publication.outcome) is Stored:
+            told = gateway.quota_headers(publication) if gateway.tells_quota else ()
+            return self.renderer.stored(publication.id, told, closes=closes)
+        answer = gateway.answer(publication)
+        return self.renderer.answer(answer, is_of_publish=True, closes=closes)
 
     def tick(self, now_s: float, now_ms: int) -> None:
         """It is now this time, monotonic and by the wall clock."""
