@@ -184,7 +184,7 @@ class Target:
     def soon(self, callback) -> None:
         self.calls.append(callback)
 
-    def spawn(self, task):
+    def spawn(self, task, on_failure):
         task.close()
         return lambda: None
 

@@ -5,6 +5,7 @@ is handed to hypercorn with what has been read; everything else stays here.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
@@ -18,6 +19,8 @@ from hermes_actors.publisher.edges.hypercorn import Connections
 from hermes_actors.publisher.edges.listener import SWEEP_S, Listener, Places, address_of
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.security.certificates import client_certificate
+
+_logger = logging.getLogger(__name__)
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -90,25 +93,43 @@ class FrontendServer:
         """Call in the loop's next turn."""
         self._loop.call_soon(callback)
 
-    def spawn(self, task: Coroutine[Any, Any, None]) -> Callable[[], None]:
-        """Run it beside; what is returned cancels it."""
+    def spawn(
+        self, task: Coroutine[Any, Any, None], on_failure: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Run it beside; what is returned cancels it. `on_failure` is called when it fails."""
         running = self._loop.create_task(task)
         # The loop keeps weak references only.
         self._tasks.add(running)
-        running.add_done_callback(self._tasks.discard)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            error = None if task.cancelled() else task.exception()
+            if error is not None:
+                _logger.error("A request failed; its connection is closed", exc_info=error)
+                on_failure()
 
         def cancel() -> None:
             running.cancel()
 
+        running.add_done_callback(ended)
         return cancel
+
+    def sweep(self) -> None:
+        """Look after the times of all connections that are due."""
+        self._tick()
+        now_s = self.edge.now_s
+        for connection in [each for each in self.connections if each.due_s < now_s]:
+            try:
+                connection.sweep(now_s)
+            except Exception:
+                # Without the sweep no connection of the node would have a time limit any more.
+                _logger.exception("A connection's times cannot be looked after; it is closed")
+                connection.abort()
 
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_S)
-            self._tick()
-            now_s = self.edge.now_s
-            for connection in [each for each in self.connections if each.due_s < now_s]:
-                connection.sweep(now_s)
+            self.sweep()
 
     def _tick(self) -> None:
         self.edge.tick(self._loop.time(), self._clock.now_ms())

@@ -34,8 +34,10 @@ class TrioHost:
 
         self._nursery.start_soon(call)
 
-    def spawn(self, task: Coroutine[Any, Any, None]) -> Callable[[], None]:
-        """Run it beside; what is returned cancels it."""
+    def spawn(
+        self, task: Coroutine[Any, Any, None], on_failure: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Run it beside; what is returned cancels it. A failure ends the run."""
         scope = trio.CancelScope()
 
         async def run() -> None:

@@ -274,7 +274,7 @@ class Connection:
 
     def _later(self, task: Coroutine[Any, Any, None]) -> None:
         self._holds |= _LATER
-        self._cancel = self._edge.host.spawn(task)
+        self._cancel = self._edge.host.spawn(task, self.abort)
 
     async def _identify(self, request: Request, head: Head) -> None:
         security = self._edge.gateway.security

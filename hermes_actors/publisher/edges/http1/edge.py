@@ -52,8 +52,10 @@ class Host(Protocol):
     def soon(self, callback: Callable[[], None]) -> None:
         """Call after the running code, and what else is due now, has returned."""
 
-    def spawn(self, task: Coroutine[Any, Any, None]) -> Callable[[], None]:
-        """Run it beside; what is returned cancels it."""
+    def spawn(
+        self, task: Coroutine[Any, Any, None], on_failure: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Run it beside; what is returned cancels it. `on_failure` is called when it fails."""
 
 
 class Edge:
