@@ -72,7 +72,7 @@ test: check ## check, and every other test: real processes, slow ones, Kafka, Sp
 
 .PHONY: bench
 bench: $(STAMP) ## The benchmarks, one after another
-	@for name in actors append publish hedging deliver failover balancer filters fsyncs spool idle_subscriptions stalled_partition; do \
+	@for name in actors append publish hedging deliver failover balancer filters costly_filters fsyncs spool idle_subscriptions stalled_partition; do \
 	    if [ -f "benchmarks/$$name.py" ]; then echo "== benchmarks/$$name.py"; $(BIN)/python "benchmarks/$$name.py"; fi; \
 	done
 
