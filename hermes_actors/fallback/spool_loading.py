@@ -4,6 +4,7 @@ All of it blocks, and runs in a thread.
 """
 
 import logging
+from contextlib import suppress
 
 from msgspec import Struct, field
 
@@ -72,7 +73,34 @@ class Loaded(Struct):
     missing: int = 0
 
 
-class _Segment(Struct):
+class Losses(Struct):
+    """What of what must be there is not: why, in words, and how many messages that are.
+
+    `claims` are those of the segments that are there, by place, without what is missing, and
+    `mended` what is to be written over the table's places.
+    """
+
+    reasons: list[str]
+    missing: int
+    claims: dict[int, Claim]
+    mended: dict[int, bytes]
+
+    @property
+    def text(self) -> str:
+        """All of it in one line, without a way out."""
+        # A disk that has lost hundreds of files has them in its folder.
+        listed = "; ".join(self.reasons[:_REASONS_SAID_MAX])
+        more = len(self.reasons) - _REASONS_SAID_MAX
+        if more > 0:
+            listed = f"{listed}; {more} more files"
+        cost = "no message is missed"
+        if self.missing:
+            noun = "message is" if self.missing == 1 else "messages are"
+            cost = f"{self.missing} acknowledged {noun} missing"
+        return f"{listed}; {cost}"
+
+
+class Segment(Struct):
     """One as it was read: entries that wait, and what of it is to be set aside, and why.
 
     `starts` are those of all whole entries, `done` the places that marks name.
@@ -105,75 +133,71 @@ def load(disk: Disk, *, accepts_damage: bool = False) -> Loaded:
 def _load(disk: Disk, *, accepts_damage: bool) -> Loaded:
     loaded = Loaded()
     loaded.set_aside_bytes = sum(size for _name, size in disk.names(SET_ASIDE))
-    kinds: dict[SegmentName, set[str]] = {}
+    table = _read_if_there(disk, TABLE_NAME)
+    read = read_segments(disk)
+    claims, unreadable = decode_claims(table)
+    losses = find_losses(disk, read, claims, unreadable, has_table=bool(table))
+    if losses.reasons and not accepts_damage:
+        raise DamageFound(
+            f"spool.directory: the spool is damaged: {losses.text}; restore the "
+            "folder from a copy, or start once with --accept-damage to go on without them"
+        )
+    if losses.reasons:
+        _logger.error("spool: accepted as damaged: %s", losses.text)
+        _list_anew(read, losses.claims, losses.mended)
+    for place, content in losses.mended.items():
+        disk.write_at(TABLE_NAME, place * PLACE_BYTES, content, syncs=True)
+    loaded.claims, loaded.missing = losses.claims, losses.missing
+    loaded.last = max((claim.name.number for claim in claims.values()), default=0)
+    for name, segment in read.items():
+        loaded.last = max(loaded.last, name.number)
+        _take_segment(disk, name, segment, loaded)
     for file, _size in disk.names():
         parsed = parse_name(file)
-        if parsed is not None:
-            kinds.setdefault(parsed[0], set()).add(parsed[1])
-    read = {
-        name: _read_segment(disk, name, "done" in kinds[name])
-        for name in sorted(kinds)
-        if "spool" in kinds[name]
-    }
-    _check_claims(disk, read, kinds, loaded, accepts_damage=accepts_damage)
-    for name in sorted(kinds):
-        loaded.last = max(loaded.last, name.number)
-        if name in read:
-            _take_segment(disk, name, read[name], loaded)
-        else:
+        if parsed is not None and parsed[0] not in read:
+            loaded.last = max(loaded.last, parsed[0].number)
             # A crash came between the two deletions.
-            disk.delete(name.done)
+            disk.delete(parsed[0].done)
     # Segments that were copied together hold an entry twice until the old one is deleted.
     by_sequence = {each.sequence: each for each in loaded.entries}
     loaded.entries = [by_sequence[sequence] for sequence in sorted(by_sequence)]
     return loaded
 
 
-def _check_claims(
+def find_losses(
     disk: Disk,
-    read: dict[SegmentName, _Segment],
-    kinds: dict[SegmentName, set[str]],
-    loaded: Loaded,
+    read: dict[SegmentName, Segment],
+    claims: dict[int, Claim],
+    unreadable: list[int],
     *,
-    accepts_damage: bool,
-) -> None:
-    """Compare with what must be there. Raises DamageFound unless that is accepted."""
-    is_there = any(file == TABLE_NAME and size for file, size in disk.names())
-    claims, unreadable = decode_claims(disk.read(TABLE_NAME) if is_there else b"")
-    reasons = [f"{len(unreadable)} places of {TABLE_NAME} are damaged"] if unreadable else []
-    if not is_there and any(segment.is_listed for segment in read.values()):
-        reasons.append(f"{TABLE_NAME} is gone")
-    mended = dict.fromkeys(unreadable, FREE)
+    has_table: bool,
+) -> Losses:
+    """Compare the segments with what must be there. Changes nothing. Raises OSError."""
+    losses = Losses([], 0, {}, dict.fromkeys(unreadable, FREE))
+    if unreadable:
+        noun = "place" if len(unreadable) == 1 else "places"
+        losses.reasons.append(f"{len(unreadable)} damaged {noun} in {TABLE_NAME}")
+    if not has_table and any(segment.is_listed for segment in read.values()):
+        losses.reasons.append(f"{TABLE_NAME} is gone")
     for place, claim in claims.items():
-        loaded.last = max(loaded.last, claim.name.number)
         segment = read.get(claim.name)
-        done = _done_in(disk, claim.name) if "done" in kinds.get(claim.name, ()) else set()
-        known = done if segment is None else segment.starts | done
+        known = _done_in(disk, claim.name) if segment is None else segment.starts | segment.done
         missing = claim.entries - sum(at < claim.size_bytes for at in known)
         if missing > 0:
-            loaded.missing += missing
-            reasons.append(_loss(claim, segment, missing))
+            losses.missing += missing
+            losses.reasons.append(_loss(claim, segment, missing))
         if segment is None:
-            mended[place] = FREE
+            losses.mended[place] = FREE
             continue
-        loaded.claims[place] = claim
+        losses.claims[place] = claim
         if missing > 0:
             left = Claim(claim.name, claim.size_bytes, claim.entries - missing)
-            loaded.claims[place], mended[place] = left, encode_claim(left)
-    if reasons and not accepts_damage:
-        raise DamageFound(
-            f"spool.directory: the spool is damaged: {_text(reasons, loaded.missing)}; restore the "
-            "folder from a copy, or start once with --accept-damage to go on without them"
-        )
-    if reasons:
-        _logger.error("spool: accepted as damaged: %s", _text(reasons, loaded.missing))
-        _list_anew(read, loaded.claims, mended)
-    for place, content in mended.items():
-        disk.write_at(TABLE_NAME, place * PLACE_BYTES, content, syncs=True)
+            losses.claims[place], losses.mended[place] = left, encode_claim(left)
+    return losses
 
 
 def _list_anew(
-    read: dict[SegmentName, _Segment], claims: dict[int, Claim], mended: dict[int, bytes]
+    read: dict[SegmentName, Segment], claims: dict[int, Claim], mended: dict[int, bytes]
 ) -> None:
     """List the segments whose places could not be read, as they are now."""
     known = {claim.name for claim in claims.values()}
@@ -184,24 +208,20 @@ def _list_anew(
             mended[place] = encode_claim(claims[place])
 
 
-def _loss(claim: Claim, segment: _Segment | None, missing: int) -> str:
+def _loss(claim: Claim, segment: Segment | None, missing: int) -> str:
     file = claim.name.entries
+    messages = "1 message" if missing == 1 else f"{missing} messages"
     if segment is None:
-        return f"{file} is gone, with {missing} messages"
+        return f"{file} is gone, with {messages}"
     if segment.size_bytes < claim.size_bytes:
         cut = f"{segment.size_bytes} bytes of {claim.size_bytes}"
-        return f"of {file} only {cut} are there: {missing} messages are missing"
-    return f"{missing} messages of {file} are damaged"
+        return f"of {file} only {cut} are there, {messages} less"
+    return f"{messages} of {file} damaged"
 
 
-def _text(reasons: list[str], missing: int) -> str:
-    # A disk that has lost hundreds of files has them in its folder.
-    listed = "; ".join(reasons[:_REASONS_SAID_MAX])
-    more = len(reasons) - _REASONS_SAID_MAX
-    if more > 0:
-        listed = f"{listed}; {more} more files"
-    cost = f"{missing} acknowledged messages are missing" if missing else "no message is missed"
-    return f"{listed}; {cost}"
+def aside_name(name: SegmentName, at: int, reason: str) -> str:
+    """The file, in the folder `SET_ASIDE`, for what lay at that place of a segment."""
+    return f"{reason}-{name.number:010}-{at}.bin"
 
 
 def keep_aside(disk: Disk, name: SegmentName, at: int, content: bytes, reason: str) -> int:
@@ -209,16 +229,31 @@ def keep_aside(disk: Disk, name: SegmentName, at: int, content: bytes, reason: s
 
     Raises OSError.
     """
-    file = f"{reason}-{name.number:010}-{at}.bin"
+    file = aside_name(name, at, reason)
     if dict(disk.names(SET_ASIDE)).get(file, -1) >= len(content):
         return 0
     disk.append(f"{SET_ASIDE}/{file}", content, syncs=True)
     return len(content)
 
 
-def _read_segment(disk: Disk, name: SegmentName, has_marks: bool) -> _Segment:
+def read_segments(disk: Disk) -> dict[SegmentName, Segment]:
+    """All that are there, in their order. Changes nothing.
+
+    Raises OSError, and StartupError for one of a newer version.
+    """
+    read: dict[SegmentName, Segment] = {}
+    for file, _size in disk.names():
+        parsed = parse_name(file)
+        if parsed is not None and parsed[1] == "spool":
+            # A running node, which others may look at, may delete one meanwhile.
+            with suppress(FileNotFoundError):
+                read[parsed[0]] = _read_segment(disk, parsed[0])
+    return dict(sorted(read.items()))
+
+
+def _read_segment(disk: Disk, name: SegmentName) -> Segment:
     data = disk.read(name.entries)
-    segment = _Segment(len(data))
+    segment = Segment(len(data))
     try:
         is_whole = check_header(data) or len(data) < HEADER_BYTES
         segment.is_listed = is_listed(data)
@@ -229,7 +264,7 @@ def _read_segment(disk: Disk, name: SegmentName, has_marks: bool) -> _Segment:
         ) from error
     if not is_whole:
         segment.spoilt.append((0, HEADER_BYTES, "corrupt"))
-    segment.done = _done_in(disk, name) if has_marks else set()
+    segment.done = _done_in(disk, name)
     frames, damages = scan(data, name.salt)
     for frame in frames:
         if frame.kind == Kind.ENTRY:
@@ -244,7 +279,7 @@ def _read_segment(disk: Disk, name: SegmentName, has_marks: bool) -> _Segment:
     return segment
 
 
-def _take_segment(disk: Disk, name: SegmentName, segment: _Segment, loaded: Loaded) -> None:
+def _take_segment(disk: Disk, name: SegmentName, segment: Segment, loaded: Loaded) -> None:
     loaded.segments[name] = segment.size_bytes
     loaded.entries += segment.waiting
     for at, end, reason in segment.spoilt:
@@ -259,15 +294,22 @@ def _take_segment(disk: Disk, name: SegmentName, segment: _Segment, loaded: Load
         )
 
 
+def _read_if_there(disk: Disk, file: str) -> bytes:
+    try:
+        return disk.read(file)
+    except FileNotFoundError:
+        return b""
+
+
 def _done_in(disk: Disk, name: SegmentName) -> set[int]:
     done: set[int] = set()
-    for mark in scan(disk.read(name.done), name.salt)[0]:
+    for mark in scan(_read_if_there(disk, name.done), name.salt)[0]:
         if mark.kind == Kind.DONE:
             done.update(decode_done(mark.payload))
     return done
 
 
-def _take(name: SegmentName, frame: Frame, segment: _Segment) -> None:
+def _take(name: SegmentName, frame: Frame, segment: Segment) -> None:
     try:
         sequence, entry = decode_entry(frame.payload)
     except UndecodableEntry:

@@ -1,21 +1,19 @@
 """What lies in a spool's folder, read from outside: the node may run, and nothing is changed."""
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
 
+from hermes_actors.fallback.spool_acknowledged import TABLE_NAME, decode_claims
 from hermes_actors.fallback.spool_disk import SET_ASIDE, FolderDisk, holder_of
-from hermes_actors.fallback.spool_format import (
-    FRAME_OVERHEAD_BYTES,
-    Kind,
-    SegmentName,
-    UndecodableEntry,
-    decode_done,
-    decode_entry,
-    parse_name,
-    scan,
+from hermes_actors.fallback.spool_format import SegmentName
+from hermes_actors.fallback.spool_loading import (
+    Losses,
+    Segment,
+    aside_name,
+    find_losses,
+    read_segments,
 )
 
 
@@ -31,7 +29,8 @@ class TopicSpooled(Struct, rename="camel"):
 class SpoolContent(Struct, rename="camel"):
     """A folder. `pid` is the process that has it, "" when none has. `set_aside`: by reason.
 
-    `damaged_ranges` are those that the next start sets aside, if it has not yet.
+    `damaged_ranges` are those that no start has set aside yet. `losses`, in words, are what refuses
+    the next start, and `missing` the messages that it is about.
     """
 
     folder: str
@@ -43,26 +42,39 @@ class SpoolContent(Struct, rename="camel"):
     topics: list[TopicSpooled]
     set_aside: dict[str, int]
     damaged_ranges: int
+    missing: int
+    losses: list[str]
+
+    @property
+    def damage(self) -> str:
+        """What refuses the next start, and the way out; "" when nothing does."""
+        if not self.losses:
+            return ""
+        lost = "1 message" if self.missing == 1 else f"{self.missing} messages"
+        return (
+            f"damaged: {lost if self.missing else f'the list {TABLE_NAME}, and no message'}. The "
+            "node will not start: restore the folder from a copy, or start once with "
+            "--accept-damage"
+        )
 
 
 def read_spool(folder: Path) -> SpoolContent:
-    """What waits there; nothing where there is no such folder. Raises OSError."""
+    """What waits there; nothing where there is no such folder.
+
+    Raises OSError, and StartupError for what a newer version has written.
+    """
     disk = FolderDisk(folder, None)
     topics: dict[str, TopicSpooled] = {}
     seen: set[int] = set()
-    damaged = 0
-    names = disk.names()
-    for file, _size in names:
-        parsed = parse_name(file)
-        if parsed is None or parsed[1] != "spool":
-            continue
-        found, damages = _read_segment(disk, parsed[0])
-        damaged += damages
-        for sequence, topic, spooled_at_ms, size_bytes in found:
-            if sequence not in seen:
-                seen.add(sequence)
-                _count(topics, topic, spooled_at_ms, size_bytes)
-    beside = disk.names(SET_ASIDE)
+    table = _table(disk)
+    read = read_segments(disk)
+    losses = _find_losses(disk, table, read, _table(disk))
+    for segment in read.values():
+        for found in segment.waiting:
+            if found.sequence not in seen:
+                seen.add(found.sequence)
+                _count(topics, found.topic, found.spooled_at_ms, found.place.size_bytes)
+    names, beside = disk.names(), disk.names(SET_ASIDE)
     listed = sorted(topics.values(), key=lambda each: each.topic)
     return SpoolContent(
         folder=str(folder),
@@ -73,39 +85,43 @@ def read_spool(folder: Path) -> SpoolContent:
         oldest_ms=min((each.oldest_ms for each in listed), default=None),
         topics=listed,
         set_aside=_count_set_aside(disk, [name for name, _size in beside]),
-        damaged_ranges=damaged,
+        damaged_ranges=_spoilt(read, {name for name, _size in beside}),
+        missing=losses.missing,
+        losses=losses.reasons,
     )
 
 
-def _read_segment(
-    disk: FolderDisk, name: SegmentName
-) -> tuple[Iterator[tuple[int, str, int, int]], int]:
-    """(sequence, topic, time, bytes) of what waits in it, and how many ranges are damaged."""
-    try:
-        data = disk.read(name.entries)
-    except FileNotFoundError:
-        return iter(()), 0  # The node has just deleted it: nothing in it waits.
-    done: set[int] = set()
-    try:
-        marks = disk.read(name.done)
-    except FileNotFoundError:
-        marks = b""
-    for frame in scan(marks, name.salt)[0]:
-        if frame.kind == Kind.DONE:
-            done.update(decode_done(frame.payload))
-    frames, damages = scan(data, name.salt)
+def _find_losses(
+    disk: FolderDisk, before: bytes, read: dict[SegmentName, Segment], after: bytes
+) -> Losses:
+    """What is missing of what was listed before the segments were read, and still is after that: a
+    running node lists and deletes meanwhile.
+    """
+    claims, unreadable = decode_claims(before)
+    still, still_unreadable = decode_claims(after)
+    kept = {
+        place: claim
+        for place, claim in claims.items()
+        if place in still and still[place].name == claim.name
+    }
+    unreadable = [place for place in unreadable if place in still_unreadable]
+    return find_losses(disk, read, kept, unreadable, has_table=bool(after))
 
-    def waiting() -> Iterator[tuple[int, str, int, int]]:
-        for frame in frames:
-            if frame.kind == Kind.ENTRY and frame.at not in done:
-                try:
-                    sequence, entry = decode_entry(frame.payload)
-                except UndecodableEntry:
-                    continue
-                size_bytes = FRAME_OVERHEAD_BYTES + len(frame.payload)
-                yield sequence, entry.topic, entry.spooled_at_ms, size_bytes
 
-    return waiting(), sum(not damage.is_torn for damage in damages)
+def _table(disk: FolderDisk) -> bytes:
+    try:
+        return disk.read(TABLE_NAME)
+    except FileNotFoundError:
+        return b""
+
+
+def _spoilt(read: dict[SegmentName, Segment], beside: set[str]) -> int:
+    """How many damaged ranges there are that no start has set aside."""
+    return sum(
+        aside_name(name, at, reason) not in beside
+        for name, segment in read.items()
+        for at, _end, reason in segment.spoilt
+    )
 
 
 def _count(

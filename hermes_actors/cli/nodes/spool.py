@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from hermes_actors import config as configuration
-from hermes_actors.cli.command_line.failures import CommandFailed
+from hermes_actors.cli.command_line.failures import EXIT_FAILED, CommandFailed
 from hermes_actors.cli.command_line.options import (
     AcceptDamageOption,
     Output,
@@ -16,7 +16,7 @@ from hermes_actors.cli.command_line.options import (
     examples,
 )
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
-from hermes_actors.cli.output.render import say, show_rows, write_json
+from hermes_actors.cli.output.render import counted, say, show_rows, write_json
 from hermes_actors.cli.output.times import age
 from hermes_actors.config import Config
 from hermes_actors.fallback.spool_opening import spool_folder
@@ -34,6 +34,7 @@ ConfigOption = Annotated[
     ),
 ]
 
+_LOSSES_SHOWN_MAX = 5
 _COLUMNS = ("Topic", "Messages", "Bytes", "Oldest")
 
 
@@ -42,12 +43,17 @@ _COLUMNS = ("Topic", "Messages", "Bytes", "Oldest")
     epilog=examples("hermes spool status --config node.toml", "hermes spool status --output json"),
 )
 def status(config: ConfigOption = None, output: OutputOption = Output.TABLE) -> None:
-    """Show what waits in a node's spool, whether the node runs or not. Changes nothing."""
+    """Show what waits in a node's spool, whether the node runs or not. Changes nothing.
+
+    Exit code 1 when acknowledged messages are missing or damaged, so that a start is refused.
+    """
     content = read_spool(_existing_folder(configuration.load(config, os.environ)))
     if output is Output.JSON:
         write_json(msgspec.json.encode(content))
-        return
-    _show(content, SystemClock().now_ms())
+    else:
+        _show(content, SystemClock().now_ms())
+    if content.losses:
+        raise typer.Exit(EXIT_FAILED)
 
 
 @app.command(
@@ -105,5 +111,10 @@ def _show(content: SpoolContent, now_ms: int) -> None:
     say(f"{content.folder}: {content.disk_bytes} bytes on the disk, {runs}")
     for reason, count in content.set_aside.items():
         say(f"set aside: {count} {reason}; see {content.folder}/set-aside")
-    if content.damaged_ranges:
-        say(f"damaged: {content.damaged_ranges} ranges, which the node sets aside when it starts")
+    if content.losses:
+        say(content.damage)
+        for reason in content.losses[:_LOSSES_SHOWN_MAX]:
+            say(f"  {reason}")
+    elif content.damaged_ranges:
+        ranges = counted(content.damaged_ranges, "range")
+        say(f"damaged: {ranges}, which the node sets aside when it starts")

@@ -10,13 +10,13 @@ from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.cli.command_line.failures import CommandFailed
 from hermes_actors.cli.nodes.node import open_environment
 from hermes_actors.cli.nodes.serving import run_nodes
-from hermes_actors.cli.output.render import say
+from hermes_actors.cli.output.render import counted, say
 from hermes_actors.config import Config
 from hermes_actors.fallback.replayer import Destinations
 from hermes_actors.fallback.spool import Spool
 from hermes_actors.fallback.spool_measures import SET_ASIDE
 from hermes_actors.fallback.spool_opening import open_spool, open_spool_store, spool_folder
-from hermes_actors.fallback.spool_reading import read_spool
+from hermes_actors.fallback.spool_reading import SpoolContent, read_spool
 from hermes_actors.log.base import Log
 from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.metadata.registry import Metadata, Registry
@@ -43,24 +43,24 @@ def drain_spool(config: Config, timeout_s: float, *, accepts_damage: bool = Fals
 
 async def _drain(plan: _Plan) -> None:
     content = await trio.to_thread.run_sync(read_spool, spool_folder(plan.config))
-    if not content.entries and not content.damaged_ranges:
+    if not (content.entries or content.damaged_ranges or content.losses):
         say("nothing waits")
         return
     left = [content.entries]
     with trio.move_on_after(plan.timeout_s) as scope:
         if content.pid:
             _progress(f"the node runs (process {content.pid}) and sends: {content.entries} wait")
-            await _wait_for_node(plan.config, left)
+            await _wait_for_node(plan.config, content, left)
         else:
             await _send(plan, left)
     if scope.cancelled_caught:
         raise CommandFailed(
-            f"{left[0]} messages still wait after {plan.timeout_s:g} s; see whether the log works "
-            "and the topics are known, and try again, or with a longer --timeout-s"
+            f"{counted(left[0], 'message')} not stored after {plan.timeout_s:g} s; see whether the "
+            "log works and the topics are known, and try again, or with a longer --timeout-s"
         )
 
 
-async def _wait_for_node(config: Config, left: list[int]) -> None:
+async def _wait_for_node(config: Config, content: SpoolContent, left: list[int]) -> None:
     folder = spool_folder(config)
     tell_at_s = trio.current_time() + _TELL_S
     while left[0]:
@@ -70,6 +70,8 @@ async def _wait_for_node(config: Config, left: list[int]) -> None:
         if left[0] and not content.pid:
             raise CommandFailed(f"the node has stopped while {left[0]} messages wait; try again")
         tell_at_s = _tell(left[0], tell_at_s)
+    if content.losses:
+        raise CommandFailed(f"nothing else waits any more; {content.damage}")
     say("nothing waits any more")
 
 
@@ -138,7 +140,8 @@ def _progress(text: str) -> None:
 
 
 def _tell_result(spool: Spool) -> None:
-    say(f"{spool.measures.replayed.value} messages stored; nothing waits any more")
+    stored = counted(int(spool.measures.replayed.value), "message")
+    say(f"{stored} stored; nothing waits any more")
     for reason in SET_ASIDE:
         count = spool.measures.set_aside(reason).value
         if count:

@@ -117,8 +117,66 @@ def test_status_tells_of_damage_and_of_the_process_that_has_the_folder(hermes, f
 
     result = trio.run(look_while_open)
     assert "in use by process" in result.stdout
-    assert "damaged: 1 ranges" in result.stdout
+    assert "damaged: 1 message. The node will not start" in result.stdout
     assert "set aside: 2 expired" in result.stdout
+
+
+REFUSED = (
+    "The node will not start: restore the folder from a copy, or start once with --accept-damage"
+)
+
+
+def flip(segment: Path) -> None:
+    data = bytearray(segment.read_bytes())
+    data[60] ^= 1
+    segment.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "lost"),
+    [
+        (flip, "damaged: 1 message. "),
+        (Path.unlink, "damaged: 3 messages. "),
+        (
+            lambda segment: (segment.parent / "acknowledged").unlink(),
+            "damaged: the list acknowledged, and no message. ",
+        ),
+    ],
+)
+def test_damage_that_refuses_the_next_start_is_told_until_it_is_accepted(
+    hermes, folder, spoil, lost
+):
+    async def accept():
+        async with open_segment_store(
+            folder, IdSource(), segment_bytes_max=10_000, accepts_damage=True
+        ) as store:
+            await store.load()
+
+    trio.run(fill, folder)
+    (segment,) = folder.glob("*.spool")
+    spoil(segment)
+    result = hermes("spool", "status")
+    assert result.exit_code == 1
+    assert lost + REFUSED in result.stdout
+    found = hermes("spool", "status", "--output", "json")
+    assert found.exit_code == 1
+    assert json.loads(found.stdout)["losses"]
+    trio.run(accept)
+    result = hermes("spool", "status")
+    assert (result.exit_code, "damaged" in result.stdout) == (0, False)
+
+
+def test_draining_by_a_node_that_runs_tells_of_segments_that_are_gone(hermes, folder):
+    async def drain_while_open():
+        async with open_segment_store(folder, IdSource(), segment_bytes_max=10_000):
+            return await trio.to_thread.run_sync(hermes, "spool", "drain")
+
+    trio.run(fill, folder)
+    (segment,) = folder.glob("*.spool")
+    segment.unlink()
+    result = trio.run(drain_while_open)
+    assert result.exit_code == 1
+    assert REFUSED in result.stderr
 
 
 def test_draining_a_folder_in_which_nothing_waits_needs_no_log(hermes, folder):

@@ -89,7 +89,7 @@ async def test_a_damaged_message_refuses_the_start_and_is_set_aside_when_that_is
     data = bytearray(file.read_bytes())
     data[places[1].at + 40] ^= 1
     file.write_bytes(data)
-    assert "1 messages of" in await refusal(folder)
+    assert "1 message of" in await refusal(folder)
     assert await accept(folder) == ([0, 2], 1)
     assert len(list((folder / "set-aside").glob("corrupt-*"))) == 1
 
