@@ -50,7 +50,7 @@ ON_KAFKA = {
         ),
         "first answered publish",
     ),
-    "costly_filters": ("--cases match --seconds 2", "given up 3 times by 3 subscriptions"),
+    "costly_filters": ("--cases match --seconds 8", "given up 3 times by 3 subscriptions"),
     "idle_subscriptions": ("--subscriptions 4 --topics 2 --seconds 1", "aiokafka"),
     "stalled_partition": ("--rounds 2", "p99 moves by"),
 }
