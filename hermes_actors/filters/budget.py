@@ -84,6 +84,11 @@ class Budget:
             raise BudgetSpent(f"took more than {self._limit_s * 1_000:g} ms of CPU", used_s)
         return self._limit_s - used_s
 
+    def spent_in(self, place: str) -> BudgetSpent:
+        """The error of one step that was given all that was left, and used it up."""
+        text = f"used up the message's {self._limit_s * 1_000:g} ms of CPU; it ended in {place}"
+        return BudgetSpent(text, self._limit_s)
+
     def finish(self) -> None:
         """The work is done: rest for what has not been rested for."""
         if self._rest is not None:

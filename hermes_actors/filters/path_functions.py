@@ -54,9 +54,7 @@ def _asks(string: object, pattern: object, *, is_whole: bool) -> bool:
         return False
     except TimeoutError:
         name = "match" if is_whole else "search"
-        raise BudgetSpent(
-            f"{name}() in its path took more than {left_s * 1_000:.3g} ms of CPU", left_s
-        ) from None
+        raise budget.spent_in(f"{name}() of its path") from None
     return found is not None
 
 

@@ -9,7 +9,7 @@ import math
 
 import regex
 
-from hermes_actors.filters.budget import Budget, BudgetSpent
+from hermes_actors.filters.budget import Budget
 from hermes_actors.filters.failures import FilterInvalid
 
 TEXT_CHARACTERS_MAX = 10_000
@@ -55,11 +55,8 @@ class Pattern:
         try:
             found = self._match(text, timeout=left_s, concurrent=budget.is_aside) is not None
         except TimeoutError:
-            raise BudgetSpent(
-                f"its matcher took more than {left_s * 1_000:.3g} ms of CPU for a text of "
-                f"{len(text)} characters",
-                left_s,
-            ) from None
+            place = f"its matcher, at a text of {len(text)} characters"
+            raise budget.spent_in(place) from None
         budget.look()
         return found
 

@@ -69,7 +69,7 @@ def test_many_repetitions_one_after_another_are_no_large_pattern():
 
 
 def test_a_match_that_would_never_end_spends_what_is_left_of_its_time():
-    with pytest.raises(BudgetSpent, match="its matcher took more than 5 ms of CPU") as spent:
+    with pytest.raises(BudgetSpent, match="5 ms of CPU; it ended in its matcher") as spent:
         Pattern("((a|a)*(a|a)*)*[bc]").matches("a" * 60, Budget(0.005, lambda: 0.0))
     assert spent.value.used_s == 0.005
 

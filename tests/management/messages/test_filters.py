@@ -38,7 +38,7 @@ async def test_a_filter_that_takes_too_long_is_an_error_with_its_reason(api) -> 
     endless = {"type": "jsonpath", "path": "$.v", "matcher": "((a|a)*(a|a)*)*[bc]"}
     answer = (await api.post(PATH, asking(b'{"v":"%s"}' % (b"a" * 60), endless))).json()
     assert answer["status"] == "ERROR"
-    assert answer["errorMessage"].startswith("filters[0]: its matcher took more than 100 ms")
+    assert answer["errorMessage"].startswith("filters[0]: used up the message's 100 ms of CPU")
 
 
 @pytest.mark.parametrize(
