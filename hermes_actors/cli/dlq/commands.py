@@ -36,6 +36,7 @@ from hermes_actors.cli.dlq.selection import (
 from hermes_actors.cli.output.render import (
     counted,
     fields_of,
+    parsed_object,
     printable,
     say,
     show_answer,
@@ -216,7 +217,16 @@ def cancel(
 ) -> None:
     """Stop a re-drive; what is under way still ends, the other letters stay open."""
     with ManagementClient(management) as client:
-        client.delete(f"{_path(topic, subscription)}/redrive")
+        path = f"{_path(topic, subscription)}/redrive"
+        before = parsed_object(client.get(path))
+        if before.get("isDone"):
+            say(
+                f"the last re-drive of {subscription} of {topic} was done already "
+                f"({before.get('redriven')} re-driven, {before.get('failed')} failed): "
+                "nothing to cancel"
+            )
+            return
+        client.delete(path)
     say(
         f"cancelled the re-drive of subscription {subscription} of {topic}; what it has not "
         f"delivered stays open, see 'hermes dlq progress {topic} {subscription}'"

@@ -117,9 +117,21 @@ def test_a_time_that_is_none_is_refused_before_anything_is_sent(hermes, server):
 
 
 def test_cancel_deletes_the_redrive(hermes, server):
+    server.on(f"GET {PATH}/redrive", (200, {"isDone": False}))
     server.on(f"DELETE {PATH}/redrive", (200, b""))
     assert hermes("dlq", "cancel", *WHICH).exit_code == 0
-    assert server.made() == [f"DELETE {PATH}/redrive"]
+    assert server.made() == [f"GET {PATH}/redrive", f"DELETE {PATH}/redrive"]
+
+
+def test_a_redrive_that_is_done_is_not_said_to_be_cancelled(hermes, server):
+    server.on(f"GET {PATH}/redrive", (200, {"isDone": True, "redriven": 0, "failed": 20}))
+    result = hermes("dlq", "cancel", *WHICH)
+    assert result.exit_code == 0
+    assert result.stdout == (
+        "the last re-drive of billing of shop.orders was done already "
+        "(0 re-driven, 20 failed): nothing to cancel\n"
+    )
+    assert server.made() == [f"GET {PATH}/redrive"]
 
 
 def test_expire_by_id_needs_no_question_and_by_time_does(hermes, server):
