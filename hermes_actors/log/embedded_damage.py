@@ -35,7 +35,8 @@ from hermes_actors.log.embedded_wal import find_damage
 
 READ_BYTES_MAX = 256 * 1024 * 1024
 """A database up to this size is read through at each start."""
-LOST_TOPIC = "topics that are lost too"
+LOST_TOPIC = ""
+"""Counted under this name is what topics have lost that cannot be told any more."""
 
 Gap = tuple[int, int, int]
 """(partition id, first offset, end) of records that are not there or not as they were."""
@@ -69,19 +70,32 @@ class Damage(Struct):
 
     @property
     def messages(self) -> int:
-        """How many acknowledged messages are missing, as far as that is known."""
+        """How many acknowledged records are missing, as far as that is known: messages, and what
+        the broker itself keeps.
+        """
         return self.missing.total()
 
     @property
     def text(self) -> str:
         """The damage and its cost, without a way out."""
-        listed = ", ".join(
-            f"{count} of {topic}" for topic, count in sorted(self.missing.items()) if count
-        )
-        cost = f"{self.messages} acknowledged messages are missing ({listed})"
+        return f"{'; '.join(self.reasons)}; {self._cost}"
+
+    @property
+    def _cost(self) -> str:
         if not self.messages:
-            cost = "no acknowledged message is known to be missing"
-        return f"{'; '.join(self.reasons)}; {cost}"
+            return "no record is known to be missing"
+        unknown = self.missing[LOST_TOPIC]
+        parts = [
+            f"{count} of {topic}"
+            for topic, count in sorted(self.missing.items())
+            if count and topic != LOST_TOPIC
+        ]
+        if unknown and parts:
+            parts.append(f"{unknown} of topics that are not known")
+        elif unknown:
+            parts.append("which topics' is not known; the broker's own records are among them")
+        noun = "record is" if self.messages == 1 else "records are"
+        return f"{self.messages} {noun} missing ({', '.join(parts)})"
 
 
 def find_all_damage(path: Path) -> Damage | None:
@@ -168,9 +182,12 @@ def set_aside(path: Path, damage: Damage, suffix: str) -> list[Path]:
 
 def refusal(path: Path, damage: Damage) -> DamageFound:
     """The error of a start that nobody has allowed to lose anything."""
+    cost = "go on without them"
+    if damage.content is None:
+        cost = "begin an empty log, without any topic and subscription of this one"
     return DamageFound(
         f"{path}: the log is damaged: {damage.text}; restore {path.parent} from a copy, or start "
-        "once with --accept-damage to go on without them (the damaged files are kept beside)"
+        f"once with --accept-damage to {cost} (the damaged files are kept beside)"
     )
 
 

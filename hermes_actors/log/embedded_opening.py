@@ -113,6 +113,11 @@ def _accept(path: Path, damage: Damage, *, accepts_damage: bool) -> None:
         damage.text,
         ", ".join(file.name for file in kept) or "nothing was left to keep",
     )
+    if damage.content is None:
+        _logger.error(
+            "%s: an empty log was begun; all topics and subscriptions of this log are gone here",
+            path,
+        )
 
 
 def _close_gaps(path: Path, gaps: Sequence[Gap]) -> None:

@@ -129,11 +129,11 @@ def test_flipped_bytes_in_the_middle_of_the_write_ahead_log_are_damage(tmp_path,
     lay(tmp_path, image | {WAL_NAME: bytes(wal)})
     message = refusal(tmp_path)
     assert "log.sqlite-wal is damaged at byte" in message
-    assert "acknowledged messages are missing" in message
+    assert "records are missing" in message
     found, missing = accept(tmp_path)
     assert missing == sum(map(len, kept.values())) - sum(map(len, found.values()))
     assert 80 < missing < 120
-    assert f"{missing} acknowledged messages are missing" in message
+    assert f"{missing} records are missing" in message
     # What was damaged is kept for people.
     assert (tmp_path / f"{WAL_NAME}.damaged-1").read_bytes() == wal
 
@@ -143,7 +143,7 @@ def test_a_deleted_write_ahead_log_is_damage(tmp_path, killed):
     lay(tmp_path, {name: content for name, content in image.items() if name != WAL_NAME})
     message = refusal(tmp_path)
     assert "log.sqlite-wal is gone, although the log was not closed in good order" in message
-    assert "200 acknowledged messages are missing" in message
+    assert "200 records are missing" in message
     assert not (tmp_path / WAL_NAME).exists(), "looking changes nothing"
     assert refusal(tmp_path) == message
     assert accept(tmp_path) == ({}, 200)
@@ -156,10 +156,25 @@ def test_a_cut_write_ahead_log_is_damage_by_what_was_acknowledged(tmp_path, kill
     lay(tmp_path, image | {WAL_NAME: wal[: int(len(wal) * left)]})
     message = refusal(tmp_path)
     found, missing = accept(tmp_path)
-    assert f"{missing} acknowledged messages are missing" in message
+    assert f"{missing} records are missing" in message
     assert missing == sum(map(len, kept.values())) - sum(map(len, found.values())) > 0
     if left:
         assert "of shop.clicks, " in message
+
+
+def test_a_log_that_begins_anew_is_told_as_such(tmp_path, killed, caplog):
+    _kept, image = killed
+    lay(tmp_path, image)
+    (tmp_path / FILE_NAME).unlink()
+    message = refusal(tmp_path)
+    assert (
+        "200 records are missing (which topics' is not known; the broker's own records are among"
+        " them)" in message
+    )
+    assert "once with --accept-damage to begin an empty log, without any topic" in message
+    accept(tmp_path)
+    text = "an empty log was begun; all topics and subscriptions of this log are gone here"
+    assert text in caplog.text
 
 
 @pytest.mark.parametrize("name", [FILE_NAME, ACKNOWLEDGED_NAME])
@@ -192,7 +207,7 @@ def test_damaged_records_in_the_database_are_passed_over_when_that_is_accepted(t
         count += connection.total_changes - count
     message = refusal(tmp_path)
     found, missing = accept(tmp_path)
-    assert f"{missing} acknowledged messages are missing" in message
+    assert f"{missing} records are missing" in message
     assert missing == count == sum(len(kept[name] - found[name]) for name in TOPICS) > 4
 
 
@@ -280,7 +295,7 @@ def test_what_is_acknowledged_is_there_or_its_loss_is_told_in_numbers(
     else:
         message = refusal(directory)
         found, missing = accept(directory)
-        assert f"{missing or 'no'} acknowledged message" in message
+        assert f"{missing or 'no'} record" in message
         assert sum(len(kept[topic] - found.get(topic, set())) for topic in TOPICS) <= missing
     shutil.rmtree(directory)
 
