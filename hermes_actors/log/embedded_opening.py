@@ -121,11 +121,14 @@ def _accept(path: Path, damage: Damage, *, accepts_damage: bool) -> None:
 
 
 def _close_gaps(path: Path, gaps: Sequence[Gap]) -> None:
-    """Put rows without content where records are missing: readers pass over them."""
+    """Put rows without content where records are missing: readers pass over them. A partition
+    whose last records are missing ends before them.
+    """
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
-        for partition_id, first, end in gaps:
-            at = chunk_id(partition_id, first)
+        # From the last one on: what lies behind it is sound, or has been taken away.
+        for partition_id, first, end in reversed(gaps):
+            at, behind = chunk_id(partition_id, first), chunk_id(partition_id + 1, 0)
             before = connection.execute(
                 "SELECT max(high_ms) FROM chunk WHERE id < ? AND id >= ?",
                 (at, chunk_id(partition_id, 0)),
@@ -133,9 +136,13 @@ def _close_gaps(path: Path, gaps: Sequence[Gap]) -> None:
             connection.execute(
                 "DELETE FROM chunk WHERE id >= ? AND id < ?", (at, chunk_id(partition_id, end))
             )
-            connection.execute(
-                "INSERT INTO chunk VALUES (?, ?, ?, ?, ?)", (at, end - first, before or 0, 0, b"")
-            )
+            if connection.execute(
+                "SELECT count(*) FROM chunk WHERE id >= ? AND id < ?", (at, behind)
+            ).fetchone()[0]:
+                connection.execute(
+                    "INSERT INTO chunk VALUES (?, ?, ?, ?, ?)",
+                    (at, end - first, before or 0, 0, b""),
+                )
         connection.execute("COMMIT")
 
 

@@ -211,6 +211,20 @@ def test_damaged_records_in_the_database_are_passed_over_when_that_is_accepted(t
     assert missing == count == sum(len(kept[name] - found[name]) for name in TOPICS) > 4
 
 
+def test_a_partition_ends_before_records_that_were_lost_at_its_end(tmp_path):
+    kept, _image = fill(tmp_path)
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection, connection:
+        connection.execute("UPDATE chunk SET content = randomblob(50)")
+    _found, missing = accept(tmp_path)
+    assert missing == sum(len(values) for values in kept.values())
+    store = open_store(tmp_path)
+    (partition,) = store.topics[TOPICS[0]].partitions
+    assert (partition.start, partition.end) == (0, 0)
+    append(store, TOPICS[0], b"new")
+    assert values_in(store)[TOPICS[0]] == {b"new"}
+    store.close()
+
+
 def test_a_log_of_an_earlier_version_is_opened_whether_it_was_closed_or_killed(tmp_path, killed):
     kept, image = killed
     for name in ("killed", "closed"):
