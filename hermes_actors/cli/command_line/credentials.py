@@ -21,6 +21,9 @@ TLS_SETTINGS = TlsSettings("--ca-file FILE", "--cert-file FILE and --key-file FI
 
 _given: ContextVar[dict[str, str]] = ContextVar("credentials of the command line")
 
+SHOW_WHO = "say who you are with --user and --password-file, --token-file or --cert-file"
+"""The way out where credentials are wanted."""
+
 
 def _options(
     token_file: Annotated[

@@ -201,7 +201,10 @@ class Connection:
         while True:
             data = await stream.receive_some(_RECEIVE_BYTES)
             if not data:
-                raise ConnectionLost("the server closed the connection without an answer")
+                raise ConnectionLost(
+                    "the server closed the connection without an answer (if this is a TLS port, "
+                    "write https://)"
+                )
             done = self._reader.feed(bytes(data))
             if done is not None:
                 return done

@@ -8,7 +8,12 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from hermes_actors.cli.command_line.credentials import TLS_SETTINGS, authorization, tls_context
+from hermes_actors.cli.command_line.credentials import (
+    SHOW_WHO,
+    TLS_SETTINGS,
+    authorization,
+    tls_context,
+)
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong, warn
 from hermes_actors.cli.command_line.options import MANAGEMENT_URL_DEFAULT
 from hermes_actors.cli.output.render import printable
@@ -142,7 +147,7 @@ class ManagementClient:
         code, text = error_of(content)
         way_out = _WAYS_OUT.get(code, "")
         if status == 401:
-            way_out = "say who you are with --user and --password-file, or with --token-file"
+            way_out = SHOW_WHO
         if 300 <= status < 400:
             way_out = "redirects are not followed: name the address that it leads to"
         if not code and status in (404, 405):

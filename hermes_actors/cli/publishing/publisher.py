@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import trio
 
+from hermes_actors.cli.command_line.credentials import SHOW_WHO
 from hermes_actors.cli.command_line.failures import CommandFailed
 from hermes_actors.cli.connection.http_client import (
     Answer,
@@ -95,13 +96,12 @@ class PublishPlan:
     tls: ssl.SSLContext | None = None
 
 
-_SHOW_WHO = "say who you are with --user and --password-file, or with --token-file"
 # By status: what it means where the server says nothing, and what to do.
 _WAYS_OUT = {
-    401: ("credentials are needed, or those shown do not hold", _SHOW_WHO),
+    401: ("credentials are needed, or those shown do not hold", SHOW_WHO),
     403: (
         "this account may not publish to the topic",
-        f"{_SHOW_WHO}; 'hermes topic show TOPIC' has the topic's auth.publishers",
+        f"{SHOW_WHO}; 'hermes topic show TOPIC' has the topic's auth.publishers",
     ),
 }
 
