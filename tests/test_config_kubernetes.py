@@ -3,6 +3,7 @@
 import logging
 import typing
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -149,6 +150,7 @@ def test_a_field_may_end_like_a_variable_of_kubernetes_and_hold_any_text(
         x: Section = msgspec.field(default_factory=Section)
 
     monkeypatch.setattr("hermes_actors.config.loading.Config", Tree)
+    monkeypatch.setattr("hermes_actors.config.loading._decode", partial(msgspec.convert, type=Tree))
     monkeypatch.setattr("hermes_actors.config.loading.check", bool)
     loaded = load(None, {"HERMES_X_SERVICE_HOST": "10.0.0.7", "HERMES_X_PORT": "tcp://10.0.0.7:1"})
     assert loaded == Tree(Section("10.0.0.7", 1))

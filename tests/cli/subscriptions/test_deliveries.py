@@ -199,7 +199,7 @@ def test_why_tells_in_words_what_holds_a_subscription_back(hermes, server):
     ],
 )
 def test_why_puts_each_rate_level_into_words(hermes, server, level, said):
-    (line,) = why(hermes, server, rateLevel=level, rateNow=400.0)
+    (line,) = why(hermes, server, rateLevel=level, rateNow=400.0, rateMax=400)
     assert said in line
 
 
