@@ -1,4 +1,4 @@
-"""What a message that costs its filters too much does to others, on three nodes.
+"""Measures how a message that costs its filters too much slows others, on three nodes.
 
     python benchmarks/costly_filters.py [--cases walk,match] [--seconds 20]
 
@@ -58,7 +58,7 @@ def publishing(node: NodeProcess, stopped: threading.Event, found: list[float]) 
 
 
 def beside(nodes: list[NodeProcess], seconds: float, happening: Callable[[], None]) -> str:
-    """What publishes to all nodes take while something happens."""
+    """The latencies of publishes to all nodes while something happens."""
     stopped, found = threading.Event(), [[0.0] for _ in nodes]
     threads = [
         threading.Thread(target=publishing, args=(node, stopped, each))

@@ -1,4 +1,4 @@
-"""What owners were promised of a message's time to live: it counts on through all attempts."""
+"""Checks times to live: a message's counts from its publication, through all attempts."""
 
 from hermes_actors.model.dead_letter import DiscardReason, Letter
 from hermes_chaos.sim.checkers.checker import Checker

@@ -1,4 +1,4 @@
-"""What commits are for: what is settled stays settled for who comes next."""
+"""Checks commits: a message that was settled stays settled for the next owner."""
 
 from collections import defaultdict
 

@@ -1,4 +1,4 @@
-"""What nodes make of what they read: the same, however they came by it, and never less."""
+"""Checks folds: all nodes make the same of what they have read, however they came by it."""
 
 from collections import defaultdict
 
