@@ -24,9 +24,9 @@ from pathlib import Path
 
 import trio
 
-from hermes_actors.fallback.spool_format import SpoolEntry, encode_entry
-from hermes_actors.fallback.spool_index import SpoolIndex
-from hermes_actors.fallback.spool_store import open_segment_store
+from hermes_actors.fallback.spool.format import SpoolEntry, encode_entry
+from hermes_actors.fallback.spool.index import SpoolIndex
+from hermes_actors.fallback.spool.store import open_segment_store
 from hermes_actors.model.message import Message
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import IdSource

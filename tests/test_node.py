@@ -14,7 +14,6 @@ from hermes_actors.config.security import (
     JwtConfig,
     ManagementAuthenticationConfig,
 )
-from hermes_actors.fallback.spool_memory import MemoryDisk, open_memory_store
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.commands import METADATA_TOPIC, LogCreated, encode
@@ -23,6 +22,7 @@ from hermes_actors.node import open_node
 from hermes_actors.runtime.clock import IdSource
 from hermes_actors.telemetry.metrics import render
 from hermes_chaos.sim.environment.clock import SimulatedClock
+from hermes_chaos.sim.environment.spool_disk import MemoryDisk, open_memory_store
 from hermes_chaos.sim.environment.surroundings import create_shop, surroundings
 
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from hermes_actors.config.spool import SpoolConfig
 from hermes_actors.errors import ErrorCode, Unavailable
-from hermes_actors.fallback.spool import Spool
-from hermes_actors.fallback.spool_format import SpoolEntry
-from hermes_actors.fallback.spool_store import SpoolUnavailable
+from hermes_actors.fallback.spool.format import SpoolEntry
+from hermes_actors.fallback.spool.spool import Spool
+from hermes_actors.fallback.spool.store import SpoolUnavailable
 from hermes_actors.log.base import Outcome, Stored
 from hermes_actors.metadata.keys import parse_log_topic
 from hermes_actors.model.message import Message, Via

@@ -6,9 +6,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.config import Config
-from hermes_actors.fallback.replayer import Destinations
-from hermes_actors.fallback.spool_opening import open_spool, reserve_ms
-from hermes_actors.fallback.spool_store import SpoolStore
+from hermes_actors.fallback.spool.opening import open_spool, reserve_ms
+from hermes_actors.fallback.spool.replay import Destinations
+from hermes_actors.fallback.spool.store import SpoolStore
 from hermes_actors.log.base import Log
 from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.metadata.registry import Metadata

@@ -43,8 +43,8 @@ trio.run(main)
 SPOOL = """
 import sys, trio
 from pathlib import Path
-from hermes_actors.fallback.spool_format import SpoolEntry, encode_entry
-from hermes_actors.fallback.spool_store import open_segment_store
+from hermes_actors.fallback.spool.format import SpoolEntry, encode_entry
+from hermes_actors.fallback.spool.store import open_segment_store
 from hermes_actors.model.message import Message
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import IdSource

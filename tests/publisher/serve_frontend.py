@@ -19,7 +19,7 @@ from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import Config, FallbackConfig, FrontendConfig, SecurityConfig, SpoolConfig
 from hermes_actors.errors import StartupError
 from hermes_actors.fallback.node import Fallback
-from hermes_actors.fallback.spool_opening import open_spool_store
+from hermes_actors.fallback.spool.opening import open_spool_store
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.catalog import LiveTopic

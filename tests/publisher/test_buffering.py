@@ -8,9 +8,8 @@ import trio
 
 from hermes_actors.config import Config
 from hermes_actors.config.spool import SpoolConfig
-from hermes_actors.fallback.replayer import Destinations
-from hermes_actors.fallback.spool_memory import MemoryDisk, open_memory_store
-from hermes_actors.fallback.spool_opening import open_spool
+from hermes_actors.fallback.spool.opening import open_spool
+from hermes_actors.fallback.spool.replay import Destinations
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.catalog import LiveTopic
@@ -22,6 +21,7 @@ from hermes_actors.publisher.buffering import buffers
 from hermes_actors.publisher.publication import Buffer
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics
+from hermes_chaos.sim.environment.spool_disk import MemoryDisk, open_memory_store
 
 ORDERS = "shop.orders"
 

@@ -14,7 +14,7 @@ from hermes_actors.balancer.workload.weights import weight_of
 from hermes_actors.config import Config, MetadataConfig, Role
 from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
 from hermes_actors.consumer.senders.sender import Sender
-from hermes_actors.fallback.spool_store import SegmentStore, SpoolStore
+from hermes_actors.fallback.spool.store import SegmentStore, SpoolStore
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
 from hermes_actors.metadata.catalog import Catalog, LiveSubscription, SubscriptionChanged

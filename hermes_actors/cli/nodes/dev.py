@@ -22,7 +22,7 @@ from hermes_actors.cli.nodes.logs import log_to
 from hermes_actors.cli.nodes.serving import embedded_log_metrics, run_nodes, serve_nodes
 from hermes_actors.config import Config
 from hermes_actors.consumer.senders.opening import open_senders
-from hermes_actors.fallback.spool_opening import open_spool_store
+from hermes_actors.fallback.spool.opening import open_spool_store
 from hermes_actors.listeners import Addresses
 from hermes_actors.log.embedded import EmbeddedLog, open_embedded_log
 from hermes_actors.model.names import is_name_part

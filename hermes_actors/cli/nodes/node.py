@@ -24,7 +24,7 @@ from hermes_actors.cli.nodes.serving import (
 )
 from hermes_actors.config import Config
 from hermes_actors.consumer.senders.opening import open_senders
-from hermes_actors.fallback.spool_opening import open_spool_store
+from hermes_actors.fallback.spool.opening import open_spool_store
 from hermes_actors.listeners import Addresses
 from hermes_actors.log.base import Log
 from hermes_actors.log.embedded import open_embedded_log

@@ -19,8 +19,8 @@ from hermes_actors.cli.command_line.plain import PlainCommand, command_group
 from hermes_actors.cli.output.render import counted, say, show_rows, write_json
 from hermes_actors.cli.output.times import age
 from hermes_actors.config import Config
-from hermes_actors.fallback.spool_opening import spool_folder
-from hermes_actors.fallback.spool_reading import SpoolContent, read_spool
+from hermes_actors.fallback.spool.opening import spool_folder
+from hermes_actors.fallback.spool.reading import SpoolContent, read_spool
 from hermes_actors.runtime.clock import SystemClock
 
 app = command_group("What a node keeps on its disk until a log takes it.")

@@ -9,12 +9,11 @@ import trio
 
 from hermes_actors.actors.supervisor import Crash, Supervisor, open_supervisor
 from hermes_actors.config.spool import SpoolConfig
-from hermes_actors.fallback.replayer import Destinations, Replayer
-from hermes_actors.fallback.spool import Spool
-from hermes_actors.fallback.spool_format import SpoolEntry
-from hermes_actors.fallback.spool_memory import MemoryDisk, MountedDisk, open_memory_store
-from hermes_actors.fallback.spool_store import SpoolUnavailable
-from hermes_actors.fallback.spool_writer import QUEUED_OFFERS_MAX, SpoolWriter
+from hermes_actors.fallback.spool.format import SpoolEntry
+from hermes_actors.fallback.spool.replay import Destinations, Replayer
+from hermes_actors.fallback.spool.spool import Spool
+from hermes_actors.fallback.spool.store import SpoolUnavailable
+from hermes_actors.fallback.spool.writer import QUEUED_OFFERS_MAX, SpoolWriter
 from hermes_actors.log.base import Log, TopicSettings
 from hermes_actors.log.faults import Faults
 from hermes_actors.log.memory import MemoryLog
@@ -25,6 +24,7 @@ from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, To
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics, render
 from hermes_chaos.sim.environment.clock import SimulatedClock
+from hermes_chaos.sim.environment.spool_disk import MemoryDisk, MountedDisk, open_memory_store
 
 ORDERS = "shop.orders"
 

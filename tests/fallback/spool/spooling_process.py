@@ -11,10 +11,10 @@ import trio
 
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config.spool import SpoolConfig
-from hermes_actors.fallback.spool import Spool
-from hermes_actors.fallback.spool_format import SpoolEntry
-from hermes_actors.fallback.spool_store import open_segment_store
-from hermes_actors.fallback.spool_writer import QUEUED_OFFERS_MAX, SpoolWriter
+from hermes_actors.fallback.spool.format import SpoolEntry
+from hermes_actors.fallback.spool.spool import Spool
+from hermes_actors.fallback.spool.store import open_segment_store
+from hermes_actors.fallback.spool.writer import QUEUED_OFFERS_MAX, SpoolWriter
 from hermes_actors.model.message import Message
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import IdSource, SystemClock

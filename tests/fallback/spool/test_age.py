@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from hermes_actors.fallback.spool_memory import MemoryDisk
+from hermes_chaos.sim.environment.spool_disk import MemoryDisk
 
 WEEK_MS = 604_800_000
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import trio
 
-from hermes_actors.fallback.known import Known
+from hermes_actors.fallback.spool.known import Known
 
 
 async def test_who_waits_goes_on_a_few_at_a_time_when_it_is_known(autojump_clock):

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 import trio
 
-from hermes_actors.fallback.returns import Returns
-from hermes_actors.fallback.spool_memory import MemoryDisk
+from hermes_actors.fallback.spool.returns import Returns
+from hermes_chaos.sim.environment.spool_disk import MemoryDisk
 
 
 async def test_who_rests_goes_on_a_few_at_a_time_when_a_log_is_back(memory_log, autojump_clock):

@@ -4,12 +4,12 @@ import pytest
 import trio
 import trio.testing
 
-from hermes_actors.fallback.spool import Spool
-from hermes_actors.fallback.spool_format import decode_entry
-from hermes_actors.fallback.spool_index import Place
-from hermes_actors.fallback.spool_measures import SpoolMeasures
-from hermes_actors.fallback.spool_memory import MemoryDisk
+from hermes_actors.fallback.spool.format import decode_entry
+from hermes_actors.fallback.spool.index import Place
+from hermes_actors.fallback.spool.measures import SpoolMeasures
+from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.telemetry.metrics import Metrics, render
+from hermes_chaos.sim.environment.spool_disk import MemoryDisk
 
 
 async def bodies_waiting(spool: Spool) -> list[bytes]:

@@ -12,10 +12,10 @@ from hermes_actors.fallback.budget import HedgeBudget
 from hermes_actors.fallback.flight import Flying
 from hermes_actors.fallback.hedge import Hedge
 from hermes_actors.fallback.outlet import Outlet
-from hermes_actors.fallback.replayer import Item, Replayer
-from hermes_actors.fallback.spool import Spool
-from hermes_actors.fallback.spool_index import Waiting
-from hermes_actors.fallback.spool_store import SegmentStore
+from hermes_actors.fallback.spool.index import Waiting
+from hermes_actors.fallback.spool.replay import Item, Replayer
+from hermes_actors.fallback.spool.spool import Spool
+from hermes_actors.fallback.spool.store import SegmentStore
 from hermes_actors.log.base import Log, Stored
 from hermes_actors.log.batching import Batch, Batcher
 from hermes_actors.publisher.idempotency import Claim

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from hermes_actors.fallback.spool_index import KEYLESS, Place, SpoolIndex, Waiting
+from hermes_actors.fallback.spool.index import KEYLESS, Place, SpoolIndex, Waiting
 from hermes_actors.model.partitioner import partition_of
 
 T = "shop.orders"

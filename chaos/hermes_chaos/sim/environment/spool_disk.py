@@ -11,7 +11,7 @@ from typing import Any
 
 import trio
 
-from hermes_actors.fallback.spool_store import SegmentStore, SpoolStore
+from hermes_actors.fallback.spool.store import SegmentStore, SpoolStore
 from hermes_actors.runtime.clock import IdSource
 
 

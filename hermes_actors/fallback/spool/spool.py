@@ -13,15 +13,15 @@ import trio
 
 from hermes_actors.actors.mailbox import MailboxClosed, MailboxFull, Ref
 from hermes_actors.config.spool import SpoolConfig
-from hermes_actors.fallback.spool_format import (
+from hermes_actors.fallback.spool.format import (
     FRAME_OVERHEAD_BYTES,
     SpoolEntry,
     decode_entry,
     encode_entry,
 )
-from hermes_actors.fallback.spool_index import Place, SpoolIndex, Waiting
-from hermes_actors.fallback.spool_measures import SpoolMeasures
-from hermes_actors.fallback.spool_store import (
+from hermes_actors.fallback.spool.index import Place, SpoolIndex, Waiting
+from hermes_actors.fallback.spool.measures import SpoolMeasures
+from hermes_actors.fallback.spool.store import (
     SpoolStore,
     SpoolUnavailable,
     append_within,

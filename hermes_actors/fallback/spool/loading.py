@@ -9,7 +9,7 @@ from contextlib import suppress
 from msgspec import Struct, field
 
 from hermes_actors.errors import DamageFound, StartupError
-from hermes_actors.fallback.spool_acknowledged import (
+from hermes_actors.fallback.spool.acknowledged import (
     FREE,
     PLACE_BYTES,
     TABLE_NAME,
@@ -17,8 +17,8 @@ from hermes_actors.fallback.spool_acknowledged import (
     decode_claims,
     encode_claim,
 )
-from hermes_actors.fallback.spool_disk import SET_ASIDE, Disk
-from hermes_actors.fallback.spool_format import (
+from hermes_actors.fallback.spool.disk import SET_ASIDE, Disk
+from hermes_actors.fallback.spool.format import (
     FRAME_OVERHEAD_BYTES,
     HEADER_BYTES,
     Frame,
@@ -33,7 +33,7 @@ from hermes_actors.fallback.spool_format import (
     parse_name,
     scan,
 )
-from hermes_actors.fallback.spool_index import Place
+from hermes_actors.fallback.spool.index import Place
 
 _logger = logging.getLogger(__name__)
 

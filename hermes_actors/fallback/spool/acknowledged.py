@@ -11,7 +11,7 @@ import zlib
 
 from msgspec import Struct
 
-from hermes_actors.fallback.spool_format import SegmentName
+from hermes_actors.fallback.spool.format import SegmentName
 
 TABLE_NAME = "acknowledged"
 PLACE_BYTES = 32

@@ -16,21 +16,21 @@ import msgspec
 import trio
 
 from hermes_actors.errors import Unavailable
-from hermes_actors.fallback.spool_acknowledged import (
+from hermes_actors.fallback.spool.acknowledged import (
     FREE,
     PLACE_BYTES,
     TABLE_NAME,
     Claim,
     encode_claim,
 )
-from hermes_actors.fallback.spool_disk import (
+from hermes_actors.fallback.spool.disk import (
     SET_ASIDE,
     Disk,
     FolderDisk,
     FolderTaken,
     open_folder,
 )
-from hermes_actors.fallback.spool_format import (
+from hermes_actors.fallback.spool.format import (
     FRAME_OVERHEAD_BYTES,
     HEADER_BYTES,
     Kind,
@@ -42,8 +42,8 @@ from hermes_actors.fallback.spool_format import (
     header,
     read_frame,
 )
-from hermes_actors.fallback.spool_index import Place
-from hermes_actors.fallback.spool_loading import Loaded, keep_aside, load
+from hermes_actors.fallback.spool.index import Place
+from hermes_actors.fallback.spool.loading import Loaded, keep_aside, load
 from hermes_actors.runtime.clock import IdSource
 
 _logger = logging.getLogger(__name__)

@@ -6,10 +6,10 @@ import random
 import pytest
 import trio
 
-from hermes_actors.fallback.spool_memory import MemoryDisk
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.model.message import Via, from_record
 from hermes_actors.model.topic import Ack
+from hermes_chaos.sim.environment.spool_disk import MemoryDisk
 
 ORDERS = "shop.orders"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from hermes_actors.fallback.spool_store import open_segment_store
+from hermes_actors.fallback.spool.store import open_segment_store
 from hermes_actors.runtime.clock import IdSource
 
 SCRIPT = Path(__file__).with_name("spooling_process.py")

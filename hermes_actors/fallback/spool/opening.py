@@ -7,10 +7,10 @@ from pathlib import Path
 
 from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.config import Config
-from hermes_actors.fallback.replayer import Destinations, Replayer
-from hermes_actors.fallback.spool import Spool
-from hermes_actors.fallback.spool_store import SpoolStore, open_segment_store
-from hermes_actors.fallback.spool_writer import QUEUED_OFFERS_MAX, SpoolWriter
+from hermes_actors.fallback.spool.replay import Destinations, Replayer
+from hermes_actors.fallback.spool.spool import Spool
+from hermes_actors.fallback.spool.store import SpoolStore, open_segment_store
+from hermes_actors.fallback.spool.writer import QUEUED_OFFERS_MAX, SpoolWriter
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.telemetry.metrics import Metrics
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_actors.fallback.spool_format import (
+from hermes_actors.fallback.spool.format import (
     HEADER_BYTES,
     MARK,
     Damage,

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_actors.errors import DamageFound, StartupError
-from hermes_actors.fallback.spool_acknowledged import TABLE_NAME
-from hermes_actors.fallback.spool_format import SpoolEntry, encode_entry, header
-from hermes_actors.fallback.spool_memory import MemoryDisk, MountedDisk, open_memory_store
-from hermes_actors.fallback.spool_store import SpoolUnavailable, open_segment_store
+from hermes_actors.fallback.spool.acknowledged import TABLE_NAME
+from hermes_actors.fallback.spool.format import SpoolEntry, encode_entry, header
+from hermes_actors.fallback.spool.store import SpoolUnavailable, open_segment_store
 from hermes_actors.model.message import Message
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import IdSource, seeded_ids
+from hermes_chaos.sim.environment.spool_disk import MemoryDisk, MountedDisk, open_memory_store
 
 SEGMENT_BYTES = 1_000
 

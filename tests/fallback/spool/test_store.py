@@ -11,16 +11,16 @@ import pytest
 import trio
 
 from hermes_actors.errors import DamageFound, StartupError
-from hermes_actors.fallback.spool_format import (
+from hermes_actors.fallback.spool.format import (
     HEADER_BYTES,
     SegmentName,
     decode_entry,
     encode_entry,
     header,
 )
-from hermes_actors.fallback.spool_memory import MemoryDisk, open_memory_store
-from hermes_actors.fallback.spool_store import SpoolUnavailable, open_segment_store
+from hermes_actors.fallback.spool.store import SpoolUnavailable, open_segment_store
 from hermes_actors.runtime.clock import IdSource, seeded_ids
+from hermes_chaos.sim.environment.spool_disk import MemoryDisk, open_memory_store
 
 SEGMENT_BYTES = 1_000
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import trio
 
 from hermes_actors.actors.mailbox import Inbox
-from hermes_actors.fallback.spool import Offer, Spool
-from hermes_actors.fallback.spool_store import SpoolUnavailable
+from hermes_actors.fallback.spool.spool import Offer, Spool
+from hermes_actors.fallback.spool.store import SpoolUnavailable
 
 QUEUED_OFFERS_MAX = 20_000
 """The capacity of the writer's mailbox; the bound in bytes is the configuration's."""
