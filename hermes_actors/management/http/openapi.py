@@ -45,6 +45,18 @@ _TRIAL: dict[str, Any] = {
     "allOf": [{"$ref": _REF.format(name="PushTrial")}],
     "properties": {"datacenter": {"type": "string"}, "node": {"type": "string"}},
 }
+_SECRET: dict[str, Any] = {
+    "type": "object",
+    "properties": {"secret": {"type": "string", "description": "Left out, a new one is made."}},
+}
+_ROTATED: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "secret": {"type": "string", "description": "The new one, if the request named none."},
+        "olderSecrets": {"type": "integer", "description": "So many go on signing beside it."},
+    },
+    "required": ["olderSecrets"],
+}
 _MASKED = "Secrets are shown as asterisks; sent back, asterisks mean the secret that is there."
 
 
@@ -69,7 +81,7 @@ def _describe(path: str, verb: str, operation: dict[str, Any]) -> None:
     error = {"description": "Refused", "content": _json(_ref("Error"))}
     success = next(iter(operation["responses"].values()))
     success.pop("headers", None)
-    is_told = verb == "get" or path.endswith("/test")
+    is_told = verb == "get" or path.endswith(("/test", "/rotate"))
     answer = _answer(path) if is_told else None
     if answer is not None:
         success["content"] = answer
@@ -79,7 +91,8 @@ def _describe(path: str, verb: str, operation: dict[str, Any]) -> None:
     operation["responses"] = {status: success, "default": error}
     body = _body(path) if verb in ("post", "put") else None
     if body is not None:
-        operation["requestBody"] = {"required": True, "content": _json(body)}
+        is_required = body is not _SECRET
+        operation["requestBody"] = {"required": is_required, "content": _json(body)}
 
 
 def _answer(path: str) -> dict[str, Any] | None:
@@ -98,6 +111,7 @@ def _answer(path: str) -> dict[str, Any] | None:
         "/topics/{topic}/subscriptions": _NAMES,
         "/topics/{topic}/subscriptions/{name}": _ref("Subscription"),
         "/topics/{topic}/subscriptions/{name}/state": _STATE,
+        "/topics/{topic}/subscriptions/{name}/signing/rotate": _ROTATED,
         "/topics/{topic}/subscriptions/{name}/test": _TRIAL,
         "/subscriptions/owner/{source}/{owner}": {"type": "array", "items": _ref("Subscription")},
         "/oauth/providers": _NAMES,
@@ -116,7 +130,11 @@ def _body(path: str) -> dict[str, Any] | None:
     """What a POST or PUT takes. A PUT is a patch, so it takes any part of the same fields."""
     if path.endswith("/state"):
         return _STATE
-    if "/dead-letters" in path:
+    if path.endswith(("/retire", "/moveOffsetsToTheEnd")):
+        return None
+    if path.endswith("/rotate"):
+        return _SECRET
+    if "/dead-letters" in path or path.endswith("/retransmission"):
         return _OBJECT
     if path.startswith("/filters"):
         return _ref("FilterTest")

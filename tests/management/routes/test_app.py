@@ -137,6 +137,27 @@ async def test_the_openapi_document_describes_every_route_and_needs_nothing_from
     assert "https://" not in text
 
 
+async def test_the_openapi_document_asks_for_a_subscription_only_where_one_is_taken(api):
+    paths = (await api.get("/openapi.json")).json()["paths"]
+    whole = {"$ref": "#/components/schemas/Subscription"}
+
+    def schema(told):
+        return told["content"]["application/json"]["schema"]
+
+    assert {
+        path.partition("/subscriptions")[2]
+        for path, item in paths.items()
+        for operation in item.values()
+        if "requestBody" in operation and schema(operation["requestBody"]) == whole
+    } == {"", "/{name}"}
+    signing = "/topics/{topic}/subscriptions/{name}/signing"
+    rotate = paths[signing + "/rotate"]["post"]
+    assert not rotate["requestBody"]["required"]
+    assert set(schema(rotate["requestBody"])["properties"]) == {"secret"}
+    assert set(schema(rotate["responses"]["200"])["properties"]) == {"secret", "olderSecrets"}
+    assert "requestBody" not in paths[signing + "/retire"]["post"]
+
+
 async def test_health_is_up_while_the_metadata_is_current(api):
     answer = await api.get("/status/health")
     assert (answer.status_code, answer.json()) == (200, {"status": "UP"})
