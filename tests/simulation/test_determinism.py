@@ -7,6 +7,7 @@ import sys
 import pytest
 import trio
 import trio._core._run as trio_run
+import trio.testing
 
 from hermes_chaos.sim import determinism
 
@@ -32,6 +33,7 @@ def test_trio_still_has_its_private_names() -> None:
     assert "runq" in trio_run.Runner.__slots__, advice
     assert isinstance(trio_run._ALLOW_DETERMINISTIC_SCHEDULING, bool), advice
     assert callable(trio_run._r.seed), advice
+    assert callable(trio.testing.MockClock._autojump), advice
 
 
 def test_one_seed_schedules_tasks_in_one_order() -> None:
@@ -119,6 +121,33 @@ async def _end_while_a_process_is_stopped() -> float:
 
 def test_a_process_that_was_ended_while_it_was_stopped_ends_when_it_goes_on() -> None:
     assert determinism.run(_end_while_a_process_is_stopped, seed=1) == 1
+
+
+async def _wait_behind_a_shield() -> None:
+    with trio.CancelScope(shield=True):
+        await trio.Event().wait()
+
+
+async def _wait_for_what_never_comes() -> None:
+    async with trio.open_nursery() as nursery:
+        determinism.inside("stopped").run(nursery.start_soon, trio.sleep, 1, name="sleeps")
+        nursery.start_soon(_wait_behind_a_shield, name="waits")
+        await trio.sleep(0.5)
+        determinism.stop("stopped")
+
+
+def test_a_run_in_which_nothing_can_happen_any_more_ends_and_says_what_waits() -> None:
+    with pytest.raises(determinism.StandsStill) as caught:
+        determinism.run(_wait_for_what_never_comes, seed=1)
+    assert "after 1 s" in str(caught.value)
+    assert "sleeps (stopped)" in str(caught.value)
+    assert "waits (" in str(caught.value)
+
+
+def test_a_run_that_waits_for_longer_than_it_may_last_ends() -> None:
+    with pytest.raises(determinism.StandsStill):
+        determinism.run(trio.sleep, 3_600, seed=1, lasts_max_s=1_000)
+    assert determinism.run(trio.sleep, 900, seed=1, lasts_max_s=1_000) is None
 
 
 _PROGRAM = """

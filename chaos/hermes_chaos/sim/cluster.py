@@ -97,6 +97,14 @@ class Cluster:
                 self.nodes[node.name] = node
                 nursery.start_soon(node.run)
 
+    async def go_on_at_the_end(self) -> None:
+        """Wait to be cancelled, and let the stopped nodes go on then, or they would never end."""
+        try:
+            await trio.sleep_forever()
+        finally:
+            for node in self.nodes.values():
+                node.go_on()
+
     @property
     def logs_by_dc(self) -> Mapping[str, WatchedLog]:
         """Each DC's log."""

@@ -7,11 +7,14 @@ a history is the same in every process and under every PYTHONHASHSEED.
 
 import gc
 import hashlib
+import math
 import random
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
+from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 import trio
@@ -22,6 +25,14 @@ T = TypeVar("T")
 A = TypeVarTuple("A")
 
 _PROCESS: ContextVar[str] = ContextVar("process", default="")
+_WAITING_MAX = 20
+
+
+class StandsStill(Exception):
+    """Nothing more can happen in a run, or not before it should long be over: it was given up.
+
+    The text says which tasks wait, and where.
+    """
 
 
 def rng_of(seed: int, role: str) -> random.Random:
@@ -33,14 +44,29 @@ def rng_of(seed: int, role: str) -> random.Random:
     return random.Random(int.from_bytes(digest, "big"))  # noqa: S311 -- a simulation's dice
 
 
-def run(main: Callable[[Unpack[A]], Awaitable[T]], *args: *A, seed: int) -> T:
+def run(
+    main: Callable[[Unpack[A]], Awaitable[T]],
+    *args: *A,
+    seed: int,
+    lasts_max_s: float = math.inf,
+) -> T:
     """Run a trio main in virtual time under the seeded scheduler; return what it returns.
 
-    Time begins at 0 and jumps to the next deadline whenever every task waits.
+    Time begins at 0 and jumps to the next deadline whenever every task waits. Raises StandsStill
+    when all wait and there is no deadline, or none before `lasts_max_s`.
     """
-    with _seeded_scheduler(rng_of(seed, "scheduler")), _without_gc():
-        result: T = trio.run(main, *args, clock=MockClock(autojump_threshold=0))
+    bound = _Bound(lasts_max_s)
+
+    async def bounded() -> T:
+        with bound.run:
+            result = await main(*args)
+        if bound.met:
+            raise StandsStill(bound.met)
         return result
+
+    with _seeded_scheduler(rng_of(seed, "scheduler")), _without_gc():
+        ended: T = trio.run(bounded, clock=bound.clock)
+        return ended
 
 
 def inside(process: str) -> Context:
@@ -71,6 +97,60 @@ def go_on(process: str) -> None:
             runner.runq = deque(runner.runq)
 
 
+class _Bound:
+    """A run's clock, which ends the run rather than jump to nowhere, or too far."""
+
+    def __init__(self, lasts_max_s: float) -> None:
+        self.run = trio.CancelScope()
+        self.met = ""
+        self.clock = MockClock(autojump_threshold=0)
+        self._lasts_max_s = lasts_max_s
+        clock: Any = self.clock
+        self._jump: Callable[[], None] = clock._autojump
+        clock._autojump = self._jump_or_end
+
+    def _jump_or_end(self) -> None:
+        now_s = self.clock.current_time()
+        if now_s + trio.lowlevel.current_statistics().seconds_to_next_deadline <= min(
+            self._lasts_max_s, sys.float_info.max
+        ):
+            self._jump()
+            return
+        self.met = self.met or f"nothing happens after {now_s:g} s; there wait {_waiting()}"
+        # Neither a stopped process nor a shield may keep the run from its end.
+        runner = _runner()
+        if isinstance(runner.runq, _Queue):
+            runner.runq.go_on_all()
+        for task in runner.tasks:
+            status = task._cancel_status
+            while status is not None:
+                status._scope.shield = False
+                status = status.parent
+        self.run.cancel()
+
+
+def _waiting() -> str:
+    """The tasks that wait, each with the line of its own code at which it does."""
+    runner = _runner()
+    held = runner.runq.held if isinstance(runner.runq, _Queue) else ()
+    found = sorted(
+        f"{task.name} ({'stopped' if task in held else _place_of(task)})"
+        for task in runner.tasks
+        if task is not runner.init_task and not task.child_nurseries
+    )
+    more = len(found) - _WAITING_MAX
+    return "; ".join([*found[:_WAITING_MAX], *([f"and {more} more"] if more > 0 else [])])
+
+
+def _place_of(task: trio.lowlevel.Task) -> str:
+    place = ""
+    for frame, line in task.iter_await_frames():
+        path = Path(frame.f_code.co_filename)
+        if "trio" not in path.parts:
+            place = f"{path.name}:{line}"
+    return place
+
+
 def _runner() -> Any:
     private: Any = _trio_run
     return private.GLOBAL_RUN_CONTEXT.runner
@@ -87,6 +167,11 @@ class _Queue(deque[Any]):
     def is_used(self) -> bool:
         """Some process is stopped."""
         return bool(self._held)
+
+    @property
+    def held(self) -> set[Any]:
+        """The tasks that could run if their processes were not stopped."""
+        return {task for tasks in self._held.values() for task in tasks}
 
     def append(self, task: Any) -> None:
         """The task can run, as soon as its process can."""
@@ -107,6 +192,11 @@ class _Queue(deque[Any]):
     def go_on(self, process: str) -> None:
         """All that was held back can run."""
         self.extend(self._held.pop(process, ()))
+
+    def go_on_all(self) -> None:
+        """No process is stopped any more."""
+        for process in list(self._held):
+            self.go_on(process)
 
 
 @contextmanager

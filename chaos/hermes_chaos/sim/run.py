@@ -16,6 +16,8 @@ from hermes_chaos.sim.world import Shape, World
 _LOADS_INTERVAL_S = 1.0
 _PARTITIONS_INTERVAL_S = 2.0
 _SNAPSHOT_INTERVAL_S = 1.5
+# Each part of a run is over in at most 90 s; what waits longer waits for ever.
+_LASTS_MAX_S = 1_000.0
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,9 @@ _OFTEN_MEASURED = Mutant(
 def _run(world: World, violations: list[str], seed: int) -> None:
     try:
         with _OFTEN_MEASURED.planted():
-            determinism.run(world.run, seed=seed)
+            determinism.run(world.run, seed=seed, lasts_max_s=_LASTS_MAX_S)
+    except determinism.StandsStill as error:
+        violations.append(f"the world stands still: {error}")
     # Whatever the production code raises that nobody expected is this seed's finding.
     except Exception as error:  # noqa: BLE001
         violations.append("the world broke: " + "".join(traceback.format_exception(error)))

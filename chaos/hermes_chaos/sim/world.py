@@ -125,6 +125,7 @@ class World:
 
             trio.lowlevel.add_instrument(SpinGuard(on_spin))
             self.cluster.start(nursery, self.checks.failures)
+            nursery.start_soon(self.cluster.go_on_at_the_end)
             with trio.move_on_after(_SET_UP_MAX_S) as limit:
                 await self._set_up()
             if limit.cancelled_caught:
