@@ -8,7 +8,7 @@ from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.config import Config
 from hermes_actors.fallback.spool.opening import open_spool, reserve_ms
 from hermes_actors.fallback.spool.replay import Destinations
-from hermes_actors.fallback.spool.store import SpoolStore
+from hermes_actors.fallback.spool.store import SegmentStore
 from hermes_actors.log.base import Log
 from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.metadata.registry import Metadata
@@ -18,7 +18,7 @@ from hermes_actors.publisher.publication import Buffer
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.telemetry.metrics import Metrics
 
-OpenSpoolStore = Callable[[], AbstractAsyncContextManager[SpoolStore]]
+OpenSpoolStore = Callable[[], AbstractAsyncContextManager[SegmentStore]]
 
 
 class Spooling:

@@ -14,7 +14,7 @@ from hermes_actors.balancer.workload.weights import weight_of
 from hermes_actors.config import Config, MetadataConfig, Role
 from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
 from hermes_actors.consumer.senders.sender import Sender
-from hermes_actors.fallback.spool.store import SegmentStore, SpoolStore
+from hermes_actors.fallback.spool.store import SegmentStore
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
 from hermes_actors.metadata.catalog import Catalog, LiveSubscription, SubscriptionChanged
@@ -450,7 +450,7 @@ def _running_actors(node: Node) -> list[tuple[str, Callable[[], None]]]:
 @asynccontextmanager
 async def _open_spool_store(
     mount: Mount, config: Config, ids: IdSource
-) -> AsyncIterator[SpoolStore]:
+) -> AsyncIterator[SegmentStore]:
     yield SegmentStore(
         mount.disk,
         ids,

@@ -12,11 +12,10 @@ from hermes_actors.cli.nodes.node import open_environment
 from hermes_actors.cli.nodes.serving import run_nodes
 from hermes_actors.cli.output.render import counted, say
 from hermes_actors.config import Config
-from hermes_actors.fallback.spool.measures import SET_ASIDE
 from hermes_actors.fallback.spool.opening import open_spool, open_spool_store, spool_folder
 from hermes_actors.fallback.spool.reading import SpoolContent, read_spool
 from hermes_actors.fallback.spool.replay import Destinations
-from hermes_actors.fallback.spool.spool import Spool
+from hermes_actors.fallback.spool.spool import SET_ASIDE, Spool
 from hermes_actors.log.base import Log
 from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.metadata.registry import Metadata, Registry

@@ -103,7 +103,10 @@ class FolderDisk:
             is_new = not (self.folder / name).exists()
             file = os.open(self.folder / name, os.O_RDWR | os.O_CREAT, _FILE_MODE)
             self._keep(name, file)
-        os.pwrite(file, content, at)
+        rest = memoryview(content)
+        while rest:
+            written = os.pwrite(file, rest, at)
+            rest, at = rest[written:], at + written
         if syncs or is_new:
             os.fsync(file)
         if is_new:

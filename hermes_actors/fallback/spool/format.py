@@ -4,7 +4,8 @@ A segment is a header and frames. A frame is a mark, a kind, a length, a checksu
 checksum also covers the segment's salt and the frame's place, so that neither a message whose body
 holds the bytes of a frame nor a frame at another place is ever taken for one. After damage, reading
 goes on at the next mark with a valid frame. Beside each segment lies a file of done marks, in the
-same frames: which entries of that segment need not be sent any more.
+same frames: which entries of that segment need not be sent any more. A table says which segments
+there must be, and how far each was acknowledged.
 """
 
 import re
@@ -28,10 +29,14 @@ _HEADER = struct.Struct("<8sHBx8sI")  # magic, version, is it listed, salt, chec
 _HEAD = struct.Struct("<4sBII")  # mark, kind, length, checksum
 _PLACE = struct.Struct("<QBI")  # what the checksum covers beside the payload
 _SEQUENCE = struct.Struct("<Q")
+_CLAIM = struct.Struct("<Q8sQI")  # segment's number, salt, bytes, entries; a checksum follows
 _NAME = re.compile(r"(\d{10})-([0-9a-f]{16})\.(spool|done)")
 
 HEADER_BYTES = _HEADER.size
 FRAME_OVERHEAD_BYTES = _HEAD.size
+TABLE_NAME = "acknowledged"
+CLAIM_BYTES = 32
+NO_CLAIM = bytes(CLAIM_BYTES)
 
 
 class Kind(IntEnum):
@@ -67,6 +72,20 @@ class SegmentName(Struct, frozen=True, order=True):
     def done(self) -> str:
         """The name of the file of done marks."""
         return f"{self.number:010}-{self.salt}.done"
+
+
+class Claim(Struct, frozen=True):
+    """A segment that must be there: so many bytes with so many entries were acknowledged.
+
+    It is synced before the segment is made and before it is deleted, so that what it claims is
+    there. How far a segment was acknowledged is written after each fsync of it, and not synced for
+    that: a process that is killed leaves it exact, a machine that loses its power leaves it some
+    seconds behind, never ahead.
+    """
+
+    name: SegmentName
+    size_bytes: int
+    entries: int
 
 
 class Frame(Struct, frozen=True, gc=False):
@@ -124,6 +143,30 @@ def decode_done(payload: bytes) -> Iterator[int]:
     """The places that a done mark names."""
     for (place,) in struct.iter_unpack("<Q", payload[: len(payload) // 8 * 8]):
         yield place
+
+
+def encode_claim(claim: Claim) -> bytes:
+    """The bytes of the claim's place in the table."""
+    salt = bytes.fromhex(claim.name.salt)
+    start = _CLAIM.pack(claim.name.number, salt, claim.size_bytes, claim.entries)
+    return start + zlib.crc32(start).to_bytes(4, "little")
+
+
+def decode_claims(data: bytes) -> tuple[dict[int, Claim], list[int]]:
+    """(claim by place, places that cannot be read any more)."""
+    claims: dict[int, Claim] = {}
+    damaged: list[int] = []
+    for place in range((len(data) + CLAIM_BYTES - 1) // CLAIM_BYTES):
+        found = data[place * CLAIM_BYTES : (place + 1) * CLAIM_BYTES]
+        if not any(found):
+            continue
+        start, checksum = found[:-4], found[-4:]
+        if len(found) < CLAIM_BYTES or zlib.crc32(start).to_bytes(4, "little") != checksum:
+            damaged.append(place)
+            continue
+        number, salt, size_bytes, entries = _CLAIM.unpack(start)
+        claims[place] = Claim(SegmentName(number, salt.hex()), size_bytes, entries)
+    return claims, damaged
 
 
 def parse_name(name: str) -> tuple[SegmentName, str] | None:

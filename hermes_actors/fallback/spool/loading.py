@@ -9,26 +9,24 @@ from contextlib import suppress
 from msgspec import Struct, field
 
 from hermes_actors.errors import DamageFound, StartupError
-from hermes_actors.fallback.spool.acknowledged import (
-    FREE,
-    PLACE_BYTES,
-    TABLE_NAME,
-    Claim,
-    decode_claims,
-    encode_claim,
-)
 from hermes_actors.fallback.spool.disk import SET_ASIDE, Disk
 from hermes_actors.fallback.spool.format import (
+    CLAIM_BYTES,
     FRAME_OVERHEAD_BYTES,
     HEADER_BYTES,
+    NO_CLAIM,
+    TABLE_NAME,
+    Claim,
     Frame,
     Kind,
     SegmentName,
     UndecodableEntry,
     UnknownVersion,
     check_header,
+    decode_claims,
     decode_done,
     decode_entry,
+    encode_claim,
     is_listed,
     parse_name,
     scan,
@@ -146,7 +144,7 @@ def _load(disk: Disk, *, accepts_damage: bool) -> Loaded:
         _logger.error("spool: accepted as damaged: %s", losses.text)
         _list_anew(read, losses.claims, losses.mended)
     for place, content in losses.mended.items():
-        disk.write_at(TABLE_NAME, place * PLACE_BYTES, content, syncs=True)
+        disk.write_at(TABLE_NAME, place * CLAIM_BYTES, content, syncs=True)
     loaded.claims, loaded.missing = losses.claims, losses.missing
     loaded.last = max((claim.name.number for claim in claims.values()), default=0)
     for name, segment in read.items():
@@ -173,7 +171,7 @@ def find_losses(
     has_table: bool,
 ) -> Losses:
     """Compare the segments with what must be there. Changes nothing. Raises OSError."""
-    losses = Losses([], 0, {}, dict.fromkeys(unreadable, FREE))
+    losses = Losses([], 0, {}, dict.fromkeys(unreadable, NO_CLAIM))
     if unreadable:
         noun = "place" if len(unreadable) == 1 else "places"
         losses.reasons.append(f"{len(unreadable)} damaged {noun} in {TABLE_NAME}")
@@ -187,7 +185,7 @@ def find_losses(
             losses.missing += missing
             losses.reasons.append(_loss(claim, segment, missing))
         if segment is None:
-            losses.mended[place] = FREE
+            losses.mended[place] = NO_CLAIM
             continue
         losses.claims[place] = claim
         if missing > 0:

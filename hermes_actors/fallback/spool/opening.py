@@ -9,7 +9,7 @@ from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.config import Config
 from hermes_actors.fallback.spool.replay import Destinations, Replayer
 from hermes_actors.fallback.spool.spool import Spool
-from hermes_actors.fallback.spool.store import SpoolStore, open_segment_store
+from hermes_actors.fallback.spool.store import SegmentStore, open_segment_store
 from hermes_actors.fallback.spool.writer import QUEUED_OFFERS_MAX, SpoolWriter
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.telemetry.metrics import Metrics
@@ -29,7 +29,7 @@ def reserve_ms(config: Config) -> int:
 
 def open_spool_store(
     config: Config, ids: IdSource, *, accepts_damage: bool = False
-) -> AbstractAsyncContextManager[SpoolStore]:
+) -> AbstractAsyncContextManager[SegmentStore]:
     """The store in that folder. Raises StartupError when it cannot be used."""
     return open_segment_store(
         spool_folder(config),
@@ -41,7 +41,7 @@ def open_spool_store(
 
 @asynccontextmanager
 async def open_spool(
-    store: AbstractAsyncContextManager[SpoolStore],
+    store: AbstractAsyncContextManager[SegmentStore],
     config: Config,
     destinations: Destinations,
     *,

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hermes_actors.fallback.spool.acknowledged import TABLE_NAME, decode_claims
 from hermes_actors.fallback.spool.disk import SET_ASIDE, FolderDisk, holder_of
-from hermes_actors.fallback.spool.format import SegmentName
+from hermes_actors.fallback.spool.format import TABLE_NAME, SegmentName, decode_claims
 from hermes_actors.fallback.spool.loading import (
     Losses,
     Segment,

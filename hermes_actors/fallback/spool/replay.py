@@ -17,10 +17,9 @@ from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.config.spool import SpoolConfig
 from hermes_actors.fallback.spool.format import SpoolEntry
 from hermes_actors.fallback.spool.index import KEYLESS, TopicQueue, Waiting
-from hermes_actors.fallback.spool.known import Known
-from hermes_actors.fallback.spool.returns import Pauses, Returns
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.fallback.spool.store import SpoolUnavailable
+from hermes_actors.fallback.spool.waking import Known, Pauses, Returns
 from hermes_actors.log.base import (
     Log,
     LogUnavailable,

@@ -9,6 +9,7 @@ import logging
 import math
 from collections.abc import Callable, Hashable, Sequence
 
+import msgspec
 import trio
 
 from hermes_actors.actors.mailbox import MailboxClosed, MailboxFull, Ref
@@ -20,31 +21,20 @@ from hermes_actors.fallback.spool.format import (
     encode_entry,
 )
 from hermes_actors.fallback.spool.index import Place, SpoolIndex, Waiting
-from hermes_actors.fallback.spool.measures import SpoolMeasures
-from hermes_actors.fallback.spool.store import (
-    SpoolStore,
-    SpoolUnavailable,
-    append_within,
-    set_aside_line,
-)
+from hermes_actors.fallback.spool.store import SegmentStore, SpoolUnavailable
 from hermes_actors.runtime.clock import Clock
-from hermes_actors.telemetry.metrics import Metrics
+from hermes_actors.telemetry.metrics import Counter, Metrics
 
 _logger = logging.getLogger(__name__)
 
-_AFTER_FAILURE_S = 1.0
 _TRIED_MIN_S = 60.0
-_TIDY_AGAIN_S = 5.0
-_LOOK_INTERVAL_S = 1.0
-_TIDY_TIMEOUT_S = 2.0
 _CATCH_UP_S = 0.025
 _CATCH_UP_POLL_S = 0.002
 _NEARLY_CAUGHT_UP_MAX = 1_000
-_MARKS_A_TIME_MAX = 10_000
-_ROLL_BYTES = 1024 * 1024
-"""A segment of which nothing is needed is deleted, but not for every message a new one begun."""
-_COPIED_AT_MOST = 0.25
-"""Of a segment that keeps others from being written, this share may be copied to be rid of it."""
+
+REFUSED = ("closed", "disk", "full", "queue", "slow")
+SET_ASIDE = ("topic_gone", "expired", "refused", "corrupt", "undecodable", "unreadable")
+REPLAY_FAILURES = ("refused", "unavailable", "unknown")
 
 Done = Callable[[SpoolUnavailable | None], None]
 
@@ -61,11 +51,43 @@ class Offer:
         self.size_bytes = sum(each.size_bytes for each in waiting)
 
 
+class SpoolMeasures:
+    """A spool's counters; `metrics` has the frontend's prefix."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self.written = metrics.counter("spool_written")
+        self.replayed = metrics.counter("spool_replayed")
+        self.late_acknowledgements = metrics.counter("spool_late_acknowledgements")
+        self.accepted_missing = metrics.counter("spool_accepted_missing")
+        self.torn_tails = metrics.counter("spool_torn_tails")
+        self.write = metrics.timer("spool_write")
+        # There from the start, so that the first event is a rise and no new series.
+        for reason in REFUSED:
+            self.refused(reason)
+        for reason in SET_ASIDE:
+            self.set_aside(reason)
+        for outcome in REPLAY_FAILURES:
+            self.replay_failures(outcome)
+
+    def refused(self, reason: str) -> Counter:
+        """Messages that the spool did not take: `full`, `disk`, `slow`, `queue` or `closed`."""
+        return self._metrics.counter("spool_refused", reason=reason)
+
+    def set_aside(self, reason: str) -> Counter:
+        """Entries that will not be sent, and why."""
+        return self._metrics.counter("spool_set_aside", reason=reason)
+
+    def replay_failures(self, outcome: str) -> Counter:
+        """Records that a log did not acknowledge when they were replayed."""
+        return self._metrics.counter("spool_replay_failures", outcome=outcome)
+
+
 class Spool:
     """One node's spool. `load` it, and start a `SpoolWriter` with `ref` as its mailbox's end."""
 
     def __init__(
-        self, store: SpoolStore, config: SpoolConfig, clock: Clock, metrics: Metrics
+        self, store: SegmentStore, config: SpoolConfig, clock: Clock, metrics: Metrics
     ) -> None:
         self.index = SpoolIndex()
         self.store = store
@@ -79,19 +101,17 @@ class Spool:
         self._sequence = 0
         self._loaded_s = -math.inf
         self._held: dict[Hashable, list[Waiting]] = {}
-        self._done: list[Place] = []
         self._changed = trio.Event()
-        self._failing_until_s = -math.inf
-        self._tidy_at_s = math.inf
-        self._look_at_s = -math.inf
-        self.measures = SpoolMeasures(
-            metrics,
-            entries=lambda: self.index.entries,
-            size_bytes=lambda: self.index.size_bytes,
-            disk_bytes=lambda: store.size_bytes,
-            oldest_age_s=self._oldest_age_s,
-            is_failing=lambda: float(bool(self.trouble)),
-        )
+        # What the writer knows, and its next life must.
+        self.done: list[Place] = []
+        self.failing_until_s = -math.inf
+        self.tidy_at_s = math.inf
+        self.measures = SpoolMeasures(metrics)
+        metrics.gauge("spool_entries", lambda: self.index.entries)
+        metrics.gauge("spool_bytes", lambda: self.index.size_bytes)
+        metrics.gauge("spool_disk_bytes", lambda: store.size_bytes)
+        metrics.gauge("spool_oldest_age_s", self._oldest_age_s)
+        metrics.gauge("spool_is_failing", lambda: float(bool(self.trouble)))
 
     async def load(self) -> None:
         """Take over what an earlier run left. Raises StartupError."""
@@ -136,7 +156,7 @@ class Spool:
         ref = self.ref
         if ref is None or not self.is_open:
             return self._refuse(len(entries), "closed")
-        if self.lost or now_s < self._failing_until_s:
+        if self.lost or now_s < self.failing_until_s:
             return self._refuse(len(entries), "disk")
         payloads = [
             encode_entry(self._sequence + number, entry) for number, entry in enumerate(entries, 1)
@@ -195,7 +215,7 @@ class Spool:
                 waiting.is_stored = True
                 if waiting.place is not None:
                     self.settle([waiting])
-        self._tell_of_change()
+        self._changed.set()
 
     def _reserve(
         self,
@@ -287,8 +307,8 @@ class Spool:
             if each.held_by is not None:
                 self._held.pop(each.held_by, None)
             if self.index.settle(each) and each.place is not None:
-                self._done.append(each.place)
-        self._tidy_soon()
+                self.done.append(each.place)
+        self.tidy_soon()
 
     async def set_aside(self, batch: Sequence[Waiting], reason: str) -> None:
         """Put these where people can find them. Raises SpoolUnavailable; then they still wait."""
@@ -297,7 +317,7 @@ class Spool:
         read = await self.read(batch)
         for each, entry in read:
             if entry is not None:
-                lines.append(set_aside_line(reason, now_ms, entry))
+                lines.append(_set_aside_line(reason, now_ms, entry))
             elif each.place is not None:
                 await self.store.copy_aside(each.place)
         if lines:
@@ -311,54 +331,19 @@ class Spool:
         self.measures.set_aside(reason).add(len(read))
         self.settle([each for each, _entry in read])
 
-    # Writing: called by the writer.
+    # For the writer.
 
-    async def write(self, offers: Sequence[Offer]) -> None:
-        """Write these with one fsync and say so to each."""
-        error: SpoolUnavailable | None = SpoolUnavailable(
-            "closed", "the spool was stopped while it wrote the message, which may be stored yet"
-        )
-        started_s = self.clock.monotonic_s()
-        timeout_s = self.config.write_timeout_ms / 1_000
-        places: list[Place] = []
-        try:
-            payloads = [payload for offer in offers for payload in offer.payloads]
-            found = await append_within(self.store, payloads, timeout_s)
-            error = None
-            if found is None:
-                error = SpoolUnavailable(
-                    "slow", f"the spool's disk did not write within {timeout_s:g} s"
-                )
-            places = found or []
-        except SpoolUnavailable as failure:
-            error = failure
-        finally:
-            self._conclude_write(offers, places, error)
-        self.measures.write.observe(self.clock.monotonic_s() - started_s)
-
-    def _conclude_write(
-        self, offers: Sequence[Offer], places: Sequence[Place], error: SpoolUnavailable | None
-    ) -> None:
-        if error is not None:
-            if error.reason != "closed":
-                self._failed(error)
-            for offer in offers:
-                self.refuse(offer, error)
-            return
-        rest = iter(places)
-        stored: list[Waiting] = []
-        for offer in offers:
-            for each in offer.waiting:
-                self.index.written(each, next(rest))
-                if each.is_stored:
-                    stored.append(each)
-            self.measures.written.add(len(offer.waiting))
-            offer.done(None)
-        self.settle(stored)
-        self._tell_of_change()
+    def written(self, offer: Offer, places: Sequence[Place]) -> None:
+        """The disk has an offer's entries."""
+        for each, place in zip(offer.waiting, places, strict=True):
+            self.index.written(each, place)
+        self.measures.written.add(len(offer.waiting))
+        offer.done(None)
+        self.settle([each for each in offer.waiting if each.is_stored])
+        self._changed.set()
 
     def refuse(self, offer: Offer, error: SpoolUnavailable) -> None:
-        """An offer that could not be written."""
+        """An offer could not be written."""
         for each in offer.waiting:
             if each.held_by is not None:
                 self._held.pop(each.held_by, None)
@@ -366,111 +351,24 @@ class Spool:
         self.measures.refused(error.reason).add(len(offer.waiting))
         offer.done(error)
 
-    def _failed(self, error: SpoolUnavailable) -> None:
-        if not self.trouble:
-            _logger.error("spool: %s; messages that no log takes are refused", error.message)
-        self.trouble = error.message
-        self._failing_until_s = self.clock.monotonic_s() + _AFTER_FAILURE_S
-        self._tidy_soon()
-
-    # House-keeping: called by the writer, never at the same time as `write`.
-
-    @property
-    def tidy_in_s(self) -> float:
-        """How long until `tidy` should be tried again."""
-        return max(self._tidy_at_s - self.clock.monotonic_s(), 0.0)
-
-    @property
-    def look_in_s(self) -> float:
-        """How long until `look` looks again."""
-        return math.inf if self.lost else max(self._look_at_s - self.clock.monotonic_s(), 0.0)
-
-    async def look(self) -> None:
-        """Look once a second whether the files are still those that are written to."""
-        if self.look_in_s > 0:
-            return
-        self._look_at_s = self.clock.monotonic_s() + _LOOK_INTERVAL_S
-        try:
-            self.lost = await self.store.lost()
-        except OSError as error:
-            self.trouble = f"the spool's disk: {error}"
-            return
-        if self.lost:
-            self.trouble = self.lost
-            _logger.error("spool: %s", self.lost)
-
-    async def tidy(self, *, at_end: bool = False) -> None:
-        """Record what is settled, and delete what nobody needs. What fails is tried again."""
-        if self.lost:
-            return
-        self._tidy_at_s = math.inf
-        trouble = "the spool's disk is slow"
-        try:
-            with trio.move_on_after(_TIDY_TIMEOUT_S) as scope:
-                await self._tidy(at_end=at_end)
-            if not scope.cancelled_caught:
-                trouble = ""
-        except SpoolUnavailable as error:
-            trouble = error.message
-        self.trouble = trouble
-        if trouble:
-            self._tidy_at_s = self.clock.monotonic_s() + _TIDY_AGAIN_S
-
-    async def _tidy(self, *, at_end: bool) -> None:
-        await self._delete_unneeded(at_end=at_end)
-        while self._done:
-            places = self._done[:_MARKS_A_TIME_MAX]
-            await self.store.mark_done(places)
-            del self._done[: len(places)]
-        if not at_end:
-            await self._make_room()
-            # A new file that could be made also shows that the disk takes something again.
-            await self.store.prepare()
-
-    async def _delete_unneeded(self, *, at_end: bool) -> None:
-        if not self.index.entries and not self.index.being_written:
-            sealed_bytes = sum(size for _number, size in self.store.sealed())
-            if at_end or self.store.size_bytes - sealed_bytes > _ROLL_BYTES:
-                await self.store.seal()
-        gone = [number for number, _ in self.store.sealed() if not self.index.is_needed(number)]
-        for number in gone:
-            await self.store.delete(number)
-        if gone:
-            self._done = [place for place in self._done if place.segment not in gone]
-
-    async def _make_room(self) -> None:
-        """Copy the little that is needed of a segment, when such segments take half the space."""
-        if self.store.size_bytes <= self.config.disk_bytes_max / 2:
-            return
-        for number, size_bytes in self.store.sealed():
-            needed = self.index.unsettled(number)
-            if sum(each.size_bytes for each in needed) > size_bytes * _COPIED_AT_MOST:
-                continue
-            payloads = await self.store.read([each.place for each in needed if each.place])
-            whole = [
-                (each, payload)
-                for each, payload in zip(needed, payloads, strict=True)
-                if payload is not None
-            ]
-            if len(whole) < len(needed):
-                continue  # The replayer will meet the damage, and set it aside.
-            places = await self.store.append([payload for _each, payload in whole])
-            for (each, _payload), place in zip(whole, places, strict=True):
-                if each.is_settled:
-                    # While it was copied: the copy must not be found by the next run.
-                    self._done.append(place)
-                else:
-                    self.index.move(each, place)
-            self._tidy_soon()
-            return
-
-    def _tidy_soon(self) -> None:
-        if self._tidy_at_s == math.inf and self.ref is not None:
-            self._tidy_at_s = self.clock.monotonic_s()
+    def tidy_soon(self) -> None:
+        """There is something to be recorded, or deleted."""
+        if self.tidy_at_s == math.inf and self.ref is not None:
+            self.tidy_at_s = self.clock.monotonic_s()
             try:
                 self.ref.tell(None)
             except (MailboxFull, MailboxClosed):
                 return  # The writer tidies up after each write, and when it ends.
 
-    def _tell_of_change(self) -> None:
-        self._changed.set()
+
+def _set_aside_line(reason: str, at_ms: int, entry: SpoolEntry) -> bytes:
+    """An entry as a line of JSON; key and body in Base64."""
+    line = {
+        "reason": reason,
+        "setAsideAt": at_ms,
+        "topic": entry.topic,
+        "logTopic": entry.log_topic,
+        "spooledAt": entry.spooled_at_ms,
+        "message": entry.message,
+    }
+    return msgspec.json.encode(line) + b"\n"

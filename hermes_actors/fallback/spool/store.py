@@ -7,22 +7,14 @@ begins a segment of its own. A segment is deleted when none of its entries is ne
 import errno
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import msgspec
 import trio
 
 from hermes_actors.errors import Unavailable
-from hermes_actors.fallback.spool.acknowledged import (
-    FREE,
-    PLACE_BYTES,
-    TABLE_NAME,
-    Claim,
-    encode_claim,
-)
 from hermes_actors.fallback.spool.disk import (
     SET_ASIDE,
     Disk,
@@ -31,11 +23,15 @@ from hermes_actors.fallback.spool.disk import (
     open_folder,
 )
 from hermes_actors.fallback.spool.format import (
+    CLAIM_BYTES,
     FRAME_OVERHEAD_BYTES,
     HEADER_BYTES,
+    NO_CLAIM,
+    TABLE_NAME,
+    Claim,
     Kind,
     SegmentName,
-    SpoolEntry,
+    encode_claim,
     encode_done,
     frame,
     frames,
@@ -63,59 +59,26 @@ class SpoolUnavailable(Unavailable):
         self.reason = reason
 
 
-class SpoolStore(Protocol):
-    """Keeps entries. All methods but the properties wait; calls may overlap."""
-
-    @property
-    def size_bytes(self) -> int:
-        """What it takes on the disk, with what was set aside."""
-
-    async def load(self) -> Loaded:
-        """What an earlier process left. Call it once, first. Raises StartupError, DamageFound."""
-
-    async def append(self, payloads: Sequence[bytes]) -> list[Place]:
-        """Keep all of these, or raise SpoolUnavailable; then, or when cancelled, some may be there.
-
-        When this returns they are on the disk (fsync).
-        """
-
-    async def read(self, places: Sequence[Place]) -> list[bytes | None]:
-        """What lies there; None for what the disk does not give back as it was written.
-
-        Raises SpoolUnavailable when it may give it back another time.
-        """
-
-    async def copy_aside(self, place: Place) -> None:
-        """Keep, for people, what can be read of a damaged entry. Raises SpoolUnavailable."""
-
-    async def mark_done(self, places: Sequence[Place]) -> None:
-        """`load` need not find these any more. A crash may undo it. Raises SpoolUnavailable."""
-
-    async def set_aside(self, reason: str, lines: bytes) -> None:
-        """Keep these lines for people. On the disk when this returns. Raises SpoolUnavailable."""
-
-    def sealed(self) -> list[tuple[int, int]]:
-        """(number, size in bytes) of each segment to which nothing is added any more."""
-
-    async def seal(self) -> None:
-        """Begin another segment at the next append."""
-
-    async def prepare(self) -> None:
-        """Begin a segment now, if need be, not at the next append. Raises SpoolUnavailable."""
-
-    async def delete(self, segment: int) -> None:
-        """Delete a sealed segment. Raises SpoolUnavailable."""
-
-    async def lost(self) -> str:
-        """Why nothing is kept any more: others took its files away; "" while they are there."""
-
-
 Blocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 """How to run what blocks: in a thread, or, on a simulated disk, at once."""
 
 
+class _Segment:
+    """A segment that is there. `listed`: its place in the table, None for an earlier version's.
+    `entries` are those that this process has added.
+    """
+
+    __slots__ = ("entries", "listed", "name", "size_bytes")
+
+    def __init__(self, name: SegmentName, size_bytes: int, listed: int | None = None) -> None:
+        self.name = name
+        self.size_bytes = size_bytes
+        self.listed = listed
+        self.entries = 0
+
+
 class SegmentStore:
-    """Satisfies `SpoolStore`, in segments on a disk.
+    """Keeps entries in segments on a disk. Calls may overlap.
 
     `write` runs what changes the disk, one at a time; `read` what reads it. A segment ends at the
     first batch that makes it longer than `segment_bytes_max`.
@@ -137,77 +100,70 @@ class SegmentStore:
         self._segment_bytes_max = segment_bytes_max
         self._write = write
         self._read = read
-        self._names: dict[int, SegmentName] = {}
-        self._sizes: dict[int, int] = {}
-        self._active: int | None = None
+        self._segments: dict[int, _Segment] = {}
+        self._active: _Segment | None = None
         self._last = 0
         self._retained: set[int] = set()
         self._beside_bytes = 0
-        # Of each segment that is listed: its place, and what it claims there.
-        self._places: dict[int, int] = {}
-        self._claims: dict[int, Claim] = {}
         self._lost = ""
 
     @property
     def size_bytes(self) -> int:
-        """As `SpoolStore.size_bytes`."""
-        return sum(self._sizes.values()) + self._beside_bytes
+        """What it takes on the disk, with what was set aside."""
+        return sum([each.size_bytes for each in self._segments.values()]) + self._beside_bytes
 
     async def load(self) -> Loaded:
-        """As `SpoolStore.load`."""
+        """What an earlier process left. Call it once, first. Raises StartupError, DamageFound."""
         loaded: Loaded = await self._write(
             partial(load, self._disk, accepts_damage=self._accepts_damage)
         )
-        for place, claim in loaded.claims.items():
-            self._places[claim.name.number] = place
-            self._claims[claim.name.number] = claim
         for name, size_bytes in loaded.segments.items():
-            self._names[name.number] = name
-            self._sizes[name.number] = size_bytes
+            self._segments[name.number] = _Segment(name, size_bytes)
+        for place, claim in loaded.claims.items():
+            self._segments[claim.name.number].listed = place
         self._last = loaded.last
         self._retained = loaded.retained
         self._beside_bytes = loaded.set_aside_bytes
         return loaded
 
     async def append(self, payloads: Sequence[bytes]) -> list[Place]:
-        """As `SpoolStore.append`."""
+        """Keep all of these, or raise SpoolUnavailable; then, or when cancelled, some may be there.
+
+        When this returns they are on the disk (fsync).
+        """
         if self._lost:
             raise SpoolUnavailable("disk", self._lost)
-        number = self._active
-        if number is None or self._sizes[number] >= self._segment_bytes_max:
-            number = await self._begin()
-        name, at = self._names[number], self._sizes[number]
+        segment = self._active
+        if segment is None or segment.size_bytes >= self._segment_bytes_max:
+            segment = await self._begin()
+        name, at = segment.name, segment.size_bytes
         content, starts = frames(Kind.ENTRY, payloads, at, name.salt)
         # Should it be cut short, or fail, nobody knows what the file holds: nothing follows there.
         self._active = None
-        self._sizes[number] = at + len(content)
-        before, place = self._claims[number], self._places[number]
-        claim = Claim(name, at + len(content), before.entries + len(payloads))
-        try:
-            await self._write(
-                partial(self._append, name.entries, at, content, place, encode_claim(claim))
-            )
-        except OSError as error:
-            raise _unavailable(error) from error
-        self._claims[number] = claim
-        self._active = number
+        segment.size_bytes += len(content)
+        entries = segment.entries + len(payloads)
+        claim = Claim(name, segment.size_bytes, entries)
+        await self._change(partial(self._append, segment, at, content, claim))
+        segment.entries = entries
+        self._active = segment
         return [
-            Place(number, start, FRAME_OVERHEAD_BYTES + len(payload))
+            Place(name.number, start, FRAME_OVERHEAD_BYTES + len(payload))
             for start, payload in zip(starts, payloads, strict=True)
         ]
 
     async def read(self, places: Sequence[Place]) -> list[bytes | None]:
-        """As `SpoolStore.read`."""
-        known = [self._names.get(place.segment) for place in places]
-        try:
+        """What lies there; None for what the disk does not give back as it was written.
+
+        Raises SpoolUnavailable when it may give it back another time.
+        """
+        known = [self._name(place) for place in places]
+        with _unavailable_on_failure():
             read: list[bytes | None] = await self._read(partial(self._read_all, places, known))
-        except OSError as error:
-            raise _unavailable(error) from error
         return read
 
     async def copy_aside(self, place: Place) -> None:
-        """As `SpoolStore.copy_aside`."""
-        name = self._names.get(place.segment)
+        """Keep, for people, what can be read of a damaged entry. Raises SpoolUnavailable."""
+        name = self._name(place)
         if name is None:
             return
 
@@ -219,69 +175,58 @@ class SegmentStore:
                 _logger.error("spool: %s at %d is lost: %s", name.entries, place.at, error)
             self._beside_bytes += keep_aside(self._disk, name, place.at, content, "unreadable")
 
-        try:
-            await self._write(copy)
-        except OSError as error:
-            raise _unavailable(error) from error
+        await self._change(copy)
 
     async def mark_done(self, places: Sequence[Place]) -> None:
-        """As `SpoolStore.mark_done`."""
-        by_segment: dict[int, list[int]] = {}
+        """`load` need not find these any more. A crash may undo it. Raises SpoolUnavailable."""
+        marks: dict[SegmentName, list[int]] = {}
         for place in places:
-            if place.segment in self._names:
-                by_segment.setdefault(place.segment, []).append(place.at)
-        marks = [(self._names[number], starts) for number, starts in by_segment.items()]
-        try:
-            await self._write(partial(self._mark_done, marks))
-        except OSError as error:
-            raise _unavailable(error) from error
+            name = self._name(place)
+            if name is not None:
+                marks.setdefault(name, []).append(place.at)
+        await self._change(partial(self._mark_done, marks))
 
     async def set_aside(self, reason: str, lines: bytes) -> None:
-        """As `SpoolStore.set_aside`."""
-        try:
-            await self._write(partial(self._add_lines, f"{reason}.jsonl", lines))
-        except OSError as error:
-            raise _unavailable(error) from error
+        """Keep these lines for people. On the disk when this returns. Raises SpoolUnavailable."""
+        await self._change(partial(self._add_lines, f"{reason}.jsonl", lines))
 
     def sealed(self) -> list[tuple[int, int]]:
-        """As `SpoolStore.sealed`."""
-        kept = {self._active} | self._retained
-        return [(number, size) for number, size in self._sizes.items() if number not in kept]
+        """(number, size in bytes) of each segment to which nothing is added any more."""
+        return [
+            (number, segment.size_bytes)
+            for number, segment in self._segments.items()
+            if segment is not self._active and number not in self._retained
+        ]
 
     async def seal(self) -> None:
-        """As `SpoolStore.seal`."""
-        number, self._active = self._active, None
-        if number is not None:
-            await self._write(partial(self._disk.release, self._names[number].entries))
+        """Begin another segment at the next append."""
+        segment, self._active = self._active, None
+        if segment is not None:
+            await self._write(partial(self._disk.release, segment.name.entries))
 
     async def prepare(self) -> None:
-        """As `SpoolStore.prepare`."""
+        """Begin a segment now, if need be, not at the next append. Raises SpoolUnavailable."""
         if self._active is None:
             await self._begin()
 
-    async def delete(self, segment: int) -> None:
-        """As `SpoolStore.delete`."""
-        assert segment != self._active, "a segment is sealed first"
-        name = self._names[segment]
-        place = self._places.get(segment)
+    async def delete(self, number: int) -> None:
+        """Delete a sealed segment. Raises SpoolUnavailable."""
+        segment = self._segments[number]
+        assert segment is not self._active, "a segment is sealed first"
 
         def delete() -> None:
-            if place is not None:
+            if segment.listed is not None:
                 # First: what is not there is not missed.
-                self._disk.write_at(TABLE_NAME, place * PLACE_BYTES, FREE, syncs=True)
+                self._list(segment.listed, None)
             # The marks last: without them the entries would be sent again.
-            self._disk.delete(name.entries)
-            self._disk.delete(name.done)
+            self._disk.delete(segment.name.entries)
+            self._disk.delete(segment.name.done)
 
-        try:
-            await self._write(delete)
-        except OSError as error:
-            raise _unavailable(error) from error
-        for known in (self._names, self._sizes, self._places, self._claims):
-            known.pop(segment, None)
+        await self._change(delete)
+        del self._segments[number]
 
     async def lost(self) -> str:
-        """As `SpoolStore.lost`."""
+        """Why nothing is kept any more: others took its files away; "" while they are there."""
         if not self._lost:
             name = await self._read(self._disk.lost_file)
             if name:
@@ -291,33 +236,39 @@ class SegmentStore:
                 )
         return self._lost
 
-    async def _begin(self) -> int:
+    def _name(self, place: Place) -> SegmentName | None:
+        segment = self._segments.get(place.segment)
+        return None if segment is None else segment.name
+
+    async def _begin(self) -> "_Segment":
         await self.seal()
         self._last += 1
-        number = self._last
-        name = SegmentName(number, self._ids.message_id().replace("-", "")[:16])
-        claim = Claim(name, HEADER_BYTES, 0)
-        taken = set(self._places.values())
-        place = next(each for each in range(len(taken) + 1) if each not in taken)
+        name = SegmentName(self._last, self._ids.message_id().replace("-", "")[:16])
+        taken = {each.listed for each in self._segments.values()}
+        listed = next(each for each in range(len(taken) + 1) if each not in taken)
 
         def begin() -> None:
             # Listed first: a segment that says that it is listed is.
-            self._disk.write_at(TABLE_NAME, place * PLACE_BYTES, encode_claim(claim), syncs=True)
+            self._list(listed, Claim(name, HEADER_BYTES, 0))
             self._disk.create(name.entries, header(name.salt, is_listed=True))
 
-        try:
-            await self._write(begin)
-        except OSError as error:
-            raise _unavailable(error) from error
-        self._places[number], self._claims[number] = place, claim
-        self._names[number] = name
-        self._sizes[number] = HEADER_BYTES
-        self._active = number
-        return number
+        await self._change(begin)
+        segment = self._segments[name.number] = _Segment(name, HEADER_BYTES, listed)
+        self._active = segment
+        return segment
+
+    async def _change(self, work: Callable[[], None]) -> None:
+        with _unavailable_on_failure():
+            await self._write(work)
 
     # What follows blocks, and runs by `write` or `read`.
 
-    def _append(self, name: str, at: int, content: bytes, place: int, claim: bytes) -> None:
+    def _list(self, listed: int, claim: Claim | None, *, syncs: bool = True) -> None:
+        content = NO_CLAIM if claim is None else encode_claim(claim)
+        self._disk.write_at(TABLE_NAME, listed * CLAIM_BYTES, content, syncs=syncs)
+
+    def _append(self, segment: "_Segment", at: int, content: bytes, claim: Claim) -> None:
+        name = segment.name.entries
         try:
             self._disk.append(name, content, syncs=True)
         except OSError:
@@ -330,8 +281,9 @@ class SegmentStore:
             self._disk.release(name)
             raise
         # Should it fail, less is claimed than is there.
+        assert segment.listed is not None, "begun by this process"
         with suppress(OSError):
-            self._disk.write_at(TABLE_NAME, place * PLACE_BYTES, claim, syncs=False)
+            self._list(segment.listed, claim, syncs=False)
 
     def _add_lines(self, file: str, lines: bytes) -> None:
         name = f"{SET_ASIDE}/{file}"
@@ -342,14 +294,12 @@ class SegmentStore:
         self._disk.append(name, lines, syncs=True)
         self._beside_bytes += len(lines)
 
-    def _mark_done(self, marks: list[tuple[SegmentName, list[int]]]) -> None:
+    def _mark_done(self, marks: dict[SegmentName, list[int]]) -> None:
         sizes = dict(self._disk.names())
-        for name, starts in marks:
+        for name, starts in marks.items():
             at = sizes.get(name.done, 0)
-            start = b""
-            if at == 0:
-                start = header(name.salt)
-                at = HEADER_BYTES
+            start = b"" if at else header(name.salt)
+            at = at or HEADER_BYTES
             mark = frame(Kind.DONE, encode_done(starts), at, name.salt)
             self._disk.append(name.done, start + mark, syncs=False)
 
@@ -399,22 +349,14 @@ def _stretches(places: Sequence[Place]) -> Iterator[tuple[int, int]]:
         begin = number
 
 
-def _unavailable(error: OSError) -> SpoolUnavailable:
-    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return SpoolUnavailable("full" if is_full else "disk", f"the spool's disk: {error}")
-
-
-def set_aside_line(reason: str, at_ms: int, entry: SpoolEntry) -> bytes:
-    """An entry as a line of JSON; key and body in Base64."""
-    line = {
-        "reason": reason,
-        "setAsideAt": at_ms,
-        "topic": entry.topic,
-        "logTopic": entry.log_topic,
-        "spooledAt": entry.spooled_at_ms,
-        "message": entry.message,
-    }
-    return msgspec.json.encode(line) + b"\n"
+@contextmanager
+def _unavailable_on_failure() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        reason = "full" if is_full else "disk"
+        raise SpoolUnavailable(reason, f"the spool's disk: {error}") from error
 
 
 async def _open_folder(folder: Path) -> FolderDisk:
@@ -437,7 +379,7 @@ async def open_segment_store(
     segment_bytes_max: int,
     reading_threads: int = 2,
     accepts_damage: bool = False,
-) -> AsyncIterator[SpoolStore]:
+) -> AsyncIterator[SegmentStore]:
     """The spool kept in a folder, which is made when it is not there.
 
     `accepts_damage`: loaded although acknowledged messages are missing. Raises StartupError when
@@ -464,29 +406,3 @@ async def open_segment_store(
         # Files that a hung write may still use stay open: the process ends.
         with trio.move_on_after(_CLOSE_GRACE_S, shield=True):
             await in_thread(writing)(disk.close)
-
-
-async def append_within(
-    store: SpoolStore, payloads: Sequence[bytes], timeout_s: float
-) -> list[Place] | None:
-    """`store.append`; None when that takes too long. That the process stood still is not that."""
-    places: list[Place] | None = None
-    failure: SpoolUnavailable | None = None
-
-    async def give_up(scope: trio.CancelScope) -> None:
-        # In two halves: a pause of the process ends only one of them, and a disk that works has
-        # the other.
-        for _half in range(2):
-            await trio.sleep(timeout_s / 2)
-        scope.cancel()
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(give_up, nursery.cancel_scope)
-        try:
-            places = await store.append(payloads)
-        except SpoolUnavailable as error:
-            failure = error
-        nursery.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
-    return places

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_actors.errors import DamageFound, StartupError
-from hermes_actors.fallback.spool.acknowledged import TABLE_NAME
-from hermes_actors.fallback.spool.format import SpoolEntry, encode_entry, header
+from hermes_actors.fallback.spool.format import TABLE_NAME, SpoolEntry, encode_entry, header
 from hermes_actors.fallback.spool.store import SpoolUnavailable, open_segment_store
 from hermes_actors.model.message import Message
 from hermes_actors.model.topic import Ack

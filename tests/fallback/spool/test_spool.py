@@ -6,8 +6,7 @@ import trio.testing
 
 from hermes_actors.fallback.spool.format import decode_entry
 from hermes_actors.fallback.spool.index import Place
-from hermes_actors.fallback.spool.measures import SpoolMeasures
-from hermes_actors.fallback.spool.spool import Spool
+from hermes_actors.fallback.spool.spool import Spool, SpoolMeasures
 from hermes_actors.telemetry.metrics import Metrics, render
 from hermes_chaos.sim.environment.spool_disk import MemoryDisk
 
@@ -289,14 +288,7 @@ async def test_the_age_of_the_oldest_is_shown(open_spooling, entry, autojump_clo
 
 def test_what_may_go_wrong_is_counted_as_zero_from_the_start() -> None:
     metrics = Metrics("hermes_frontend")
-    SpoolMeasures(
-        metrics,
-        entries=float,
-        size_bytes=float,
-        disk_bytes=float,
-        oldest_age_s=float,
-        is_failing=float,
-    )
+    SpoolMeasures(metrics)
     shown = render([metrics]).decode()
     for series in ('refused_total{reason="full"}', 'set_aside_total{reason="expired"}'):
         assert f"hermes_frontend_spool_{series} 0" in shown

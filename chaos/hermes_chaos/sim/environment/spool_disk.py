@@ -11,7 +11,7 @@ from typing import Any
 
 import trio
 
-from hermes_actors.fallback.spool.store import SegmentStore, SpoolStore
+from hermes_actors.fallback.spool.store import SegmentStore
 from hermes_actors.runtime.clock import IdSource
 
 
@@ -150,7 +150,7 @@ class MountedDisk:
 @asynccontextmanager
 async def open_memory_store(
     mounted: MountedDisk, ids: IdSource, *, segment_bytes_max: int, accepts_damage: bool = False
-) -> AsyncIterator[SpoolStore]:
+) -> AsyncIterator[SegmentStore]:
     """The production store on a simulated disk: no thread, writes take the disk's `delay_s`."""
     turn = trio.Lock()
 
