@@ -22,7 +22,7 @@ from hermes_actors.metadata.backoff import Backoff
 from hermes_actors.metadata.commands import TOPIC_RECORD_BYTES_MAX, LogCreated, encode
 from hermes_actors.metadata.comparison import holds_the_same
 from hermes_actors.metadata.pending import OutcomeUnknown
-from hermes_actors.metadata.state import State
+from hermes_actors.metadata.state import Register, State
 from hermes_actors.metadata.view import CHUNK, Health, Metadata, metadata_topic
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.topic import Ack
@@ -38,6 +38,14 @@ _BATCH_RECORDS_MAX = 1_000
 _BATCH_BYTES_MAX = 4_194_304
 _TROUBLE_INTERVAL_S = 0.5
 """How soon a log that did not answer is asked again: so long its return may stay unnoticed."""
+_UNHEARD_MAX_S = 10.0
+"""So long a start waits for another datacentre's metadata, which may say that the own log lacks
+something; a datacentre may be away for days.
+"""
+_LACKING_MAX_S = 120.0
+"""So long a start waits for what is known to be lacking: twice a replicator's longest wait."""
+_LACKING_POLL_S = 0.1
+_COMPARED_AT_ONCE = 1_000
 
 
 class Refold(Struct, frozen=True):
@@ -70,6 +78,7 @@ class Registry:
         self._tailing = trio.CancelScope()
         self._backoff = Backoff(metadata.rng)
         self._fatal: StartupError | None = None
+        self._installed = trio.Event()
 
     async def run(self, inbox: Inbox[Refold]) -> None:
         """Follow the log until asked to stop. Raises StartupError if it is another DC's log."""
@@ -78,6 +87,7 @@ class Registry:
                 nursery.start_soon(self._follow, nursery.cancel_scope)
                 nursery.start_soon(self._verify)
                 nursery.start_soon(self._stand_in)
+                nursery.start_soon(self._catch_up)
                 async for _ in inbox:
                     self._refold("it was asked for")
                 nursery.cancel_scope.cancel()
@@ -170,7 +180,11 @@ class Registry:
 
     async def _start_following(self, state: State) -> None:
         if state is not self._metadata.state:
+            # Before anybody sees it: a log that was lost is empty, and its topics are not deleted.
+            for other in self._metadata.standins:
+                self._report_unheard(other)
             await self._metadata.install(state)
+            self._installed.set()
         self._is_following = True
         self._backoff.reset()
         self._metadata.report("fold", "")
@@ -214,3 +228,50 @@ class Registry:
             await trio.sleep(1.0)
             if not await self._metadata.stand_in():
                 return
+
+    async def _catch_up(self) -> None:
+        """After each reading of the whole log: what the other datacentres hold is to be here."""
+        while self._metadata.standins:
+            await self._installed.wait()
+            self._installed = installed = trio.Event()
+            async with trio.open_nursery() as nursery:
+                for other in self._metadata.standins:
+                    nursery.start_soon(self._catch_up_with, other, installed)
+
+    def _report_unheard(self, other: Metadata) -> None:
+        own = self._metadata
+        own.report_behind(
+            other.dc,
+            f"metadata: what {other.dc} holds has not been compared with the log of {own.dc} since "
+            f"that was read: {other.dc} does not answer yet",
+            own.clock.monotonic_s() + _UNHEARD_MAX_S,
+        )
+
+    async def _catch_up_with(self, other: Metadata, again: trio.Event) -> None:
+        """Wait until all is here that the other datacentre held when it was first heard of."""
+        own = self._metadata
+        await other.wait_current()
+        lacking = await _lacking(list(other.state.registers.values()), own)
+        until_s = own.clock.monotonic_s() + _LACKING_MAX_S
+        while lacking and not again.is_set():
+            own.report_behind(
+                other.dc,
+                f"metadata: {len(lacking)} changes that {other.dc} holds are not in the log of "
+                f"{own.dc} yet",
+                until_s,
+            )
+            await trio.sleep(_LACKING_POLL_S)
+            lacking = await _lacking(lacking, own)
+        if not again.is_set():
+            own.report_behind(other.dc, "", 0.0)
+
+
+async def _lacking(registers: list[Register], own: Metadata) -> list[Register]:
+    """Those that the own datacentre has not, or has older."""
+    lacking: list[Register] = []
+    for count, register in enumerate(registers):
+        if register.supersedes(own.register(register.key)):
+            lacking.append(register)
+        if count % _COMPARED_AT_ONCE == _COMPARED_AT_ONCE - 1:
+            await trio.lowlevel.checkpoint()
+    return lacking

@@ -88,7 +88,8 @@ class Replicator:
             self._compare_now()
 
     async def _replicate(self) -> None:
-        self._compare_at_s = trio.current_time() + self._digest_interval_s
+        # At the start too: the own log may be one that was made anew.
+        self._compare_at_s = trio.current_time()
         while True:
             # The own fold says where to go on: without it everything would be copied again.
             await self._own.wait_current()

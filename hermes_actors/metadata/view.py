@@ -8,9 +8,11 @@ from msgspec import Struct
 from hermes_actors.log.base import Log
 from hermes_actors.metadata.catalog import Catalog, CatalogChange
 from hermes_actors.metadata.commands import METADATA_TOPIC, Change, Outcome
+from hermes_actors.metadata.keys import topic_key
 from hermes_actors.metadata.pending import PendingChanges
 from hermes_actors.metadata.state import Folded, Register, State
 from hermes_actors.metadata.watch import Watch
+from hermes_actors.model.names import TopicName
 from hermes_actors.runtime.clock import Clock, IdSource
 
 CHUNK = 50
@@ -58,6 +60,8 @@ class Metadata:
         self.rng = rng
         self._state = State()
         self._is_installed = False
+        # What the own log may lack of each other datacentre's, and until when that holds things up.
+        self._behind: dict[str, tuple[str, float]] = {}
         self._shown: dict[str, Register] = {}
         self._showing = trio.Lock()
         self.refolds = 0
@@ -93,6 +97,40 @@ class Metadata:
     def is_own(self) -> bool:
         """True once the own log has been read to its end; before, a stand-in's state may show."""
         return self._is_installed
+
+    @property
+    def behind(self) -> str:
+        """Why the catalog may lack what other datacentres hold, "" when nothing speaks for that.
+
+        Always for a bounded time: then the node goes on with what there is, and `lacking` says so.
+        """
+        return self._told_of_behind(is_over=False)
+
+    @property
+    def lacking(self) -> str:
+        """As `behind`, of what nobody waits for any more."""
+        return self._told_of_behind(is_over=True)
+
+    def doubt_about(self, topic: str) -> str:
+        """Why `group.topic`, which the catalog does not show, may exist; "" if nothing says so."""
+        behind = self.behind
+        if behind:
+            return behind
+        for standin in self.standins:
+            live = standin.catalog.topics.get(topic)
+            if live is None:
+                continue
+            there = standin.register(topic_key(live.name))
+            if there is not None and there.supersedes(self.register(there.key)):
+                return f"{standin.dc} has it, and its creation is on its way to {self.dc}"
+        return ""
+
+    def has_ended(self, topic: str, incarnation: int) -> bool:
+        """True when this life of `group.topic` has been deleted. Absence says nothing: a log may
+        have lost the topic, or not have heard of it yet.
+        """
+        register = self.register(topic_key(TopicName.parse(topic)))
+        return register is not None and register.incarnation > incarnation
 
     @property
     def state(self) -> State:
@@ -166,7 +204,25 @@ class Metadata:
         self._watches.append(watch)
         return watch
 
+    def _told_of_behind(self, *, is_over: bool) -> str:
+        if not self._behind:
+            return ""
+        now_s = self.clock.monotonic_s()
+        return "; ".join(
+            text for text, until_s in self._behind.values() if (until_s <= now_s) is is_over
+        )
+
     # What follows is for the registry.
+
+    def report_behind(self, dc: str, text: str, until_s: float) -> None:
+        """The own log may lack something of that datacentre's, or ("") certainly does not.
+
+        It holds things up until `until_s` on the monotonic clock.
+        """
+        if text:
+            self._behind[dc] = (text, until_s)
+        else:
+            self._behind.pop(dc, None)
 
     def report(self, part: str, problem: str) -> None:
         """A part of the following has this problem now, or ("") none."""

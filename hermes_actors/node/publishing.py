@@ -73,7 +73,10 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
             goes_on=lambda: node.metadata.is_readable and spooling.takes_more,
             authenticator=node.authenticator,
             # Beside what a spool makes up for: only a start mends files that are gone.
-            unready=lambda: environment.lost() or spooling.lost() or not_checked(),
+            unready=lambda: (
+                environment.lost() or spooling.lost() or node.metadata.behind or not_checked()
+            ),
+            doubt_about=node.metadata.doubt_about,
             render_all=lambda: render_in_turns(node.metrics),
             notices=node.notices,
         )

@@ -61,11 +61,12 @@ class Node:
         return f"spool: {lost}" if lost else ""
 
     def notices(self) -> list[str]:
-        """The duties that do not get on, and how its loop stood still lately: the node itself can
-        do its work all the same.
+        """What its metadata may lack, the duties that do not get on, and how its loop stood still
+        lately: the node itself can do its work all the same.
         """
         duties = [f"{duty}: {trouble()}" for duty, trouble in self.duties.items() if trouble()]
-        return [*duties, *self.standstills()]
+        lacking = self.metadata.lacking
+        return [*([lacking] if lacking else []), *duties, *self.standstills()]
 
     async def wait_prepared(self) -> None:
         """Wait until the metadata can be read and every topic in it can be published to."""

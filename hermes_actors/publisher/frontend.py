@@ -29,7 +29,7 @@ class Frontend:
     puts a server before `gateway` and `pages`, calls `drain.open()` when it listens, and
     `drain.run()` to end. `metrics` has the prefix `hermes_frontend`; `render_all` renders those of
     the whole node and is by default these alone. `buffer_of`, `reserve_ms` and `fallback` are
-    those of Routes.
+    those of Routes, `doubt_about` the Gateway's.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class Frontend:
         unready: Callable[[], str] = str,
         render_all: Callable[[], Awaitable[bytes]] | None = None,
         notices: Callable[[], Sequence[str]] = tuple,
+        doubt_about: Callable[[str], str] = lambda _topic: "",
     ) -> None:
         self.config = config
         self.clock = clock
@@ -79,7 +80,7 @@ class Frontend:
             unready=unready,
         )
         self.gateway = Gateway(
-            config, self.routes.by_name, self.drain, self.tally, measures, clock, ids
+            config, self.routes.by_name, self.drain, self.tally, measures, clock, ids, doubt_about
         )
         if config.authentication.enabled:
             assert authenticator is not None, "who asks for accounts brings the mechanisms"

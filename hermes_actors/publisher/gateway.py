@@ -46,7 +46,10 @@ TOO_MANY_BYTES = ErrorCode.THROUGHPUT_QUOTA_VIOLATION.status
 
 
 class Gateway:
-    """The node's one way in for messages, over all edges. `routes` is the router's, read live."""
+    """The node's one way in for messages, over all edges. `routes` is the router's, read live.
+
+    `doubt_about` says why a topic that has no route may exist all the same, "" when nothing does.
+    """
 
     def __init__(
         self,
@@ -57,8 +60,10 @@ class Gateway:
         measures: FrontendMeasures,
         clock: Clock,
         ids: IdSource,
+        doubt_about: Callable[[str], str] = lambda _topic: "",
     ) -> None:
         self._routes = routes
+        self._doubt_about = doubt_about
         self._drain = drain
         self._tally = tally
         self._measures = measures
@@ -267,11 +272,12 @@ class Gateway:
         return answer
 
     def _unknown(self, topic: str) -> HermesError:
-        if self._drain.is_troubled:
-            # What is known may be another datacentre's, where this topic has not come to yet; and
-            # a publisher gives up after a 404.
+        # What is known may be another datacentre's, where this topic has not come to yet, or less
+        # than the others know; and a publisher gives up after a 404.
+        doubt = self._drain.trouble if self._drain.is_troubled else self._doubt_about(topic)
+        if doubt:
             return Unavailable(
-                f"Topic {topic} is not known here, but may exist: {self._drain.trouble}; try again"
+                f"Topic {topic} is not known here, but may exist: {doubt}; try again"
             )
         return Refused(f"Topic not found: {topic}", ErrorCode.TOPIC_NOT_EXISTS)
 

@@ -68,7 +68,7 @@ async def open_spooling(
     def live(name: str) -> LiveTopic | None:
         return metadata.catalog.topics.get(name)
 
-    destinations = Destinations(live, lambda: metadata.is_own, logs)
+    destinations = Destinations(live, metadata.has_ended, logs)
     async with open_spool(
         open_store(),
         config,

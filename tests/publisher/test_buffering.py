@@ -56,7 +56,7 @@ def open_buffered(open_world):
             clock = world.frontend.clock
             live = LiveTopic(TopicName.parse(ORDERS), topic(), 0, 0, ORDERS)
             await log.create_topic(ORDERS, TopicSettings(partitions=partitions))
-            destinations = Destinations(lambda _name: live, lambda: True, lambda _live: [log])
+            destinations = Destinations(lambda _name: live, lambda *_: False, lambda _live: [log])
             mounted = disk.mount(random.Random(4))
             store = open_memory_store(
                 mounted, seeded_ids(random.Random(4)), segment_bytes_max=10_000

@@ -113,7 +113,7 @@ def _destinations(metadata: Metadata, environment: NodeEnvironment) -> Destinati
             return (environment.log, *remotes)
         return (environment.log,)
 
-    return Destinations(live, lambda: metadata.is_own, logs)
+    return Destinations(live, metadata.has_ended, logs)
 
 
 async def _wait_until_empty(spool: Spool, left: list[int]) -> None:

@@ -3,7 +3,7 @@
 Each lane of each topic has a sender of its own, which backs off by itself, so that a topic or a
 partition that stays away holds up no other; when a whole log is back, all are woken. Who waits for
 no log, only for this node to know the topic (it has just started), goes on when it does. What
-cannot be sent any more (its topic is gone, a log refuses it, it is too old) is set aside and
+cannot be sent any more (its topic was deleted, a log refuses it, it is too old) is set aside and
 counted, never dropped.
 """
 
@@ -51,18 +51,19 @@ Item = tuple[Waiting, SpoolEntry]
 class Destinations:
     """Where entries go.
 
-    `live` looks a topic up by its name. `is_certain`: what it does not find is gone; else it may
-    only not be known yet. `logs` are those that may take a topic's messages, in their order.
+    `live` looks a topic up by its name. `is_gone` says whether a life of a topic, by name and
+    incarnation, was deleted: what is only not known is waited for. `logs` are those that may take
+    a topic's messages, in their order.
     """
 
     def __init__(
         self,
         live: Callable[[str], LiveTopic | None],
-        is_certain: Callable[[], bool],
+        is_gone: Callable[[str, int], bool],
         logs: Callable[[LiveTopic], Sequence[Log]],
     ) -> None:
         self.live = live
-        self.is_certain = is_certain
+        self.is_gone = is_gone
         self.logs = logs
 
 
@@ -157,7 +158,7 @@ class Replayer:
         while queue.count:
             await self._wait_known(queue)
             live = self._destinations.live(queue.topic)
-            if self._is_gone(queue, live):
+            if self._is_gone(queue) or self._has_expired(queue):
                 break
             if live is None or live.log_topic != queue.log_topic:
                 continue
@@ -208,17 +209,21 @@ class Replayer:
         await self._known.wait(lambda: not queue.count or self._is_known(queue))
 
     def _is_known(self, queue: TopicQueue) -> bool:
-        """True when it is known where its messages go, or that they go nowhere."""
+        """True when it is known where its messages go, or that some of them go nowhere."""
         live = self._destinations.live(queue.topic)
         if live is not None and live.log_topic == queue.log_topic:
             return True
-        return self._is_gone(queue, live)
+        return self._is_gone(queue) or self._has_expired(queue)
 
-    def _is_gone(self, queue: TopicQueue, live: LiveTopic | None) -> bool:
+    def _has_expired(self, queue: TopicQueue) -> bool:
+        """True when its oldest entry has waited too long, perhaps for a topic that nobody knows."""
+        oldest = queue.oldest()
+        now_s = self._clock.monotonic_s()
+        return oldest is not None and self._spool.has_expired(oldest, now_s)
+
+    def _is_gone(self, queue: TopicQueue) -> bool:
         """True when that life of the topic is over for good."""
-        if live is not None and live.incarnation <= queue.incarnation:
-            return False
-        return self._destinations.is_certain()
+        return self._destinations.is_gone(queue.topic, queue.incarnation)
 
     async def _replay(
         self, sending: _Sending, lane: int, batch: list[Waiting], failures: int
@@ -227,10 +232,11 @@ class Replayer:
         queue = sending.queue
         live = self._destinations.live(queue.topic)
         try:
-            if self._is_gone(queue, live):
+            if self._is_gone(queue):
                 await self._spool.set_aside(batch, "topic_gone")
                 return True
             if live is None or live.log_topic != queue.log_topic:
+                await self._set_expired_aside(batch)
                 return False
             log = self._next_log(sending, live, failures)
             items = await self._readable(batch)
@@ -272,15 +278,18 @@ class Replayer:
 
     async def _readable(self, batch: list[Waiting]) -> list[Item]:
         """What can be sent of a batch; the rest is set aside."""
-        now_s = self._clock.monotonic_s()
-        expired = [each for each in batch if self._spool.has_expired(each, now_s)]
-        if expired:
-            await self._spool.set_aside(expired, "expired")
+        await self._set_expired_aside(batch)
         read = await self._spool.read([each for each in batch if not each.is_settled])
         damaged = [each for each, entry in read if entry is None]
         if damaged:
             await self._spool.set_aside(damaged, "unreadable")
         return [(each, entry) for each, entry in read if entry is not None]
+
+    async def _set_expired_aside(self, batch: list[Waiting]) -> None:
+        now_s = self._clock.monotonic_s()
+        expired = [each for each in batch if self._spool.has_expired(each, now_s)]
+        if expired:
+            await self._spool.set_aside(expired, "expired")
 
     def _spread(
         self, sending: _Sending, lane: int, items: list[Item], partitions: int

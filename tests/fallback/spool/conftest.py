@@ -74,7 +74,7 @@ class Spooling:
         self.supervisor = supervisor
         self.answers: list[tuple[str, str]] = []
         self.live: dict[str, LiveTopic] = {ORDERS: make_live(ORDERS)}
-        self.is_certain = True
+        self.gone: set[tuple[str, int]] = set()
         self.logs: list[Log] = []
         self.crashes: list[Crash] = []
 
@@ -91,7 +91,9 @@ class Spooling:
         """Start the replayer, which sends to these logs."""
         self.logs = list(logs)
         destinations = Destinations(
-            lambda name: self.live.get(name), lambda: self.is_certain, lambda _live: self.logs
+            lambda name: self.live.get(name),
+            lambda name, incarnation: (name, incarnation) in self.gone,
+            lambda _live: self.logs,
         )
         self.supervisor.start(
             "replayer",

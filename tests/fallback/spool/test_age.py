@@ -103,3 +103,20 @@ async def test_what_an_earlier_process_left_a_moment_ago_has_its_time(
         await trio.sleep(60)
         assert spooling.shown("entries") == 0
     assert expired(disk) == 3
+
+
+async def test_what_waits_for_a_topic_that_nobody_knows_is_set_aside_when_it_is_too_old(
+    open_spooling, entry, memory_log, autojump_clock
+):
+    disk, log = MemoryDisk(), await memory_log()
+    async with open_spooling(disk, age_max_ms=60_000) as spooling:
+        assert spooling.offer(entry(b"unheard of", b"k", topic="shop.lost"))
+        spooling.replay(log)
+        await trio.sleep(59)
+        assert spooling.shown("entries") == 1
+        assert spooling.offer(entry(b"younger", b"k", topic="shop.lost"))
+        await trio.sleep(3)
+        assert spooling.shown("entries") == 1
+        await trio.sleep(90)
+        assert spooling.shown("entries") == 0
+    assert expired(disk) == 2

@@ -204,6 +204,7 @@ async def test_the_messages_of_a_topic_that_is_gone_are_set_aside_and_counted(
 ):
     disk, log = MemoryDisk(), await memory_log()
     async with open_spooling(disk) as spooling:
+        spooling.gone.add(("shop.gone", 0))
         assert spooling.offer(entry(b"gone", b"k", topic="shop.gone"))
         assert spooling.offer(entry(b"here"))
         spooling.replay(log)
@@ -219,7 +220,6 @@ async def test_a_topic_that_is_only_not_known_yet_is_waited_for(
 ):
     disk, log = MemoryDisk(), await memory_log(topics=["shop.new"])
     async with open_spooling(disk) as spooling:
-        spooling.is_certain = False
         assert spooling.offer(entry(b"1", topic="shop.new"))
         spooling.replay(log)
         await trio.sleep(60)
@@ -238,6 +238,7 @@ async def test_a_topic_made_anew_does_not_get_its_predecessors_messages(
     async with open_spooling(disk) as spooling:
         assert spooling.offer(entry(b"old"))
         assert spooling.offer(entry(b"new", incarnation=7))
+        spooling.gone.add((ORDERS, 0))
         spooling.live[ORDERS] = live(ORDERS, incarnation=7)
         spooling.replay(log)
         await spooling.wait_empty()
@@ -297,6 +298,7 @@ async def test_while_it_cannot_be_set_aside_it_waits(
 ):
     disk, log = MemoryDisk(), await memory_log()
     async with open_spooling(disk) as spooling:
+        spooling.gone.add(("shop.gone", 0))
         assert spooling.offer(entry(b"gone", topic="shop.gone"))
         await trio.sleep(0.1)
         disk.is_full = True

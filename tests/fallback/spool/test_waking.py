@@ -80,7 +80,7 @@ async def test_a_node_that_started_while_its_log_was_away_goes_on_when_it_knows_
     if not is_silent:
         log.faults.cut()
     async with open_spooling(MemoryDisk()) as spooling:
-        spooling.live, spooling.is_certain = {}, False
+        spooling.live = {}
         for name in names:
             assert spooling.offer(entry(b"1", b"k", topic=name))
         spooling.replay(log)
@@ -105,7 +105,7 @@ async def test_what_is_not_known_any_more_while_it_is_sent_goes_on_when_it_is_kn
         spooling.replay(log)
         await trio.sleep(60)
         known = spooling.live
-        spooling.live, spooling.is_certain = {}, False
+        spooling.live = {}
         log.faults.heal()
         await trio.sleep(600)
         assert spooling.shown("entries") == 30
