@@ -145,6 +145,9 @@ def _row(node: dict[str, Any]) -> list[str]:
     ]
     # Of who is not there any more the last ones tell nothing.
     is_over = node.get("state") in ("GONE", "LEFT")
+    if node.get("state") == "UNKNOWN":
+        # Its datacentre tells nothing: what it told last is true no more.
+        figures = ["?"] * len(figures)
     return [
         str(node.get("datacenter", "")),
         str(node.get("node", "")),

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Mapping
 
-INTERVAL_S = 10.0
-"""How often a topic's end is asked for."""
+INTERVAL_S = 2.0
+"""How often a topic's end is asked for, while there are few: ten a second are asked at most."""
 
 VALID_S = 60.0
 """How long an answer counts; after that the lag is not known."""

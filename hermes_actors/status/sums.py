@@ -48,16 +48,21 @@ class TopicSum(Struct, frozen=True):
 class SubscriptionSum(Struct, frozen=True):
     """A subscription over all nodes; `nodes` how many of those that are there consume it.
 
-    `lag` -1: not known for one of them, or nobody consumes it. `open_letters` are those of all
-    datacentres of which they are known, -1 where that is none.
+    `is_whole` is False while some datacentre's status cannot be read: then there may be more of
+    everything. `lag` -1: not known for one of them, or nobody consumes it; `lag_min` is what is
+    known of it. `open_letters` are those of all datacentres of which they are known, -1 where that
+    is none. `last_undelivered` says why the last message was given up, "" where nobody knows.
     """
 
     is_known: bool
+    is_whole: bool
     counts: Flow
     rates: Flow
     lag: int
+    lag_min: int
     nodes: int
     open_letters: int
+    last_undelivered: str
 
 
 class Ill(Struct, frozen=True):
@@ -107,13 +112,20 @@ def subscription_sum(fold: StatusFold, name: str, now_s: float) -> SubscriptionS
     entries = list(fold.subscription(name, now_s))
     there = [entry for view, entry in entries if view.is_there]
     lags = [entry.lag for entry in there]
+    is_whole = bool(fold.readings) and not fold.unknown
+    undelivered = [each.last_undelivered for each in there if each.last_undelivered is not None]
     return SubscriptionSum(
         is_known=_is_known(fold),
+        is_whole=is_whole,
         counts=_flow([entry.counts for _, entry in entries]),
         rates=_flow([entry.rates for entry in there]),
-        lag=UNKNOWN if not lags or UNKNOWN in lags else sum(lags),
+        lag=UNKNOWN if not is_whole or not lags or UNKNOWN in lags else sum(lags),
+        lag_min=sum(lag for lag in lags if lag != UNKNOWN),
         nodes=len(there),
         open_letters=_open_letters(entries),
+        last_undelivered=max(undelivered, key=lambda each: each.at_ms).reason
+        if undelivered
+        else "",
     )
 
 
@@ -160,7 +172,7 @@ def _state(view: NodeView, entry: SubscriptionStatus) -> tuple[str, str]:
 
 
 def judged(entry: SubscriptionStatus, now_ms: int) -> tuple[str, str]:
-    """STOPPED, FAILING, DELIVERING or IDLE, and a sentence on it, as the node wrote at `now_ms`.
+    """STOPPED, FAILING, DELIVERING, UNKNOWN or IDLE as of `now_ms`, and a sentence on it.
 
     Where it fails the sentence begins with the failure.
     """
@@ -215,6 +227,8 @@ def _judged(entry: SubscriptionStatus, now_ms: int) -> tuple[str, str]:
         return ("FAILING", f"{waits}; {failure}") if fails else ("DELIVERING", waits)
     if rates.delivered and entry.lag > 0:
         return "DELIVERING", f"less than {_per_second(2 * _RATE_MIN)} messages a second"
+    if entry.lag == UNKNOWN:
+        return "UNKNOWN", "nothing is under way; how many messages wait is not known"
     return "IDLE", _idle(entry)
 
 

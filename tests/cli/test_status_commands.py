@@ -228,3 +228,11 @@ def test_status_tells_what_an_operator_should_know_of_a_node_that_is_there(herme
     said = hermes("status").stdout
     assert f"dc1 n1: {notice}" in " ".join(said.split())
     assert "dc1 n2: " not in said
+
+
+def test_of_a_node_whose_datacentre_tells_nothing_no_figure_is_shown(hermes, server, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    node = {**NODE, "datacenter": "dc2", "state": "UNKNOWN"}
+    server.on("GET /status/nodes", (200, {"nodes": [node], "datacenters": [LOST]}))
+    line = hermes("status").stdout.splitlines()[1]
+    assert line.split()[:9] == ["dc2", "n1", "UNKNOWN", "0.5", "s", "?", "?", "?", "?"]

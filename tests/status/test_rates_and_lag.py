@@ -89,10 +89,10 @@ def test_the_lag_is_unknown_without_an_end_without_positions_and_with_an_old_end
 def test_topics_are_asked_for_in_turn_new_ones_first():
     ends = Ends()
     ends.follow(["a", "b"])
-    assert [ends.due(0.0), ends.due(1.0), ends.due(2.0)] == ["a", "b", None]
+    assert [ends.due(0.0), ends.due(0.2), ends.due(0.4)] == ["a", "b", None]
     ends.follow(["a", "b", "c"])
-    assert [ends.due(3.0), ends.due(4.0)] == ["c", None]
+    assert [ends.due(0.6), ends.due(0.8)] == ["c", None]
     assert ends.due(INTERVAL_S) == "a"
     ends.follow(["c"])
-    assert ends.due(INTERVAL_S + 2) is None
-    assert ends.due(INTERVAL_S + 3) == "c"
+    assert ends.due(INTERVAL_S + 0.4) is None
+    assert ends.due(INTERVAL_S + 0.6) == "c"

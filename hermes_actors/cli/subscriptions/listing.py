@@ -104,11 +104,18 @@ def _row(found: dict[str, Any]) -> list[str]:
         f"{found.get('topicName')} {found.get('name')}",
         str(found.get("condition", "")),
         str(found.get("rateLevel") or "-"),
-        f"{found.get('rate', 0):.1f}",
+        _at_least(f"{found.get('rate', 0):.1f}", found),
         known(found.get("lag")),
-        known(found.get("openDeadLetters")),
+        _at_least(known(found.get("openDeadLetters")), found),
         "; ".join(_said(found)),
     ]
+
+
+def _at_least(figure: str, found: dict[str, Any]) -> str:
+    """The figure; where not all datacentres tell of it with a `+`, or `?` for none."""
+    if found.get("isKnown", True) or figure == "?":
+        return figure
+    return f"{figure}+" if float(figure) else "?"
 
 
 def _said(found: dict[str, Any]) -> list[str]:

@@ -22,7 +22,9 @@ OPEN_MAX = 50_000
 
 UNKNOWN = -1
 
-_LOOK_INTERVAL_S = 10.0
+_LOOK_INTERVAL_S = 2.0
+_LOOK_INTERVAL_OF_EACH_S = 0.2
+"""Of many topics the looks are rarer, so that the log is asked for ten positions a second."""
 _ANSWER_TIMEOUT_S = 5.0
 _IN_A_LOOK = 2_000
 """Records of one partition that are read before the other partitions have their turn."""
@@ -133,11 +135,13 @@ class OpenCounts:
 
     async def _follow(self) -> None:
         while True:
-            await self._look()
+            topics = await self._look()
             # What is not read to its end goes on soon, in turns with what others do.
-            await trio.sleep(1.0 if self._behind else _LOOK_INTERVAL_S)
+            rest_s = max(_LOOK_INTERVAL_S, _LOOK_INTERVAL_OF_EACH_S * topics)
+            await trio.sleep(1.0 if self._behind else rest_s)
 
-    async def _look(self) -> None:
+    async def _look(self) -> int:
+        """How many topics were looked at."""
         wanted: dict[str, set[bytes]] = {}
         for live in self._followed():
             topic = dlq_topic(live.name.topic.group, self._namespace)
@@ -152,6 +156,7 @@ class OpenCounts:
             except LogUnavailable:
                 # What was known stays so until the log answers again.
                 continue
+        return len(wanted)
 
     async def _look_at(self, topic: str, keys: set[bytes]) -> None:
         """Raises LogUnavailable, UnknownTopic."""

@@ -36,18 +36,22 @@ def problems_of(
     Dead letters that nobody has settled are one more.
     """
     problems = _by_hermes_limits(found, topic_rate, subscription) or _by_state(where)
-    return problems + _of_letters(found.open_letters)
+    return problems + _of_letters(found)
 
 
-def _of_letters(count: int) -> list[dict[str, Any]]:
+def _of_letters(found: SubscriptionSum) -> list[dict[str, Any]]:
+    count = found.open_letters
     if count <= 0:
         return []
+    # Of those of an earlier life of the node only the letters themselves say why.
+    last = found.last_undelivered
+    why = f", the last one for {last}" if last else ""
     are = "1 dead letter is" if count == 1 else f"{count} dead letters are"
     # Hermes has no code for it; this is what its consoles know that is nearest.
     return [
         {
             "code": "RECEIVING_MALFORMED_MESSAGES",
-            "description": f"{are} open: re-drive or expire them ('hermes dlq')",
+            "description": f"{are} open{why}: re-drive or expire them ('hermes dlq')",
         }
     ]
 
@@ -98,10 +102,10 @@ def _by_hermes_limits(
         problems.append({"code": code, "description": description})
 
     topic_rate = max(topic_rate, _RATE_MIN)
-    if found.lag * 1_000 > _LAG_MAX_S * topic_rate:
+    if found.lag_min * 1_000 > _LAG_MAX_S * topic_rate:
         add(
             "LAGGING",
-            f"{found.lag} messages wait, more than {_LAG_MAX_S} s of the topic's "
+            f"{found.lag_min} messages wait, more than {_LAG_MAX_S} s of the topic's "
             f"{topic_rate / 1_000:.1f} messages a second",
         )
     if attempts < _RATE_MIN:

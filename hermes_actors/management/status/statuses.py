@@ -27,6 +27,7 @@ UNAVAILABLE = "unavailable"
 """What a rate is while no datacentre's status can be read."""
 
 _WORST_FIRST = ("STOPPED", "FAILING", "UNKNOWN", "DELIVERING", "IDLE")
+_MAY_BE_WORSE = ("DELIVERING", "IDLE", "ACTIVE", "PENDING")
 _LEVELS = ("FULL", "ADAPTING", "SLOW", "HEARTBEAT")
 _KNOWN = frozenset(_LEVELS)
 
@@ -213,10 +214,14 @@ class Statuses:
         elif worst is not None:
             condition = condition if is_suspended else worst.state
             reason = reason or worst.reason
+        if not found.is_whole and condition in _MAY_BE_WORSE:
+            condition = "UNKNOWN"
+            reason = self._unknown_in() + (f"; elsewhere: {reason}" if reason else "")
         shown = {
             "topicName": str(live.name.topic),
             "name": live.name.name,
             "state": live.state.value,
+            "isKnown": found.is_whole,
             "condition": condition,
             "reason": reason,
             "severity": live.subscription.monitoring_details.severity,
@@ -234,6 +239,11 @@ class Statuses:
             shown["lastFailure"] = last.status.last_failure
             shown["lastFailureAt"] = last.status.last_failure_at_ms / 1_000
         return shown
+
+    def _unknown_in(self) -> str:
+        """Where nothing is known of any subscription, in words."""
+        unknown = self._fold.unknown
+        return f"the status of {', '.join(unknown)} is unknown" if unknown else "nothing is known"
 
     def hold_up(self, live: LiveSubscription, dc: str) -> str:
         """What keeps the subscription from being delivered there; "" when nothing is known."""
@@ -340,7 +350,7 @@ def _hint(place: Place, live: LiveSubscription) -> dict[str, str]:
     """What to try where the failure says it itself to nobody who does not know it."""
     kind = place.status.last_failure.partition(":")[0]
     policy = live.subscription.subscription_policy
-    if kind == "timeout" and not place.is_delivering:
+    if kind == "timeout" and place.state in ("STOPPED", "FAILING"):
         return {
             "hint": f"subscriptionPolicy.requestTimeout gives the endpoint {policy.request_timeout}"
             " ms to answer: raise it, or have the endpoint answer sooner"

@@ -85,3 +85,15 @@ def test_what_fails_is_coloured_on_a_terminal(hermes, server, monkeypatch):
     lines = hermes("subscription", "list").stdout.splitlines()
     assert any("\x1b[1;31mFAILING\x1b[0m" in line for line in lines)
     assert not any("\x1b" in line for line in lines if "IDLE" in line)
+
+
+def test_what_not_all_datacentres_tell_is_at_least_that_or_not_known(hermes, server, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    part = {**ROW, "condition": "UNKNOWN", "lag": -1, "openDeadLetters": -1, "isKnown": False}
+    silent = {**part, "rate": 0.0}
+    server.on("GET /status/subscriptions", (200, {**FOUND, "subscriptions": [part, silent]}))
+    lines = hermes("subscription", "list").stdout.splitlines()
+    assert [line.split()[2:7] for line in lines[1:3]] == [
+        ["UNKNOWN", "SLOW", "0.2+", "?", "?"],
+        ["UNKNOWN", "SLOW", "?", "?", "?"],
+    ]

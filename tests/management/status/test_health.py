@@ -3,7 +3,7 @@
 import pytest
 from statuses_scene import SUBSCRIPTION, consumed
 
-from hermes_actors.status.record import Published, TopicStatus
+from hermes_actors.status.record import LastUndelivered, Published, TopicStatus
 
 
 @pytest.mark.parametrize(
@@ -94,3 +94,17 @@ async def test_open_dead_letters_are_a_problem_of_one_that_looks_well(api, nodes
     )
     rows = (await api.get("/status/subscriptions?unhealthy=true")).json()["subscriptions"]
     assert [(row["name"], row["openDeadLetters"]) for row in rows] == [("billing", 4)]
+
+
+async def test_dead_letters_that_are_all_its_trouble_have_their_reason_beside_them(api, nodes):
+    nodes.read("dc1")
+    for name, at_ms, reason in (("a", 5, "CLIENT_ERROR: HTTP 404"), ("b", 9, "TTL_EXCEEDED: old")):
+        last = LastUndelivered(at_ms, 0, 7, reason)
+        nodes.tell(
+            "dc1", name, subscriptions=[consumed(lag=0, open_letters=2, last_undelivered=last)]
+        )
+    (problem,) = (await api.get(f"{SUBSCRIPTION}/health")).json()["problems"]
+    assert problem["description"] == (
+        "2 dead letters are open, the last one for TTL_EXCEEDED: old: re-drive or expire them "
+        "('hermes dlq')"
+    )

@@ -16,6 +16,7 @@ async def tell(api):
     """Three subscriptions of two topics, and what a node says of them."""
     fold = StatusFold()
     api.administered_with(status=fold)
+    api.statuses_fold = fold
     await api.with_topic()
     await api.post("/topics", api.topic("shop.parcels"))
     await api.with_subscription()
@@ -148,3 +149,32 @@ async def test_why_tells_how_long_ago_a_node_was_heard_of(autojump_clock, api, t
     # Silent for longer it is gone, and its row with it.
     await trio.sleep(GONE_AFTER_S - 5)
     assert (await api.get(why)).json()["datacenters"][0]["nodes"] == []
+
+
+async def test_while_a_datacentre_tells_nothing_what_is_well_elsewhere_is_unknown(api, tell):
+    delivering = {"rates": Flow(delivered=2_000, codes_2xx=2_000)}
+    tell(
+        shop_orders__audit={"lag": 0, **delivering},
+        shop_orders__billing={"lag": 5_000, **FAILING},
+        shop_parcels__billing={"lag": 0},
+    )
+    api.statuses_fold.report("dc2", "it is away", NOW_MS, trio.current_time())
+    found = (await api.get("/status/subscriptions")).json()["subscriptions"]
+    assert [(row["condition"], row["lag"], row["rate"], row["isKnown"]) for row in found] == [
+        ("UNKNOWN", -1, 2.0, False),
+        ("FAILING", -1, 0.0, False),
+        ("UNKNOWN", -1, 0.0, False),
+    ]
+    assert found[2]["reason"] == (
+        "the status of dc2 is unknown; elsewhere: there is nothing to deliver"
+    )
+    # What is known of it is enough to say that too much waits.
+    assert "LAGGING" in [each["code"] for each in found[1]["problems"]]
+
+
+async def test_a_node_that_cannot_tell_what_waits_does_not_say_that_nothing_does(api, tell):
+    tell(shop_orders__billing={"lag": -1}, shop_orders__audit={"lag": 0})
+    audit, billing, _ = (await api.get("/status/subscriptions")).json()["subscriptions"]
+    assert (audit["condition"], audit["lag"]) == ("IDLE", 0)
+    assert (billing["condition"], billing["lag"]) == ("UNKNOWN", -1)
+    assert billing["reason"] == "nothing is under way; how many messages wait is not known"
