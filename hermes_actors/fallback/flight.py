@@ -1,16 +1,25 @@
-"""One batch on its way, and what each of its messages has tried so far."""
+"""One batch on its way, and what each of its items has tried so far. Pure."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
 from typing import Protocol
 
-import trio
-
 from hermes_actors.fallback.chaos import Strike
-from hermes_actors.fallback.losers import Losing
-from hermes_actors.fallback.measures import Cause
 from hermes_actors.log.base import Outcome, RefusedRecord, Stored, UnavailableRecord, UnknownRecord
 from hermes_actors.model.message import Via
+
+NO_ANSWER = "no acknowledgement in time"
+
+
+class Cause(StrEnum):
+    """Why a message was sent to another datacentre than the first."""
+
+    HEDGE = "hedge"  # no acknowledgement within the hedge delay, and the budget allowed it
+    RESCUE = "rescue"  # it would have missed its deadline
+    BREAKER = "breaker"  # the datacentre does not work
+    PROBE = "probe"  # it was to find out whether the datacentre works again, and it did not
+    ERROR = "error"  # the datacentre refused it, or nobody knows
 
 
 class Item(Protocol):
@@ -30,17 +39,14 @@ class Item(Protocol):
 class Flight:
     """A batch that the producer waits for.
 
-    `flyings` is None as long as the first append concerns all of it and nothing else was tried,
-    which is nearly always. `appends` are those to the own log that run. `is_reported`: the fate of
-    all was told at once. `error` is what an append failed with when it should not.
+    `attempts` is None as long as the first append concerns all of it and nothing else was tried,
+    which is nearly always. `is_told`: the fate of all was told at once. `strikes` are those of a
+    chaos experiment, by datacentre. At `wake_s` it has to be looked at again.
     """
 
     __slots__ = (
-        "appends",
-        "changed",
-        "error",
-        "flyings",
-        "is_reported",
+        "attempts",
+        "is_told",
         "items",
         "partition",
         "sent_s",
@@ -54,59 +60,46 @@ class Flight:
         self.partition = partition
         self.sent_s = now_s
         self.wake_s = now_s
-        self.flyings: list[Flying] | None = None
+        self.attempts: list[Attempts] | None = None
         self.strikes: dict[str, Strike] = {}
-        self.changed = trio.Event()
-        self.error: BaseException | None = None
-        self.appends: dict[Losing, None] = {}
-        self.is_reported = False
+        self.is_told = False
         self.went_remote = False
 
     @property
     def is_over(self) -> bool:
         """The fate of each message is known, or somebody else's business."""
-        if self.is_reported:
+        if self.is_told:
             return True
-        if self.flyings is None:
+        if self.attempts is None:
             return all(item.is_done for item in self.items)
-        return not any(flying.is_open for flying in self.flyings)
-
-    def fly(self, dc: str | None) -> "list[Flying]":
-        """Look at the items one by one; `dc`: where all of them were sent."""
-        flyings = self.flyings = [Flying(item, self) for item in self.items]
-        for flying in flyings:
-            flying.sent_s = self.sent_s
-            flying.is_reported = self.is_reported
-            if dc is not None:
-                flying.tried[dc] = ""
-                flying.running[dc] = None
-        return flyings
+        return not any(attempts.is_open for attempts in self.attempts)
 
 
-class Flying:
-    """One item that more than the first append is about.
+class Attempts:
+    """The datacentres that one item was sent to.
 
-    `tried` are the datacentres it was sent to, each with the reason why it is not known to be
-    there ("" while that is open); `running` are those whose append has begun and not ended,
-    `unknown` those where so many of its messages may be or not.
+    `tried` has each with the reason why the item is not known to be there, "" while there is none;
+    how many of its messages wait for an answer there is in `unanswered`, of how many an append runs
+    in `running`, and of how many nobody knows in `unknown`. `is_given_up`: its time is over, and
+    nothing more is begun for it.
     """
 
     __slots__ = (
-        "body_bytes",
         "cause",
         "count",
         "due_s",
         "end_s",
         "flight",
-        "is_reported",
+        "is_given_up",
         "is_stored",
+        "is_told",
         "item",
-        "key",
         "outcomes",
         "rescue_s",
         "running",
         "sent_s",
         "tried",
+        "unanswered",
         "unknown",
         "was_refused",
     )
@@ -114,38 +107,37 @@ class Flying:
     def __init__(self, item: Item, flight: Flight) -> None:
         self.item = item
         self.flight = flight
-        self.key = item.key
         self.count = item.count
-        self.body_bytes = item.body_bytes
         self.tried: dict[str, str] = {}
-        self.running: dict[str, None] = {}
+        self.unanswered: dict[str, int] = {}
+        self.running: dict[str, int] = {}
         self.unknown: dict[str, int] = {}
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[Outcome | None] = [None] * item.count
         self.cause = Cause.HEDGE
-        self.is_stored = False
-        self.is_reported = False
+        self.is_stored = self.is_given_up = False
+        self.is_told = flight.is_told
         self.was_refused = False
-        self.sent_s = 0.0
+        self.sent_s = flight.sent_s
         self.due_s = self.rescue_s = self.end_s = math.inf
-
-    @property
-    def is_done(self) -> bool:
-        """Nothing more is begun for it."""
-        return self.item.is_done or self.is_reported
 
     @property
     def is_open(self) -> bool:
         """Somebody waits for it."""
-        return not (self.item.is_done or self.is_reported)
+        return not (self.item.is_done or self.is_told)
 
     @property
     def older(self) -> Iterator[Item]:
         """What came before it in its batch and is still waited for."""
-        for flying in self.flight.flyings or ():
-            if flying is self:
+        for attempts in self.flight.attempts or ():
+            if attempts is self:
                 return
-            if flying.is_open:
-                yield flying.item
+            if attempts.is_open:
+                yield attempts.item
+
+    @property
+    def latest(self) -> str:
+        """The datacentre that it was sent to last, "" before the first."""
+        return next(reversed(self.tried), "")
 
     @property
     def is_probing(self) -> bool:
@@ -153,19 +145,9 @@ class Flying:
         return self.cause is Cause.PROBE and len(self.tried) == 1
 
     @property
-    def went_remote(self) -> bool:
-        """It was sent to another datacentre than the own, or to none but that one."""
-        return bool(self.tried) and self.flight.went_remote
-
-    @property
-    def is_underway(self) -> bool:
-        """An append of it runs, or it stands in a remote's queue."""
-        return bool(self.running) or not all(self.tried.values())
-
-    @property
     def is_idle(self) -> bool:
         """It is waited for, and where it was sent it has failed."""
-        return self.is_open and bool(self.tried) and not self.is_underway
+        return self.is_open and bool(self.tried) and not self.unanswered
 
     @property
     def via(self) -> str:
@@ -173,51 +155,96 @@ class Flying:
         is_second = self.cause in (Cause.HEDGE, Cause.RESCUE, Cause.PROBE)
         return (Via.HEDGE if is_second else Via.FALLBACK).value
 
-    def learn(self, dc: str, outcomes: Sequence[Outcome]) -> int:
-        """What an append in this datacentre came to; how many were stored elsewhere already."""
-        self.running.pop(dc, None)
-        if not self.outcomes:
-            self.outcomes = list(outcomes)
-            again = 0
-        else:
-            again = sum(
-                [
-                    type(old) is Stored and type(new) is Stored
-                    for old, new in zip(self.outcomes, outcomes, strict=True)
-                ]
-            )
-            self.outcomes = [
-                max(old, new, key=_rank) for old, new in zip(self.outcomes, outcomes, strict=True)
-            ]
+    def sent(self, dc: str) -> None:
+        """It is given to this datacentre, where it may have to wait for its turn."""
+        self.tried[dc] = ""
+        self.unanswered[dc] = self.count
+
+    def begun(self, dc: str, count: int) -> None:
+        """An append of so many of its messages begins there."""
+        self.running[dc] = self.running.get(dc, 0) + count
+
+    def learn(self, dc: str, places: Sequence[int], outcomes: Sequence[Outcome]) -> int:
+        """What an append of its messages at `places` came to there; how many of these were stored
+        elsewhere already.
+        """
+        again = 0
+        for place, new in zip(places, outcomes, strict=True):
+            old = self.outcomes[place]
+            if old is None or _RANKS[type(new)] > _RANKS[type(old)]:
+                self.outcomes[place] = new
+            if not isinstance(new, Stored):
+                self.tried[dc] = new.reason
+            elif isinstance(old, Stored):
+                again += 1
+        for counts in (self.unanswered, self.running):
+            left = counts.pop(dc, 0) - len(places)
+            if left > 0:
+                counts[dc] = left
         self.is_stored = all(type(each) is Stored for each in self.outcomes)
-        for each in outcomes:
-            if not isinstance(each, Stored):
-                self.tried[dc] = each.reason
         return again
 
     def verdict(self) -> list[Outcome]:
         """One outcome for each message. What is not stored names each datacentre and its reason,
         and is unknown as long as an append of it runs.
         """
-        if self.is_stored or (len(self.tried) == 1 and not self.running):
-            return self.outcomes or [UnavailableRecord("not sent")] * self.count
-        reason = ", ".join(
-            f"[{dc}: {why or 'no acknowledgement in time'}]" for dc, why in self.tried.items()
-        )
-        merged = self.outcomes or [UnavailableRecord(reason)] * self.count
-        return [self._failure(each, reason) for each in merged]
+        if len(self.tried) < 2 and not self.running:
+            return [each or UnavailableRecord("not sent") for each in self.outcomes]
+        reason = ", ".join(f"[{dc}: {why or NO_ANSWER}]" for dc, why in self.tried.items())
+        return [self._judged(each, reason) for each in self.outcomes]
 
-    def _failure(self, outcome: Outcome, reason: str) -> Outcome:
+    def _judged(self, outcome: Outcome | None, reason: str) -> Outcome:
         if isinstance(outcome, Stored):
             return outcome
         if self.running:
             return UnknownRecord(reason)
-        return type(outcome)(reason)
-
-
-def _rank(outcome: Outcome) -> int:
-    """Which of two outcomes says what became of a message."""
-    return _RANKS[type(outcome)]
+        return UnavailableRecord(reason) if outcome is None else type(outcome)(reason)
 
 
 _RANKS: dict[type, int] = {RefusedRecord: 0, UnavailableRecord: 1, UnknownRecord: 2, Stored: 3}
+"""Which of two outcomes says what became of a message."""
+
+
+class Part:
+    """Those messages of an item, at `places` in it, that go to one partition."""
+
+    __slots__ = ("attempts", "body_bytes", "count", "key", "places")
+
+    def __init__(self, attempts: Attempts, key: bytes | None, places: Sequence[int]) -> None:
+        self.attempts = attempts
+        self.key = key
+        self.places = places
+        self.count = len(places)
+        self.body_bytes = attempts.item.body_bytes * self.count // attempts.count
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing more is begun for it."""
+        return not self.attempts.is_open
+
+    @property
+    def is_whole(self) -> bool:
+        """All messages of the item."""
+        return self.count == self.attempts.count
+
+
+def whole(attempts: Attempts) -> Part:
+    """All messages of an item."""
+    return Part(attempts, attempts.item.key, range(attempts.count))
+
+
+def parts_of(
+    attempts: Attempts, keys: Sequence[bytes | None] | None, partition_of: Callable[[bytes], int]
+) -> list[Part]:
+    """An item in parts, one for each partition that its messages' keys lead to.
+
+    A datacentre may have another number of partitions than the own one: then the keys of an item,
+    which share a partition at home, part there. `keys` None: all messages have the item's own.
+    """
+    if keys is None:
+        return [whole(attempts)]
+    known = {key: partition_of(key) for key in set(keys) if key is not None}
+    places: dict[int | None, list[int]] = {}
+    for at, key in enumerate(keys):
+        places.setdefault(None if key is None else known[key], []).append(at)
+    return [Part(attempts, keys[where[0]], where) for where in places.values()]

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 import trio
 
 from hermes_actors.config.fallback import FallbackConfig
-from hermes_actors.fallback.losers import Losers
-from hermes_actors.fallback.measures import FallbackMeasures
+from hermes_actors.fallback.account import FallbackMeasures, Losers
 from hermes_actors.fallback.remotes import Datacentre, in_order
 from hermes_actors.log.base import Log
 from hermes_actors.model.topic import Ack

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 
 from hermes_actors.config import ConfigError
 from hermes_actors.config.fallback import FallbackConfig
+from hermes_actors.fallback.account import FallbackMeasures
 from hermes_actors.fallback.breaker import Breaker, Sent
 from hermes_actors.fallback.delay import AdaptiveDelay
-from hermes_actors.fallback.measures import FallbackMeasures
-from hermes_actors.log.base import Log
+from hermes_actors.log.base import Log, Outcome, RefusedRecord, stored_count
 from hermes_actors.model.topic import Ack
 
 
@@ -76,14 +76,28 @@ class Datacentre:
 class Path:
     """One topic's way into one datacentre's log. Call `leave` when the topic is gone.
 
-    Its own breaker protects it, the datacentre's spares it to learn what others know already.
+    Its own breaker protects it, the datacentre's spares it to learn what others know already. How
+    many `partitions` the topic has there is None until the log has said so; `is_asked`: it is being
+    asked.
     """
 
     def __init__(self, dc: Datacentre, breaker: Breaker, delay: AdaptiveDelay) -> None:
         self.dc = dc
         self.breaker = breaker
         self._delay = delay
+        self.partitions: int | None = None
+        self.is_asked = True
         self.on_open: Callable[[Path, float], None] = lambda _path, _now_s: None
+
+    @property
+    def name(self) -> str:
+        """The datacentre's."""
+        return self.dc.name
+
+    @property
+    def is_usable(self) -> bool:
+        """Messages can be sent there, though it may not work."""
+        return self.partitions is not None and self.dc.is_ready
 
     @property
     def is_open(self) -> bool:
@@ -108,8 +122,26 @@ class Path:
         self.dc.breaker.add(sent)
         return sent
 
-    def acknowledged(self, sent: Sent, now_s: float) -> None:
-        """It was stored."""
+    def ended(
+        self, sent: Sent, found: Sequence[Outcome], now_s: float, *, is_given_up: bool = False
+    ) -> None:
+        """The append has ended with these outcomes, or nobody waited for them any more: breakers
+        and hedge delay learn from it.
+        """
+        breakers = (self.breaker, self.dc.breaker)
+        if is_given_up:
+            for breaker in breakers:
+                breaker.forget(sent)
+        elif stored_count(found):
+            self._acknowledged(sent, now_s)
+        elif all(type(each) is RefusedRecord for each in found):
+            for breaker in breakers:
+                breaker.answered(sent, now_s)
+        else:
+            own, shared = [breaker.failed(sent, now_s) for breaker in breakers]
+            self._tell(own, shared, now_s)
+
+    def _acknowledged(self, sent: Sent, now_s: float) -> None:
         delay_s = self.delay_s(now_s)
         self._delay.observe(now_s - sent.sent_s, sent.count, now_s)
         was_open = self.dc.breaker.is_open
@@ -119,21 +151,6 @@ class Path:
             for path in self.dc.paths:
                 path.breaker.probe_soon(now_s)
         self._tell(own, shared, now_s)
-
-    def answered(self, sent: Sent, now_s: float) -> None:
-        """It was refused for its own sake."""
-        self.breaker.answered(sent, now_s)
-        self.dc.breaker.answered(sent, now_s)
-
-    def failed(self, sent: Sent, now_s: float) -> None:
-        """It was not stored, or nobody knows."""
-        own = self.breaker.failed(sent, now_s)
-        self._tell(own, self.dc.breaker.failed(sent, now_s), now_s)
-
-    def forget(self, sent: Sent) -> None:
-        """It was given up."""
-        self.breaker.forget(sent)
-        self.dc.breaker.forget(sent)
 
     def check(self, now_s: float) -> None:
         """Notice silence."""

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_actors.config import ConfigError
-from hermes_actors.fallback.losers import Losers
+from hermes_actors.fallback.account import Losers, OwnAppend
 from hermes_actors.fallback.remotes import in_order
 from hermes_actors.telemetry.metrics import Counter
 
@@ -20,31 +20,22 @@ def test_a_remote_that_is_not_there_is_refused_with_those_that_are() -> None:
         in_order(["dc9"], ["dc3", "dc2"])
 
 
-class Append:
-    def __init__(self, size_bytes: int) -> None:
-        self.size_bytes = size_bytes
-        self.is_cancelled = False
-
-    def cancel(self) -> None:
-        self.is_cancelled = True
-
-
 @given(st.lists(st.tuples(st.integers(0, 50), st.booleans()), max_size=60))
 def test_what_runs_on_is_never_too_much_and_the_oldest_goes_first(steps) -> None:
     cancelled = Counter()
     losers = Losers(5, 100, cancelled)
-    running: list[Append] = []
+    running: list[OwnAppend] = []
     for size_bytes, ends in steps:
         if ends and running:
             ended = running.pop(size_bytes % len(running))
             losers.ended(ended)
             losers.ended(ended)
-            assert not ended.is_cancelled
+            assert not ended.is_given_up
         else:
-            append = Append(size_bytes)
+            append = OwnAppend(size_bytes)
             running.append(append)
             losers.adopt(append)
-            gone = [each for each in running if each.is_cancelled]
+            gone = [each for each in running if each.is_given_up]
             assert gone == running[: len(gone)], "the oldest"
             running = running[len(gone) :]
         assert len(losers) == len(running) <= 5

@@ -7,11 +7,11 @@ from typing import Any, cast
 import trio
 
 from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.fallback.account import HedgeBudget
 from hermes_actors.fallback.breaker import Breaker
-from hermes_actors.fallback.budget import HedgeBudget
-from hermes_actors.fallback.flight import Flying
-from hermes_actors.fallback.hedge import Hedge
-from hermes_actors.fallback.outlet import Outlet
+from hermes_actors.fallback.decision import Decision
+from hermes_actors.fallback.flight import Part
+from hermes_actors.fallback.remote_queue import RemoteQueue
 from hermes_actors.fallback.spool.index import Waiting
 from hermes_actors.fallback.spool.replay import Item, Replayer
 from hermes_actors.fallback.spool.spool import Spool
@@ -28,7 +28,7 @@ from hermes_chaos.sim.world import Shape
 _append: Callable[[TopicProducer, Batch], Any] = TopicProducer._append
 _replay: Callable[..., Any] = Replayer._append
 _readable = Replayer._readable
-_start = Outlet._start
+_start = RemoteQueue.start
 
 
 async def _acknowledge_then_append(self: TopicProducer, batch: Batch) -> None:
@@ -81,7 +81,7 @@ def _close_never(_self: Breaker, _now_s: float) -> None:
     pass
 
 
-def _grant_all(_self: HedgeBudget, _count: int) -> bool:
+def _grant_all(_self: HedgeBudget, _count: int, **_when: bool) -> bool:
     return True
 
 
@@ -97,11 +97,11 @@ def _match_any(self: Claim, _partition_key: bytes | None, _body: bytes) -> int:
     return self._status
 
 
-def _wait_for_ever(_self: Hedge, _now_s: float) -> float:
+def _wait_for_ever(_self: Decision, _now_s: float) -> float:
     return math.inf
 
 
-def _never_done(_self: Flying) -> bool:
+def _never_done(_self: Part) -> bool:
     return False
 
 
@@ -109,10 +109,10 @@ async def _readable_backwards(self: Replayer, batch: list[Waiting]) -> list[Item
     return (await _readable(self, batch))[::-1]
 
 
-def _start_backwards(self: Outlet, batcher: Batcher) -> None:
-    for queue in batcher._keyed:
+def _start_backwards(self: RemoteQueue) -> None:
+    for queue in self._batcher._keyed:
         queue.reverse()
-    _start(self, batcher)
+    _start(self)
 
 
 _BURSTS = Shape(
@@ -170,12 +170,12 @@ PUBLISHING = (
     Mutant(
         "no-rescue",
         "a message that the hedge budget refused misses its deadline",
-        ((Hedge, "_rescue_after_s", _wait_for_ever),),
+        ((Decision, "_rescue_after_s", _wait_for_ever),),
     ),
     Mutant(
         "hedge-after-answer",
         "a message goes to another datacentre though it has been answered",
-        ((Flying, "is_done", property(_never_done)),),
+        ((Part, "is_done", property(_never_done)),),
     ),
     Mutant(
         "replay-backwards",
@@ -185,7 +185,7 @@ PUBLISHING = (
     Mutant(
         "remote-backwards",
         "what waits for another datacentre is sent there with the last message first",
-        ((Outlet, "_start", _start_backwards),),
+        ((RemoteQueue, "start", _start_backwards),),
         shape=_BURSTS,
     ),
     Mutant(

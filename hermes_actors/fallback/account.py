@@ -1,0 +1,154 @@
+"""What publishing to several datacentres costs and comes to: counted, paid for, and bounded."""
+
+from collections.abc import Iterable, Sequence
+
+import trio
+
+from hermes_actors.fallback.flight import Attempts, Cause, Item
+from hermes_actors.log.base import Outcome, UnknownRecord
+from hermes_actors.telemetry.metrics import Counter, Metrics
+
+
+class FallbackMeasures:
+    """A node's counters; `metrics` has the prefix `hermes_frontend`."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.metrics = metrics
+        self.budget_refused = metrics.counter("fallback_budget_refused")
+        self.losers_cancelled = metrics.counter("fallback_losers_cancelled")
+
+    def messages(self, cause: Cause, dc: str) -> Counter:
+        """Messages that were sent to another datacentre."""
+        return self.metrics.counter("fallback_messages", cause=cause.value, dc=dc)
+
+    def opened(self, dc: str, cause: str, scope: str) -> Counter:
+        """How often a breaker has opened, of a `topic` or of the whole `dc`."""
+        return self.metrics.counter("fallback_breaker_opened", dc=dc, cause=cause, scope=scope)
+
+    def late(self, dc: str) -> Counter:
+        """Messages that were acknowledged after they had been answered otherwise."""
+        return self.metrics.counter("fallback_late_acknowledgements", dc=dc)
+
+    def unknown_copies(self, dc: str) -> Counter:
+        """Messages stored in another datacentre that may be in this one too: nobody knows."""
+        return self.metrics.counter("fallback_unknown_copies", dc=dc)
+
+    def duplicated(self, topic: str, cause: Cause) -> Counter:
+        """Messages of a topic, `group.topic`, known to be stored in more than one datacentre."""
+        group, _, name = topic.rpartition(".")
+        return self.metrics.counter(
+            "topic_duplicated_message", group=group, topic=name, cause=cause.value
+        )
+
+
+class Account:
+    """Counts what becomes of one topic's messages that their publishers do not hear of."""
+
+    def __init__(self, topic: str, measures: FallbackMeasures) -> None:
+        self._topic = topic
+        self._measures = measures
+
+    def learnt(
+        self, attempts: Attempts, dc: str, found: Sequence[Outcome], again: int, *, is_news: bool
+    ) -> None:
+        """An append of these has ended in this datacentre; `again` of its messages were stored
+        elsewhere already, and `is_news`: with this all of them are stored.
+        """
+        if again:
+            self._measures.duplicated(self._topic, attempts.cause).add(again)
+        unknown = sum([type(each) is UnknownRecord for each in found])
+        if unknown:
+            attempts.unknown[dc] = attempts.unknown.get(dc, 0) + unknown
+        if attempts.is_stored:
+            for where, count in attempts.unknown.items():
+                self._measures.unknown_copies(where).add(count)
+            attempts.unknown.clear()
+        if is_news and attempts.is_told:
+            self._measures.late(dc).add(attempts.count)
+
+    def stored(self, dc: str, items: Iterable[Item]) -> None:
+        """These are about to be told to be stored; some may have been answered otherwise."""
+        late = sum([item.count for item in items if item.is_done])
+        if late:
+            self._measures.late(dc).add(late)
+
+
+class HedgeBudget:
+    """A token bucket that fills with what is sent first-hand, not with time. Pure.
+
+    Of n messages sent first-hand at most `percent` of n, and `burst_max` beside, are granted,
+    however slow the own log becomes. A bucket starts full and holds `burst_max`. Two fifths of it
+    are for those that have waited longest: early hedges, which gain little each, must not use up
+    what these need.
+    """
+
+    def __init__(self, percent: int, burst_max: int) -> None:
+        assert percent >= 0
+        assert burst_max >= 0
+        self._percent = percent
+        # In hundredths of a message: whole numbers do not drift.
+        self._full = burst_max * 100
+        self._tokens = self._full
+        self._set_by = burst_max * 2 // 5 * 100
+
+    def earn(self, count: int) -> None:
+        """`count` messages are sent first-hand."""
+        self._tokens = min(self._tokens + count * self._percent, self._full)
+
+    def take(self, count: int, *, is_early: bool = False) -> bool:
+        """Whether `count` messages may be sent a second time; these are paid for then."""
+        if self._tokens < count * 100 + is_early * self._set_by:
+            return False
+        self._tokens -= count * 100
+        return True
+
+
+class OwnAppend:
+    """An append to the own log while it runs."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.scope = trio.CancelScope()
+        self.is_given_up = False
+
+    def give_up(self) -> None:
+        """It may be stored, and nobody will know."""
+        self.is_given_up = True
+        self.scope.cancel()
+
+
+class Losers:
+    """Appends that nobody waits for any more run on, and are never too many: `appends_max` of
+    together `bytes_max` bytes; the oldest is given up first.
+
+    They run on because a cancelled append costs a Kafka producer its identity, and because what
+    becomes of them is worth knowing: a duplicate is counted, a log that comes back is noticed.
+    """
+
+    def __init__(self, appends_max: int, bytes_max: int, cancelled: Counter) -> None:
+        self._appends_max = appends_max
+        self._bytes_max = bytes_max
+        self._cancelled = cancelled
+        self._running: dict[OwnAppend, None] = {}
+        self.size_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def adopt(self, append: OwnAppend) -> None:
+        """Nobody waits for this one any more."""
+        self._running[append] = None
+        self.size_bytes += append.size_bytes
+        while self._running and (
+            len(self._running) > self._appends_max or self.size_bytes > self._bytes_max
+        ):
+            oldest = next(iter(self._running))
+            self.ended(oldest)
+            self._cancelled.add()
+            oldest.give_up()
+
+    def ended(self, append: OwnAppend) -> None:
+        """It has ended, whether it was one of these or not."""
+        if append in self._running:
+            del self._running[append]
+            self.size_bytes -= append.size_bytes

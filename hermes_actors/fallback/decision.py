@@ -1,0 +1,412 @@
+"""What is sent where, and when to look again: one topic's batches in several datacentres. Pure.
+
+A batch goes to the own log first. What that does not acknowledge within the hedge delay goes to
+another datacentre too, if the budget allows it; what would miss its deadline goes there in any
+case, and so does what a log has failed, and what waits for one whose breaker has opened.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from hermes_actors.config.fallback import FallbackConfig
+from hermes_actors.fallback.account import Account, FallbackMeasures, HedgeBudget
+from hermes_actors.fallback.flight import Attempts, Cause, Flight, Item, Part
+from hermes_actors.fallback.remotes import Path
+from hermes_actors.log.base import Outcome, RefusedRecord, Stored
+
+_END_MARGIN_S = 0.001
+"""So much before the limit a message is given up; whoever sweeps deadlines calls `hurry` first."""
+_LOOK_AGAIN_MIN_S = 0.005
+_RESCUE_MIN_S = 0.05
+
+Keys = Callable[[Item], Sequence[bytes | None] | None]
+"""The keys of an item's messages, one for each; None when all have the item's own."""
+
+Joins = Callable[[Item, Iterable[Item]], bool]
+"""True: an older message of its key waits elsewhere, and it has just been put behind that one;
+those `older` items of its batch for which this is so were put there first."""
+
+Keeps = Callable[[Item], bool]
+"""True: it has just been kept elsewhere, where the end of its appends is waited for."""
+
+
+class Send:
+    """Some of a flight goes to one more datacentre, or all of it (None) to the own log."""
+
+    __slots__ = ("flight", "path", "some")
+
+    def __init__(self, path: Path, flight: Flight, some: list[Attempts] | None) -> None:
+        self.path = path
+        self.flight = flight
+        self.some = some
+
+
+class Told:
+    """The fate of these is known: the `verdict` of each, after an append in `dc` of `took_s`."""
+
+    __slots__ = ("dc", "some", "took_s")
+
+    def __init__(self, dc: str, some: list[Attempts], took_s: float = 0.0) -> None:
+        self.dc = dc
+        self.some = some
+        self.took_s = took_s
+
+
+Orders = Iterator[Send | Told]
+"""What is to be done, each at once: what comes next may depend on what became of it."""
+
+
+class Decision:
+    """One topic's, over its ways into the own datacentre and the others, in the order to ask them.
+
+    `limit_s` is how long after its `started_s` an item has its answer. Each method takes the time
+    and gives orders, all of which are followed; what is to be sent is taken as sent.
+    """
+
+    def __init__(
+        self,
+        own: Path,
+        remotes: Sequence[Path],
+        config: FallbackConfig,
+        measures: FallbackMeasures,
+        account: Account,
+        *,
+        limit_s: float,
+        keys: Keys,
+        joins: Joins,
+        keeps: Keeps,
+    ) -> None:
+        self.own = own
+        self.remotes = remotes
+        self.paths = (own, *remotes)
+        self.is_own_known = True
+        self._by_name = {path.name: path for path in self.paths}
+        self._measures = measures
+        self._account = account
+        self._limit_s = limit_s
+        self._keys = keys
+        self._joins = joins
+        self._keeps = keeps
+        self._rescue_s = config.rescue_before_limit_ms / 1_000
+        self._cap_s = config.speculative_send_delay_ms / 1_000
+        self._is_off = config.hedge_mode == "off"
+        self._budget = HedgeBudget(config.hedge_budget_percent, config.hedge_burst_max)
+        # In the order in which they began.
+        self._flights: dict[Flight, None] = {}
+
+    @property
+    def has_remote(self) -> bool:
+        """Some remote could be used now, if need be."""
+        return any(path.is_usable for path in self.remotes)
+
+    # What happens.
+
+    def begin(self, flight: Flight) -> Orders:
+        """A batch is to be stored."""
+        self._flights[flight] = None
+        now_s = flight.sent_s
+        self._budget.earn(sum([item.count for item in flight.items]))
+        is_own_usable = self.is_own_known and not self.own.is_open
+        target = None if is_own_usable else self._working(())
+        if is_own_usable or (target is None and self.is_own_known):
+            started_s = min([item.started_s for item in flight.items])
+            flight.wake_s = min(
+                now_s + self.own.delay_s(now_s),
+                started_s + self._rescue_after_s(now_s),
+                started_s + self._limit_s - _END_MARGIN_S,
+            )
+            yield Send(self.own, flight, None)
+            return
+        some = self.attempts(flight, is_sent=False)
+        if target is None:
+            return
+        if self.is_own_known and self.own.take_probe(now_s):
+            probes = self._probes(some)
+            some = [each for each in some if each not in probes]
+            for probe in probes:
+                probe.cause = Cause.PROBE
+                probe.sent(self.own.name)
+                probe.due_s = now_s + self._pause_s(probe, now_s)
+            yield Send(self.own, flight, list(probes))
+        yield from self._sends({(target, Cause.BREAKER): some}, now_s)
+
+    def look(self, flight: Flight, now_s: float) -> Orders:
+        """Time has passed; `wake_s` of the flight then says when to look again."""
+        some = self.attempts(flight)
+        # First, so that a loop that was away for long does not begin what is over.
+        waiting = [each for each in some if each.is_open and not each.is_given_up]
+        yield from self._give_up([each for each in waiting if each.end_s <= now_s])
+        waiting = [each for each in waiting if each.is_open and not each.is_given_up]
+        yield from self._hedge([each for each in waiting if each.due_s <= now_s], now_s)
+        late = [each for each in waiting if each.is_open and each.rescue_s <= now_s]
+        yield from self._rescue(late, now_s)
+        # Silence is looked for once in each hedge delay.
+        flight.wake_s = now_s + max(min(self.own.delay_s(now_s), self._limit_s), _LOOK_AGAIN_MIN_S)
+        for each in waiting:
+            if each.is_open:
+                flight.wake_s = min(flight.wake_s, each.due_s, each.rescue_s, each.end_s)
+
+    def stored(self, flight: Flight) -> bool:
+        """The own log has stored all of a flight: whether that is told for all of it at once."""
+        if flight.attempts is not None:
+            return False
+        self._account.stored(self.own.name, flight.items)
+        flight.is_told = True
+        return True
+
+    def ended(
+        self,
+        path: Path,
+        parts: Sequence[Part],
+        found: Sequence[Outcome],
+        now_s: float,
+        took_s: float,
+        *,
+        may_go_on: bool = True,
+    ) -> Orders:
+        """An append of these has ended, with an outcome for each of their messages. `may_go_on`
+        False: what is refused here is refused everywhere.
+        """
+        told: dict[Attempts, None] = {}
+        failed: dict[Attempts, None] = {}
+        at = 0
+        for part in parts:
+            each = part.attempts
+            own = found[at : at + part.count]
+            at += part.count
+            was_stored = each.is_stored
+            again = each.learn(path.name, part.places, own)
+            is_news = each.is_stored and not was_stored
+            self._account.learnt(each, path.name, own, again, is_news=is_news)
+            if each.is_told:
+                continue
+            if each.is_stored:
+                self._account.stored(path.name, [each.item])
+                told[each] = None
+            elif not may_go_on and all(type(outcome) is RefusedRecord for outcome in own):
+                told[each] = None
+            elif not (each.is_open and path.name in each.unanswered):
+                failed[each] = None
+        yield from self._tell(path.name, list(told), took_s)
+        yield from self._go_on(list(failed), now_s)
+
+    def opened(self, path: Path, now_s: float) -> Orders:
+        """A datacentre does not work: what waits for it goes to the next one at once."""
+        sends: _Sends = {}
+        for flight in self._flights:
+            for each in self.attempts(flight):
+                if each.is_open and now_s < each.end_s and each.latest == path.name:
+                    target = self._working(each.tried)
+                    if target is not None:
+                        sends.setdefault((target, Cause.BREAKER), []).append(each)
+        yield from self._sends(sends, now_s)
+
+    def looked_up(self, now_s: float) -> Orders:
+        """A remote was asked for its partitions: what has waited for that goes there, or has
+        failed if there is no other.
+        """
+        some = [each for flight in self._flights for each in flight.attempts or ()]
+        yield from self._go_on([each for each in some if each.is_idle], now_s)
+        for path in self.paths:
+            if path.is_open:
+                yield from self.opened(path, now_s)
+
+    def leave(self, flight: Flight) -> Orders:
+        """Nobody waits for the flight any more: what never began has failed."""
+        del self._flights[flight]
+        some = flight.attempts or ()
+        unsent = [each for each in some if not each.is_told and not each.running]
+        yield from self._tell(self.own.name, unsent)
+
+    # What becomes of those that it concerns.
+
+    def _probes(self, some: list[Attempts]) -> dict[Attempts, None]:
+        """The last one, and those whose key it has: a key's messages take one way, or those that
+        the remote fails would follow it to the own log in another order.
+        """
+        last = some[-1]
+        if any(self._keys(each.item) is not None for each in some):
+            # Of some the keys are many.
+            return dict.fromkeys(some)
+        if last.item.key is None:
+            return {last: None}
+        return {each: None for each in some if each.item.key == last.item.key}
+
+    def _pause_s(self, each: Attempts, now_s: float) -> float:
+        """How long it waits for what comes next. Where nothing is sent because of time alone, only
+        a probe, whose log is known not to work, and what could not be sent at all wait so long.
+        """
+        delay_s = self.own.delay_s(now_s)
+        return min(delay_s, self._cap_s) if each.is_probing or not each.tried else delay_s
+
+    def _hedge(self, some: list[Attempts], now_s: float) -> Orders:
+        """These have waited for a hedge delay."""
+        sends: _Sends = {}
+        for each in some:
+            each.due_s = now_s + self._pause_s(each, now_s)
+            capped_s = each.sent_s + self._cap_s
+            target, cause = self._working(each.tried), Cause.HEDGE
+            if target is None:
+                target, cause = self._probed(each.tried, now_s), Cause.PROBE
+            if target is None:
+                continue
+            if not each.tried:
+                # It could not be sent at all before.
+                cause = Cause.BREAKER
+            elif each.is_probing:
+                cause = Cause.PROBE
+            is_early = now_s < capped_s
+            if cause is not Cause.HEDGE or self._budget.take(each.count, is_early=is_early):
+                sends.setdefault((target, cause), []).append(each)
+                continue
+            if is_early:
+                each.due_s = min(each.due_s, capped_s)
+            if not each.was_refused:
+                each.was_refused = True
+                self._measures.budget_refused.add(each.count)
+        yield from self._sends(sends, now_s)
+
+    def _rescue(self, some: list[Attempts], now_s: float) -> Orders:
+        """These would miss their deadlines: no budget holds them back."""
+        sends: _Sends = {}
+        for each in some:
+            latest = self._by_name.get(each.latest)
+            if latest is not None and latest is not self.own:
+                left_s = each.end_s - each.sent_s
+                again_s = each.sent_s + min(latest.delay_s(now_s), left_s / 2)
+                if now_s < again_s:
+                    # A remote was asked a moment ago; what was late by then waits for it too.
+                    each.rescue_s = again_s
+                    continue
+            each.rescue_s = math.inf
+            target = self._any_left(each.tried)
+            if target is not None:
+                sends.setdefault((target, Cause.RESCUE), []).append(each)
+            elif self._may_have_another(each.tried):
+                each.rescue_s = now_s + _LOOK_AGAIN_MIN_S
+        yield from self._sends(sends, now_s)
+
+    def _give_up(self, some: list[Attempts]) -> Orders:
+        """The time of these is over. Where no remote was asked, that is said by their timer."""
+        for each in some:
+            each.is_given_up = True
+        over = [each for each in some if (each.tried and each.flight.went_remote) or each.is_idle]
+        told = [each for each in over if not self._is_kept(each)]
+        yield from self._tell(self.own.name, told)
+
+    def _is_kept(self, each: Attempts) -> bool:
+        """Rather than told that its fate is unknown: its appends run, and may store it yet."""
+        is_stored_in_part = any(type(outcome) is Stored for outcome in each.outcomes)
+        return bool(each.running) and not is_stored_in_part and self._keeps(each.item)
+
+    def _go_on(self, failed: list[Attempts], now_s: float) -> Orders:
+        """A datacentre did not take these: the next one is asked, while there is time."""
+        sends: _Sends = {}
+        over = []
+        for each in failed:
+            if each.unanswered and each.is_open:
+                # Another one was asked already.
+                continue
+            is_in_time = each.is_open and now_s < each.end_s
+            target = self._any_left(each.tried) if is_in_time else None
+            if target is not None:
+                sends.setdefault((target, Cause.ERROR), []).append(each)
+            elif not each.running and not (is_in_time and self._may_have_another(each.tried)):
+                over.append(each)
+        yield from self._tell(self.own.name, over)
+        yield from self._sends(sends, now_s)
+
+    def _tell(self, dc: str, some: list[Attempts], took_s: float = 0.0) -> Orders:
+        for each in some:
+            each.is_told = True
+        if some:
+            yield Told(dc, some, took_s)
+
+    def _sends(self, sends: "_Sends", now_s: float) -> Orders:
+        """Send these to one more datacentre each."""
+        for (target, cause), asked in sends.items():
+            some = [each for each in asked if not self._joins(each.item, each.older)]
+            if not some:
+                continue
+            due_s = now_s + target.delay_s(now_s)
+            by_flight: dict[Flight, list[Attempts]] = {}
+            for each in some:
+                each.cause = cause
+                each.sent(target.name)
+                each.sent_s = now_s
+                each.due_s = due_s
+                by_flight.setdefault(each.flight, []).append(each)
+            self._measures.messages(cause, target.name).add(sum([each.count for each in some]))
+            for flight, its in by_flight.items():
+                flight.went_remote = flight.went_remote or target is not self.own
+                yield Send(target, flight, its)
+
+    def attempts(self, flight: Flight, *, is_sent: bool = True) -> list[Attempts]:
+        """The flight's items one by one; `is_sent`: all were sent to the own log."""
+        if flight.attempts is None:
+            rescue_s = self._rescue_after_s(flight.sent_s)
+            due_s = flight.sent_s + (self.own.delay_s(flight.sent_s) if is_sent else 0.0)
+            flight.attempts = [Attempts(item, flight) for item in flight.items]
+            for each in flight.attempts:
+                if is_sent:
+                    each.sent(self.own.name)
+                    each.begun(self.own.name, each.count)
+                each.due_s = due_s
+                each.rescue_s = each.item.started_s + rescue_s
+                each.end_s = each.item.started_s + self._limit_s - _END_MARGIN_S
+        return flight.attempts
+
+    # Which datacentre is the next.
+
+    def _working(self, tried: Iterable[str]) -> Path | None:
+        """The first remote that is ready, works, and is not among those tried."""
+        for path in self.remotes:
+            if path.name not in tried and not path.is_open and path.is_usable:
+                return path
+        return None
+
+    def _any_left(self, tried: Iterable[str]) -> Path | None:
+        """The same, when the message fails otherwise: the own log too if it was left out, and then
+        a remote that did not work of late.
+        """
+        target = self._working(tried)
+        if target is not None:
+            return target
+        if self.is_own_known and self.own.name not in tried:
+            return self.own
+        left = (path for path in self.remotes if path.name not in tried and path.is_usable)
+        return next(left, None)
+
+    def _probed(self, tried: Iterable[str], now_s: float) -> Path | None:
+        """A remote that did not work of late and is due to be tried with one message."""
+        for path in self.remotes:
+            if path.name not in tried and path.is_usable and path.take_probe(now_s):
+                return path
+        return None
+
+    def _may_have_another(self, tried: Iterable[str]) -> bool:
+        """Some other remote might be used as soon as it has told its partitions, and is asked."""
+        return any(
+            path.partitions is None
+            and path.is_asked
+            and path.name not in tried
+            and path.dc.is_ready
+            for path in self.remotes
+        )
+
+    def _rescue_after_s(self, now_s: float) -> float:
+        """So long after its start a message must go to a remote to be there in time: twice what
+        all but the slowest acknowledgements of that remote take before its limit.
+        """
+        if self._is_off:
+            return math.inf
+        before_s = self._rescue_s
+        target = self._working(())
+        if target is not None:
+            needed_s = 2 * target.delay_s(now_s)
+            if not math.isinf(needed_s):
+                before_s = min(before_s, max(needed_s, _RESCUE_MIN_S))
+        return max(self._limit_s - before_s, 0.0)
+
+
+_Sends = dict[tuple[Path, Cause], list[Attempts]]

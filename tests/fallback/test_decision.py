@@ -1,0 +1,299 @@
+"""What is decided for a batch, whatever its logs do and whenever it is looked at. No loop runs."""
+
+import random
+from collections import defaultdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_actors.config.fallback import FallbackConfig
+from hermes_actors.fallback.account import Account, FallbackMeasures
+from hermes_actors.fallback.decision import Decision, Told
+from hermes_actors.fallback.flight import Cause, Flight, whole
+from hermes_actors.fallback.remotes import Datacentre
+from hermes_actors.log.base import Stored, UnavailableRecord, UnknownRecord
+from hermes_actors.log.memory import MemoryLog
+from hermes_actors.model.topic import Ack
+from hermes_actors.telemetry.metrics import Metrics
+from hermes_chaos.sim.environment.clock import SimulatedClock
+
+LIMIT_S = 0.5
+OUTCOMES = [Stored(1), UnavailableRecord("away"), UnknownRecord("silent")]
+
+
+class Message:
+    def __init__(self, number, key, count, now_s):
+        self.number = number
+        self.key = key
+        self.count = count
+        self.body_bytes = 10 * count
+        self.started_s = now_s
+        self.is_done = False
+        self.is_kept = False
+        self.told = []
+        self.sent = []
+
+
+class Append:
+    def __init__(self, path, flight, some, sent):
+        self.path, self.flight, self.some, self.sent = path, flight, some, sent
+
+    @property
+    def items(self):
+        return self.flight.items if self.some is None else [each.item for each in self.some]
+
+
+class World:
+    """Follows the orders, and looks at each whether it may be given."""
+
+    def __init__(self, dcs=3, **settings):
+        config = FallbackConfig(**settings)
+        measures = FallbackMeasures(Metrics("hermes_frontend"))
+        self.measures = measures
+        self.ready = {f"dc{n}": True for n in range(1, dcs + 1)}
+        paths = [
+            Datacentre(
+                MemoryLog(dc, SimulatedClock()),
+                config,
+                random.Random(1),
+                measures,
+                lambda dc: self.ready[dc],
+                lambda _dc: "",
+            ).path(Ack.LEADER)
+            for dc in self.ready
+        ]
+        self.keeps = False
+        self.decision = Decision(
+            paths[0],
+            paths[1:],
+            config,
+            measures,
+            Account("shop.orders", measures),
+            limit_s=LIMIT_S,
+            keys=lambda _item: None,
+            joins=lambda _item, _older: False,
+            keeps=self.keep,
+        )
+        for path in paths:
+            path.partitions = 1
+            path.on_open = lambda path, now_s: self.follow(self.decision.opened(path, now_s))
+        self.paths = paths
+        self.now_s = 100.0
+        self.messages = []
+        self.flights = []
+        self.appends = []
+        self.orders = []
+
+    def keep(self, item):
+        item.is_done = item.is_kept = self.keeps
+        return self.keeps
+
+    def follow(self, orders):
+        for order in orders:
+            self.orders.append(order)
+            if isinstance(order, Told):
+                for each in order.some:
+                    each.item.told.append(each.verdict())
+                    each.item.is_done = True
+                continue
+            name = order.path.name
+            append = Append(order.path, order.flight, order.some, None)
+            for item in append.items:
+                assert not item.is_done, "nothing is begun for what is done"
+                assert self.now_s < item.started_s + LIMIT_S, "nothing is begun after the limit"
+                assert name not in item.sent, "nothing is sent twice to one datacentre"
+                item.sent.append(name)
+            for each in order.some or ():
+                each.begun(name, each.count)
+            append.sent = order.path.send(sum(item.count for item in append.items), self.now_s)
+            self.appends.append(append)
+
+    def publish(self, *keys, count=1):
+        items = [
+            Message(len(self.messages) + n, key, count, self.now_s) for n, key in enumerate(keys)
+        ]
+        self.messages += items
+        flight = Flight(items, 0, self.now_s)
+        self.flights.append(flight)
+        self.follow(self.decision.begin(flight))
+        return items
+
+    def end(self, append, outcomes):
+        self.appends.remove(append)
+        flight, some = append.flight, append.some
+        is_whole = some is None and all(type(each) is Stored for each in outcomes)
+        if is_whole and self.decision.stored(flight):
+            for item in flight.items:
+                item.told.append([Stored(1)] * item.count)
+                item.is_done = True
+            append.path.ended(append.sent, outcomes, self.now_s)
+            return
+        some = some if some is not None else self.decision.attempts(flight)
+        parts = [whole(each) for each in some]
+        self.follow(self.decision.ended(append.path, parts, outcomes, self.now_s, 0.0))
+        append.path.ended(append.sent, outcomes, self.now_s)
+
+    def end_all(self, outcome):
+        for append in list(self.appends):
+            self.end(append, [outcome] * sum(item.count for item in append.items))
+
+    def pass_time(self, seconds):
+        self.now_s += seconds
+        for flight in self.flights:
+            if not flight.is_over and self.now_s >= flight.wake_s:
+                for path in self.paths:
+                    path.check(self.now_s)
+                self.follow(self.decision.look(flight, self.now_s))
+        for item in self.messages:
+            # The publisher's timer.
+            item.is_done = item.is_done or self.now_s >= item.started_s + LIMIT_S
+        for flight in [each for each in self.flights if each.is_over]:
+            self.flights.remove(flight)
+            self.follow(self.decision.leave(flight))
+
+    def counted(self, cause):
+        return sum(self.measures.messages(cause, path.name).value for path in self.paths)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("publish"),
+            st.lists(st.sampled_from([b"a", b"b", None]), min_size=1, max_size=6),
+            st.integers(1, 3),
+        ),
+        st.tuples(st.just("pass"), st.sampled_from([0.001, 0.02, 0.1, 0.3, 0.6])),
+        st.tuples(st.just("end"), st.integers(0, 9), st.lists(st.sampled_from(OUTCOMES))),
+        st.tuples(st.just("ready"), st.sampled_from(["dc2", "dc3"]), st.booleans()),
+        st.tuples(st.just("known"), st.sampled_from(["own", "dc2"]), st.booleans()),
+        st.tuples(st.just("keeps"), st.booleans()),
+    ),
+    max_size=40,
+)
+
+
+def live(world, steps):
+    for what, *values in steps:
+        if what == "publish":
+            world.publish(*values[0], count=values[1])
+        elif what == "pass":
+            world.pass_time(values[0])
+        elif what == "ready":
+            world.ready[values[0]] = values[1]
+        elif what == "known" and values[0] == "own":
+            world.decision.is_own_known = values[1]
+        elif what == "known":
+            world.paths[1].partitions = 1 if values[1] else None
+            world.follow(world.decision.looked_up(world.now_s))
+        elif what == "keeps":
+            world.keeps = values[0]
+        elif world.appends:
+            append = world.appends[values[0] % len(world.appends)]
+            count = sum(item.count for item in append.items)
+            found = (values[1] or OUTCOMES[:1]) * count
+            world.end(append, found[:count])
+    world.keeps = False
+
+
+@given(STEPS)
+def test_each_message_is_told_of_once_and_only_what_ran_at_its_limit_later(steps):
+    world = World()
+    live(world, steps)
+    world.pass_time(LIMIT_S)
+    for item in world.messages:
+        assert item.is_done
+    while world.appends:
+        world.end_all(UnknownRecord("given up"))
+    assert not world.flights
+    assert not world.decision._flights
+    for item in world.messages:
+        assert len(item.told) == 1, item.number
+        (verdict,) = item.told
+        assert len(verdict) == item.count
+
+
+@given(STEPS, st.integers(0, 20), st.integers(0, 10))
+def test_however_slow_the_logs_are_the_budget_holds(steps, percent, burst):
+    world = World(hedge_budget_percent=percent, hedge_burst_max=burst)
+    live(world, steps)
+    world.pass_time(0.26)
+    published = sum(item.count for item in world.messages)
+    assert world.counted(Cause.HEDGE) <= burst + percent * published / 100
+
+
+@given(STEPS)
+def test_of_a_key_each_datacentre_is_sent_first_what_came_first(steps):
+    world = World()
+    singles = [
+        (what, *values[:-1], 1) if what == "publish" else (what, *values) for what, *values in steps
+    ]
+    live(world, singles)
+    sent = defaultdict(list)
+    for order in world.orders:
+        if isinstance(order, Told):
+            continue
+        items = order.flight.items if order.some is None else [each.item for each in order.some]
+        for item in items:
+            if item.key is not None:
+                sent[order.path.name, item.key, id(order.flight)].append(item.number)
+    for numbers in sent.values():
+        assert numbers == sorted(numbers)
+
+
+@given(STEPS, st.lists(st.sampled_from([b"a", b"b", None]), min_size=1, max_size=6))
+def test_a_probe_goes_with_all_of_its_key_and_nothing_else_does(steps, keys):
+    world = World()
+    live(world, steps)
+    world.decision.is_own_known = True
+    world.ready["dc2"], world.paths[1].partitions = True, 1
+    own, remote = world.paths[:2]
+    own.breaker._open("errors", world.now_s)
+    world.now_s += 60
+    before = len(world.orders)
+    items = world.publish(*keys)
+    if remote.is_open:
+        return
+    probes = [item for item in items if "dc1" in item.sent]
+    assert items[-1] in probes
+    if keys[-1] is None:
+        assert probes == [items[-1]]
+    else:
+        assert probes == [item for item in items if item.key == keys[-1]]
+    assert all(item.sent in (["dc1"], ["dc2"]) for item in items)
+    assert len(world.orders) - before <= 2
+
+
+def test_what_could_be_sent_nowhere_is_told_to_be_certainly_not_stored():
+    world = World()
+    world.decision.is_own_known = world.ready["dc2"] = world.ready["dc3"] = False
+    (message,) = world.publish(b"k")
+    world.pass_time(LIMIT_S)
+    assert message.sent == []
+    assert message.told == [[UnavailableRecord("not sent")]]
+
+
+@pytest.mark.parametrize("is_usable", [True, False])
+def test_a_breaker_that_opens_when_the_limit_is_over_begins_nothing(is_usable):
+    world = World()
+    (message,) = world.publish(b"k")
+    world.ready["dc2"] = world.ready["dc3"] = is_usable
+    world.now_s += LIMIT_S
+    world.paths[0].breaker._open("silence", world.now_s)
+    world.follow(world.decision.opened(world.paths[0], world.now_s))
+    world.end_all(UnavailableRecord("away"))
+    assert message.sent == ["dc1"]
+    assert [type(each) for each in message.told[0]] == [UnavailableRecord]
+
+
+def test_what_has_failed_too_late_goes_nowhere_else():
+    world = World()
+    world.ready["dc2"] = world.ready["dc3"] = False
+    (message,) = world.publish(b"k")
+    flight = world.flights[0]
+    world.now_s += LIMIT_S
+    world.follow(world.decision.look(flight, world.now_s))
+    assert message.told == [], "its timer says so"
+    world.ready["dc2"] = True
+    world.end_all(UnavailableRecord("away"))
+    assert message.sent == ["dc1"]
