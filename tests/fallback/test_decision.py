@@ -4,7 +4,7 @@ import random
 from collections import defaultdict
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_actors.config.fallback import FallbackConfig
@@ -196,6 +196,7 @@ def live(world, steps):
     world.keeps = False
 
 
+@settings(deadline=None)
 @given(STEPS)
 def test_each_message_is_told_of_once_and_only_what_ran_at_its_limit_later(steps):
     world = World()
@@ -213,6 +214,7 @@ def test_each_message_is_told_of_once_and_only_what_ran_at_its_limit_later(steps
         assert len(verdict) == item.count
 
 
+@settings(deadline=None)
 @given(STEPS, st.integers(0, 20), st.integers(0, 10))
 def test_however_slow_the_logs_are_the_budget_holds(steps, percent, burst):
     world = World(hedge_budget_percent=percent, hedge_burst_max=burst)
@@ -222,6 +224,7 @@ def test_however_slow_the_logs_are_the_budget_holds(steps, percent, burst):
     assert world.counted(Cause.HEDGE) <= burst + percent * published / 100
 
 
+@settings(deadline=None)
 @given(STEPS)
 def test_of_a_key_each_datacentre_is_sent_first_what_came_first(steps):
     world = World()
@@ -241,6 +244,7 @@ def test_of_a_key_each_datacentre_is_sent_first_what_came_first(steps):
         assert numbers == sorted(numbers)
 
 
+@settings(deadline=None)
 @given(STEPS, st.lists(st.sampled_from([b"a", b"b", None]), min_size=1, max_size=6))
 def test_a_probe_goes_with_all_of_its_key_and_nothing_else_does(steps, keys):
     world = World()

@@ -4,7 +4,7 @@ import os
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_actors.fallback.spool.disk import FolderDisk, open_folder
@@ -42,6 +42,7 @@ def change(disk, what, name, *values):
         return type(error)
 
 
+@settings(deadline=None)
 @given(CHANGES)
 def test_the_same_changes_leave_the_same_files(tmp_path_factory, changes) -> None:
     folder = open_folder(tmp_path_factory.mktemp("spool"))
