@@ -261,19 +261,24 @@ def test_http2_by_prior_knowledge(frontend: Process) -> None:
         assert client.send(request).status_code == 400
 
 
-@pytest.mark.parametrize("tls_version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_http2_over_tls_is_negotiated(tls_version: ssl.TLSVersion, tmp_path: Path) -> None:
+def tls_of(folder: Path) -> tuple[dict[str, object], ssl.SSLContext]:
+    """A frontend's TLS, and what a client needs for it."""
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1")
-    certificate.cert_chain_pems[0].write_to_path(str(tmp_path / "cert.pem"))
-    certificate.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    tls = {
-        "certificate_file": str(tmp_path / "cert.pem"),
-        "key_file": str(tmp_path / "key.pem"),
+    certificate.cert_chain_pems[0].write_to_path(str(folder / "cert.pem"))
+    certificate.private_key_pem.write_to_path(str(folder / "key.pem"))
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    tls: dict[str, object] = {
+        "certificate_file": str(folder / "cert.pem"),
+        "key_file": str(folder / "key.pem"),
         "port": 0,
     }
-    context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    return tls, ssl.create_default_context(cafile=str(folder / "ca.pem"))
+
+
+@pytest.mark.parametrize("tls_version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_http2_over_tls_is_negotiated(tls_version: ssl.TLSVersion, tmp_path: Path) -> None:
+    tls, context = tls_of(tmp_path)
     with Process(tls=tls, idle_timeout_ms=500) as frontend:
         url = f"https://127.0.0.1:{frontend.tls_port}/topics/shop.orders"
         context.maximum_version = tls_version
@@ -332,6 +337,34 @@ def test_a_stop_is_announced_first_and_loses_nothing() -> None:
             assert answer.status_code == 201
             assert answer.headers["connection"] == "close"
             assert client.post(url, content=b"{}").status_code == 201
+        assert frontend.process.wait(timeout=20) == 0
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_a_stop_without_a_wait_closes_no_connection_on_a_request(
+    is_tls: bool, tmp_path: Path
+) -> None:
+    tls, context = tls_of(tmp_path)
+    request = HEAD + b"Content-Length: 2\r\n\r\n{}"
+
+    def connect(frontend: Process) -> socket.socket:
+        if not is_tls:
+            return socket.create_connection(("127.0.0.1", frontend.port), timeout=10)
+        plain = socket.create_connection(("127.0.0.1", frontend.tls_port), timeout=10)
+        return context.wrap_socket(plain, server_hostname="127.0.0.1")
+
+    with Process(tls=tls, graceful_shutdown_initial_wait_ms=0) as frontend:
+        opened = [connect(frontend) for _ in range(20)]
+        for connection in opened:
+            connection.sendall(request)
+            assert status_of(connection.recv(4_096)) == 201
+        os.kill(frontend.process.pid, signal.SIGTERM)
+        for connection in opened:
+            time.sleep(0.005)
+            connection.sendall(request)
+            answer = connection.recv(4_096)
+            assert status_of(answer) in (201, 503)
+            connection.close()
         assert frontend.process.wait(timeout=20) == 0
 
 

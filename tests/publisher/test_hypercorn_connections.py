@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import h2.connection
 import h2.settings
 import pytest
+from hyperframe.frame import DataFrame, Frame, GoAwayFrame
 
 from hermes_actors.config import FrontendConfig
 from hermes_actors.publisher.edges.hypercorn import HypercornServer
@@ -113,3 +114,66 @@ def test_an_http2_client_that_gives_no_room_loses_its_connection() -> None:
             assert await read_to_the_end(connection) < 1_000
 
     serve(client)
+
+
+def test_an_http2_client_is_told_to_go_and_what_is_on_its_way_is_answered() -> None:
+    async def main() -> None:
+        server = HypercornServer(
+            PageEdge(), FrontendConfig(port=0), SystemClock(), field="management.port"
+        )
+        await server.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        client = h2.connection.H2Connection()
+        client.initiate_connection()
+        client.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 2 * len(PAGE)})
+        client.increment_flow_control_window(2 * len(PAGE))
+        writer.write(client.data_to_send())
+        await asyncio.sleep(0.05)
+        stopping = asyncio.create_task(server.stop())
+        await asyncio.sleep(0)
+        # It has not heard yet that it is to go.
+        headers = [(":method", "GET"), (":path", "/"), (":scheme", "http"), (":authority", "x")]
+        client.send_headers(1, headers, end_stream=True)
+        writer.write(client.data_to_send())
+        async with asyncio.timeout(5):
+            frames = frames_in(await reader.read())
+        goodbyes = [each.last_stream_id for each in frames if isinstance(each, GoAwayFrame)]
+        assert goodbyes == [2**31 - 1, 1]
+        body = [each.data for each in frames if isinstance(each, DataFrame)]
+        assert b"".join(body) == PAGE
+        await stopping
+        writer.close()
+
+    asyncio.run(main())
+
+
+def frames_in(data: bytes) -> list[Frame]:
+    frames = []
+    while data:
+        frame, length = Frame.parse_frame_header(memoryview(data[:9]))
+        frame.parse_body(memoryview(data[9 : 9 + length]))
+        frames.append(frame)
+        data = data[9 + length :]
+    return frames
+
+
+def test_a_request_on_its_way_to_a_listener_that_ends_is_the_last_of_its_connection() -> None:
+    async def main() -> None:
+        server = HypercornServer(
+            PageEdge(), FrontendConfig(port=0), SystemClock(), field="management.port"
+        )
+        await server.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        await asyncio.sleep(0.05)
+        stopping = asyncio.create_task(server.stop())
+        await asyncio.sleep(0)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with asyncio.timeout(5):
+            answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert b"connection: close" in answer
+        assert answer.endswith(PAGE)
+        await stopping
+        writer.close()
+
+    asyncio.run(main())

@@ -6,9 +6,11 @@ with bytes unread, which takes the answer away from its client again. And it ser
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
+from dataclasses import replace
 from typing import Any
 
 import h11
+from hypercorn.protocol.events import Response
 from hypercorn.protocol.h2 import H2Protocol
 from hypercorn.protocol.h11 import H11Protocol
 
@@ -18,8 +20,11 @@ LINGER_S = 2.0
 """How long a client may still send, and be read for nothing, after its last answer."""
 LINGER_BYTES_MAX = 4_194_304
 
+LAST_STREAM = 2**31 - 1
+
 _FRAME_BYTES_MAX = 16_384 + 9
 """With its header; this server announces no more (RFC 9113, 4.2)."""
+_CLOSE = (b"connection", b"close")
 _UPGRADE_ANSWER = b"This server speaks HTTP only; ask without Upgrade"
 _LENGTHS = frozenset((b"content-length", b"transfer-encoding"))
 
@@ -113,6 +118,13 @@ class Http1(H11Protocol):
         """True while the client may be sending what nobody will look at."""
         return self.connection.their_state in (h11.SEND_BODY, h11.ERROR)
 
+    async def stream_send(self, event: Any) -> None:
+        """A part of the answer; the last one of a connection says so."""
+        if isinstance(event, Response) and self.context.terminated.is_set():
+            headers = [*(pair for pair in event.headers if pair != _CLOSE), _CLOSE]
+            event = replace(event, headers=headers)
+        await super().stream_send(event)
+
     async def _create_stream(self, request: h11.Request) -> None:
         if asks_for_websocket(request.headers):
             kept = [
@@ -125,6 +137,13 @@ class Http1(H11Protocol):
                 http_version=request.http_version,
             )
         await super()._create_stream(request)
+
+
+def go_away(last_stream_id: int) -> bytes:
+    """HTTP/2's frame that no further request may be sent; those above the stream that it names were
+    not looked at, and LAST_STREAM is above all (RFC 9113, 6.8).
+    """
+    return b"\x00\x00\x08\x07\x00\x00\x00\x00\x00%b\x00\x00\x00\x00" % last_stream_id.to_bytes(4)
 
 
 def holds_overlong_frame(http2: H2Protocol) -> bool:
@@ -148,7 +167,7 @@ async def refuse(scope: MutableMapping[str, Any], send: Callable[[Any], Awaitabl
 
     426 for a WebSocket, 400 for a request whose end another reader may see elsewhere.
     """
-    close = [(b"connection", b"close")] if scope.get("http_version", "1.1") < "2" else []
+    close = [_CLOSE] if scope.get("http_version", "1.1") < "2" else []
     if scope["type"] == "websocket":
         await send({"type": "websocket.http.response.start", "status": 400, "headers": []})
         await send({"type": "websocket.http.response.body", "body": _UPGRADE_ANSWER})

@@ -6,6 +6,7 @@ two requests; here its connection class alone is run, and all connections are sw
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Coroutine, MutableMapping
 from contextlib import suppress
 from typing import Any, Protocol, cast
@@ -22,13 +23,15 @@ from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, Scope, TaskG
 from hermes_actors.config import FrontendConfig
 from hermes_actors.publisher.edges.asgi import Receive, Send
 from hermes_actors.publisher.edges.endings import (
+    LAST_STREAM,
     Exchange,
     Http1,
     Lingering,
+    go_away,
     holds_overlong_frame,
     refuse,
 )
-from hermes_actors.publisher.edges.listener import SWEEP_S, Listener, Places, address_of
+from hermes_actors.publisher.edges.listener import LEAVE_S, SWEEP_S, Listener, Places, address_of
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.security.certificates import client_certificate
 
@@ -121,7 +124,7 @@ class Connections:
         self._head_timeout_s = config.head_timeout_ms / 1_000
         self._unread_s = unread_s
         self._connections: dict[_Connection, None] = {}
-        self._context = WorkerContext(None)
+        self._is_leaving = False
         self._sweeper: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -130,10 +133,9 @@ class Connections:
 
     async def stop(self, grace_s: float) -> None:
         """Let the requests under way end for up to `grace_s`, close all."""
-        await self._context.terminated.set()
+        self._is_leaving = True
         for connection in list(self._connections):
-            if connection.idle.since_s is not None:
-                connection.end()
+            await connection.leave()
         await self._wait(grace_s)
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -151,9 +153,11 @@ class Connections:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection to its end."""
         loop = asyncio.get_running_loop()
-        connection = _Connection(self._app, loop, self._config, self._context, reader, writer)
+        connection = _Connection(self._app, loop, self._config, reader, writer)
         self._connections[connection] = None
         try:
+            if self._is_leaving:
+                await connection.leave()
             await connection.run()
         except asyncio.CancelledError:
             writer.close()
@@ -174,9 +178,9 @@ class Connections:
             now_s = loop.time()
             for connection in list(self._connections):
                 since_s, head_since_s = connection.idle.since_s, connection.idle.head_since_s
-                if (since_s is not None and now_s > since_s + self._idle_s) or (
-                    head_since_s is not None and now_s > head_since_s + self._head_timeout_s
-                ):
+                if (
+                    since_s is not None and connection.is_idle_over(now_s, since_s + self._idle_s)
+                ) or (head_since_s is not None and now_s > head_since_s + self._head_timeout_s):
                     connection.end()
                 elif connection.lingering.is_over(now_s):
                     connection.writer.transport.abort()
@@ -212,11 +216,10 @@ class _Connection(TCPServer):
         app: App,
         loop: asyncio.AbstractEventLoop,
         config: Config,
-        context: WorkerContext,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        super().__init__(self._serve, loop, config, context, {}, reader, writer)
+        super().__init__(self._serve, loop, config, WorkerContext(None), {}, reader, writer)
         self._hermes_app = app
         self.idle = self.idle_task = _IdleMark(loop)
         self.lingering = Lingering()
@@ -226,6 +229,7 @@ class _Connection(TCPServer):
         self.task: asyncio.Task[Any] = task
         self._unsent_bytes = 0
         self._unsent_since_s = 0.0
+        self._leaves_at_s = math.inf
         # What the handshake has verified; None also where no certificate was asked for.
         self._certificate = client_certificate(writer.get_extra_info("peercert"))
 
@@ -243,24 +247,47 @@ class _Connection(TCPServer):
         self._beside.add(task)
         task.add_done_callback(self._beside.discard)
 
+    async def leave(self) -> None:
+        """The listener is about to end: a request that is on its way is answered, and its client
+        moves on.
+        """
+        self._leaves_at_s = self.loop.time() + LEAVE_S
+        if self._http2 is None:
+            await self.context.terminated.set()
+        else:
+            # hypercorn's own way would reset what still comes, as if it had been answered.
+            self.writer.write(go_away(LAST_STREAM))
+
+    def is_idle_over(self, now_s: float, ends_s: float) -> bool:
+        """Whether a connection that idles until `ends_s` at most has had its time."""
+        return now_s > min(ends_s, self._leaves_at_s)
+
     def end(self) -> None:
         """Close now; what the client has not read is dropped, since it may never read it."""
         if self._unsent_in_transport():
             self.writer.transport.abort()
-        else:
-            self.writer.close()
+            return
+        if self._http2 is not None:
+            # What came after this was not looked at, and may be sent again.
+            self.writer.write(go_away(self._http2.connection.highest_inbound_stream_id))
+        self.writer.close()
 
     def is_unread(self, now_s: float, limit_s: float) -> bool:
         """True when bytes have waited for the client for `limit_s` and not one of them went."""
         unsent_bytes = self._unsent_in_transport()
-        http2 = self.protocol.protocol if hasattr(self, "protocol") else None
-        if isinstance(http2, H2Protocol):
+        if self._http2 is not None:
             # Held back by the client's flow control.
-            unsent_bytes += sum(len(each.buffer) for each in http2.stream_buffers.values())
+            unsent_bytes += sum(len(each.buffer) for each in self._http2.stream_buffers.values())
         if not unsent_bytes or unsent_bytes != self._unsent_bytes:
             self._unsent_bytes, self._unsent_since_s = unsent_bytes, now_s
             return False
         return now_s > self._unsent_since_s + limit_s
+
+    @property
+    def _http2(self) -> H2Protocol | None:
+        """What speaks HTTP/2, if this connection does."""
+        http2 = self.protocol.protocol if hasattr(self, "protocol") else None
+        return http2 if isinstance(http2, H2Protocol) else None
 
     def _unsent_in_transport(self) -> int:
         return self.writer.transport.get_write_buffer_size()
@@ -280,8 +307,7 @@ class _Connection(TCPServer):
                     break
                 continue
             await self.protocol.handle(RawData(data))
-            http2 = self.protocol.protocol
-            if isinstance(http2, H2Protocol):
+            if (http2 := self._http2) is not None:
                 if holds_overlong_frame(http2):
                     break
                 if http2.idle and idle.since_s is None:
@@ -354,8 +380,8 @@ class _Connection(TCPServer):
 
         hypercorn would end the connection, and with it all other requests on it.
         """
-        http2 = self.protocol.protocol
-        if isinstance(http2, H2Protocol) and not isinstance(http2.streams, _Streams):
+        http2 = self._http2
+        if http2 is not None and not isinstance(http2.streams, _Streams):
             http2.streams = _Streams(http2.streams)
 
 

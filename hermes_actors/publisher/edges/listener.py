@@ -14,6 +14,10 @@ from hermes_actors.publisher.edges.sockets import bind, port_of
 
 SWEEP_S = 0.2
 """How often a listener looks after its connections."""
+LEAVE_S = 0.5
+"""How long a connection of a listener that ends may idle before it is closed: a request that is on
+its way by then is answered, after which its client moves on.
+"""
 
 _BACKLOG = 4_096
 

@@ -16,7 +16,7 @@ from hermes_actors.publisher.edges.asgi import AsgiEdge
 from hermes_actors.publisher.edges.http1.connection import Connection
 from hermes_actors.publisher.edges.http1.edge import UNREAD_S, Edge
 from hermes_actors.publisher.edges.hypercorn import Connections
-from hermes_actors.publisher.edges.listener import SWEEP_S, Listener, Places, address_of
+from hermes_actors.publisher.edges.listener import LEAVE_S, SWEEP_S, Listener, Places, address_of
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.security.certificates import client_certificate
 
@@ -50,6 +50,7 @@ class FrontendServer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.Task[None] | None = None
         self._all_gone: asyncio.Event | None = None
+        self.is_leaving = False
         self._listener = Listener(config, "frontend.port")
         self.port, self.tls_port = self._listener.port, self._listener.tls_port
 
@@ -63,9 +64,14 @@ class FrontendServer:
 
     async def stop(self, grace_s: float = 3.0) -> None:
         """Accept no more, let the requests under way end for up to `grace_s`, close all."""
+        self.is_leaving = True
+        self._tick()
         self._listener.stop()
         for connection in list(self.connections):
             connection.leave()
+        if self.tls_port is not None:
+            # Connections are known when their handshake has ended.
+            await asyncio.sleep(min(LEAVE_S, grace_s))
         if self.connections:
             self._all_gone = asyncio.Event()
             with suppress(TimeoutError):
@@ -160,6 +166,8 @@ class _Socket(asyncio.Protocol):
         certificate = client_certificate(transport.get_extra_info("peercert"))
         self._connection = Connection(self._server.edge, self._transport, certificate)
         self._server.connections[self._connection] = None
+        if self._server.is_leaving:
+            self._connection.leave()
 
     def data_received(self, data: bytes) -> None:
         connection = self._connection

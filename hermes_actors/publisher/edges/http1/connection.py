@@ -17,6 +17,7 @@ from hermes_actors.publisher.edges.http1.rendering import CONTINUE
 from hermes_actors.publisher.edges.http1.request import Malformed, Request
 from hermes_actors.publisher.edges.http1.watch import State, Watch
 from hermes_actors.publisher.edges.http1.wire import Reader
+from hermes_actors.publisher.edges.listener import LEAVE_S
 from hermes_actors.publisher.head import Head
 from hermes_actors.publisher.publication import Abandoned, Publication
 from hermes_actors.security.account import ClientCertificate
@@ -45,7 +46,7 @@ class Connection:
     __slots__ = (
         "_answers", "_batch", "_body_bytes", "_cancel", "_certificate", "_close_at_s", "_edge",
         "_expects", "_has_ended", "_holds", "_is_last", "_is_lost", "_is_refused", "_is_silent",
-        "_is_taking", "_parts", "_publication", "_reader", "_served", "_steps_left",
+        "_is_taking", "_leaves_at_s", "_parts", "_publication", "_reader", "_served", "_steps_left",
         "_stopped_reading", "_waiting", "_watch", "_wire", "_writes_soon",
         "due_s",
     )  # fmt: skip
@@ -74,7 +75,7 @@ class Connection:
         self._is_taking = self._writes_soon = False
         # The client may wait to be asked for its body.
         self._expects = False
-        self._close_at_s = 0.0
+        self._close_at_s = self._leaves_at_s = 0.0
         self.due_s = 0.0
         """The sweep need not look at it before; 0.0 whenever something has happened."""
         # How many requests have begun, and how much may still be taken in this turn.
@@ -129,22 +130,26 @@ class Connection:
         ):
             self._wire.abort()
         elif self._close_at_s:
-            if now_s > self._close_at_s:
+            if now_s > self._close_at_s and not self._answers:
                 self._end()
         elif self._batch is not None:
             self._batch.sweep(now_s)
         else:
-            ends_s = watch.ends_s(self._state(), self._served, edge.head_timeout_s, now_s)
+            state = self._state()
+            ends_s = watch.ends_s(state, self._served, edge.head_timeout_s, now_s)
+            if self._leaves_at_s and state is State.IDLE:
+                ends_s = self._leaves_at_s
             if ends_s and now_s > ends_s:
                 self._end()
             else:
                 self.due_s = ends_s
 
     def leave(self) -> None:
-        """The listener is about to end: no further request is begun."""
-        self._is_last = True
-        if self._state() in (State.IDLE, State.HEAD):
-            self._end()
+        """The listener is about to end: one more request is begun, if it comes soon. It may be on
+        its way, and a client could not tell what became of it.
+        """
+        self._leaves_at_s = self._edge.now_s + LEAVE_S
+        self.due_s = 0.0
 
     def abort(self) -> None:
         """Close at once, whatever is under way."""
@@ -237,7 +242,7 @@ class Connection:
 
     def _begin(self, request: Request) -> None:
         self._expects = request.expects_continue
-        if not request.keeps_alive:
+        if self._leaves_at_s or not request.keeps_alive:
             self._is_last = True
         if request.refusal is not None:
             self._answer(self._edge.refuse(request.refusal), is_of_publish=False)
@@ -455,7 +460,7 @@ class Connection:
             self._wire.close()
         elif self._is_silent:
             return
-        elif not (self._is_refused or self._reader.is_in_body):
+        elif not (self._is_refused or self._reader.is_in_body or self._reader.has_bytes):
             self._wire.close()
         elif not self._close_at_s:
             self._close_at_s = self._edge.now_s + _LINGER_S
