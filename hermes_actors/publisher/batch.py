@@ -110,6 +110,8 @@ class BatchStream:
         on_close: Callable[["BatchStream"], None],
     ) -> None:
         self.route = route
+        self.size_at_once = form.size_at_once
+        """How many bytes of what has come may be fed before others have their turn."""
         self._form = form
         self._limits = limits
         self._topic_permits = topic_permits

@@ -77,7 +77,9 @@ class Parcel(Struct):
 
 
 class Form(Protocol):
-    """One request's body."""
+    """One request's body. `size_at_once` is its splitter's."""
+
+    size_at_once: Callable[[bytes], int]
 
     @property
     def failure(self) -> str:
@@ -94,6 +96,7 @@ class BodiesForm:
     """Each thing that the splitter finds is a message's body."""
 
     def __init__(self, splitter: Splitter, bytes_max: int) -> None:
+        self.size_at_once: Callable[[bytes], int] = splitter.size_at_once
         self._splitter = splitter
         self._bytes_max = bytes_max
 

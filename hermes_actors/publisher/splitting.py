@@ -19,6 +19,10 @@ class Oversized(Struct, frozen=True, gc=False):
 
 Found = list[bytes | Oversized]
 
+_MESSAGES_AT_ONCE = 1_000
+_SIZE_MIN = 256
+_COUNTED_BYTES_MAX = 16_384
+
 
 class Splitter(Protocol):
     """One body. `failure` says, when it is not "", why it cannot be cut any further: what is fed
@@ -26,6 +30,9 @@ class Splitter(Protocol):
     """
 
     failure: str
+
+    def size_at_once(self, data: bytes) -> int:
+        """How many bytes of what has come may be fed before others have their turn."""
 
     def feed(self, data: bytes) -> Found:
         """The messages that end in this piece."""
@@ -45,6 +52,10 @@ class LineSplitter:
         self._bytes_max = bytes_max
         self._parts: list[bytes] = []
         self._size = 0
+
+    def size_at_once(self, data: bytes) -> int:
+        """As `Splitter.size_at_once`."""
+        return _size_at_once(data, b"\n", len(data))
 
     def feed(self, data: bytes) -> Found:
         """The lines that end in this piece."""
@@ -96,6 +107,18 @@ class LineSplitter:
         return line if line and not line.isspace() else None
 
 
+def _size_at_once(data: bytes, separator: bytes, bytes_max: int) -> int:
+    """As many bytes as have a thousand separators at most, or hardly more."""
+    size = _SIZE_MIN
+    messages = data.count(separator, 0, size)
+    while size < min(bytes_max, len(data)):
+        messages += data.count(separator, size, 2 * size)
+        if messages > _MESSAGES_AT_ONCE:
+            return size
+        size *= 2
+    return min(len(data), size)
+
+
 _SPACE = b" \t\n\r"
 _STRUCTURE = re.compile(rb'["\[\]{},]')
 _IN_STRING = re.compile(rb'["\\]')
@@ -129,6 +152,10 @@ class ArraySplitter:
         self._is_in_string = False
         # What was dropped of it, since it is too large anyway.
         self._dropped_bytes = 0
+
+    def size_at_once(self, data: bytes) -> int:
+        """As `Splitter.size_at_once`; each bracket and quote may have to be looked at."""
+        return _size_at_once(data, b",", _COUNTED_BYTES_MAX)
 
     def feed(self, data: bytes) -> Found:
         """The elements that end in this piece, with the comma or bracket after them."""

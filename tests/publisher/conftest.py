@@ -20,7 +20,7 @@ from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.topic import Ack, ContentType, Owner, PublishingAuth, RetentionTime, Topic
-from hermes_actors.publisher.edges.http1.edge import Edge
+from hermes_actors.publisher.edges.edge import Edge
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.head import Head
 from hermes_actors.publisher.publication import Publication

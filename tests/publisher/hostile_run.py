@@ -23,9 +23,9 @@ from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Ack, ContentType, Owner, PublishingAuth, RetentionTime, Topic
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.drain import Drain
+from hermes_actors.publisher.edges.edge import Edge
 from hermes_actors.publisher.edges.heads import HeadLimits
 from hermes_actors.publisher.edges.http1.connection import Connection
-from hermes_actors.publisher.edges.http1.edge import Edge
 from hermes_actors.publisher.edges.http1.request import Heads, Malformed, Request
 from hermes_actors.publisher.edges.http1.wire import END, Reader
 from hermes_actors.publisher.gateway import Gateway

@@ -4,7 +4,7 @@ import h11
 import httpx
 import trio
 
-from hermes_actors.publisher.edges.http1.edge import Edge
+from hermes_actors.publisher.edges.edge import Edge
 from hermes_chaos.sim.environment.http_in import Line
 
 

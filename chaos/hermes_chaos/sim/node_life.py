@@ -21,7 +21,7 @@ from hermes_actors.metadata.catalog import Catalog, LiveSubscription, Subscripti
 from hermes_actors.metadata.view import Metadata
 from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.node import Node, NodeEnvironment, SenderOf, open_node
-from hermes_actors.publisher.edges.http1.edge import Edge
+from hermes_actors.publisher.edges.edge import Edge
 from hermes_actors.runtime.clock import IdSource, seeded_ids
 from hermes_actors.runtime.cpu import StillCpu
 from hermes_actors.runtime.threads import NoThreads

@@ -20,7 +20,7 @@ from hermes_actors.listeners import Addresses, serve_node
 from hermes_actors.log.embedded import EmbeddedLog
 from hermes_actors.log.kafka.log import KafkaLog
 from hermes_actors.node import NodeEnvironment
-from hermes_actors.publisher.edges.sockets import PortUnusable
+from hermes_actors.publisher.edges.listener import PortUnusable
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import SystemClock
 from hermes_actors.runtime.collecting import long_lived_set_aside

@@ -1,13 +1,14 @@
 """An ASGI app that publishes: the frontend over HTTP/2, on the asyncio host."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 from hermes_actors.log.base import Stored
 from hermes_actors.publisher.answers import BAD_REQUEST, Answer
-from hermes_actors.publisher.edges.cells import Cell
-from hermes_actors.publisher.edges.http1.edge import Edge
-from hermes_actors.publisher.edges.streams import Left, run_stream
+from hermes_actors.publisher.batch import BatchStream
+from hermes_actors.publisher.edges.bodies import BatchExchange, MessageBody
+from hermes_actors.publisher.edges.edge import Edge
 from hermes_actors.publisher.forms import ANSWERS
 from hermes_actors.publisher.head import Head
 from hermes_actors.publisher.publication import ABSENT, Abandoned, Publication
@@ -60,7 +61,8 @@ class AsgiEdge:
         self._edge = edge
         self._gateway = edge.gateway
         self._pages = edge.pages
-        self._body_bytes_max = edge.body_bytes_max
+        self.batches: dict[BatchRequest, None] = {}
+        """Those that are open; the listener's sweep looks after their times."""
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; a scope of another type (lifespan, websocket) is left alone."""
@@ -110,10 +112,11 @@ class AsgiEdge:
         if isinstance(admitted, Answer):
             await send_answer(scope, send, admitted)
             return
-        body = b""
-        if admitted.expected_bytes and not admitted.is_done:
-            body = await self._read(admitted, cell, receive)
-        self._gateway.hand_over(admitted, body)
+        body = MessageBody(self._gateway, admitted)
+        if not admitted.expected_bytes:
+            body.end()
+        while (event := await cell.read(receive)) is not None and _follow(body, event):
+            pass
         await cell.wait()
         if type(admitted.outcome) is Stored:
             headers = [_NO_LENGTH, (b"hermes-message-id", admitted.id.encode())]
@@ -134,66 +137,150 @@ class AsgiEdge:
         receive: Receive,
         send: Send,
     ) -> None:
-        batches = self._gateway.batches
-        stream = batches.open(topic, fields.get(b"partition-key"), head)
+        stream = self._gateway.batches.open(topic, fields.get(b"partition-key"), head)
         if isinstance(stream, Answer):
             await send_answer(scope, send, stream)
             return
-        await run_stream(stream, _Peer(receive, send), batches.idle_s)
-
-    async def _read(self, publication: Publication, cell: Cell, receive: Receive) -> bytes:
-        """The body; incomplete when the publication is settled."""
-        parts: list[bytes] = []
-        size = 0
-        while (message := await cell.read(receive)) is not None:
-            if message["type"] != "http.request":
-                self._gateway.abandon(publication)
-                break
-            if part := message.get("body", b""):
-                parts.append(part)
-                size += len(part)
-            if size > self._body_bytes_max:
-                self._gateway.refuse_body(publication, size)
-                break
-            if not message.get("more_body"):
-                break
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        batch = BatchRequest(stream, self._edge, receive, send)
+        self.batches[batch] = None
+        try:
+            await batch.run()
+        finally:
+            del self.batches[batch]
 
 
-class _Peer:
-    """A batch's connection."""
+class Cell:
+    """Where a request waits: for its body, which the deadline may interrupt, and for its outcome.
 
-    def __init__(self, receive: Receive, send: Send) -> None:
+    A cell is the `notify` of a publication, and may be told from a trio task of the same thread. It
+    costs nothing until something must be waited for.
+    """
+
+    __slots__ = ("_future", "_is_settled", "_reading")
+
+    def __init__(self) -> None:
+        self._is_settled = False
+        self._future: asyncio.Future[None] | None = None
+        self._reading: asyncio.Task[Any] | None = None
+
+    def __call__(self, publication: Publication) -> None:
+        """The publication is settled."""
+        self._is_settled = True
+        if self._future is not None:
+            if not self._future.done():
+                self._future.set_result(None)
+        elif self._reading is not None:
+            self._reading.cancel()
+
+    async def read(self, receive: Receive) -> Event | None:
+        """What `receive` gives, or None when the publication is settled first."""
+        if self._is_settled:
+            return None
+        # asyncio has no scopes; cancelling the own task costs nothing unless it happens.
+        self._reading = task = asyncio.current_task()
+        assert task is not None, "a request has a task"
+        try:
+            return await receive()
+        except asyncio.CancelledError:
+            if not self._is_settled or task.uncancel():
+                raise
+            return None
+        finally:
+            self._reading = None
+
+    async def wait(self) -> None:
+        """Wait until the publication is settled."""
+        if not self._is_settled:
+            self._future = asyncio.get_running_loop().create_future()
+            await self._future
+
+
+class BatchRequest:
+    """A batch's request: the line of its exchange."""
+
+    due_s = 0.0
+
+    def __init__(self, stream: BatchStream, edge: Edge, receive: Receive, send: Send) -> None:
+        self.is_paused = False
         self._receive = receive
         self._send = send
-        self._headers = [(b"content-type", ANSWERS.encode())]
-        self._has_begun = False
-        self._is_read = False
+        self._may_read = asyncio.Event()
+        self._may_read.set()
+        self._unsent = b""
+        self._is_ended = False
+        self._has_due = asyncio.Event()
+        self._is_over = asyncio.Event()
+        self._exchange = BatchExchange(self, stream, edge)
+        self.sweep = self._exchange.sweep
 
-    async def read(self) -> bytes | None:
-        """As `Peer.read`."""
-        while not self._is_read:
+    async def run(self) -> None:
+        """Serve it until its last line has gone, or its client."""
+        async with asyncio.TaskGroup() as tasks:
+            both = [tasks.create_task(self._read()), tasks.create_task(self._write())]
+            try:
+                await self._is_over.wait()
+            finally:
+                for each in both:
+                    each.cancel()
+                if not self._is_ended:
+                    self._exchange.gone()
+
+    def write(self, data: bytes) -> None:
+        """As `Line.write`."""
+        self.is_paused = True
+        self._unsent = data
+        self._has_due.set()
+
+    def hold(self) -> None:
+        """As `Line.hold`."""
+        self._may_read.clear()
+
+    def release(self) -> None:
+        """As `Line.release`."""
+        self._may_read.set()
+
+    def batch_ended(self) -> None:
+        """As `Line.batch_ended`."""
+        self._is_ended = True
+        self._has_due.set()
+
+    def abort(self) -> None:
+        """As `Line.abort`."""
+        self._is_over.set()
+
+    async def _read(self) -> None:
+        event: Event = {}
+        while not event or _follow(self._exchange, event):
+            await self._may_read.wait()
             event = await self._receive()
-            if event["type"] != "http.request":
-                raise Left
-            self._is_read = not event.get("more_body")
-            body: bytes = event.get("body", b"")
-            if body:
-                return body
-        return None
+        if event["type"] != "http.request":
+            self._is_over.set()
 
-    async def write(self, data: bytes) -> None:
-        """As `Peer.write`."""
-        await self._begin()
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
-
-    async def finish(self) -> None:
-        """As `Peer.finish`."""
-        await self._begin()
+    async def _write(self) -> None:
+        await self._has_due.wait()
+        headers = [(b"content-type", ANSWERS.encode())]
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        while not self._is_ended:
+            await self._has_due.wait()
+            self._has_due.clear()
+            if self.is_paused:
+                await self._send(
+                    {"type": "http.response.body", "body": self._unsent, "more_body": True}
+                )
+                self.is_paused = False
+                self._exchange.sent()
         await self._send(_EMPTY_BODY)
+        self._is_over.set()
 
-    async def _begin(self) -> None:
-        if not self._has_begun:
-            self._has_begun = True
-            start = {"type": "http.response.start", "status": 200, "headers": self._headers}
-            await self._send(start)
+
+def _follow(body: MessageBody | BatchExchange, event: Event) -> bool:
+    """Tell a body what has come of it; False when nothing more will."""
+    if event["type"] != "http.request":
+        body.gone()
+        return False
+    if data := event.get("body"):
+        body.data(data)
+    if event.get("more_body"):
+        return True
+    body.end()
+    return False

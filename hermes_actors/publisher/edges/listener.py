@@ -1,16 +1,17 @@
 """Listening sockets with their TLS, and how many connections they take."""
 
 import asyncio
+import errno
+import os
+import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable
 
 from hypercorn.config import Config
 
-from hermes_actors.config import FrontendConfig
+from hermes_actors.config import FrontendConfig, TlsConfig
 from hermes_actors.errors import StartupError
-from hermes_actors.publisher.edges.authorities import trust_clients
-from hermes_actors.publisher.edges.sockets import bind, port_of
 
 SWEEP_S = 0.2
 """How often a listener looks after its connections."""
@@ -20,6 +21,14 @@ its way by then is answered, after which its client moves on.
 """
 
 _BACKLOG = 4_096
+
+
+class PortUnusable(StartupError):
+    """Another port would do, and the message ends by asking for one. `field` is the one to set."""
+
+    def __init__(self, message: str, field: str) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class Listener:
@@ -35,12 +44,12 @@ class Listener:
         self._tls = _tls_context(config, section) if config.tls.certificate_file else None
         self._handshake_timeout_s = config.head_timeout_ms / 1_000
         self._servers: list[asyncio.Server] = []
-        self._socket = bind(config.host, config.port, field=field, reuse_port=config.reuse_port)
-        self.port = port_of(self._socket)
+        self._socket = _bind(config.host, config.port, field=field, reuse_port=config.reuse_port)
+        self.port = _port_of(self._socket)
         self.tls_port: int | None = None
         if self._tls is not None:
             try:
-                self._tls_socket = bind(
+                self._tls_socket = _bind(
                     config.host,
                     config.tls.port,
                     field=f"{section}.port",
@@ -49,7 +58,7 @@ class Listener:
             except StartupError:
                 self._socket.close()
                 raise
-            self.tls_port = port_of(self._tls_socket)
+            self.tls_port = _port_of(self._tls_socket)
 
     async def start(self, make: Callable[[], asyncio.Protocol]) -> None:
         """Accept connections from now on, each with a protocol of its own; on the host loop."""
@@ -118,5 +127,57 @@ def _tls_context(config: FrontendConfig, section: str) -> ssl.SSLContext:
             "both are PEM files, the key that of the certificate"
         ) from error
     assert context is not None, "there is a certificate"
-    trust_clients(context, tls, section)
+    _trust_clients(context, tls, section)
     return context
+
+
+def _trust_clients(context: ssl.SSLContext, tls: TlsConfig, section: str) -> None:
+    """Let the context ask clients for certificates, as `section` says. Raises StartupError."""
+    if tls.client_auth == "not_requested":
+        return
+    try:
+        context.load_verify_locations(tls.client_ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise StartupError(
+            f"{section}.client_ca_file: {tls.client_ca_file} cannot be used: {error}; it is a "
+            "PEM file of certificates"
+        ) from error
+    context.verify_mode = ssl.CERT_REQUIRED if tls.client_auth == "required" else ssl.CERT_OPTIONAL
+
+
+def _bind(host: str, port: int, *, field: str, reuse_port: bool = False) -> socket.socket:
+    """A bound TCP socket, not yet listening; port 0 takes any free one.
+
+    `field` names the configuration's host and port in the error. Raises PortUnusable for a port
+    that is taken or not permitted, else StartupError.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if reuse_port:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.setblocking(False)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise _failure(host, port, field, error) from error
+    return listener
+
+
+def _port_of(listener: socket.socket) -> int:
+    """The port that a bound socket has."""
+    port: int = listener.getsockname()[1]
+    return port
+
+
+def _failure(host: str, port: int, field: str, error: OSError) -> StartupError:
+    where = f"{field}: cannot listen on {host} port {port}"
+    if error.errno == errno.EADDRINUSE:
+        return PortUnusable(f"{where}: another process does; stop it or choose another port", field)
+    if error.errno == errno.EACCES:
+        return PortUnusable(
+            f"{where}: not permitted; ports below 1024 need a privilege, choose another port", field
+        )
+    return StartupError(f"{where}: {os.strerror(error.errno) if error.errno else error}")

@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any, cast
 
 from hermes_actors.config import FrontendConfig
-from hermes_actors.publisher.edges.asgi import AsgiEdge
+from hermes_actors.publisher.edges.asgi import AsgiEdge, BatchRequest
+from hermes_actors.publisher.edges.edge import UNREAD_S, Edge
 from hermes_actors.publisher.edges.http1.connection import Connection
-from hermes_actors.publisher.edges.http1.edge import UNREAD_S, Edge
 from hermes_actors.publisher.edges.hypercorn import Connections
 from hermes_actors.publisher.edges.listener import LEAVE_S, SWEEP_S, Listener, Places, address_of
 from hermes_actors.publisher.frontend import Frontend
@@ -41,8 +41,9 @@ class FrontendServer:
         self.edge = Edge(frontend.gateway, frontend.pages, config, self, unread_s=unread_s)
         self.places = Places(config)
         self.connections: dict[Connection, None] = {}
+        self._asgi = AsgiEdge(self.edge)
         self.http2 = Connections(
-            AsgiEdge(self.edge),
+            self._asgi,
             config,
             frontend.clock,
             unread_s=unread_s,
@@ -124,7 +125,8 @@ class FrontendServer:
         """Look after the times of all connections that are due."""
         self._tick()
         now_s = self.edge.now_s
-        for connection in [each for each in self.connections if each.due_s < now_s]:
+        swept: list[Connection | BatchRequest] = [*self.connections, *self._asgi.batches]
+        for connection in [each for each in swept if each.due_s < now_s]:
             try:
                 connection.sweep(now_s)
             except Exception:

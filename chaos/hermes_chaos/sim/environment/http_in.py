@@ -8,8 +8,8 @@ import msgspec
 import trio
 from msgspec import Struct
 
+from hermes_actors.publisher.edges.edge import Edge
 from hermes_actors.publisher.edges.http1.connection import Connection
-from hermes_actors.publisher.edges.http1.edge import Edge
 
 
 class Response(Struct, frozen=True):

@@ -11,9 +11,9 @@ from typing import Any
 
 from hermes_actors.log.base import Stored
 from hermes_actors.publisher.answers import Answer
-from hermes_actors.publisher.edges.http1.edge import Edge, Wire
-from hermes_actors.publisher.edges.http1.exchange import BatchExchange
-from hermes_actors.publisher.edges.http1.rendering import CONTINUE
+from hermes_actors.publisher.edges.bodies import BatchExchange, MessageBody
+from hermes_actors.publisher.edges.edge import Edge, Wire
+from hermes_actors.publisher.edges.http1.rendering import CONTINUE, chunk
 from hermes_actors.publisher.edges.http1.request import Malformed, Request
 from hermes_actors.publisher.edges.http1.watch import State, Watch
 from hermes_actors.publisher.edges.http1.wire import Reader
@@ -44,9 +44,9 @@ class Connection:
     """The network calls `received`, `ended`, `lost`, `paused` and `resumed`; the sweep `sweep`."""
 
     __slots__ = (
-        "_answers", "_batch", "_body_bytes", "_cancel", "_certificate", "_close_at_s", "_edge",
+        "_answers", "_batch", "_body", "_cancel", "_certificate", "_close_at_s", "_edge",
         "_expects", "_has_ended", "_holds", "_is_last", "_is_lost", "_is_refused", "_is_silent",
-        "_is_taking", "_leaves_at_s", "_parts", "_publication", "_reader", "_served", "_steps_left",
+        "_is_taking", "_leaves_at_s", "_reader", "_served", "_steps_left",
         "_stopped_reading", "_waiting", "_watch", "_wire", "_writes_soon",
         "due_s",
     )  # fmt: skip
@@ -60,11 +60,10 @@ class Connection:
         self._reader = Reader(edge.heads)
         # What is owed to the client, in order: a publication until it is answered, else bytes.
         self._answers: deque[Publication | bytes] = deque()
-        # Whose body is being read: one of these, or neither when nobody wants it.
-        self._publication: Publication | None = None
+        # Whose body is being read; None when nobody wants it.
+        self._body: MessageBody | BatchExchange | None = None
+        # The batch whose turn it is; its body may have been read.
         self._batch: BatchExchange | None = None
-        self._parts: list[bytes] = []
-        self._body_bytes = 0
         # A request that cannot begin before those ahead of it are answered.
         self._waiting: Request | None = None
         self._cancel: Callable[[], None] | None = None
@@ -117,7 +116,7 @@ class Connection:
         """All that was written has gone."""
         self._watch.all_went()
         if self._batch is not None:
-            self._batch.sent(self._edge.now_s)
+            self._batch.sent()
         self._release(_UNREAD)
 
     # The listener.
@@ -176,7 +175,7 @@ class Connection:
 
     def batch_ended(self) -> None:
         """The batch's answer has been written to its end."""
-        self._batch = None
+        self._batch = self._body = None
         if self._reader.is_in_body:
             # It was ended early; the client may still be sending.
             self._is_last = True
@@ -228,7 +227,7 @@ class Connection:
         except Malformed as error:
             # In a body that nobody waits for, or of a batch whose answer may have begun, it is
             # enough to close.
-            is_owed = not reader.is_in_body or self._publication is not None
+            is_owed = not reader.is_in_body or isinstance(self._body, MessageBody)
             self._leave_body()
             self._is_last = self._is_refused = True
             if is_owed:
@@ -318,8 +317,7 @@ class Connection:
         if body is not None:
             gateway.hand_over(admitted, body)
         else:
-            self._publication = admitted
-            self._body_bytes = 0
+            self._body = MessageBody(gateway, admitted)
 
     def _admit_batch(self, request: Request, head: Head) -> None:
         batches = self._edge.gateway.batches
@@ -328,37 +326,21 @@ class Connection:
             self._answer(stream, is_of_publish=True)
             return
         is_chunked = not request.is_http_1_0
-        self._batch = BatchExchange(
-            self,
-            stream,
-            self._edge.host.soon,
-            self._edge.renderer.batch_head(is_chunked=is_chunked, closes=self._is_last),
-            batches.idle_s,
-            self._edge.now_s,
-            is_chunked=is_chunked,
-        )
+        start = self._edge.renderer.batch_head(is_chunked=is_chunked, closes=self._is_last)
+        frame = chunk if is_chunked else bytes
+        self._body = self._batch = BatchExchange(self, stream, self._edge, start, frame)
 
     def _piece(self, data: bytes) -> None:
         self._expects = False
-        publication = self._publication
-        if publication is not None:
-            self._parts.append(data)
-            self._body_bytes += len(data)
-            if self._body_bytes > self._edge.body_bytes_max:
-                self._edge.gateway.refuse_body(publication, self._body_bytes)
-        elif self._batch is not None:
-            self._batch.feed(data, self._edge.now_s)
+        if self._body is not None:
+            self._body.data(data)
 
     def _end_body(self) -> None:
-        publication, self._publication = self._publication, None
-        if publication is not None:
-            parts, self._parts = self._parts, []
-            body = parts[0] if len(parts) == 1 else b"".join(parts)
-            self._edge.gateway.hand_over(publication, body)
-        elif self._batch is not None:
-            self._batch.finish()
-            if self._batch is not None:
-                self._holds |= _TURN
+        body, self._body = self._body, None
+        if body is not None:
+            body.end()
+        if self._batch is not None:
+            self._holds |= _TURN
 
     # Answers.
 
@@ -369,8 +351,9 @@ class Connection:
                 # Nobody hears it, but it is counted.
                 self._edge.gateway.answer(publication)
             return
-        if publication is self._publication:
-            self._cut_short(publication)
+        body = self._body
+        if isinstance(body, MessageBody) and body.publication is publication:
+            self._cut_short(body)
         if self._is_taking or not self._answers or publication is not self._answers[0]:
             return
         if len(self._answers) == 1:
@@ -380,16 +363,15 @@ class Connection:
             self._writes_soon = True
             self._edge.host.soon(self._write_due)
 
-    def _cut_short(self, publication: Publication) -> None:
-        """It is answered before its body is here."""
-        self._publication = None
+    def _cut_short(self, body: MessageBody) -> None:
+        """It is answered before all of it is here."""
+        self._body = None
         self._is_last = True
-        if self._parts:
-            self._parts = []
+        if body.has_begun:
             return
         # Not a byte of it came: the connection ends without a word, as Hermes has it.
         self._answers.pop()
-        self._edge.gateway.answer(publication)
+        self._edge.gateway.answer(body.publication)
         self._is_silent = True
         self._close_at_s = self._edge.now_s + self._edge.silence_s
 
@@ -438,8 +420,8 @@ class Connection:
 
     def _ask_for_body(self) -> None:
         """If all before it is answered: what a client says after the answers is for one request."""
-        is_wanted = self._publication is not None or self._batch is not None
-        if is_wanted and len(self._answers) <= (self._publication is not None):
+        ahead = len(self._answers) - isinstance(self._body, MessageBody)
+        if self._body is not None and not ahead:
             self._expects = False
             self._wire.write(CONTINUE)
 
@@ -480,14 +462,12 @@ class Connection:
 
     def _leave_body(self) -> None:
         """The rest of the body that is being read will not come."""
-        publication, self._publication = self._publication, None
-        if publication is not None:
+        body, self._body = self._body or self._batch, None
+        if isinstance(body, MessageBody):
             self._answers.pop()
-            self._parts = []
-            self._edge.gateway.abandon(publication)
-        if self._batch is not None:
-            batch, self._batch = self._batch, None
-            batch.leave()
+        self._batch = None
+        if body is not None:
+            body.gone()
 
     def _end(self) -> None:
         """Close now; what the client has not read is dropped, since it may never read it."""

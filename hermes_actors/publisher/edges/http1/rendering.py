@@ -8,7 +8,6 @@ from hermes_actors.publisher.answers import Answer
 from hermes_actors.publisher.forms import ANSWERS
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-LAST_CHUNK = b"0\r\n\r\n"
 _CLOSE = b"Connection: close\r\n"
 _LINES = {each.value: f"HTTP/1.1 {each.value} {each.phrase}\r\n".encode() for each in HTTPStatus}
 
@@ -76,7 +75,7 @@ class Renderer:
 
 
 def chunk(data: bytes) -> bytes:
-    """One chunk of an answer."""
+    """One chunk of an answer; one of nothing is its end."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 

@@ -1,4 +1,4 @@
-"""What all HTTP/1.1 connections of a node share, and what they need of their network."""
+"""What all connections of publishers share, and what they need of their network."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
@@ -78,7 +78,6 @@ class Edge:
         self.heads = Heads(config, self.limits)
         self._refused_heads = RefusedHeads()
         self.renderer = Renderer(config)
-        self.body_bytes_max = config.body_bytes_max
         self.head_timeout_s = config.head_timeout_ms / 1_000
         self.silence_s = max(0.0, (config.read_timeout_ms - config.idle_timeout_ms) / 1_000)
         self.unread_s = unread_s
