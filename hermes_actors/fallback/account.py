@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 import trio
+from msgspec import Struct, field
 
 from hermes_actors.fallback.flight import Attempts, Cause, Item
 from hermes_actors.log.base import Outcome, UnknownRecord
@@ -103,13 +104,12 @@ class HedgeBudget:
         return True
 
 
-class OwnAppend:
+class OwnAppend(Struct, eq=False):
     """An append to the own log while it runs."""
 
-    def __init__(self, size_bytes: int) -> None:
-        self.size_bytes = size_bytes
-        self.scope = trio.CancelScope()
-        self.is_given_up = False
+    size_bytes: int
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    is_given_up: bool = False
 
     def give_up(self) -> None:
         """It may be stored, and nobody will know."""

@@ -10,6 +10,8 @@ import random
 from collections import deque
 from enum import StrEnum
 
+from msgspec import Struct
+
 _SILENT_MESSAGES_MIN = 8
 _SILENT_APPENDS_MIN = 2
 _LATE_MAX = 3
@@ -30,14 +32,11 @@ class Opened(StrEnum):
     ERRORS = "errors"
 
 
-class Sent:
+class Sent(Struct, eq=False):
     """One append that is under way, for the breakers that `sent` made it for."""
 
-    __slots__ = ("count", "sent_s")
-
-    def __init__(self, count: int, sent_s: float) -> None:
-        self.count = count
-        self.sent_s = sent_s
+    count: int
+    sent_s: float
 
 
 class Breaker:

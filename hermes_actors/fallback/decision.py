@@ -8,6 +8,8 @@ case, and so does what a log has failed, and what waits for one whose breaker ha
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from msgspec import Struct
+
 from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.fallback.account import Account, FallbackMeasures, HedgeBudget
 from hermes_actors.fallback.flight import Attempts, Cause, Flight, Item, Part
@@ -30,26 +32,20 @@ Keeps = Callable[[Item], bool]
 """True: it has just been kept elsewhere, where the end of its appends is waited for."""
 
 
-class Send:
+class Send(Struct, eq=False):
     """Some of a flight goes to one more datacentre, or all of it (None) to the own log."""
 
-    __slots__ = ("flight", "path", "some")
-
-    def __init__(self, path: Path, flight: Flight, some: list[Attempts] | None) -> None:
-        self.path = path
-        self.flight = flight
-        self.some = some
+    path: Path
+    flight: Flight
+    some: list[Attempts] | None
 
 
-class Told:
+class Told(Struct, eq=False):
     """The fate of these is known: the `verdict` of each, after an append in `dc` of `took_s`."""
 
-    __slots__ = ("dc", "some", "took_s")
-
-    def __init__(self, dc: str, some: list[Attempts], took_s: float = 0.0) -> None:
-        self.dc = dc
-        self.some = some
-        self.took_s = took_s
+    dc: str
+    some: list[Attempts]
+    took_s: float = 0.0
 
 
 Orders = Iterator[Send | Told]

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import Protocol
 
+from msgspec import Struct
+
 from hermes_actors.fallback.chaos import Strike
 from hermes_actors.log.base import Outcome, RefusedRecord, Stored, UnavailableRecord, UnknownRecord
 from hermes_actors.model.message import Via
@@ -36,7 +38,7 @@ class Item(Protocol):
     started_s: float
 
 
-class Flight:
+class Flight(Struct, eq=False):
     """A batch that the producer waits for.
 
     `attempts` is None as long as the first append concerns all of it and nothing else was tried,
@@ -44,26 +46,14 @@ class Flight:
     chaos experiment, by datacentre. At `wake_s` it has to be looked at again.
     """
 
-    __slots__ = (
-        "attempts",
-        "is_told",
-        "items",
-        "partition",
-        "sent_s",
-        "strikes",
-        "wake_s",
-        "went_remote",
-    )
-
-    def __init__(self, items: Sequence[Item], partition: int, now_s: float) -> None:
-        self.items = items
-        self.partition = partition
-        self.sent_s = now_s
-        self.wake_s = now_s
-        self.attempts: list[Attempts] | None = None
-        self.strikes: dict[str, Strike] = {}
-        self.is_told = False
-        self.went_remote = False
+    items: Sequence[Item]
+    partition: int
+    sent_s: float
+    wake_s: float = -math.inf
+    attempts: "list[Attempts] | None" = None
+    strikes: dict[str, Strike] = {}
+    is_told: bool = False
+    went_remote: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -75,7 +65,7 @@ class Flight:
         return not any(attempts.is_open for attempts in self.attempts)
 
 
-class Attempts:
+class Attempts(Struct, eq=False):
     """The datacentres that one item was sent to.
 
     `tried` has each with the reason why the item is not known to be there, "" while there is none;
@@ -84,41 +74,32 @@ class Attempts:
     nothing more is begun for it.
     """
 
-    __slots__ = (
-        "cause",
-        "count",
-        "due_s",
-        "end_s",
-        "flight",
-        "is_given_up",
-        "is_stored",
-        "is_told",
-        "item",
-        "outcomes",
-        "rescue_s",
-        "running",
-        "sent_s",
-        "tried",
-        "unanswered",
-        "unknown",
-        "was_refused",
-    )
+    item: Item
+    flight: Flight
+    tried: dict[str, str] = {}
+    unanswered: dict[str, int] = {}
+    running: dict[str, int] = {}
+    unknown: dict[str, int] = {}
+    outcomes: list[Outcome | None] = []
+    cause: Cause = Cause.HEDGE
+    is_stored: bool = False
+    is_given_up: bool = False
+    is_told: bool = False
+    was_refused: bool = False
+    sent_s: float = 0.0
+    due_s: float = math.inf
+    rescue_s: float = math.inf
+    end_s: float = math.inf
 
-    def __init__(self, item: Item, flight: Flight) -> None:
-        self.item = item
-        self.flight = flight
-        self.count = item.count
-        self.tried: dict[str, str] = {}
-        self.unanswered: dict[str, int] = {}
-        self.running: dict[str, int] = {}
-        self.unknown: dict[str, int] = {}
-        self.outcomes: list[Outcome | None] = [None] * item.count
-        self.cause = Cause.HEDGE
-        self.is_stored = self.is_given_up = False
-        self.is_told = flight.is_told
-        self.was_refused = False
-        self.sent_s = flight.sent_s
-        self.due_s = self.rescue_s = self.end_s = math.inf
+    def __post_init__(self) -> None:
+        self.outcomes = [None] * self.item.count
+        self.is_told = self.flight.is_told
+        self.sent_s = self.flight.sent_s
+
+    @property
+    def count(self) -> int:
+        """How many messages it is."""
+        return self.item.count
 
     @property
     def is_open(self) -> bool:
@@ -205,17 +186,22 @@ _RANKS: dict[type, int] = {RefusedRecord: 0, UnavailableRecord: 1, UnknownRecord
 """Which of two outcomes says what became of a message."""
 
 
-class Part:
+class Part(Struct, eq=False):
     """Those messages of an item, at `places` in it, that go to one partition."""
 
-    __slots__ = ("attempts", "body_bytes", "count", "key", "places")
+    attempts: Attempts
+    key: bytes | None
+    places: Sequence[int]
 
-    def __init__(self, attempts: Attempts, key: bytes | None, places: Sequence[int]) -> None:
-        self.attempts = attempts
-        self.key = key
-        self.places = places
-        self.count = len(places)
-        self.body_bytes = attempts.item.body_bytes * self.count // attempts.count
+    @property
+    def count(self) -> int:
+        """How many messages it is."""
+        return len(self.places)
+
+    @property
+    def body_bytes(self) -> int:
+        """About what is theirs of the item's."""
+        return self.attempts.item.body_bytes * self.count // self.attempts.count
 
     @property
     def is_done(self) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import outcome
 import trio
+from msgspec import Struct, field
 
 from hermes_actors.fallback.account import Account, OwnAppend
 from hermes_actors.fallback.chaos import Strike, roll
@@ -41,15 +42,14 @@ Settle = Callable[[str, Sequence[Item], Sequence[Outcome], float], None]
 and how long the append took in seconds."""
 
 
-class _Waiting:
+class _Waiting(Struct, eq=False):
     """What the producer of a flight waits for. `error`: what an append failed with when it should
     not; `appends`: those to the own log that run.
     """
 
-    def __init__(self) -> None:
-        self.changed = trio.Event()
-        self.error: BaseException | None = None
-        self.appends: dict[OwnAppend, None] = {}
+    changed: trio.Event = field(default_factory=trio.Event)
+    error: BaseException | None = None
+    appends: dict[OwnAppend, None] = {}
 
 
 class Hedge:

@@ -27,7 +27,7 @@ class Place(Struct, frozen=True, gc=False):
     size_bytes: int
 
 
-class Waiting:
+class Waiting(Struct, eq=False):
     """One entry that is not known to be in a log.
 
     Until `held_until_s` (monotonic) an append that was under way when the entry came may still
@@ -38,40 +38,17 @@ class Waiting:
     `tried_s` is when it was first about to be sent by this process, None before.
     """
 
-    __slots__ = (
-        "held_by",
-        "held_until_s",
-        "is_settled",
-        "is_stored",
-        "key",
-        "place",
-        "queue",
-        "sequence",
-        "since_s",
-        "size_bytes",
-        "tried_s",
-    )
-
-    def __init__(
-        self,
-        queue: "TopicQueue",
-        key: bytes | None,
-        sequence: int,
-        since_s: float,
-        size_bytes: int,
-        held_until_s: float,
-    ) -> None:
-        self.queue = queue
-        self.key = key
-        self.sequence = sequence
-        self.since_s = since_s
-        self.tried_s: float | None = None
-        self.size_bytes = size_bytes
-        self.held_until_s = held_until_s
-        self.held_by: Hashable = None
-        self.place: Place | None = None
-        self.is_settled = False
-        self.is_stored = False
+    queue: "TopicQueue"
+    key: bytes | None
+    sequence: int
+    since_s: float
+    size_bytes: int
+    held_until_s: float = 0.0
+    held_by: Hashable = None
+    tried_s: float | None = None
+    place: Place | None = None
+    is_settled: bool = False
+    is_stored: bool = False
 
 
 class TopicQueue:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import trio
+from msgspec import Struct
 
 from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.config.spool import SpoolConfig
@@ -48,7 +49,7 @@ _PROBING_MAX = 256
 Item = tuple[Waiting, SpoolEntry]
 
 
-class Destinations:
+class Destinations(Struct, frozen=True):
     """Where entries go.
 
     `live` looks a topic up by its name. `is_gone` says whether a life of a topic, by name and
@@ -56,27 +57,20 @@ class Destinations:
     a topic's messages, in their order.
     """
 
-    def __init__(
-        self,
-        live: Callable[[str], LiveTopic | None],
-        is_gone: Callable[[str, int], bool],
-        logs: Callable[[LiveTopic], Sequence[Log]],
-    ) -> None:
-        self.live = live
-        self.is_gone = is_gone
-        self.logs = logs
+    live: Callable[[str], LiveTopic | None]
+    is_gone: Callable[[str, int], bool]
+    logs: Callable[[LiveTopic], Sequence[Log]]
 
 
-class _Sending:
+class _Sending(Struct, eq=False):
     """What is known of a topic while something of it waits."""
 
-    def __init__(self, queue: TopicQueue) -> None:
-        self.queue = queue
-        self.is_arranged = False
-        self.lanes: set[int] = set()
-        self.partitions: dict[str, tuple[int, float]] = {}
-        self.away_until_s: dict[str, float] = {}
-        self.next_partition = 0
+    queue: TopicQueue
+    is_arranged: bool = False
+    lanes: set[int] = set()
+    partitions: dict[str, tuple[int, float]] = {}
+    away_until_s: dict[str, float] = {}
+    next_partition: int = 0
 
 
 class Replayer:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 import msgspec
 import trio
+from msgspec import Struct
 
 from hermes_actors.actors.mailbox import MailboxClosed, MailboxFull, Ref
 from hermes_actors.config.spool import SpoolConfig
@@ -39,16 +40,17 @@ REPLAY_FAILURES = ("refused", "unavailable", "unknown")
 Done = Callable[[SpoolUnavailable | None], None]
 
 
-class Offer:
+class Offer(Struct, eq=False):
     """Entries that are kept together or not at all; `done(None)` when they are on the disk."""
 
-    __slots__ = ("done", "payloads", "size_bytes", "waiting")
+    waiting: list[Waiting]
+    payloads: list[bytes]
+    done: Done
 
-    def __init__(self, waiting: list[Waiting], payloads: list[bytes], done: Done) -> None:
-        self.waiting = waiting
-        self.payloads = payloads
-        self.done = done
-        self.size_bytes = sum(each.size_bytes for each in waiting)
+    @property
+    def size_bytes(self) -> int:
+        """What they take on the disk."""
+        return sum([each.size_bytes for each in self.waiting])
 
 
 class SpoolMeasures:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import trio
+from msgspec import Struct
 
 from hermes_actors.errors import Unavailable
 from hermes_actors.fallback.spool.disk import (
@@ -63,18 +64,15 @@ Blocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 """How to run what blocks: in a thread, or, on a simulated disk, at once."""
 
 
-class _Segment:
+class _Segment(Struct, eq=False):
     """A segment that is there. `listed`: its place in the table, None for an earlier version's.
     `entries` are those that this process has added.
     """
 
-    __slots__ = ("entries", "listed", "name", "size_bytes")
-
-    def __init__(self, name: SegmentName, size_bytes: int, listed: int | None = None) -> None:
-        self.name = name
-        self.size_bytes = size_bytes
-        self.listed = listed
-        self.entries = 0
+    name: SegmentName
+    size_bytes: int
+    listed: int | None = None
+    entries: int = 0
 
 
 class SegmentStore:
