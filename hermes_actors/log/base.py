@@ -131,6 +131,13 @@ class Commit(Struct, frozen=True):
 class Reader(Protocol):
     """Reads one topic's stated partitions from stated positions on, in order of offset."""
 
+    @property
+    def turnovers(self) -> int:
+        """How often, since it was opened, a partition may have got a leader that knows less than
+        the one before: what was read may be gone, and other records may have its offsets. Told at
+        the latest with the first batch of the new leader.
+        """
+
     async def next_batch(self, records_max: int, bytes_max: int) -> Sequence[StoredRecord]:
         """At least one record and at most the given number and bytes (but always one record).
 

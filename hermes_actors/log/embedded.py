@@ -363,6 +363,8 @@ class EmbeddedLog:
 
 
 class _EmbeddedReader:
+    turnovers = 0
+
     def __init__(self, log: EmbeddedLog, topic: str, positions: Mapping[int, int]) -> None:
         self._log = log
         self._topic = topic

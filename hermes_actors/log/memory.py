@@ -355,6 +355,18 @@ class _MemoryReader:
         self._log = log
         self._topic = topic
         self._cursor = Cursor(topic, positions)
+        self._cuts = self._count_cuts()
+
+    @property
+    def turnovers(self) -> int:
+        return max(0, self._count_cuts() - self._cuts)
+
+    def _count_cuts(self) -> int:
+        try:
+            partitions = self._log.topic_or_raise(self._topic).partitions
+        except UnknownTopic:
+            return 0
+        return sum(partition.cuts for partition in partitions)
 
     def seek(self, partition: int, position: int) -> None:
         self._cursor.seek(partition, position)

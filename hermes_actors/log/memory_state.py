@@ -31,6 +31,7 @@ class MemoryPartition:
 
     __slots__ = (
         "append_time",
+        "cuts",
         "high_ms",
         "records",
         "replicated",
@@ -42,6 +43,7 @@ class MemoryPartition:
     def __init__(self) -> None:
         self.records: list[StoredRecord] = []
         self.start = 0
+        self.cuts = 0
         self.replicated = 0
         self.high_ms = 0
         self.append_time = AppendTime()
@@ -66,6 +68,12 @@ class MemoryPartition:
         for request in self.unreplicated:
             request.is_answered.set()
         self.unreplicated.clear()
+
+    def cut(self, end: int) -> None:
+        """A follower leads now that had not copied what lies from `end` on, though all read it."""
+        del self.records[end - self.start :]
+        self.replicated = end
+        self.cuts += 1
 
     def truncate(self) -> bool:
         """A follower leads now: what it had not copied is gone. False when nothing was."""

@@ -69,6 +69,10 @@ class NamespacedReader:
         self._reader = reader
         self._topic = topic
 
+    @property
+    def turnovers(self) -> int:
+        return self._reader.turnovers
+
     async def next_batch(self, records_max: int, bytes_max: int) -> Sequence[StoredRecord]:
         try:
             return await self._reader.next_batch(records_max, bytes_max)

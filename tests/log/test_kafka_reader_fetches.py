@@ -215,3 +215,27 @@ async def test_a_header_whose_name_is_no_text_is_damage_and_told_as_such(brokers
     with trio.fail_after(10), pytest.raises(LogUnavailable, match="utf-8"):
         await reader.next_batch(10, 10_000)
     reader.close()
+
+
+@in_guest
+async def test_who_reads_is_told_before_the_first_record_that_another_broker_may_lead(
+    brokers, positions
+):
+    """It may know less than the one before: what was read may be gone."""
+    reader = KafkaReader(brokers, positions, "t", {0: 0})
+    found = []
+    async with trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def read():
+            found.append((await values_of(reader), reader.turnovers))
+            found.append((await values_of(reader), reader.turnovers))
+
+        await brokers.asked(1)
+        brokers.answer(0, p0=batch_of(0, b"a"))
+        await brokers.asked(2)
+        brokers.answer(1, p0=kafka_errors.NotLeaderForPartitionError.errno)
+        assert await brokers.asked(3) == {0: 1}
+        brokers.answer(2, p0=batch_of(1, b"b"))
+    assert found == [([(0, b"a")], 0), ([(1, b"b")], 1)]
+    reader.close()

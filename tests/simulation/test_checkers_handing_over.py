@@ -20,6 +20,7 @@ from hermes_chaos.sim.history.events import (
     Attempted,
     Committed,
     Committing,
+    Dropped,
     Ended,
     EndLost,
     Event,
@@ -111,6 +112,13 @@ def test_who_hands_over_has_committed_all_that_it_has_delivered() -> None:
     assert found(SettledStaySettled(SUBJECT), [*events, committed(2), *released()]) == []
 
 
+def test_what_was_delivered_and_lost_by_the_log_nobody_commits() -> None:
+    events = [*STORED, delivered(3), Dropped(PLACE, 2), Stored(PLACE, 2, "new", b"", "g.t")]
+    assert found(SettledStaySettled(SUBJECT), [*events, committed(3), *released()]) == []
+    kept = [*STORED, delivered(3), Dropped(PLACE, 4), committed(3)]
+    assert found(SettledStaySettled(SUBJECT), [*kept, *released()])
+
+
 @pytest.mark.parametrize("where", ["dc1", "dc1-n1", coordination_of("dc1")])
 def test_trouble_may_keep_the_last_commit_away(where: str) -> None:
     events = [*STORED, delivered(1), committed(1), Troubled(where, Fault.LOG_CUT, 3.0)]
@@ -174,25 +182,27 @@ def test_a_letter_of_before_is_kept_late_and_a_clock_that_was_set_tells_nothing(
 
 
 CUT = EndLost(PLACE, 2, 4, 5.0)
+BEGINS = Adopted(NEW, NAME, 5.1)
 
 
 @pytest.mark.parametrize(
-    ("event", "is_excused"),
+    ("events", "is_excused"),
     [
-        (Adopted(NEW, NAME, 4.9), False),
-        (Adopted(NEW, NAME, 5.1), True),
-        (Adopted(NEW, "g.t$other", 5.1), False),
-        (Adopted(NEW, NAME, 8.1), False),
-        (Troubled("dc1-n1", Fault.NODE_PAUSE, 4.0, 2.0), True),
-        (Troubled("dc1-n1", Fault.NODE_PAUSE, 4.0, 0.5), False),
-        (Troubled("dc2-n1", Fault.NODE_PAUSE, 4.0, 2.0), False),
+        ([Adopted(NEW, NAME, 4.9), CUT], False),
+        ([CUT, BEGINS], True),
+        ([CUT, Adopted(NEW, "g.t$other", 5.1)], False),
+        ([CUT, Adopted("dc2-n1#1", NAME, 5.1)], False),
+        ([CUT, Committed(PLACE, "group", Commit(3)), BEGINS], False),
+        ([CUT, Committed(PLACE, "group", Commit(4)), BEGINS], True),
+        ([CUT, Troubled("dc1-n1", Fault.NODE_PAUSE, 4.0, 2.0)], False),
     ],
 )
-def test_who_reads_misses_nothing_where_a_log_has_lost_its_end(
-    event: Event, is_excused: bool
+def test_who_was_reading_misses_nothing_where_a_log_has_lost_its_end(
+    events: list[Event], is_excused: bool
 ) -> None:
-    cuts = Cuts()
-    for each in (CUT, event, Stored(PLACE, 3, "new", b"", "g.t")):
+    """And who begins there misses nothing when another has committed since."""
+    cuts = Cuts({NAME: "group"})
+    for each in (*events, Stored(PLACE, 3, "new", b"", "g.t")):
         cuts.watch(each)
     assert cuts.missed(NAME) == ({"new"} if is_excused else set())
     assert cuts.may_miss(NAME, PLACE, 3) is is_excused

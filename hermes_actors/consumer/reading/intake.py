@@ -16,6 +16,7 @@ from hermes_actors.consumer.reading.care import CARE_FOR_S, PATIENCE_S, Care, is
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.reading.progress import TopicProgress
 from hermes_actors.consumer.reading.screen import Exhausted, Filtered, Later, Screen, Seen, let_pass
+from hermes_actors.consumer.reading.trail import LOOK_BACK, find_cuts
 from hermes_actors.consumer.serial.lanes import Delivery
 from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
@@ -120,6 +121,10 @@ class Intake:
         self._scope = trio.CancelScope()
         self._reads: dict[int, int] = {}
         self._is_over = False
+        # Whether the log may have lost what was read of it: looked at before more is read.
+        self._is_doubtful = False
+        self._reader: Reader | None = None
+        self._looks_back = False
         self.lacks_bytes = False
         # Of the records read lately, how many the screen let pass.
         self._passing_share = 1.0
@@ -164,7 +169,9 @@ class Intake:
             self._reads = self._readable()
             with trio.CancelScope() as self._scope:
                 if self._reads:
-                    await self._survive(self._read_partitions)
+                    await self._survive(
+                        self._compare if self._is_doubtful else self._read_partitions
+                    )
                 else:
                     # `review` ends this when a partition has room again.
                     await trio.sleep_forever()
@@ -182,9 +189,14 @@ class Intake:
             self._on_read()
 
     async def watch_partitions(self) -> None:
-        """Pick up partitions that are added to the topic."""
+        """Pick up partitions that are added to the topic, and what was stored where the log had
+        lost its end while nothing came that would have told of it.
+        """
         while True:
             await trio.sleep(_PARTITION_CHECK_S)
+            if self._reader is not None and self._reader.turnovers:
+                self._is_doubtful = True
+                self._scope.cancel()
             try:
                 if await self._progress.load():
                     self._scope.cancel()
@@ -258,13 +270,46 @@ class Intake:
 
     async def _pause(self, trouble: str) -> None:
         self.trouble = trouble
+        self._is_doubtful = True
         await trio.sleep(_TROUBLE_PAUSE_S)
 
     async def _read_partitions(self) -> None:
         """Read the partitions of `_reads` until their set changes or the log is in trouble."""
-        async with self._log.reader(self._topic, self._reads) as reader:
-            while await self._wait_for_room():
-                await self._read_batch(reader)
+        partitions = self._progress.partitions
+        positions = {
+            # Who begins, and reads nothing for long, is to know what it was that lay before it.
+            partition: max(0, position - LOOK_BACK * partitions[partition].trail.is_wanted)
+            for partition, position in self._reads.items()
+        }
+        self._looks_back = positions != self._reads
+        async with self._log.reader(self._topic, positions) as reader:
+            self._reader = reader
+            try:
+                while not self._is_doubtful and await self._wait_for_room():
+                    await self._read_batch(reader)
+            finally:
+                self._reader = None
+
+    async def _compare(self) -> None:
+        """Go back to where the log is still what was read of it. What it lost was stored at other
+        nodes' word only; what it has stored there since is new.
+        """
+        read = {p: (each.trail, each.read_end) for p, each in self._progress.partitions.items()}
+        cuts = await find_cuts(self._log, self._topic, read)
+        if self._scope.cancel_called:
+            return
+        for partition, place in cuts:
+            _logger.warning(
+                "%s/%d: the log was cut; it was read up to %d, and is read again from %d on",
+                self._topic,
+                partition,
+                read[partition][1],
+                place,
+            )
+            self._progress.partitions[partition].cut(place)
+        self._is_doubtful = False
+        self.trouble = ""
+        self._on_read()
 
     async def _wait_for_room(self) -> bool:
         """Wait until a batch may be read; False when the set of partitions is another one now."""
@@ -289,12 +334,29 @@ class Intake:
                 max(1, min(config.read_batch_bytes_max, bytes_left)),
             )
         self.trouble = ""
+        if reader.turnovers:
+            # What was read may be gone: this may lie above others that are there instead of it.
+            self._is_doubtful = True
+            return
         if self._scope.cancel_called:
             # A retransmission may have moved what this was read of. It is read again, or not.
             return
+        if self._looks_back:
+            batch = self._skip_read(batch)
         if batch:
             await (self._take_in if self._care is None else self._take_in_with_care)(batch)
         self._on_read()
+
+    def _skip_read(self, batch: Sequence[StoredRecord]) -> Sequence[StoredRecord]:
+        """Without what lies before the place to begin at: that is only taken note of."""
+        partitions, fresh = self._progress.partitions, []
+        for record in batch:
+            offsets = partitions[record.partition]
+            if record.offset < offsets.read_end:
+                offsets.trail.note(record)
+            else:
+                fresh.append(record)
+        return fresh
 
     async def _take_in_with_care(self, batch: Sequence[StoredRecord]) -> None:
         """The same, a few at a time, each few written down before they are looked at, as long as
@@ -357,6 +419,7 @@ class Intake:
                     turn_ends_s = trio.current_time() + _TURN_S
                 else:
                     seen = first_look
+            offsets.trail.note(record)
             if not offsets.begin(record.offset, record.timestamp_ms):
                 continue
             if isinstance(seen, Filtered):
@@ -391,11 +454,11 @@ class Intake:
     def _on_out_of_range(self, error: OffsetOutOfRange) -> None:
         offsets = self._progress.partitions[error.partition]
         if error.position < error.start:
-            lost = offsets.skip_to(error.start)
-            self._measures.expired.add(lost)
-            _logger.warning("%s: retention removed %d records not yet read", error, lost)
+            # Perhaps it is only gone what lay before the place to begin at.
+            offsets.trail.is_wanted = False
+            if lost := offsets.skip_to(error.start):
+                self._measures.expired.add(lost)
+                _logger.warning("%s: retention removed %d records not yet read", error, lost)
         else:
-            # The log lost its end. What it stores from there on is new.
-            _logger.warning("the log was cut: %s", error)
-            self._progress.restart(error.partition, error.end)
+            self._is_doubtful = True
         self._on_read()

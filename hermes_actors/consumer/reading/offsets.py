@@ -7,6 +7,7 @@ kept is that of the unsettled, in order of reading; the settled intervals are it
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
+from hermes_actors.consumer.reading.trail import Trail
 from hermes_actors.log.commits import Interval, Ownership, Progress
 
 
@@ -22,6 +23,7 @@ class PartitionOffsets:
     """
 
     __slots__ = (
+        "_gone",
         "_passed_over",
         "_passed_over_before",
         "_position",
@@ -33,12 +35,16 @@ class PartitionOffsets:
         "read_end",
         "recovered_end",
         "suspects_end",
+        "trail",
     )
 
     def __init__(self, position: int, recovered: Sequence[Interval] = ()) -> None:
         """`recovered` are the intervals of the last commit: disjoint, ascending."""
         # Offset → when its record was stored.
         self._unsettled: dict[int, int] = {}
+        # Offset → how many records that the log has lost since are under way all the same.
+        self._gone: dict[int, int] = {}
+        self.trail = Trail()
         self._recovered = list(recovered)
         self.recovered_end = self._recovered[-1][1] if self._recovered else 0
         # How many were filtered out or settled in an earlier life; and for each that is unsettled,
@@ -76,6 +82,12 @@ class PartitionOffsets:
 
     def settle(self, offset: int) -> None:
         """The record at `offset` needs nothing more. Once only for each record."""
+        if offset in self._gone:
+            # Which of the two it is nobody can tell: the new one has settled when both have.
+            self._gone[offset] -= 1
+            if not self._gone[offset]:
+                del self._gone[offset]
+            return
         del self._unsettled[offset]
         if self._passed_over:
             self._passed_over_before.pop(offset, None)
@@ -116,6 +128,24 @@ class PartitionOffsets:
             lost -= max(0, min(end, offset) - max(start, self.read_end))
         self.read_end = offset
         return lost
+
+    def cut(self, offset: int) -> None:
+        """The log has lost what was read from `offset` on, and gives these offsets again: they are
+        read again. What was read of them and is not settled yet goes on, and is settled once more.
+        """
+        for gone in [each for each in self._unsettled if each >= offset]:
+            del self._unsettled[gone]
+            self._passed_over_before.pop(gone, None)
+            self._gone[gone] = self._gone.get(gone, 0) + 1
+        self._recovered = [
+            (start, min(end, offset)) for start, end in self._recovered if start < offset
+        ]
+        self._position = min(self._position, offset)
+        self.read_end = offset
+        self.recovered_end = min(self.recovered_end, offset)
+        self.marked = tuple(each for each in self.marked if each < offset)
+        self.condemned = frozenset(each for each in self.condemned if each < offset)
+        self.trail.cut(offset)
 
     @property
     def position(self) -> int:

@@ -8,6 +8,7 @@ import trio
 from msgspec.structs import replace
 
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
+from hermes_actors.consumer.reading.trail import SAFETY_MS
 from hermes_actors.coordination.owned import Lease, Owned, Unfenced
 from hermes_actors.log.base import Commit, Log, LogUnavailable
 from hermes_actors.log.commits import Ownership, Progress, decode, encode
@@ -15,9 +16,6 @@ from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.seek import Seek
 
 _logger = logging.getLogger(__name__)
-
-SAFETY_MS = 5_000
-"""How much before a subscription's creation it starts: clocks of nodes may differ by that."""
 
 REFRESH_S = 3_600.0
 """Unchanged positions are committed again after this long: Kafka forgets them after 7 days."""
@@ -287,10 +285,6 @@ class TopicProgress:
             ours.incarnation,
         )
         return is_same_life and owner.epoch > ours.epoch
-
-    def restart(self, partition: int, position: int) -> None:
-        """Begin anew in a partition whose log has been cut below what was read."""
-        self.partitions[partition] = PartitionOffsets(position)
 
     def readable(self, span_max: int) -> dict[int, int]:
         """Partition → next offset to read, for those whose unsettled span leaves room."""

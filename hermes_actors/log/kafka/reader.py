@@ -92,6 +92,14 @@ class KafkaReader:
         self._arrived: trio.Event | None = None
         self._waiting_since_s = 0.0
         self._is_closed = False
+        self._learned = 0
+
+    @property
+    def turnovers(self) -> int:
+        """How often it had to ask again who leads; whether somebody else does does not count: a
+        broker that comes back may have lost its end as well.
+        """
+        return max(0, self._learned - 1)
 
     def seek(self, partition: int, position: int) -> None:
         """Read this partition from `position` on; takes effect at the next `next_batch`."""
@@ -220,6 +228,7 @@ class KafkaReader:
             self._fail(UnknownTopic(text))
         else:
             self._leaders = leaders
+            self._learned += 1
             self._fetch()
 
     async def _open(self, flight: _Flight, wait_ms: int) -> None:

@@ -43,8 +43,9 @@ class SettledStaySettled(Checker):
     and who hands partitions over, or stops in good order, has committed before all that it has
     delivered. So an orderly hand-over repeats nothing, and a restart only what was not committed.
 
-    Not judged: what was retransmitted, given up, or stored twice; and hand-overs with trouble in
-    the log or the coordination of that datacentre, which may have kept the last commit away.
+    Not judged: what was retransmitted, given up, lost by the log, or stored twice; and hand-overs
+    with trouble in the log or the coordination of that datacentre, which may have kept the last
+    commit away.
     """
 
     name = "settled stay settled"
@@ -91,8 +92,9 @@ class SettledStaySettled(Checker):
                 self._lives[boot] = life
             case Coordinated(said=Release() as release):
                 self._check_release(event, release)
-            case Dropped(place):
+            case Dropped(place, end):
                 self._forget(place)
+                self._lose(place, end)
             case Expired(place):
                 self._forget(place)
             case Troubled():
@@ -172,6 +174,12 @@ class SettledStaySettled(Checker):
                 del self._commits[name, at]
         for found in self._found.values():
             found.pop(place, None)
+
+    def _lose(self, place: Place, end: int) -> None:
+        # What a message's offset says from now on is another's.
+        for key, places in self._where.items():
+            if any(at == place and offset >= end for at, offset in places):
+                self._where[key] = []
 
     def _forget_found(self, dc: str) -> None:
         for life, name in list(self._found):

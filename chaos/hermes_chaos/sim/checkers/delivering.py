@@ -29,7 +29,7 @@ class AcknowledgedAreDelivered(Checker):
     refused for good where nobody keeps it, or is filtered out, or skipped by a retransmission.
 
     `stored` says which messages an allowed leader change took. What a log stored where it had lost
-    its end is owed to who was reading then.
+    its end is owed to all but those who began there with an earlier commit.
     """
 
     name = "acknowledged are delivered"
@@ -44,7 +44,7 @@ class AcknowledgedAreDelivered(Checker):
         self._done: dict[str, set[str]] = {name: set() for name in self._audiences}
         self._took: dict[tuple[str, str, str], set[str]] = {}
         self._settlements = Settlements(subject)
-        self._cuts = Cuts()
+        self._cuts = Cuts({each.name: each.group for each in subject.audiences})
         self._lettered: dict[str, set[str]] = {name: set() for name in self._audiences}
         self._kept: dict[str, set[str]] | None = None
         self._records: dict[str, list[Stored]] = {}
@@ -146,7 +146,7 @@ class CommitsPassOnlySettled(Checker):
         self._settlements = Settlements(subject)
         self._seeks = Seeks()
         self._starts: dict[Place, int] = {}
-        self._cuts = Cuts()
+        self._cuts = Cuts({each.name: each.group for each in subject.audiences})
         self._proven: dict[tuple[str, int, int, Place], int] = {}
         self._unwanted: dict[str, set[str]] = {
             audience.name: set() for audience in subject.audiences if audience.wants_even

@@ -111,6 +111,11 @@ class LateReader:
         self._way = way
         self._on_read = on_read
 
+    @property
+    def turnovers(self) -> int:
+        """As `Reader.turnovers`."""
+        return self._reader.turnovers
+
     def seek(self, partition: int, position: int) -> None:
         """As `Reader.seek`."""
         self._reader.seek(partition, position)

@@ -118,8 +118,7 @@ class WatchedLog(MemoryLog):
                 was, end = partition.end, max(partition.start, partition.end - records_max)
                 if end == was or partition.requests or not self._is_read(log_topic, number, was):
                     continue
-                del partition.records[end - partition.start :]
-                partition.replicated = end
+                partition.cut(end)
                 is_any = True
                 for callback in self.on_drop:
                     callback(log_topic, number, end)

@@ -1,25 +1,25 @@
 """Ends that logs have lost though they had been read, and what nobody can be blamed to have missed.
 
-A log gives the lost offsets again. Who reads meets its end below its own place, and begins anew
-there; who does not read just then finds others' records below its place, and a log says nothing of
-that.
+A log gives the lost offsets again. Who was reading knows what it has read, and goes back; who
+begins knows only the place that was committed, and a log does not say that it was another's.
 """
 
-from hermes_chaos.sim.history.events import Adopted, EndLost, Event, Place, Stored, Troubled
+from collections.abc import Mapping
 
-_NOTED_WITHIN_S = 3.0
-"""A consumer has noticed, and has committed the lower place."""
+from hermes_chaos.sim.history.events import Adopted, Committed, EndLost, Event, Place, Stored
 
 
 class Cuts:
-    """Whose consumers may have missed what is stored where something was lost: those that begin, or
-    whose node or log is in trouble, before they have noticed for certain.
+    """Whose consumers may have missed what is stored where something was lost: those that began
+    after it with a commit of before it. `groups` are the consumer groups of subscriptions.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, groups: Mapping[str, str]) -> None:
+        self._names = {group: name for name, group in groups.items()}
         self._cuts: dict[Place, list[EndLost]] = {}
-        self._begun: dict[str, list[tuple[str, float]]] = {}
-        self._troubled: list[Troubled] = []
+        # The subscriptions that have not committed since a log was cut, and those that began so.
+        self._unaware: dict[EndLost, set[str]] = {}
+        self._blurred: dict[EndLost, set[str]] = {}
         self._stored: list[tuple[str, Place, int]] = []
 
     def watch(self, event: Event) -> None:
@@ -27,19 +27,25 @@ class Cuts:
         match event:
             case EndLost(place):
                 self._cuts.setdefault(place, []).append(event)
+                self._unaware[event] = set(self._names.values())
+                self._blurred[event] = set()
             case Stored(place, offset, message_id) if place in self._cuts:
                 self._stored.append((message_id, place, offset))
-            case Adopted(node, name, at_s):
-                self._begun.setdefault(name, []).append((node.partition("-")[0], at_s))
-            case Troubled():
-                self._troubled.append(event)
+            case Committed(place, group, commit) if group in self._names:
+                for cut in self._cuts.get(place, ()):
+                    if commit.position != cut.was:
+                        self._unaware[cut].discard(self._names[group])
+            case Adopted(node, name, _):
+                for cut, unaware in self._unaware.items():
+                    if cut.place[0] == node.partition("-")[0] and name in unaware:
+                        self._blurred[cut].add(name)
             case _:
                 pass
 
     def may_miss(self, name: str, place: Place, offset: int) -> bool:
         """Whether the subscription's consumer may have missed what is there."""
         return any(
-            cut.end <= offset < cut.was and self._is_blurred(name, cut)
+            cut.end <= offset < cut.was and name in self._blurred[cut]
             for cut in self._cuts.get(place, ())
         )
 
@@ -50,21 +56,3 @@ class Cuts:
             for message_id, place, offset in self._stored
             if self.may_miss(name, place, offset)
         }
-
-    def _is_blurred(self, name: str, cut: EndLost) -> bool:
-        dc, at_s = cut.place[0], cut.at_s
-        until_s = at_s + _NOTED_WITHIN_S
-        return any(
-            other == dc and at_s <= begun_s <= until_s
-            for other, begun_s in self._begun.get(name, ())
-        ) or any(
-            dc in trouble.where
-            and trouble.at_s <= until_s
-            and trouble.at_s + _lasts(trouble) >= at_s
-            for trouble in self._troubled
-        )
-
-
-def _lasts(trouble: Troubled) -> float:
-    # What has no end of its own was over, or the log would not have been cut.
-    return 0.0 if trouble.lasts_s == float("inf") else trouble.lasts_s

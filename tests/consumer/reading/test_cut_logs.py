@@ -1,0 +1,224 @@
+"""A log that loses its end gives the lost offsets again: what it stores there is new."""
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_actors.consumer.reading.offsets import PartitionOffsets
+from hermes_actors.consumer.reading.trail import Trail
+from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.log.base import LogUnavailable, TopicSettings
+from hermes_actors.model.record import StoredRecord
+from hermes_chaos.sim.environment.clock import EPOCH_MS
+
+OK = SendOutcome(200)
+
+
+def bodies(first, end):
+    return [b"%d" % n for n in range(first, end)]
+
+
+def partition_of(world):
+    return world.log.topic_or_raise(world.topic).partitions[0]
+
+
+@pytest.mark.parametrize("new", range(1, 9))
+async def test_what_is_stored_where_the_log_was_cut_is_delivered_however_much_it_is(
+    world, autojump_clock, new
+):
+    """Three are lost, and fewer, as many and more are stored before anybody looks again."""
+    await world.publish(*bodies(0, 10))
+    async with world.consuming() as consumer:
+        await trio.sleep(3)
+        partition_of(world).cut(7)
+        await world.publish(*bodies(100, 100 + new))
+        await trio.sleep(40)
+        assert world.sender.bodies == bodies(0, 10) + bodies(100, 100 + new)
+        assert consumer.status().positions == {0: 7 + new}
+    assert (await world.committed()).position == 7 + new
+    assert world.crashes == []
+
+
+@pytest.mark.parametrize("new", [2, 5])
+async def test_who_has_read_nothing_yet_notices_too(world, autojump_clock, new):
+    await world.publish(*bodies(0, 10))
+    async with world.consuming():
+        await trio.sleep(3)
+    async with world.consuming():
+        await trio.sleep(3)
+        partition_of(world).cut(7)
+        await world.publish(*bodies(100, 100 + new))
+        await trio.sleep(3)
+    assert world.sender.bodies == bodies(0, 10) + bodies(100, 100 + new)
+
+
+async def test_what_lies_before_the_place_to_begin_may_be_gone(world, autojump_clock):
+    await world.publish(*bodies(0, 10))
+    async with world.consuming():
+        await trio.sleep(3)
+    await world.log.alter_topic(world.topic, TopicSettings(retention_ms=0))
+    world.log.expire(EPOCH_MS + 3_600_000)
+    async with world.consuming():
+        await trio.sleep(3)
+        await world.publish(*bodies(10, 12))
+        await trio.sleep(3)
+    assert world.sender.bodies == bodies(0, 12)
+    assert world.count("expired") == 0
+
+
+async def test_what_is_stored_while_the_log_was_in_trouble_and_lost_its_end_is_delivered(
+    world, autojump_clock
+):
+    await world.publish(*bodies(0, 10))
+    async with world.consuming():
+        await trio.sleep(3)
+        world.log.faults.reads_failing = True
+        await trio.sleep(3)
+        partition_of(world).cut(7)
+        await world.publish(*bodies(100, 106))
+        await trio.sleep(3)
+        world.log.faults.reads_failing = False
+        await trio.sleep(3)
+    assert world.sender.bodies == bodies(0, 10) + bodies(100, 106)
+
+
+async def test_what_was_cut_far_below_is_read_again_from_before_the_cut(world, autojump_clock):
+    """Of what was read long ago not each record is remembered: some come twice, none is lost."""
+    await world.publish(*bodies(0, 300))
+    async with world.consuming():
+        await trio.sleep(3)
+        partition_of(world).cut(120)
+        await world.publish(*bodies(1_000, 1_300))
+        await trio.sleep(3)
+    again = world.sender.bodies[300:]
+    assert again[-300:] == bodies(1_000, 1_300)
+    assert again[:-300] == bodies(120 - len(again[:-300]), 120)
+
+
+async def test_where_all_that_is_remembered_is_gone_its_time_says_where_to_go_on(
+    world, autojump_clock
+):
+    for n in range(100):
+        await world.publish(b"%d" % n)
+        await trio.sleep(1)
+    async with world.consuming():
+        await trio.sleep(3)
+    async with world.consuming():
+        await trio.sleep(3)
+        partition_of(world).cut(60)
+        await world.publish(*bodies(1_000, 1_005))
+        await trio.sleep(3)
+    again = world.sender.bodies[100:]
+    assert again[-5:] == bodies(1_000, 1_005)
+    assert len(again) <= 10
+
+
+async def test_what_waits_for_its_retry_is_not_settled_by_a_cut(world, autojump_clock):
+    """Of the lost as of the others: a crash would lose what a commit says is settled."""
+    world.sender.script = lambda push: SendOutcome(503) if push.body in (b"3", b"8") else OK
+    await world.publish(*bodies(0, 10))
+    live = world.live(policy={"message_backoff": 5_000})
+    async with world.consuming(live) as consumer:
+        await trio.sleep(3)
+        partition_of(world).cut(7)
+        await world.publish(*bodies(100, 104))
+        await trio.sleep(1.5)
+        assert consumer.status().positions == {0: 3}
+        assert (await world.committed()).position == 3
+        world.sender.script = lambda _push: OK
+        await trio.sleep(20)
+        assert consumer.status().positions == {0: 11}
+    delivered = world.sender.bodies
+    assert delivered.count(b"100") == 1
+    assert sorted(delivered[-2:]) == [b"3", b"8"]
+
+
+async def test_a_log_that_was_in_trouble_and_lost_nothing_gives_nothing_again(
+    world, autojump_clock
+):
+    await world.publish(*bodies(0, 10))
+    async with world.consuming():
+        await trio.sleep(3)
+        world.log.faults.reads_failing = True
+        await world.publish(*bodies(10, 15))
+        await trio.sleep(3)
+        world.log.faults.reads_failing = False
+        await trio.sleep(3)
+    assert world.sender.bodies == bodies(0, 15)
+
+
+def test_an_offset_that_was_given_again_is_settled_when_both_of_its_records_are():
+    offsets = PartitionOffsets(0)
+    for offset in range(4):
+        offsets.begin(offset)
+    offsets.settle(0)
+    offsets.cut(2)
+    offsets.settle(1)
+    assert (offsets.read_end, offsets.position) == (2, 2)
+    assert offsets.begin(2)
+    offsets.settle(2)
+    assert offsets.position == 2
+    offsets.settle(2)
+    assert offsets.position == 3
+    offsets.settle(3)
+    assert offsets.begin(3)
+    assert offsets.position == 3
+
+
+def test_a_cut_below_all_that_is_settled_takes_the_position_back():
+    offsets = PartitionOffsets(5, [(7, 9), (12, 20)])
+    offsets.cut(8)
+    assert (offsets.position, list(offsets.intervals())) == (8, [])
+    offsets = PartitionOffsets(5, [(7, 9), (12, 20)])
+    offsets.begin(5)
+    offsets.cut(8)
+    assert (offsets.position, list(offsets.intervals())) == (5, [(6, 8)])
+
+
+@given(
+    read=st.integers(1, 400), cut=st.integers(0, 400), new=st.integers(0, 40), start=st.integers(0)
+)
+async def test_the_place_to_go_on_from_is_never_above_the_cut(read, cut, new, start):
+    """And it is the cut itself where that is near, or was not at all."""
+    cut = min(cut, read)
+    start = min(start, cut)
+    first_life = [record(offset, 0) for offset in range(read)]
+    trail = Trail()
+    for each in first_life:
+        trail.note(each)
+    held = first_life[:cut] + ([record(cut + n, 1) for n in range(new)] if cut < read else [])
+    place = await trail.find_end(Held(held), "t", 0, start, len(held), read)
+    assert place <= cut
+    if cut > read - 16:
+        assert place == cut
+
+
+def record(offset, life):
+    return StoredRecord(0, offset, 1_000, None, b"body", (("id", b"%d/%d" % (life, offset)),))
+
+
+class Held:
+    """Reads one record of what a log holds."""
+
+    def __init__(self, records):
+        self._records = records
+
+    def reader(self, _topic, positions):
+        self._at = positions[0]
+        return self
+
+    async def position_at(self, _topic, timestamp_ms):
+        assert timestamp_ms <= 1_000
+        return {0: 0}
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        pass
+
+    async def next_batch(self, _records_max, _bytes_max):
+        if self._at >= len(self._records):
+            raise LogUnavailable("a reader would wait here")
+        return [self._records[self._at]]
