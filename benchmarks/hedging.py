@@ -36,7 +36,7 @@ from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, Topic
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.head import Head
-from hermes_actors.publisher.publication import Publication
+from hermes_actors.publisher.pending import Pending
 from hermes_actors.runtime.clock import IdSource
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_chaos.sim.determinism import rng_of, run
@@ -144,11 +144,11 @@ class Tally:
         self.failed = 0
         self.counts: Counter[str] = Counter()
 
-    def note(self, publication: Publication) -> None:
+    def note(self, pending: Pending) -> None:
         """One answer."""
-        if publication.started_s >= WARM_UP_S:
-            self.latencies.record(trio.current_time() - publication.started_s)
-            self.failed += type(publication.outcome) is not Stored
+        if pending.started_s >= WARM_UP_S:
+            self.latencies.record(trio.current_time() - pending.started_s)
+            self.failed += type(pending.outcome) is not Stored
 
 
 async def publish(
@@ -184,9 +184,9 @@ async def publish(
             await trio.sleep_until(due_s)
             if before is None and due_s >= WARM_UP_S:
                 before = counted(fallback)
-            publication = frontend.gateway.admit(TOPIC, len(BODY), None, Head([], {}), tally.note)
-            assert isinstance(publication, Publication), publication
-            frontend.gateway.hand_over(publication, BODY)
+            pending = frontend.gateway.admit(TOPIC, len(BODY), None, Head([], {}), tally.note)
+            assert isinstance(pending, Pending), pending
+            frontend.gateway.hand_over(pending, BODY)
         # What is under way may still turn out to be stored twice.
         await trio.sleep(SETTLE_S)
         assert before is not None, "it ended before the warm-up did"

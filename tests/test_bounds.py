@@ -40,6 +40,7 @@ from hermes_actors.security.tokens import TokenRules, header_of
 
 CALLS_MAX = 40_000
 MESSAGE_BYTES = 2_097_152
+COMMON = Message("", b"", 0)
 HEAD = [(f"h{number}", "x" * 6) for number in range(1_400)]
 
 
@@ -222,7 +223,7 @@ EVENT = b'{"id":"1","source":"s","type":"t","specversion":"1.0","data":1},\n'
     ],
 )
 def test_pieces_of_a_batch(media_type, piece):
-    form = form_of(media_type, 65_536, None, lambda _pairs: (), takes_events=True)
+    form = form_of(media_type, 65_536, COMMON, lambda _pairs: (), takes_events=True)
     form.feed(b"[" if "nd" not in media_type else b"")
     # As much as one read of a connection brings.
     rest = piece * (262_144 // len(piece))

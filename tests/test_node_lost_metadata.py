@@ -15,7 +15,7 @@ from hermes_actors.metadata.commands import METADATA_TOPIC
 from hermes_actors.node import open_node
 from hermes_actors.publisher.answers import Answer
 from hermes_actors.publisher.head import Head
-from hermes_actors.publisher.publication import Publication
+from hermes_actors.publisher.pending import Pending
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_chaos.sim.environment.clock import SimulatedClock
 from hermes_chaos.sim.environment.spool_disk import MemoryDisk, open_memory_store
@@ -78,9 +78,9 @@ async def datacenters(autojump_clock) -> Datacenters:
     return datacenters
 
 
-def admitted(node, topic: str = ORDERS) -> Publication | Answer:
+def admitted(node, topic: str = ORDERS) -> Pending | Answer:
     answer = node.frontend.gateway.admit(topic, 2, None, Head([], {}), lambda _: None)
-    if isinstance(answer, Publication):
+    if isinstance(answer, Pending):
         node.frontend.gateway.abandon(answer)
     return answer
 

@@ -4,7 +4,6 @@ A key goes where the remote's own number of partitions puts it, behind what was 
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import cast
 
 import trio
 
@@ -61,7 +60,7 @@ class RemoteQueue:
         self._on_looked_up = on_looked_up
         # Its one partition is a guess that nothing is added by. A batch without keys never waits
         # for another one.
-        self._batcher = Batcher(
+        self._batcher: Batcher[Part] = Batcher(
             1, records_max=records_max, bytes_max=bytes_max, first=0, slow_s=0.0
         )
         self._used = trio.Event()
@@ -109,22 +108,21 @@ class RemoteQueue:
         """Begin what may be begun."""
         batcher = self._batcher
         while (batch := batcher.next_batch(self._clock.monotonic_s())) is not None:
-            for part in cast("list[Part]", batch.items):
+            for part in batch.items:
                 if not part.is_done:
                     self._joins(part.attempts.item, part.attempts.older)
             batch.drop_answered()
             if not batch.items:
                 batcher.release(batch)
                 continue
-            parts = cast("list[Part]", batch.items)
-            for part in parts:
+            for part in batch.items:
                 # From now on, though the append begins at the loop's next turn, which may be late.
                 part.attempts.begun(self.path.name, part.count)
             # Built at once: a message that is answered meanwhile has no body any more.
-            self._nursery.start_soon(self._drive, batch, parts, self._build(parts))
+            self._nursery.start_soon(self._drive, batch, self._build(batch.items))
 
-    async def _drive(self, batch: Batch, parts: list[Part], records: Sequence[Record]) -> None:
-        await self._append(self.path, batch.partition, parts, records)
+    async def _drive(self, batch: Batch[Part], records: Sequence[Record]) -> None:
+        await self._append(self.path, batch.partition, batch.items, records)
         self._batcher.release(batch)
         self.start()
 

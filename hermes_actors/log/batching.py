@@ -7,7 +7,7 @@ so that one silent partition holds up only what it already has.
 """
 
 from collections import deque
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from hermes_actors.model.partitioner import partition_of
 
@@ -34,7 +34,10 @@ class Waiting(Protocol):
     def count(self) -> int: ...  # noqa: D102
 
 
-class Batch:
+W = TypeVar("W", bound=Waiting)
+
+
+class Batch(Generic[W]):
     """What is appended to one partition at once: `count` messages in `items`."""
 
     __slots__ = ("body_bytes", "count", "is_keyed", "items", "partition", "started_s")
@@ -43,7 +46,7 @@ class Batch:
         self.partition = partition
         self.is_keyed = is_keyed
         self.started_s = started_s
-        self.items: list[Waiting] = []
+        self.items: list[W] = []
         self.count = 0
         self.body_bytes = 0
 
@@ -55,7 +58,7 @@ class Batch:
             self.count = sum(item.count for item in self.items)
 
 
-class Batcher:
+class Batcher(Generic[W]):
     """The queues of one topic's producer.
 
     A batch has at most `records_max` records and `bytes_max` bytes, but always one record.
@@ -70,15 +73,15 @@ class Batcher:
         self._records_max = records_max
         self._bytes_max = bytes_max
         self._slow_s = slow_s
-        self._keyed: list[deque[Waiting]] = [deque() for _ in range(partitions)]
-        self._keyless: deque[Waiting] = deque()
-        self._in_flight: dict[int, Batch] = {}
+        self._keyed: list[deque[W]] = [deque() for _ in range(partitions)]
+        self._keyless: deque[W] = deque()
+        self._in_flight: dict[int, Batch[W]] = {}
         # Partitions at which messages with keys are the next to go first.
         self._keyed_next: set[int] = set()
         # Partitions that have keyed messages and were idle when these came.
         self._ready: deque[int] = deque()
         self._next_sticky = first % partitions
-        self._lane: Batch | None = None
+        self._lane: Batch[W] | None = None
         self.waiting = 0
 
     @property
@@ -107,7 +110,7 @@ class Batcher:
         for item in waiting:
             self.add(item)
 
-    def add(self, item: Waiting) -> None:
+    def add(self, item: W) -> None:
         """Put a message behind those that go to the same partition."""
         self.waiting += item.count
         if item.key is None:
@@ -121,7 +124,7 @@ class Batcher:
             self._ready.append(partition)
         queue.append(item)
 
-    def next_batch(self, now_s: float) -> Batch | None:
+    def next_batch(self, now_s: float) -> Batch[W] | None:
         """The next batch that may be started now, which then is in flight; None when none may."""
         if self._keyless and self._lane_is_free(now_s):
             partition = self._idle_partition()
@@ -138,7 +141,7 @@ class Batcher:
                 return batch
         return None
 
-    def _fill_with_both(self, partition: int, now_s: float) -> Batch | None:
+    def _fill_with_both(self, partition: int, now_s: float) -> Batch[W] | None:
         """A batch of key-less messages, and of those whose key leads to this partition too: none of
         them waits for two appends. If there are too many, both kinds take turns in going first.
         """
@@ -156,7 +159,7 @@ class Batcher:
             self._lane = batch
         return batch
 
-    def release(self, batch: Batch) -> None:
+    def release(self, batch: Batch[W]) -> None:
         """The batch's append has ended: its partition is idle again."""
         del self._in_flight[batch.partition]
         if batch is self._lane:
@@ -173,7 +176,7 @@ class Batcher:
             return None
         return self._lane.started_s + self._slow_s
 
-    def take_all(self) -> tuple[list[Waiting], list[Waiting]]:
+    def take_all(self) -> tuple[list[W], list[W]]:
         """Empty everything: (what is in flight, what waits)."""
         flying = [item for batch in self._in_flight.values() for item in batch.items]
         waiting = [*self._keyless, *(item for queue in self._keyed for item in queue)]
@@ -199,12 +202,12 @@ class Batcher:
                 return partition
         return None
 
-    def _drop_answered(self, queue: deque[Waiting]) -> None:
+    def _drop_answered(self, queue: deque[W]) -> None:
         """Deadlines of one topic run in order, so what was answered stands at the head."""
         while queue and queue[0].is_done:
             self.waiting -= queue.popleft().count
 
-    def _fill(self, batch: Batch, *queues: deque[Waiting]) -> Batch | None:
+    def _fill(self, batch: Batch[W], *queues: deque[W]) -> Batch[W] | None:
         """Move the queues' heads into the batch; None when all of them were answered already."""
         room_bytes = self._bytes_max
         items = batch.items

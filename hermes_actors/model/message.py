@@ -65,6 +65,12 @@ class Message(Struct, frozen=True, gc=False):
     traceparent: str = ""
     attributes: Headers = ()
 
+    @property
+    def headers_size(self) -> int:
+        """How many characters its publisher's headers and attributes have together."""
+        pairs = (*self.propagated, *self.attributes)
+        return len(self.traceparent) + sum([len(name) + len(value) for name, value in pairs])
+
 
 class UndecodableRecord(Exception):
     """The record is in neither form; the message says why. It must not block its partition."""
@@ -79,8 +85,8 @@ _FOREIGN_TIMESTAMP_MS = 1
 _json = json.JSONDecoder()
 
 
-def to_record(message: Message, envelope: Envelope = Envelope.NATIVE) -> Record:
-    """The record that stores this message."""
+def to_record(message: Message, envelope: Envelope = Envelope.NATIVE, via: str = "") -> Record:
+    """The record that stores this message; `via` is the way that it takes, "" its own `via`."""
     propagated = tuple(
         (_PROPAGATED_PREFIX + name, value.encode()) for name, value in message.propagated
     )
@@ -102,7 +108,7 @@ def to_record(message: Message, envelope: Envelope = Envelope.NATIVE) -> Record:
     headers: tuple[tuple[str, bytes], ...] = (
         ("id", message.id.encode()),
         ("dc", message.dc.encode()),
-        ("via", message.via.encode()),
+        ("via", (via or message.via).encode()),
     )
     if message.traceparent:
         headers += (("traceparent", message.traceparent.encode()),)

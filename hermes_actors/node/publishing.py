@@ -56,7 +56,7 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
             environment.clock,
             environment.ids,
             envelope=node.config.log.envelope,
-            buffer_of=spooling.buffer_of,
+            spool_of=spooling.spool_of,
             reserve_ms=spooling.reserve_ms,
             fallback=Fallback(
                 node.config.fallback,

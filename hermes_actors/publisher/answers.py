@@ -6,7 +6,8 @@ from msgspec import Struct
 from hermes_actors.errors import ErrorCode, HermesError, Refused
 from hermes_actors.log.base import RefusedRecord, Stored, UnavailableRecord, UnknownRecord
 from hermes_actors.model.topic import Topic
-from hermes_actors.publisher.publication import Abandoned, Buffered, Publication, Replayed
+from hermes_actors.publisher.outcomes import Abandoned, Buffered, Replayed
+from hermes_actors.publisher.pending import Pending
 
 JSON = "application/json"
 
@@ -46,10 +47,10 @@ def error_answer(error: HermesError, message_id: str, *, closes: bool = False) -
     return Answer(error.status, message_id, body, JSON, closes=closes, headers=error.headers)
 
 
-def answer_to(publication: Publication) -> Answer:
-    """The answer to a settled publication."""
-    outcome = publication.outcome
-    message_id = publication.id
+def answer_to(pending: Pending) -> Answer:
+    """The answer to a settled publish."""
+    outcome = pending.outcome
+    message_id = pending.id
     if isinstance(outcome, Stored):
         return Answer(201, message_id)
     if isinstance(outcome, Buffered):
@@ -58,10 +59,10 @@ def answer_to(publication: Publication) -> Answer:
         return Answer(outcome.status, message_id, headers=_REPLAYED)
     if isinstance(outcome, HermesError):
         # The rest of a body that was not read would be taken for the next request.
-        return error_answer(outcome, message_id, closes=not publication.has_body)
-    assert outcome is not None, "the publication is not settled"
+        return error_answer(outcome, message_id, closes=not pending.has_body)
+    assert outcome is not None, "it is not settled"
     assert not isinstance(outcome, Abandoned), "nobody waits for this answer"
-    return error_answer(log_error(outcome, publication.route.name), message_id)
+    return error_answer(log_error(outcome, pending.route.name), message_id)
 
 
 def too_long_for_server(size_text: str, bytes_max: int) -> Refused:

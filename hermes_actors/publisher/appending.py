@@ -1,5 +1,5 @@
 """Appends one topic's batches, in the own datacentre or with others to help, and tells each
-publication what became of it.
+pending what became of it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,12 +10,14 @@ import trio
 from hermes_actors.fallback.flight import Item
 from hermes_actors.fallback.hedge import Hedge
 from hermes_actors.fallback.node import Fallback
+from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.log.base import Log, Outcome, Stored, stored_count
 from hermes_actors.log.batching import Batch
-from hermes_actors.model.message import Envelope, Message, Via, to_record
+from hermes_actors.model.message import Envelope, Via, to_record
+from hermes_actors.model.messages import joined, records_of
 from hermes_actors.model.record import Record
-from hermes_actors.publisher.bundle import Bundle, joined
-from hermes_actors.publisher.publication import Publication, Route
+from hermes_actors.publisher.pending import Pending
+from hermes_actors.publisher.route import Route
 from hermes_actors.runtime.clock import Clock
 
 
@@ -82,155 +84,105 @@ class Appending:
             route.hurry = self._hedge.hurry
             nursery.start_soon(self._hedge.follow)
 
-    async def append(self, batch: Batch) -> None:
+    async def append(self, batch: Batch[Pending]) -> None:
         """Append a batch; returns when its partition may be used again."""
-        await self._drop_held(batch)
+        if batch.is_keyed and self._route.spool is not None:
+            await self._join_kept(self._route.spool, batch.items)
         batch.drop_answered()
-        publications = cast("list[Publication]", batch.items)
-        if not publications:
+        pendings = batch.items
+        if not pendings:
             return
         route = self._route
         route.measures.sent(batch.count, batch.body_bytes)
-        for publication in publications:
-            publication.is_sent = True
+        for pending in pendings:
+            pending.sent()
         hedge = self.hedge
         if hedge is not None:
-            await hedge.append(publications, batch.partition)
+            await hedge.append(pendings, batch.partition)
             return
-        is_plain = batch.count == len(publications)
-        records = self._records(publications) if is_plain else self._joined(publications)
         outcomes = await self._log.append(
-            route.log_topic, batch.partition, records, route.topic.ack
+            route.log_topic, batch.partition, self._records(pendings), route.topic.ack
         )
-        append_s = self._clock.monotonic_s() - batch.started_s
-        self._conclude(self._log.dc, publications, outcomes, append_s)
+        self._conclude(
+            self._log.dc, pendings, outcomes, self._clock.monotonic_s() - batch.started_s
+        )
 
     def _settle(
         self, dc: str, items: Sequence[Item], outcomes: Sequence[Outcome], append_s: float
     ) -> None:
-        self._conclude(dc, cast("Sequence[Publication]", items), outcomes, append_s)
+        self._conclude(dc, cast("Sequence[Pending]", items), outcomes, append_s)
 
     def _conclude(
-        self,
-        dc: str,
-        publications: Sequence[Publication],
-        outcomes: Sequence[Outcome],
-        append_s: float,
+        self, dc: str, pendings: Sequence[Pending], outcomes: Sequence[Outcome], append_s: float
     ) -> None:
-        """Tell each publication what became of it in that datacentre."""
+        """Tell each pending what became of it in that datacentre."""
         now_s = self._clock.monotonic_s()
         measures = self._route.measures
         stored = 0
         latencies_s: list[float] = []
         at = 0
-        for publication in publications:
+        for pending in pendings:
             outcome = outcomes[at]
-            if type(outcome) is Stored and publication.count == 1 and not publication.is_kept:
+            if type(outcome) is Stored and pending.count == 1 and pending.keeper is None:
                 stored += 1
-                if publication.settle(outcome):
-                    latencies_s.append(now_s - publication.started_s)
+                if pending.settle(outcome):
+                    latencies_s.append(now_s - pending.started_s)
                 at += 1
                 continue
-            following = at + publication.count
+            following = at + pending.count
             own = outcomes[at:following]
             stored += stored_count(own)
-            answered = publication.conclude(own)
-            if publication.count == 1:
-                latencies_s += [now_s - publication.started_s] * answered
+            answered = pending.conclude(own)
+            if pending.count == 1:
+                latencies_s += [now_s - pending.started_s] * answered
             else:
-                measures.stored_together(now_s - publication.started_s, answered)
+                measures.stored_together(now_s - pending.started_s, answered)
             at = following
         if stored:
             measures.stored(latencies_s, stored, append_s, dc)
 
-    async def _drop_held(self, batch: Batch) -> None:
-        """A key whose older messages the buffer holds: its newer ones go behind them."""
-        buffer = self._route.buffer
-        if buffer is None or not batch.is_keyed:
-            return
-        publications = cast("list[Publication]", batch.items)
-        behind = [each for each in publications if each.is_behind(buffer)]
+    async def _join_kept(self, spool: Spool, pendings: Sequence[Pending]) -> None:
+        """A key whose older messages the spool holds: its newer ones go behind them."""
+        behind = [each for each in pendings if each.is_behind(spool)]
         if not behind:
             return
-        # A busy key would never leave the buffer if each message joined its predecessor there.
-        await buffer.catch_up(
-            self._route, lambda: any(not each.is_done and each.is_behind(buffer) for each in behind)
+        # A busy key would never leave the spool if each message joined its predecessor there.
+        await spool.catch_up(
+            self._route.log_topic,
+            lambda: any(not each.is_done and each.is_behind(spool) for each in behind),
         )
         # Others than these may have been kept meanwhile, for want of time: all are looked at.
-        for publication in publications:
-            if publication.is_behind(buffer):
-                publication.join_kept()
+        for pending in pendings:
+            if pending.is_behind(spool):
+                pending.join_kept()
 
     def _records_of(self, items: Sequence[Item], via: str) -> Sequence[Record]:
-        publications = cast("Sequence[Publication]", items)
-        if all(publication.count == 1 for publication in publications):
-            return self._records(publications, via)
-        return self._joined(publications, via)
+        return self._records(cast("Sequence[Pending]", items), via)
 
-    def _joined(
-        self, publications: Sequence[Publication], via: str = Via.LOCAL.value
-    ) -> Sequence[Record]:
-        """The records of single messages and bundles, in order."""
-        clock, dc, envelope = self._clock, self._log.dc, self._envelope
-        zero_ms = clock.now_ms() - clock.monotonic_s() * 1_000
-        return joined(
-            [
-                each.records(zero_ms, dc, envelope, via)
-                if isinstance(each, Bundle)
-                else self._records([each], via)
-                for each in publications
-            ]
-        )
-
-    def _records(
-        self, publications: Sequence[Publication], via: str = Via.LOCAL.value
-    ) -> Sequence[Record]:
-        clock, dc, envelope = self._clock, self._log.dc, self._envelope
-        # One reading of the wall clock for the batch; each message's own age comes off it.
-        zero_ms = clock.now_ms() - clock.monotonic_s() * 1_000
-        return [
-            to_record(
-                Message(
-                    id=each.id,
-                    body=each.body,
-                    published_at_ms=int(zero_ms + each.started_s * 1_000),
-                    key=each.key,
-                    dc=dc,
-                    via=via,
-                )
-                if each.extras is None
-                else Message(
-                    id=each.id,
-                    body=each.body,
-                    published_at_ms=int(zero_ms + each.started_s * 1_000),
-                    key=each.key,
-                    propagated=each.extras.propagated,
-                    dc=dc,
-                    via=via,
-                    traceparent=each.extras.traceparent,
-                    attributes=each.extras.attributes,
-                ),
-                envelope,
-            )
-            for each in publications
-        ]
+    def _records(self, pendings: Sequence[Pending], via: str = Via.LOCAL.value) -> Sequence[Record]:
+        envelope = self._envelope
+        if len(pendings) == 1:
+            return records_of(pendings[0].messages, envelope, via)
+        if all(pending.count == 1 for pending in pendings):
+            return [to_record(pending.messages[0], envelope, via) for pending in pendings]
+        return joined([records_of(pending.messages, envelope, via) for pending in pendings])
 
 
 def _keys_of(item: Item) -> Sequence[bytes | None] | None:
-    return item.keys if isinstance(item, Bundle) else None
+    return cast("Pending", item).keys
 
 
 def _joins_kept(item: Item, older: Iterable[Item]) -> bool:
-    publication = cast("Publication", item)
-    buffer = publication.route.buffer
-    if buffer is None or publication.is_done or not publication.is_behind(buffer):
+    pending = cast("Pending", item)
+    spool = pending.route.spool
+    if spool is None or pending.is_done or not pending.is_behind(spool):
         return False
-    for each in cast("Iterable[Publication]", older):
-        if each.is_behind(buffer):
+    for each in cast("Iterable[Pending]", older):
+        if each.is_behind(spool):
             each.join_kept()
-    publication.join_kept()
+    pending.join_kept()
     return True
 
 
 def _keeps(item: Item) -> bool:
-    return cast("Publication", item).keep()
+    return cast("Pending", item).keep()

@@ -14,7 +14,7 @@ from hermes_actors.publisher.answers import SHUTTING_DOWN, Answer, error_answer
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.head import Head
 from hermes_actors.publisher.measures import FrontendMeasures
-from hermes_actors.publisher.publication import Route
+from hermes_actors.publisher.route import Route
 from hermes_actors.security.account import (
     PUBLISHER,
     Account,

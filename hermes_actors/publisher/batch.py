@@ -12,15 +12,22 @@ one of these is reached the stream stops to read, and the publisher's own connec
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
+from msgspec.structs import replace
+
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
-from hermes_actors.log.base import is_all_stored
+from hermes_actors.log.base import Stored, is_all_stored
+from hermes_actors.model.message import Message
+from hermes_actors.model.messages import Keys, MessageRun
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.publisher.answers import too_long_for_topic
 from hermes_actors.publisher.batch_lines import LINE_BYTES, end_line, lines_of, stored_lines
-from hermes_actors.publisher.bundle import Bundle, Keys, Settled
+from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.forms import Form, Parcel
+from hermes_actors.publisher.outcomes import Settled
+from hermes_actors.publisher.pending import Pending
 from hermes_actors.publisher.permits import Permits
-from hermes_actors.publisher.publication import Extras, Route
+from hermes_actors.publisher.route import Route
+from hermes_actors.runtime.clock import Clock
 
 
 class Limits:
@@ -47,18 +54,18 @@ class Limits:
 class Slice:
     """Some consecutive messages of a stream: handed over together, answered together.
 
-    `bundles` are those of its messages that are not refused, with their places; a slice whose
-    messages all go one way has one bundle and no places.
+    `parts` are those of its messages that are not refused, by the way they go, with their places;
+    where all go one way there is one part and no places.
     """
 
-    __slots__ = ("_left", "bundles", "count", "ids", "refused", "size_bytes")
+    __slots__ = ("_left", "count", "ids", "parts", "refused", "size_bytes")
 
     def __init__(self, ids: list[bytes], refused: dict[int, HermesError], size_bytes: int) -> None:
         self.ids = ids
         self.count = len(ids)
         self.refused = refused
         self.size_bytes = size_bytes
-        self.bundles: list[tuple[Bundle, Sequence[int] | None]] = []
+        self.parts: list[tuple[Pending, Sequence[int] | None]] = []
         self._left = 0
 
     @property
@@ -66,33 +73,45 @@ class Slice:
         """Every message has its outcome."""
         return not self._left
 
-    def expect(self, bundles: int) -> None:
-        """So many bundles will end."""
-        self._left = bundles
+    def expect(self, parts: int) -> None:
+        """So many parts will end."""
+        self._left = parts
 
     def ended(self) -> bool:
-        """One of its bundles has ended; True when it was the last."""
+        """One of its parts has ended; True when it was the last."""
         self._left -= 1
         return not self._left
 
     def lines(self, topic: str, count: Callable[[int, int], None]) -> bytes:
         """The answers, in order. `count(status, how many)` is told of all that are not 201."""
-        if not self.refused and all(is_all_stored(bundle.outcomes) for bundle, _ in self.bundles):
+        if not self.refused and all(_is_stored(pending) for pending, _ in self.parts):
             return stored_lines(self.ids)
         outcomes: list[Settled] = [self.refused.get(at, _NOTHING) for at in range(self.count)]
-        for bundle, places in self.bundles:
-            for at, outcome in zip(places or range(self.count), bundle.outcomes, strict=True):
+        for pending, places in self.parts:
+            places = places or range(self.count)
+            assert pending.outcome is not None, "it is settled"
+            each = pending.outcomes or [pending.outcome] * len(places)
+            for at, outcome in zip(places, each, strict=True):
                 outcomes[at] = outcome
         return lines_of(self.ids, outcomes, topic, count)
+
+
+def _is_stored(pending: Pending) -> bool:
+    """All of it, said by the log in one piece."""
+    outcomes = pending.outcomes
+    return isinstance(pending.outcome, Stored) if outcomes is None else is_all_stored(outcomes)
 
 
 _NOTHING = Unavailable("Message was not handed over", ErrorCode.INTERNAL_ERROR, 500)
 
 
+_Way = tuple[Pending, Sequence[int] | None, Sequence[Message]]
+
+
 class BatchStream:
     """One request. Made by `Batches.open`; `close` must be called when the request has ended.
 
-    `key` is the Partition-Key header's, for all messages that have none of their own, `extras`
+    `key` is the Partition-Key header's, for all messages that have none of their own, `common` has
     what the request's headers say for all.
     """
 
@@ -103,10 +122,11 @@ class BatchStream:
         limits: Limits,
         topic_permits: Permits,
         key: bytes | None,
-        extras: Extras | None,
-        hand_over: Callable[[Bundle], None],
+        common: Message,
+        hand_over: Callable[[Pending, Sequence[Message]], None],
+        deadlines: Deadlines,
         make_ids: Callable[[int], list[bytes]],
-        now_s: Callable[[], float],
+        clock: Clock,
         on_close: Callable[["BatchStream"], None],
     ) -> None:
         self.route = route
@@ -116,10 +136,11 @@ class BatchStream:
         self._limits = limits
         self._topic_permits = topic_permits
         self._key = key
-        self._extras = extras
+        self._common = common
         self._hand_over = hand_over
+        self._deadlines = deadlines
         self._make_ids = make_ids
-        self._now_s = now_s
+        self._clock = clock
         self._on_close = on_close
         self._parcels: deque[Parcel] = deque()
         self._answers: deque[Slice] = deque()
@@ -306,16 +327,15 @@ class BatchStream:
         if not self._is_left:
             self._answers.append(part)
             self._owed_bytes += count * LINE_BYTES
-        bundles = list(self._bundles(parcel, part))
-        part.bundles = bundles
-        part.expect(len(bundles))
-        route = self.route
-        route.tally.in_flight += len(bundles)
-        for bundle, _ in bundles:
-            bundle.lanes.first.add(bundle)
-        for bundle, _ in bundles:
-            self._hand_over(bundle)
-        if not bundles:
+        ways = list(self._ways(parcel, part))
+        part.parts = [(pending, places) for pending, places, _ in ways]
+        part.expect(len(ways))
+        self.route.tally.in_flight += len(ways)
+        for pending, _, _ in ways:
+            self._deadlines.add(pending)
+        for pending, _, messages in ways:
+            self._hand_over(pending, messages)
+        if not ways:
             self._give_back(count, size_bytes)
             self.wake_writer()
 
@@ -328,33 +348,54 @@ class BatchStream:
             if len(body) > limit:
                 parcel.refused[at] = too_long_for_topic(len(body), self.route.topic)
 
-    def _bundles(
-        self, parcel: Parcel, part: Slice
-    ) -> Iterable[tuple[Bundle, Sequence[int] | None]]:
-        """The slice's messages by where they go; one bundle, where all go the same way."""
-        started_s = self._now_s()
-        count = part.count
+    def _ways(self, parcel: Parcel, part: Slice) -> Iterable[_Way]:
+        """The slice's messages by where they go; one way, where all go the same."""
+        started_s, at_ms = self._clock.monotonic_s(), self._clock.now_ms()
 
-        def ended(_: Bundle) -> None:
+        def ended(_: Pending) -> None:
             if part.ended():
-                self._give_back(count, part.size_bytes)
+                self._give_back(part.count, part.size_bytes)
                 self.wake_writer()
 
-        def bundle(places: Sequence[int] | None, keys: Keys) -> Bundle:
-            if places is None:
-                ids, bodies, extras = part.ids, parcel.bodies, parcel.extras
-            else:
-                ids = [part.ids[at] for at in places]
-                bodies = [parcel.bodies[at] for at in places]
-                extras = parcel.extras and [parcel.extras[at] for at in places]
-            return Bundle(ids, bodies, self.route, started_s, keys, ended, self._extras, extras)
-
         if parcel.keys is None and not parcel.refused:
-            return [(bundle(None, self._key), None)]
+            ways: Iterable[Sequence[int] | None] = (None,)
+        else:
+            ways = self._places(parcel, part.count)
+        for places in ways:
+            messages, key = self._messages(parcel, part.ids, places, at_ms)
+            pending = Pending(
+                messages[0].id,
+                self.route,
+                started_s,
+                key,
+                sum([len(parcel.bodies[at]) for at in places])
+                if places is not None
+                else sum(map(len, parcel.bodies)),
+                self.route.batch_limits,
+                ended,
+            )
+            yield pending, places, messages
+
+    def _messages(
+        self, parcel: Parcel, ids: list[bytes], places: Sequence[int] | None, at_ms: int
+    ) -> tuple[Sequence[Message], bytes | None]:
+        """The messages at these places (None: all), and a key that says where they go."""
+        bodies, models = parcel.bodies, parcel.models
+        keys: Keys = self._key
+        if places is not None:
+            ids = [ids[at] for at in places]
+            bodies = [bodies[at] for at in places]
+            models = models and [models[at] for at in places]
+            keys = self._keys_of(parcel, places)
+        key = keys if keys is None or isinstance(keys, bytes) else keys[0]
+        if models is None:
+            model = replace(self._common, published_at_ms=at_ms)
+            return MessageRun(ids, bodies, keys, model), key
+        of_each = [keys] * len(ids) if keys is None or isinstance(keys, bytes) else keys
         return [
-            (bundle(places, self._keys_of(parcel, places)), places)
-            for places in self._places(parcel, count)
-        ]
+            replace(model, id=own.decode(), body=body, key=each, published_at_ms=at_ms)
+            for model, own, body, each in zip(models, ids, bodies, of_each, strict=True)
+        ], key
 
     def _keys_of(self, parcel: Parcel, places: Sequence[int]) -> Keys:
         if parcel.keys is None:

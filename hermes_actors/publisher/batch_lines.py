@@ -7,8 +7,7 @@ import msgspec
 from hermes_actors.errors import HermesError
 from hermes_actors.log.base import Stored
 from hermes_actors.publisher.answers import log_error
-from hermes_actors.publisher.bundle import Settled
-from hermes_actors.publisher.publication import Abandoned, Buffered, Replayed
+from hermes_actors.publisher.outcomes import Abandoned, Buffered, Replayed, Settled
 
 _STORED = b'{"status":201,"id":"%b"}\n'
 _KEPT = b'{"status":202,"id":"%b"}\n'

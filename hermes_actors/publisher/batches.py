@@ -1,17 +1,19 @@
 """The batch streams of one node: who may open one, and what bounds all of them together."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import HermesError, Refused, Unavailable
-from hermes_actors.model.message import Headers
+from hermes_actors.model.message import Headers, Message
 from hermes_actors.publisher.answers import Answer
 from hermes_actors.publisher.batch import BatchStream, Limits
-from hermes_actors.publisher.bundle import Bundle
+from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.forms import form_of
 from hermes_actors.publisher.head import Head
+from hermes_actors.publisher.pending import Pending
 from hermes_actors.publisher.permits import Permits
-from hermes_actors.publisher.publication import Extras, Route
+from hermes_actors.publisher.route import Route
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.security.account import Account
 
@@ -30,24 +32,35 @@ class Way(Protocol):
     def refuse_batch(self, route: Route, error: HermesError) -> Answer:
         """The answer to a batch that is not taken."""
 
-    def common_extras(self, head: Head) -> Extras | None:
-        """What the request's headers say for all its messages."""
+    def common(self, head: Head) -> Message:
+        """A message that has all that the request's headers say for each of its messages."""
 
     def pick(self, pairs: list[tuple[str, str]]) -> Headers:
         """Which of a message's own headers travel with it."""
 
-    def hand_over_bundle(self, account: Account | None, bundle: Bundle) -> HermesError | None:
-        """Give a bundle to its topic's producer, if this author may still publish to the topic;
-        it is settled, whatever comes of it. Why the batch has to end, None when it may go on.
+    def hand_over_batch(
+        self, account: Account | None, pending: Pending, messages: Sequence[Message]
+    ) -> HermesError | None:
+        """Give these to their topic's producer, if this author may still publish to the topic;
+        `pending` is settled, whatever comes of it. Why the batch has to end, None when it may go
+        on.
         """
 
 
 class Batches:
     """The streams that are open, and the bounds that they share."""
 
-    def __init__(self, config: FrontendConfig, way: Way, clock: Clock, ids: IdSource) -> None:
+    def __init__(
+        self,
+        config: FrontendConfig,
+        way: Way,
+        deadlines: Deadlines,
+        clock: Clock,
+        ids: IdSource,
+    ) -> None:
         self._way = way
-        self._now_s = clock.monotonic_s
+        self._deadlines = deadlines
+        self._clock = clock
         self._make_ids = ids.message_ids
         self._bytes_max = config.body_bytes_max
         self._streams_max = config.batch_streams_max
@@ -104,11 +117,11 @@ class Batches:
             )
             error.headers = (("retry-after", "1"),)
             raise error
-        extras = self._way.common_extras(head)
+        common = self._way.common(head)
         form = form_of(
             head.get("content-type"),
             self._bytes_max,
-            extras,
+            common,
             self._way.pick,
             takes_events=self._takes_events,
         )
@@ -116,8 +129,8 @@ class Batches:
         if permits is None:
             permits = route.batch_permits = Permits(self._messages_a_topic)
 
-        def hand_over(bundle: Bundle) -> None:
-            end = self._way.hand_over_bundle(head.account, bundle)
+        def hand_over(pending: Pending, messages: Sequence[Message]) -> None:
+            end = self._way.hand_over_batch(head.account, pending, messages)
             if end is not None:
                 stream.stop(end)
 
@@ -127,10 +140,11 @@ class Batches:
             self._limits,
             permits,
             key,
-            extras,
+            common,
             hand_over,
+            self._deadlines,
             self._make_ids,
-            self._now_s,
+            self._clock,
             self._closed,
         )
         self._streams[stream] = None

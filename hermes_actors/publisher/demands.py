@@ -4,13 +4,13 @@ Most publishes ask for none of it and never come here.
 """
 
 import re
-from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes_actors.config import FrontendConfig
-from hermes_actors.errors import HermesError
-from hermes_actors.log.base import Stored
 from hermes_actors.model.keyed_id import keyed_id
-from hermes_actors.model.message import Headers
+from hermes_actors.model.message import Headers, Message
 from hermes_actors.publisher.cloudevents import (
     VERSION_HEADER,
     event_in,
@@ -20,18 +20,31 @@ from hermes_actors.publisher.cloudevents import (
 from hermes_actors.publisher.head import Head
 from hermes_actors.publisher.idempotency import Claim, KeyWindow, parse_key
 from hermes_actors.publisher.propagation import Propagation
-from hermes_actors.publisher.publication import Buffered, Extras, Publication, Replayed
 from hermes_actors.runtime.clock import Clock
 
 # W3C Trace Context, 3.2: what does not look like it is ignored, as the recommendation asks.
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 
 
-class Demands:
-    """Reads them from a request's head, and again when its body has come."""
+class Demand(Struct, frozen=True):
+    """What one request asks for. `model` is its message as far as the head says: all but body and
+    time. `is_event`: the body is a CloudEvent. `claim` is its use of an `Idempotency-Key`, which
+    must be concluded once, whatever comes of it.
+    """
 
-    def __init__(self, config: FrontendConfig, clock: Clock) -> None:
+    model: Message
+    is_event: bool = False
+    claim: Claim | None = None
+
+
+class Demands:
+    """Reads them from a request's head, and again when its body has come. `dc` is the datacentre
+    that messages are published in.
+    """
+
+    def __init__(self, config: FrontendConfig, clock: Clock, dc: str) -> None:
         self._now_s = clock.monotonic_s
+        self._dc = dc
         self._takes_events = config.cloud_events
         self._propagation = Propagation(config.propagation) if config.propagation.enabled else None
         self._window = KeyWindow(config.idempotency.keys_max, config.idempotency.window_ms / 1_000)
@@ -45,94 +58,57 @@ class Demands:
         """How many keys are remembered now."""
         return len(self._window)
 
-    def read(self, publication: Publication, head: Head) -> HermesError | None:
-        """Note what the head asks for; why the publish is refused, None when it is not.
+    def read(
+        self, topic: str, log_topic: str, message_id: str, key: bytes | None, head: Head
+    ) -> Demand:
+        """What the head of one message asks for. Raises HermesError for what it must not ask."""
+        model = replace(self.common(head), id=message_id, key=key)
+        if head.is_plain:
+            return Demand(model)
+        is_event = self._takes_events and is_structured(head.get("content-type"))
+        if self._takes_events and not is_event and head.get(VERSION_HEADER) is not None:
+            event = event_of(head.pairs())
+            model = replace(
+                model, attributes=event.attributes, key=event.key if key is None else key
+            )
+        value = head.get("idempotency-key")
+        if value is None:
+            return Demand(model, is_event)
+        # Last, since from here on somebody must conclude it.
+        own = parse_key(value)
+        claim = self._window.claim(log_topic, own, self._now_s())
+        return Demand(replace(model, id=keyed_id(topic, own)), is_event, claim)
 
-        Afterwards the publication must be settled, whatever comes of it.
-        """
-        extras = Extras()
+    def common(self, head: Head) -> Message:
+        """A message that has all that the head says for each of its messages."""
+        propagated: Headers = ()
         if self._propagation is not None:
-            extras.propagated = self._propagation.pick(head.pairs())
-        traceparent = head.get("traceparent")
-        if traceparent is not None and _TRACEPARENT.fullmatch(traceparent):
-            extras.traceparent = traceparent
-        if not head.is_plain:
-            try:
-                self._read_special(publication, head, extras)
-            except HermesError as error:
-                return error
-        publication.extras = extras
-        return None
-
-    def common(self, head: Head) -> Extras | None:
-        """What the head of a batch says for all its messages; None for nothing."""
-        extras = Extras()
-        if self._propagation is not None:
-            extras.propagated = self._propagation.pick(head.pairs())
-        traceparent = head.get("traceparent")
-        if traceparent is not None and _TRACEPARENT.fullmatch(traceparent):
-            extras.traceparent = traceparent
-        return None if extras == Extras() else extras
+            propagated = self._propagation.pick(head.pairs())
+        traceparent = head.get("traceparent") or ""
+        if _TRACEPARENT.fullmatch(traceparent) is None:
+            traceparent = ""
+        return Message("", b"", 0, None, propagated, self._dc, traceparent=traceparent)
 
     def pick(self, pairs: list[tuple[str, str]]) -> Headers:
         """Which of a message's own headers travel with it."""
         return () if self._propagation is None else self._propagation.pick(pairs)
 
-    def take(self, publication: Publication, body: bytes) -> bytes | None:
-        """The message's body in this request's one; None when the publication was settled instead:
-        it is refused, or its message is stored already.
+    def take(self, demand: Demand, body: bytes) -> Message | int:
+        """The message in this request's body, still without its time; or the status of the answer
+        that it had under the same key before, which is given again. Raises HermesError.
         """
-        extras = publication.extras
-        assert extras is not None, "it asks for nothing"
-        try:
-            if extras.claim is not None:
-                status = extras.claim.match(publication.key, body)
-                if status:
-                    self.replays += 1
-                    publication.settle(Replayed(status))
-                    return None
-            if extras.is_event:
-                event = event_in(body)
-                extras.attributes = event.attributes
-                if publication.key is None:
-                    publication.key = event.key
-                return event.body
-        except HermesError as error:
-            publication.settle(error)
-            return None
-        return body
-
-    def _read_special(self, publication: Publication, head: Head, extras: Extras) -> None:
-        """Raises HermesError."""
-        if self._takes_events:
-            extras.is_event = is_structured(head.get("content-type"))
-            if not extras.is_event and head.get(VERSION_HEADER) is not None:
-                event = event_of(head.pairs())
-                extras.attributes = event.attributes
-                if publication.key is None:
-                    publication.key = event.key
-        # Last, since from here on somebody must conclude it.
-        value = head.get("idempotency-key")
-        if value is not None:
-            key = parse_key(value)
-            claim = self._window.claim(publication.route.log_topic, key, publication.started_s)
-            publication.id = keyed_id(publication.route.name, key)
-            publication.notify = self._concluding(claim, publication.notify)
-            extras.claim = claim
-
-    def _concluding(
-        self, claim: Claim, notify: Callable[[Publication], None]
-    ) -> Callable[[Publication], None]:
-        def conclude(publication: Publication) -> None:
-            claim.conclude(_status(publication), self._now_s())
-            notify(publication)
-
-        return conclude
-
-
-def _status(publication: Publication) -> int:
-    """The success that it was answered with; 0 for anything else."""
-    outcome = publication.outcome
-    if isinstance(outcome, Stored):
-        return 201
-    return 202 if isinstance(outcome, Buffered) else 0
+        model = demand.model
+        if demand.claim is not None:
+            status = demand.claim.match(model.key, body)
+            if status:
+                self.replays += 1
+                return status
+        if not demand.is_event:
+            return replace(model, body=body)
+        event = event_in(body)
+        return replace(
+            model,
+            body=event.body,
+            attributes=event.attributes,
+            key=event.key if model.key is None else model.key,
+        )

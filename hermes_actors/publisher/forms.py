@@ -10,13 +10,13 @@ from typing import Protocol
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes_actors.errors import HermesError, Refused
-from hermes_actors.model.message import Headers
+from hermes_actors.model.message import Headers, Message
 from hermes_actors.model.run import ID_BYTES
 from hermes_actors.publisher.answers import too_long_for_server
 from hermes_actors.publisher.cloudevents import event_in
-from hermes_actors.publisher.publication import Extras
 from hermes_actors.publisher.splitting import (
     ArraySplitter,
     Found,
@@ -35,15 +35,16 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Parcel(Struct):
-    """Messages in columns, in order. `keys`, `ids` and `extras` are None where none says any;
-    `refused` are those that are not taken, by their place, where `bodies` has b"".
+    """Messages in columns, in order. `keys`, `ids` and `models` are None where none says any; a
+    model is a message that has all but id, body, key and time. `refused` are those that are not
+    taken, by their place, where `bodies` has b"".
     """
 
     bodies: list[bytes]
     refused: dict[int, HermesError]
     keys: list[bytes | None] | None = None
     ids: list[bytes | None] | None = None
-    extras: list[Extras | None] | None = None
+    models: list[Message] | None = None
 
     def first(self, count: int) -> "Parcel":
         """The first `count` messages."""
@@ -58,8 +59,8 @@ class Parcel(Struct):
         size = sum(map(len, self.bodies[:count]))
         if self.keys is not None:
             size += sum([len(key) for key in self.keys[:count] if key is not None])
-        if self.extras is not None:
-            size += sum([extras.size for extras in self.extras[:count] if extras is not None])
+        if self.models is not None:
+            size += sum([model.headers_size for model in self.models[:count]])
         return size
 
     def _part(self, part: slice) -> "Parcel":
@@ -72,7 +73,7 @@ class Parcel(Struct):
             },
             self.keys and self.keys[part],
             self.ids and self.ids[part],
-            self.extras and self.extras[part],
+            self.models and self.models[part],
         )
 
 
@@ -142,11 +143,11 @@ class EnvelopesForm(BodiesForm):
         self,
         splitter: Splitter,
         bytes_max: int,
-        common: Extras | None,
+        common: Message,
         pick: Callable[[list[tuple[str, str]]], Headers],
     ) -> None:
         super().__init__(splitter, bytes_max)
-        self._common = common or Extras()
+        self._common = common
         self._pick = pick
 
     def _parcel(self, found: Found) -> Parcel:
@@ -154,7 +155,7 @@ class EnvelopesForm(BodiesForm):
         count = len(lines.bodies)
         parcel = Parcel([b""] * count, lines.refused, [None] * count, [None] * count)
         has_headers = has_ids = False
-        extras: list[Extras | None] = [self._common] * count
+        models = [self._common] * count
         assert parcel.keys is not None and parcel.ids is not None, "just made"  # noqa: PT018
         decode = self._decoder.decode
         for at, line in enumerate(lines.bodies):
@@ -168,7 +169,7 @@ class EnvelopesForm(BodiesForm):
                     parcel.ids[at] = _checked_id(envelope.id)
                     has_ids = True
                 if envelope.headers is not None:
-                    extras[at] = self._extras(envelope.headers)
+                    models[at] = self._model(envelope.headers)
                     has_headers = True
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
                 parcel.refused[at] = Refused(
@@ -181,29 +182,29 @@ class EnvelopesForm(BodiesForm):
         if not has_ids:
             parcel.ids = None
         if has_headers:
-            parcel.extras = extras
+            parcel.models = models
         return parcel
 
-    def _extras(self, headers: dict[str, str]) -> Extras:
+    def _model(self, headers: dict[str, str]) -> Message:
         common = self._common
         named = {name.lower() for name in headers}
         inherited = [pair for pair in common.propagated if pair[0].lower() not in named]
         picked = self._pick(list(headers.items()))
-        return Extras(propagated=(*inherited, *picked), traceparent=common.traceparent)
+        return replace(common, propagated=(*inherited, *picked))
 
 
 class EventsForm(BodiesForm):
     """Each element is a CloudEvent in JSON."""
 
-    def __init__(self, splitter: Splitter, bytes_max: int, common: Extras | None) -> None:
+    def __init__(self, splitter: Splitter, bytes_max: int, common: Message) -> None:
         super().__init__(splitter, bytes_max)
-        self._common = common or Extras()
+        self._common = common
 
     def _parcel(self, found: Found) -> Parcel:
         parcel = super()._parcel(found)
         common = self._common
         parcel.keys = [None] * len(parcel.bodies)
-        parcel.extras = [None] * len(parcel.bodies)
+        parcel.models = [common] * len(parcel.bodies)
         for at, text in enumerate(parcel.bodies):
             if at in parcel.refused:
                 continue
@@ -215,18 +216,14 @@ class EventsForm(BodiesForm):
                 continue
             parcel.bodies[at] = event.body
             parcel.keys[at] = event.key
-            parcel.extras[at] = Extras(
-                propagated=common.propagated,
-                traceparent=common.traceparent,
-                attributes=event.attributes,
-            )
+            parcel.models[at] = replace(common, attributes=event.attributes)
         return parcel
 
 
 def form_of(
     content_type: str | None,
     bytes_max: int,
-    common: Extras | None,
+    common: Message,
     pick: Callable[[list[tuple[str, str]]], Headers],
     *,
     takes_events: bool,

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.config import FrontendConfig
 from hermes_actors.fallback.node import Fallback
+from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.log.base import Log
 from hermes_actors.model.message import Envelope
 from hermes_actors.model.topic import Topic
@@ -13,7 +14,7 @@ from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.measures import FrontendMeasures
-from hermes_actors.publisher.publication import Buffer, Tally
+from hermes_actors.publisher.route import Tally
 from hermes_actors.publisher.router import Routes
 from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime.clock import Clock, IdSource
@@ -28,7 +29,7 @@ class Frontend:
     The owner runs `deadlines.run` in a nursery, starts a Router over `routes` under a supervisor,
     puts a server before `gateway` and `pages`, calls `drain.open()` when it listens, and
     `drain.run()` to end. `metrics` has the prefix `hermes_frontend`; `render_all` renders those of
-    the whole node and is by default these alone. `buffer_of`, `reserve_ms` and `fallback` are
+    the whole node and is by default these alone. `spool_of`, `reserve_ms` and `fallback` are
     those of Routes, `doubt_about` the Gateway's.
     """
 
@@ -42,7 +43,7 @@ class Frontend:
         ids: IdSource,
         *,
         envelope: Envelope = Envelope.NATIVE,
-        buffer_of: Callable[[Topic], Buffer | None] = lambda _topic: None,
+        spool_of: Callable[[Topic], Spool | None] = lambda _topic: None,
         reserve_ms: int = 0,
         fallback: Fallback | None = None,
         trouble: Callable[[], str] = str,
@@ -67,7 +68,7 @@ class Frontend:
             self.tally,
             clock,
             envelope=envelope,
-            buffer_of=buffer_of,
+            spool_of=spool_of,
             reserve_ms=reserve_ms,
             fallback=fallback,
         )
@@ -80,7 +81,15 @@ class Frontend:
             unready=unready,
         )
         self.gateway = Gateway(
-            config, self.routes.by_name, self.drain, self.tally, measures, clock, ids, doubt_about
+            config,
+            self.routes.by_name,
+            self.drain,
+            self.tally,
+            self.deadlines,
+            measures,
+            clock,
+            ids,
+            doubt_about,
         )
         if config.authentication.enabled:
             assert authenticator is not None, "who asks for accounts brings the mechanisms"

@@ -1,10 +1,12 @@
 """The checks of one publish, in their order, and its hand-over to the topic's producer.
 
 Synchronous: an edge calls `admit` when it has the headers, `hand_over` when it has the body, and
-is told the outcome by the publication's `notify`. It never waits and never touches a log.
+is told the outcome by `notify`. It never waits and never touches a log. All that is behind it sees
+messages, and nothing of how they came.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -13,7 +15,6 @@ from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
 from hermes_actors.log.base import Stored
 from hermes_actors.model.message import Headers, Message
-from hermes_actors.model.topic import ContentType
 from hermes_actors.publisher.answers import (
     SHUTTING_DOWN,
     Answer,
@@ -24,21 +25,17 @@ from hermes_actors.publisher.answers import (
 )
 from hermes_actors.publisher.authentication import PublishSecurity, forbidden, may_publish
 from hermes_actors.publisher.batches import Batches
-from hermes_actors.publisher.bundle import Bundle
-from hermes_actors.publisher.demands import Demands
+from hermes_actors.publisher.deadlines import Deadlines
+from hermes_actors.publisher.demands import Demand, Demands
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.head import Head
+from hermes_actors.publisher.idempotency import Claim
 from hermes_actors.publisher.measures import FrontendMeasures
+from hermes_actors.publisher.outcomes import Abandoned, Buffered, Replayed
+from hermes_actors.publisher.pending import CHUNKED, Pending
 from hermes_actors.publisher.preview import Previews
-from hermes_actors.publisher.publication import (
-    CHUNKED,
-    Abandoned,
-    Extras,
-    Publication,
-    Route,
-    Tally,
-)
 from hermes_actors.publisher.quota import Quotas
+from hermes_actors.publisher.route import Route, Tally, without_schema
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.security.account import Account
 
@@ -57,6 +54,7 @@ class Gateway:
         routes: Mapping[str, Route],
         drain: Drain,
         tally: Tally,
+        deadlines: Deadlines,
         measures: FrontendMeasures,
         clock: Clock,
         ids: IdSource,
@@ -66,13 +64,15 @@ class Gateway:
         self._doubt_about = doubt_about
         self._drain = drain
         self._tally = tally
+        self._deadlines = deadlines
         self._measures = measures
-        self._clock = clock
+        self._dc = measures.dc
         self._now_s = clock.monotonic_s
+        self._now_ms = clock.now_ms
         self._message_id = ids.message_id
         self._enforces_size = config.force_topic_max_message_size
         self.body_bytes_max = config.body_bytes_max
-        self._demands = Demands(config, clock)
+        self._demands = Demands(config, clock, measures.dc)
         self._reads_every_head = self._demands.reads_every_head
         self._quotas: Quotas | None = None
         if config.throughput.type != "unlimited":
@@ -87,7 +87,7 @@ class Gateway:
             measures.metrics.total("previews_left_out", lambda: previews.left_out)
         measures.metrics.total("idempotency_replays", lambda: self._demands.replays)
         measures.metrics.gauge("idempotency_keys", lambda: self._demands.keys)
-        self.batches = Batches(config, self, clock, ids)
+        self.batches = Batches(config, self, deadlines, clock, ids)
         drain.on_closed.append(self.batches.end_all)
         measures.metrics.gauge("batch_streams", lambda: len(self.batches))
 
@@ -102,9 +102,9 @@ class Gateway:
         expected_bytes: int,
         key: bytes | None,
         head: Head,
-        notify: Callable[[Publication], None],
-    ) -> Publication | Answer:
-        """Check what is known before the body: the answer at once, or a publication that wants it.
+        notify: Callable[[Pending], None],
+    ) -> Pending | Answer:
+        """Check what is known before the body: the answer at once, or a publish that wants it.
 
         `expected_bytes` is the announced size of the body, CHUNKED or ABSENT. From here the time
         limit runs; `notify` may be called before the body has come.
@@ -128,61 +128,103 @@ class Gateway:
             violation = self._quotas.refusal(topic, started_s)
             if violation is not None:
                 return self._refusal(route, violation, message_id)
-        publication = Publication(message_id, route, started_s, key, expected_bytes, notify)
+        demand = None
         if self._reads_every_head or not head.is_plain:
-            refusal = self._demands.read(publication, head)
-            if refusal is not None:
-                return self._refusal(route, refusal, message_id)
+            try:
+                demand = self._demands.read(topic, route.log_topic, message_id, key, head)
+            except HermesError as error:
+                return self._refusal(route, error, message_id)
+            message_id = demand.model.id
+            if demand.claim is not None:
+                notify = partial(self._conclude, demand.claim, notify)
+        pending = Pending(
+            message_id, route, started_s, key, expected_bytes, route.limits, notify, demand
+        )
         self._tally.in_flight += 1
-        publication.lanes.first.add(publication)
-        return publication
+        self._deadlines.add(pending)
+        return pending
 
-    def hand_over(self, publication: Publication, body: bytes) -> None:
-        """Check the body and give the message to its topic's producer.
+    def hand_over(self, pending: Pending, body: bytes) -> None:
+        """Check the body: its length, the quota, what the head asks for, and last what its topic
+        demands, which may take its time. Then it goes to the topic's producer.
 
         Whatever comes of it, `notify` is called once, perhaps before this returns.
         """
-        if publication.is_done:
+        if pending.is_done:
             return
-        publication.has_body = True
-        route = publication.route
+        pending.validating()
+        route = pending.route
         size = len(body)
-        expected = publication.expected_bytes
+        expected = pending.expected_bytes
         if (expected != size and expected != CHUNKED) or self._enforces_size:
             refusal = self._length_error(route, expected, size)
             if refusal is not None:
-                publication.settle(refusal)
+                pending.settle(refusal)
                 return
         if self._quotas is not None:
             violation = self._quotas.count(route.name, size, self._now_s())
             if violation is not None:
-                publication.settle(violation)
+                pending.settle(violation)
                 return
-        if route.topic.content_type is not ContentType.JSON:
-            publication.settle(_no_schema(route))
-            return
-        if publication.extras is not None:
-            taken = self._demands.take(publication, body)
+        demand = pending.demand
+        # The time of reception, also of a body that took long to come.
+        at_ms = int(self._now_ms() - (self._now_s() - pending.started_s) * 1_000)
+        if demand is None:
+            message = Message(pending.id, body, at_ms, pending.key, (), self._dc)
+        else:
+            taken = self._taken(pending, demand, body)
             if taken is None:
                 return
-            body, size = taken, len(taken)
-        if self.previews is not None and self.previews.wants(route.log_topic):
-            self._preview(self.previews, publication, body)
-        publication.body = body
-        publication.body_bytes = size
-        self._tell(publication)
+            message = msgspec.structs.replace(taken, published_at_ms=at_ms)
+        if route.validate is None:
+            self._queue(pending, (message,), message.key, len(message.body))
+        else:
+            route.validate(message, partial(self._validated, pending, message))
 
-    def _tell(self, publication: Publication) -> None:
-        route = publication.route
+    def _taken(self, pending: Pending, demand: Demand, body: bytes) -> Message | None:
+        """The message that its head and this body make; None when it was settled instead."""
+        try:
+            taken = self._demands.take(demand, body)
+        except HermesError as error:
+            pending.settle(error)
+            return None
+        if isinstance(taken, Message):
+            return taken
+        pending.settle(Replayed(taken))
+        return None
+
+    def _validated(self, pending: Pending, message: Message, error: HermesError | None) -> None:
+        """The topic's own check has ended, in this turn or in a later one."""
+        if error is not None:
+            pending.settle(error)
+        elif not pending.is_done:
+            self._queue(pending, (message,), message.key, len(message.body))
+
+    def _queue(
+        self, pending: Pending, messages: Sequence[Message], key: bytes | None, size: int
+    ) -> None:
+        """All checks have passed: the topic's producer has it from now on."""
+        route = pending.route
+        previews = self.previews
+        if previews is not None and previews.wants(route.log_topic):
+            previews.add(route.log_topic, messages[0])
+        pending.queued(messages, key, size)
         if not route.is_open:
-            publication.settle(_unavailable(route, "its producer is restarting after a failure"))
+            pending.settle(_unavailable(route, "its producer is restarting after a failure"))
             return
         try:
-            route.ref.tell(publication)
+            route.ref.tell(pending)
         except MailboxFull:
-            publication.settle(_unavailable(route, "too many messages wait to be stored"))
+            pending.settle(_unavailable(route, "too many messages wait to be stored"))
         except MailboxClosed:
-            publication.settle(_unavailable(route, "its producer is being stopped"))
+            pending.settle(_unavailable(route, "its producer is being stopped"))
+
+    def _conclude(self, claim: Claim, notify: Callable[[Pending], None], pending: Pending) -> None:
+        """A publish with an Idempotency-Key is settled: remember its success, and go on."""
+        outcome = pending.outcome
+        status = 201 if isinstance(outcome, Stored) else 202 if isinstance(outcome, Buffered) else 0
+        claim.conclude(status, self._now_s())
+        notify(pending)
 
     def admit_batch(self, topic: str, head: Head) -> Route | Answer:
         """Check what the headers of a batch say: its route, or the answer at once."""
@@ -199,44 +241,43 @@ class Gateway:
             violation = self._quotas.refusal(topic, self._now_s())
             if violation is not None:
                 return self._refusal(route, violation, message_id)
-        if route.topic.content_type is not ContentType.JSON:
-            return self._refusal(route, _no_schema(route), message_id)
+        if route.validate is not None:
+            return self._refusal(route, without_schema(route.name), message_id)
         return route
 
-    def hand_over_bundle(self, account: Account | None, bundle: Bundle) -> HermesError | None:
-        """Give messages of a batch to their topic's producer; `notify` is called once. Why the
-        batch has to end, None when it may go on.
+    def hand_over_batch(
+        self, account: Account | None, pending: Pending, messages: Sequence[Message]
+    ) -> HermesError | None:
+        """Check messages of a batch that go one way, and give them to their topic's producer;
+        `notify` is called once. Why the batch has to end, None when it may go on.
         """
-        route = bundle.route
+        route = pending.route
+        pending.validating()
         if self._routes.get(route.name) is not route:
             gone = self._gone(route.name)
-            bundle.settle(gone)
+            pending.settle(gone)
             return gone
-        self._hand_over_bundle(account, bundle, route)
-        return None
-
-    def _hand_over_bundle(self, account: Account | None, bundle: Bundle, route: Route) -> None:
         auth = route.topic.auth
         if auth.enabled and not may_publish(auth, account):
             # A stream may last for long, and the topic may have changed since it began.
-            bundle.settle(forbidden(route.name, account))
-            return
+            pending.settle(forbidden(route.name, account))
+            return None
+        size = pending.expected_bytes
         if self._quotas is not None:
             now_s = self._now_s()
             # As for single messages, what is refused before it is looked at does not count: a
             # stream that goes on all the same would keep the topic above its quota for ever.
             violation = self._quotas.refusal(route.name, now_s) or self._quotas.count(
-                route.name, bundle.body_bytes, now_s
+                route.name, size, now_s
             )
             if violation is not None:
-                bundle.settle(violation)
-                return
-        if self.previews is not None and self.previews.wants(route.log_topic):
-            self._preview(self.previews, bundle, bundle.body)
-        self._tell(bundle)
+                pending.settle(violation)
+                return None
+        self._queue(pending, messages, pending.key, size)
+        return None
 
-    def common_extras(self, head: Head) -> Extras | None:
-        """What the headers of a batch say for all its messages."""
+    def common(self, head: Head) -> Message:
+        """A message that has all that the headers of a batch say for each of its messages."""
         return self._demands.common(head)
 
     def pick(self, pairs: list[tuple[str, str]]) -> Headers:
@@ -248,21 +289,21 @@ class Gateway:
         answer = self._refusal(route, error, self._message_id())
         return msgspec.structs.replace(answer, closes=True)
 
-    def refuse_body(self, publication: Publication, received: int) -> None:
-        """End a publication whose body, of no announced length, grows beyond the hard bound."""
-        publication.settle(too_long_for_server(f"{received} bytes or more", self.body_bytes_max))
+    def refuse_body(self, pending: Pending, received: int) -> None:
+        """End a publish whose body, of no announced length, grows beyond the hard bound."""
+        pending.settle(too_long_for_server(f"{received} bytes or more", self.body_bytes_max))
 
-    def abandon(self, publication: Publication) -> None:
+    def abandon(self, pending: Pending) -> None:
         """The publisher left before the body was complete; nobody is told."""
-        publication.settle(Abandoned())
+        pending.settle(Abandoned())
 
-    def answer(self, publication: Publication) -> Answer:
-        """The answer to a settled publication; counts it, unless it is a 201 (see `stored`)."""
-        answer = answer_to(publication)
-        if type(publication.outcome) is not Stored:
-            publication.route.measures.answered(answer.status, 1)
+    def answer(self, pending: Pending) -> Answer:
+        """The answer to a settled publish; counts it, unless it is a 201 (see `stored`)."""
+        answer = answer_to(pending)
+        if type(pending.outcome) is not Stored:
+            pending.route.measures.answered(answer.status, 1)
         if self.tells_quota and answer.status != TOO_MANY_BYTES:
-            told = self.quota_headers(publication)
+            told = self.quota_headers(pending)
             answer = msgspec.structs.replace(answer, headers=answer.headers + told)
         return answer
 
@@ -290,20 +331,10 @@ class Gateway:
             "not stored in another request"
         )
 
-    def quota_headers(self, publication: Publication) -> tuple[tuple[str, str], ...]:
+    def quota_headers(self, pending: Pending) -> tuple[tuple[str, str], ...]:
         """What the answer to an admitted publish says of its topic's quota."""
         assert self._quotas is not None, "there are no quotas to tell of"
-        return self._quotas.headers(publication.route.name, self._now_s())
-
-    def _preview(self, previews: Previews, publication: Publication, body: bytes) -> None:
-        extras = publication.extras
-        message = Message(
-            id=publication.id,
-            body=body,
-            published_at_ms=self._clock.now_ms(),
-            propagated=() if extras is None else extras.propagated,
-        )
-        previews.add(publication.route.log_topic, message)
+        return self._quotas.headers(pending.route.name, self._now_s())
 
     def _refusal(self, route: Route, error: HermesError, message_id: str) -> Answer:
         answer = error_answer(error, message_id)
@@ -330,12 +361,6 @@ class Gateway:
         if self._enforces_size and size > route.topic.max_message_size:
             return too_long_for_topic(size, route.topic)
         return None
-
-
-def _no_schema(route: Route) -> Refused:
-    return Refused(
-        f"No schema is known for topic {route.name}", ErrorCode.SCHEMA_COULD_NOT_BE_LOADED
-    )
 
 
 def _unavailable(route: Route, reason: str) -> Unavailable:

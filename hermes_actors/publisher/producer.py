@@ -1,11 +1,10 @@
-"""Appends what is published to one topic, in batches; each publication is settled exactly once.
+"""Appends what is published to one topic, in batches; each pending is settled exactly once.
 
 While an append is in flight nothing is done for messages that could not start anyway: they wait
 in the mailbox and are the next batch. That is what makes a loaded broker cheap.
 """
 
 import math
-from typing import cast
 
 import trio
 
@@ -22,7 +21,8 @@ from hermes_actors.log.base import (
 from hermes_actors.log.batching import Batch, Batcher
 from hermes_actors.model.message import Envelope
 from hermes_actors.publisher.appending import Appending
-from hermes_actors.publisher.publication import Publication, Route
+from hermes_actors.publisher.pending import Pending
+from hermes_actors.publisher.route import Route
 from hermes_actors.runtime.clock import Clock
 
 _SLOW_S = 0.020
@@ -73,7 +73,7 @@ class TopicProducer:
         self._first = first
         self._has_keys = False
         self._freed = trio.Event()
-        self._leading: Batch | None = None
+        self._leading: Batch[Pending] | None = None
         self._watched = trio.Event()
         self._watching = trio.CancelScope()
         self._passing = trio.CancelScope()
@@ -82,10 +82,10 @@ class TopicProducer:
         self._asking_own = trio.CancelScope()
         self._background: trio.Nursery | None = None
 
-    async def run(self, inbox: Inbox[Publication]) -> None:
+    async def run(self, inbox: Inbox[Pending]) -> None:
         """Append until the inbox ends; what waits then goes out first."""
         self._route.is_open = True
-        batcher: Batcher | None = None
+        batcher: Batcher[Pending] | None = None
         try:
             async with trio.open_nursery() as background:
                 self._background = background
@@ -121,7 +121,7 @@ class TopicProducer:
             await changed.wait()
 
     async def _run(
-        self, inbox: Inbox[Publication], batcher: Batcher, background: trio.Nursery
+        self, inbox: Inbox[Pending], batcher: Batcher[Pending], background: trio.Nursery
     ) -> None:
         if not self._is_own_known:
             background.start_soon(self._find_own, batcher)
@@ -131,7 +131,7 @@ class TopicProducer:
             self._watching.cancel()
 
     async def _feed(
-        self, inbox: Inbox[Publication], batcher: Batcher, appends: trio.Nursery
+        self, inbox: Inbox[Pending], batcher: Batcher[Pending], appends: trio.Nursery
     ) -> None:
         """Start appends as messages come, until the inbox has ended."""
         while await inbox.wait():
@@ -150,7 +150,7 @@ class TopicProducer:
         return None
 
     async def _feed_keyed(
-        self, inbox: Inbox[Publication], batcher: Batcher, appends: trio.Nursery
+        self, inbox: Inbox[Pending], batcher: Batcher[Pending], appends: trio.Nursery
     ) -> None:
         """The same for a topic with keys, whose idle partitions do not wait for busy ones."""
         while True:
@@ -161,7 +161,9 @@ class TopicProducer:
             elif not await self._wait_for_message(inbox, batcher):
                 return
 
-    async def _lead(self, batch: Batch | None, inbox: Inbox[Publication], batcher: Batcher) -> None:
+    async def _lead(
+        self, batch: Batch[Pending] | None, inbox: Inbox[Pending], batcher: Batcher[Pending]
+    ) -> None:
         """Append one batch after the other, until nothing waits."""
         while batch is not None:
             self._leading = batch
@@ -174,7 +176,7 @@ class TopicProducer:
         self._passing.cancel()
 
     async def _watch(
-        self, inbox: Inbox[Publication], batcher: Batcher, appends: trio.Nursery
+        self, inbox: Inbox[Pending], batcher: Batcher[Pending], appends: trio.Nursery
     ) -> None:
         """Read the inbox for `_lead` while its batch takes unusually long."""
         with self._watching:
@@ -197,14 +199,14 @@ class TopicProducer:
                         if not await inbox.wait():
                             return
 
-    async def _wait_until_freed(self, batcher: Batcher) -> None:
+    async def _wait_until_freed(self, batcher: Batcher[Pending]) -> None:
         if not batcher.in_flight:
             return
         self._freed = trio.Event()
         with trio.move_on_after(_SLOW_S):
             await self._freed.wait()
 
-    async def _wait_for_message(self, inbox: Inbox[Publication], batcher: Batcher) -> bool:
+    async def _wait_for_message(self, inbox: Inbox[Pending], batcher: Batcher[Pending]) -> bool:
         """True when it is time to look again, False when the inbox has ended."""
         slow_at_s = batcher.slow_at_s()
         if slow_at_s is None:
@@ -213,13 +215,13 @@ class TopicProducer:
             return await inbox.wait()
         return True
 
-    def _take(self, inbox: Inbox[Publication], batcher: Batcher) -> None:
-        for publication in inbox.receive_nowait(max(self._room(batcher), 0)):
-            if publication.key is not None:
+    def _take(self, inbox: Inbox[Pending], batcher: Batcher[Pending]) -> None:
+        for pending in inbox.receive_nowait(max(self._room(batcher), 0)):
+            if pending.key is not None:
                 self._has_keys = True
-            batcher.add(publication)
+            batcher.add(pending)
 
-    def _room(self, batcher: Batcher) -> int:
+    def _room(self, batcher: Batcher[Pending]) -> int:
         """How many more messages may wait here."""
         waiting_max = self._waiting_max if self._has_keys else self._records_max
         if batcher.waiting >= waiting_max:
@@ -228,7 +230,9 @@ class TopicProducer:
             batcher.drop_answered()
         return waiting_max - batcher.waiting
 
-    def _start(self, inbox: Inbox[Publication], batcher: Batcher, appends: trio.Nursery) -> None:
+    def _start(
+        self, inbox: Inbox[Pending], batcher: Batcher[Pending], appends: trio.Nursery
+    ) -> None:
         """Start every batch that may start."""
         self._look_up_if_due(batcher, appends)
         now_s = self._clock.monotonic_s()
@@ -236,10 +240,14 @@ class TopicProducer:
             appends.start_soon(self._drive, batch, inbox, batcher, appends)
 
     async def _drive(
-        self, batch: Batch, inbox: Inbox[Publication], batcher: Batcher, appends: trio.Nursery
+        self,
+        batch: Batch[Pending],
+        inbox: Inbox[Pending],
+        batcher: Batcher[Pending],
+        appends: trio.Nursery,
     ) -> None:
         """Append a batch, settle it, and go on with the next one that may start then."""
-        following: Batch | None = batch
+        following: Batch[Pending] | None = batch
         while following is not None:
             await self._append(following)
             batcher.release(following)
@@ -249,10 +257,10 @@ class TopicProducer:
                 self._start(inbox, batcher, appends)
         self._freed.set()
 
-    async def _append(self, batch: Batch) -> None:
+    async def _append(self, batch: Batch[Pending]) -> None:
         await self._appending.append(batch)
 
-    async def _partitions_at_last(self, inbox: Inbox[Publication]) -> int | None:
+    async def _partitions_at_last(self, inbox: Inbox[Pending]) -> int | None:
         """The same as `_partitions`; what is answered meanwhile makes room in the inbox."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_drop_answered, inbox)
@@ -260,12 +268,12 @@ class TopicProducer:
             nursery.cancel_scope.cancel()
         return partitions
 
-    async def _partitions(self, inbox: Inbox[Publication]) -> int | None:
+    async def _partitions(self, inbox: Inbox[Pending]) -> int | None:
         """The topic's number of partitions, waiting until the log has the topic.
 
         None when asked to stop while nobody waits for an answer: the log need not be waited for.
 
-        Publications wait meanwhile, up to their deadlines: a log that is down is no failure of
+        Messages wait meanwhile, up to their deadlines: a log that is down is no failure of
         this actor, which would back off for longer than the log is away.
         """
         until_s = self._clock.monotonic_s() + _OWN_LOG_PATIENCE_S
@@ -297,7 +305,7 @@ class TopicProducer:
         except LogUnavailable:
             return None
 
-    async def _find_own(self, batcher: Batcher) -> None:
+    async def _find_own(self, batcher: Batcher[Pending]) -> None:
         """The others are published to while the own log does not say what it has of the topic."""
         delay_s = _LOOKUP_FIRST_S
         while (settings := await self._describe()) is None:
@@ -310,7 +318,7 @@ class TopicProducer:
         if hedge is not None:
             hedge.set_local_known(True)
 
-    def _look_up_if_due(self, batcher: Batcher, appends: trio.Nursery) -> None:
+    def _look_up_if_due(self, batcher: Batcher[Pending], appends: trio.Nursery) -> None:
         version, at_s = self._looked_up
         now_s = self._clock.monotonic_s()
         if version != self._route.version and self._background is not None:
@@ -321,7 +329,7 @@ class TopicProducer:
             if self._is_own_known:
                 appends.start_soon(self._look_again, batcher)
 
-    async def _look_again(self, batcher: Batcher) -> None:
+    async def _look_again(self, batcher: Batcher[Pending]) -> None:
         """Partitions may have been added; when the log does not say, the old number holds."""
         settings = await self._describe()
         if settings is not None:
@@ -329,24 +337,24 @@ class TopicProducer:
             self._route.partitions = batcher.partitions
 
 
-async def _drop_answered(inbox: Inbox[Publication]) -> None:
+async def _drop_answered(inbox: Inbox[Pending]) -> None:
     """A log that says nothing for long must not fill the inbox with what the buffer has answered,
     so that new messages were refused. Deadlines run in order: the oldest are answered first.
     """
     while True:
         await trio.sleep(_SLOW_S)
-        inbox.drop_while(lambda publication: publication.is_answered)
+        inbox.drop_while(lambda pending: pending.is_answered)
 
 
-def _give_up(inbox: Inbox[Publication], batcher: Batcher | None) -> None:
+def _give_up(inbox: Inbox[Pending], batcher: Batcher[Pending] | None) -> None:
     """Settle all that is left when the actor ends; nothing is left after an orderly stop."""
     flying, waiting = batcher.take_all() if batcher is not None else ([], [])
     unsent = UnavailableRecord("the topic's producer failed before the message was sent")
     unknown: Outcome = UnknownRecord("the topic's producer failed; the message may be stored")
-    for publication in cast("list[Publication]", flying):
-        publication.settle(unknown)
-    for publication in cast("list[Publication]", waiting):
-        publication.settle(unsent)
+    for pending in flying:
+        pending.settle(unknown)
+    for pending in waiting:
+        pending.settle(unsent)
     while left := inbox.receive_nowait(1_000):
-        for publication in left:
-            publication.settle(unsent)
+        for pending in left:
+            pending.settle(unsent)

@@ -1,7 +1,6 @@
 """Keeps one TopicProducer for each live topic, and the routes that the gateway reads."""
 
 from collections.abc import Callable, Mapping
-from typing import cast
 
 import trio
 
@@ -10,15 +9,17 @@ from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.config import FrontendConfig
 from hermes_actors.fallback.node import Fallback
+from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.log.base import Log
 from hermes_actors.metadata.catalog import LiveTopic, TopicChanged
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.message import Envelope
 from hermes_actors.model.topic import Ack, Topic
-from hermes_actors.publisher.deadlines import Deadlines, Lanes
+from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.measures import FrontendMeasures
+from hermes_actors.publisher.pending import Pending
 from hermes_actors.publisher.producer import TopicProducer
-from hermes_actors.publisher.publication import Buffer, Publication, Route, Tally
+from hermes_actors.publisher.route import Limits, Route, Tally
 from hermes_actors.runtime.clock import Clock
 
 _STOP_GRACE_S = 5.0
@@ -43,16 +44,16 @@ class Routes:
         clock: Clock,
         *,
         envelope: Envelope = Envelope.NATIVE,
-        buffer_of: Callable[[Topic], Buffer | None] = lambda _topic: None,
+        spool_of: Callable[[Topic], Spool | None] = lambda _topic: None,
         reserve_ms: int = 0,
         fallback: Fallback | None = None,
     ) -> None:
-        """`buffer_of` tells what keeps a topic's messages when no log takes them, and begins to
+        """`spool_of` tells what keeps a topic's messages when no log takes them, and is asked
         `reserve_ms` before their time limit. `fallback` is what publishes to other datacentres,
         for the topics that ask for it.
         """
         self._fallback = fallback
-        self._buffer_of = buffer_of
+        self._spool_of = spool_of
         self._reserve_ms = reserve_ms
         self._config = config
         self._log = log
@@ -69,7 +70,7 @@ class Routes:
             config.long_idle_timeout_ms,
             config.max_publish_request_duration_ms,
         ):
-            deadlines.lane(limit_ms)
+            self._limits(limit_ms, has_spool=False)
 
     @property
     def by_name(self) -> Mapping[str, Route]:
@@ -125,7 +126,7 @@ class Routes:
         if self._supervisor.has(producer):
             # The topic has come back (from a stand-in's metadata, say) and the last one still ends.
             producer += f" {first}"
-        ref: Ref[Publication] = self._supervisor.start(
+        ref: Ref[Pending] = self._supervisor.start(
             producer,
             make,
             restart=TENANT,
@@ -137,7 +138,7 @@ class Routes:
             live.log_topic,
             live.topic,
             ref,
-            self._deadlines.lane(self._limit_ms(live.topic)),
+            self._limits(self._limit_ms(live.topic), has_spool=False),
             self._measures.topic(live.name, live.topic.ack),
             self._tally,
             producer,
@@ -148,26 +149,28 @@ class Routes:
     def _equip(self, route: Route, topic: Topic) -> None:
         """Give the route what its topic, as this says, asks for."""
         limit_ms = self._limit_ms(topic)
-        buffer = self._buffer_of(topic)
-        if buffer is not None or route.buffer is None or not _is_under_way(route):
-            # Else it keeps the buffer that it had: what is under way may get there yet, and newer
+        spool = self._spool_of(topic)
+        if spool is not None or route.spool is None or not self._is_under_way(route):
+            # Else it keeps the spool that it had: what is under way may get there yet, and newer
             # messages must not overtake it.
-            route.buffer = buffer
-        route.lanes = self._lanes(limit_ms, route.buffer)
+            route.spool = spool
+        has_spool = route.spool is not None
+        route.limits = self._limits(limit_ms, has_spool=has_spool)
         # A batch is for throughput: a log that pauses for a moment, to write back what it has, must
         # not fail all that is under way.
         batch_limit_ms = max(limit_ms, self._config.max_publish_request_duration_ms)
-        route.batch_lanes = self._lanes(batch_limit_ms, route.buffer)
+        route.batch_limits = self._limits(batch_limit_ms, has_spool=has_spool)
 
-    def _lanes(self, limit_ms: int, buffer: Buffer | None) -> Lanes:
-        lane = self._deadlines.lane
-        if buffer is None:
-            return Lanes(lane(limit_ms), lane(limit_ms), lane(limit_ms))
-        return Lanes(
-            lane(max(limit_ms - self._reserve_ms, 1)),
-            lane(limit_ms, 1),
-            lane(limit_ms + _KEEPING_MS, 2),
-        )
+    def _is_under_way(self, route: Route) -> bool:
+        """Something of it waits for its answer."""
+        return any(pending.route is route for pending in self._deadlines.unanswered())
+
+    def _limits(self, limit_ms: int, *, has_spool: bool) -> Limits:
+        limits = Limits(limit_ms, limit_ms, limit_ms)
+        if has_spool:
+            limits = Limits(max(limit_ms - self._reserve_ms, 1), limit_ms, limit_ms + _KEEPING_MS)
+        self._deadlines.expect(limits)
+        return limits
 
     def _limit_ms(self, topic: Topic) -> int:
         if topic.fallback_to_remote_datacenter_enabled:
@@ -175,18 +178,6 @@ class Routes:
         if topic.ack is Ack.ALL:
             return self._config.long_idle_timeout_ms
         return self._config.idle_timeout_ms
-
-
-def _is_under_way(route: Route) -> bool:
-    """Something of it waits for its answer."""
-    lanes = (route.lanes, route.batch_lanes)
-    waiting = (
-        each
-        for some in lanes
-        for lane in (some.first, some.late, some.kept)
-        for each in lane.unanswered()
-    )
-    return any(cast("Publication", each).route is route for each in waiting)
 
 
 class Router:

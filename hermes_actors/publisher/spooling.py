@@ -6,15 +6,15 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.config import Config
+from hermes_actors.config.spool import SpoolConfig
 from hermes_actors.fallback.spool.opening import open_spool, reserve_ms
 from hermes_actors.fallback.spool.replay import Destinations
+from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.fallback.spool.store import SegmentStore
 from hermes_actors.log.base import Log
 from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.topic import Topic
-from hermes_actors.publisher.buffering import buffers
-from hermes_actors.publisher.publication import Buffer
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.telemetry.metrics import Metrics
 
@@ -25,7 +25,7 @@ class Spooling:
     """What a frontend is given of the spool; as made, there is none."""
 
     def __init__(self) -> None:
-        self.buffer_of: Callable[[Topic], Buffer | None] = lambda _topic: None
+        self.spool_of: Callable[[Topic], Spool | None] = lambda _topic: None
         self.reserve_ms = 0
         self.trouble: Callable[[], str] = str
         self.lost: Callable[[], str] = str
@@ -35,6 +35,19 @@ class Spooling:
     def takes_more(self) -> bool:
         """What no log takes now is kept, as far as is known."""
         return self.is_open and not self.trouble()
+
+
+def spool_of(spool: Spool, config: SpoolConfig) -> Callable[[Topic], Spool | None]:
+    """Tells a topic's spool: none when another datacentre takes what this one's log does not,
+    unless the operator wants both, or messages of the topic wait: newer ones with their keys must
+    not overtake them.
+    """
+
+    def of(topic: Topic) -> Spool | None:
+        is_wanted = config.for_fallback_topics or not topic.fallback_to_remote_datacenter_enabled
+        return spool if is_wanted or spool.has(topic.name) else None
+
+    return of
 
 
 @asynccontextmanager
@@ -78,7 +91,7 @@ async def open_spooling(
         clock=clock,
         rng=rng,
     ) as spool:
-        spooling.buffer_of = buffers(spool, config.spool, clock, own.dc)
+        spooling.spool_of = spool_of(spool, config.spool)
         spooling.reserve_ms = reserve_ms(config)
         spooling.trouble = lambda: spool.trouble
         spooling.lost = lambda: spool.lost

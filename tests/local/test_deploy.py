@@ -17,7 +17,7 @@ from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.node import open_node
 from hermes_actors.publisher.head import Head
-from hermes_actors.publisher.publication import Publication
+from hermes_actors.publisher.pending import Pending
 from hermes_actors.security.account import Credentials
 from hermes_actors.telemetry.metrics import render
 from hermes_chaos.sim.environment.clock import SimulatedClock
@@ -434,7 +434,7 @@ async def create_shop(administration):
 async def publish(gateway, topic):
     answered = trio.Event()
     publication = gateway.admit(topic, 2, None, Head([], {}), lambda _: answered.set())
-    assert isinstance(publication, Publication)
+    assert isinstance(publication, Pending)
     gateway.hand_over(publication, b"{}")
     await answered.wait()
     return gateway.answer(publication).status

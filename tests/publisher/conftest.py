@@ -23,7 +23,7 @@ from hermes_actors.model.topic import Ack, ContentType, Owner, PublishingAuth, R
 from hermes_actors.publisher.edges.edge import Edge
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.head import Head
-from hermes_actors.publisher.publication import Publication
+from hermes_actors.publisher.pending import Pending
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics, render
 from hermes_chaos.sim.environment.clock import SimulatedClock
@@ -128,7 +128,7 @@ class World:
         publication = self.frontend.gateway.admit(
             topic, len(body), key, Head([], {}), lambda _publication: None
         )
-        assert isinstance(publication, Publication)
+        assert isinstance(publication, Pending)
         self.frontend.gateway.hand_over(publication, body)
         return publication
 

@@ -30,7 +30,8 @@ from hermes_actors.publisher.edges.http1.request import Heads, Malformed, Reques
 from hermes_actors.publisher.edges.http1.wire import END, Reader
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.measures import FrontendMeasures
-from hermes_actors.publisher.publication import Publication, Route, Tally
+from hermes_actors.publisher.pending import Pending
+from hermes_actors.publisher.route import Limits, Route, Tally
 from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime.clock import SystemClock, seeded_ids
 from hermes_actors.telemetry.metrics import Metrics
@@ -128,7 +129,7 @@ class Target:
     def __init__(self) -> None:
         self.clock = StillClock()
         self.rng = random.Random(1)
-        self.waiting: list[Publication] = []
+        self.waiting: list[Pending] = []
         self.calls: list = []
         tally, metrics = Tally(), Metrics("hermes_frontend")
         drain = Drain(tally, initial_wait_ms=0, drain_ms=0, trouble=str)
@@ -142,12 +143,15 @@ class Target:
             retention_time=RetentionTime(1),
             auth=PublishingAuth(unauthenticated_access_enabled=True),
         )
+        deadlines = Deadlines(self.clock)
+        limits = Limits(65, 65, 65)
+        deadlines.expect(limits)
         self.route = Route(
             "shop.orders",
             "shop.orders",
             topic,
             self,  # type: ignore[arg-type]
-            Deadlines(self.clock).lane(65),
+            limits,
             measures.topic(TopicName.parse("shop.orders"), Ack.LEADER),
             tally,
             "producer",
@@ -157,6 +161,7 @@ class Target:
             {"shop.orders": self.route},
             drain,
             tally,
+            deadlines,
             measures,
             self.clock,
             seeded_ids(random.Random(2)),
@@ -169,17 +174,18 @@ class Target:
         self.edge = Edge(self.gateway, Pages(drain, nothing), CONFIG, self)
         self.edge.tick(0.0, 0)
 
-    def tell(self, publication: Publication) -> None:
+    def tell(self, pending: Pending) -> None:
         """As the producer's mailbox."""
-        self.waiting.append(publication)
+        self.waiting.append(pending)
         if self.rng.random() < 0.5:
             self.store()
 
     def store(self) -> None:
         """Everything that waits is stored."""
         waiting, self.waiting = self.waiting, []
-        for publication in waiting:
-            publication.conclude([STORED] * publication.count)
+        for pending in waiting:
+            pending.sent()
+            pending.conclude([STORED] * pending.count)
 
     def soon(self, callback) -> None:
         self.calls.append(callback)

@@ -105,7 +105,7 @@ async def serve(
             clock,
             IdSource(),
             authenticator=authenticator,
-            buffer_of=spooling.buffer_of,
+            spool_of=spooling.spool_of,
             reserve_ms=spooling.reserve_ms,
             fallback=Fallback(
                 FallbackConfig(), log, {"dc2": remote}, nursery, clock, system_rng(), metrics

@@ -3,92 +3,95 @@
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from pendings import pending_of
 
+from hermes_actors.errors import Refused
+from hermes_actors.log.base import Stored
 from hermes_actors.publisher.deadlines import Deadlines
+from hermes_actors.publisher.pending import Pending
+from hermes_actors.publisher.route import Limits
 from hermes_chaos.sim.environment.clock import SimulatedClock
 
+STORED = Stored(0)
 
-class Request:
-    """Notes when it expired."""
 
-    def __init__(self, started_s: float) -> None:
-        self.started_s = started_s
-        self.is_answered = False
-        self.expired: list[tuple[float, int]] = []
+def deadlines_of(*limits_ms: int) -> Deadlines:
+    deadlines = Deadlines(SimulatedClock())
+    for limit_ms in limits_ms:
+        deadlines.expect(Limits(limit_ms, limit_ms, limit_ms))
+    return deadlines
 
-    def expire(self, limit_ms: int) -> None:
-        self.is_answered = True
-        self.expired.append((trio.current_time(), limit_ms))
+
+def request(limit_ms: int, ended: list[tuple[Pending, float]]) -> Pending:
+    now_s = trio.current_time()
+    limits = Limits(limit_ms, limit_ms, limit_ms)
+    return pending_of(now_s, limits, lambda each: ended.append((each, trio.current_time())))
 
 
 async def test_each_request_expires_at_its_own_limit(autojump_clock, nursery) -> None:
-    deadlines = Deadlines(SimulatedClock())
-    for limit_ms in (400, 65, 500):
-        deadlines.lane(limit_ms)
+    deadlines = deadlines_of(400, 65, 500)
     nursery.start_soon(deadlines.run)
-    start_s = trio.current_time()
-    requests = []
+    ended: list[tuple[Pending, float]] = []
     for limit_ms in (400, 65, 500):
-        request = Request(trio.current_time())
-        deadlines.lane(limit_ms).add(request)
-        requests.append((limit_ms, request))
+        deadlines.add(request(limit_ms, ended))
         await trio.sleep(0.010)
     await trio.sleep(1)
-    for index, (limit_ms, request) in enumerate(requests):
-        ((at_s, told_ms),) = request.expired
-        assert told_ms == limit_ms
-        assert -1e-9 <= at_s - start_s - index * 0.010 - limit_ms / 1_000 < 0.002
+    assert len(ended) == 3
+    for pending, at_s in ended:
+        limit_ms = pending.limits.first_ms
+        assert isinstance(pending.outcome, Refused)
+        assert f"within {limit_ms} ms" in str(pending.outcome)
+        assert -1e-9 <= at_s - pending.started_s - limit_ms / 1_000 < 0.002
 
 
 async def test_an_answered_request_never_expires(autojump_clock, nursery) -> None:
-    deadlines = Deadlines(SimulatedClock())
+    deadlines = deadlines_of(65)
     nursery.start_soon(deadlines.run)
-    request = Request(trio.current_time())
-    deadlines.lane(65).add(request)
+    ended: list[tuple[Pending, float]] = []
+    deadlines.add(pending := request(65, ended))
     await trio.sleep(0.064)
-    request.is_answered = True
+    pending.settle(STORED)
     await trio.sleep(1)
-    assert not request.expired
+    assert [each.outcome for each, _ in ended] == [STORED]
 
 
 async def test_the_sweep_goes_on_after_a_pause(autojump_clock, nursery) -> None:
-    deadlines = Deadlines(SimulatedClock())
+    deadlines = deadlines_of(65)
     nursery.start_soon(deadlines.run)
-    for _ in range(3):
+    ended: list[tuple[Pending, float]] = []
+    for number in range(3):
         await trio.sleep(10)
         assert deadlines.is_parked
-        request = Request(trio.current_time())
-        deadlines.lane(65).add(request)
+        deadlines.add(request(65, ended))
         await trio.sleep(0.067)
-        assert request.expired
+        assert len(ended) == number + 1
 
 
 def test_a_lane_stays_as_long_as_what_is_under_way() -> None:
-    lane = Deadlines(SimulatedClock()).lane(60_000)
+    deadlines = deadlines_of(60_000)
     for number in range(10_000):
-        request = Request(number / 1_000)
-        lane.add(request)
-        request.is_answered = True
-    assert len(lane) == 1
+        pending = pending_of(number / 1_000, Limits(60_000, 60_000, 60_000))
+        deadlines.add(pending)
+        pending.settle(STORED)
+    assert len(deadlines) == 1
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=50), st.floats(0, 60))
 def test_a_sweep_expires_just_what_is_due(steps: list[tuple[float, bool]], now_s: float) -> None:
-    deadlines = Deadlines(SimulatedClock())
-    lane = deadlines.lane(1_000)
+    deadlines = deadlines_of(1_000)
     expired: list[float] = []
 
-    class Due(Request):
-        def expire(self, limit_ms: int) -> None:
-            self.is_answered = True
-            expired.append(self.started_s)
+    def note(pending: Pending) -> None:
+        if pending.outcome is not STORED:
+            expired.append(pending.started_s)
 
     requests, started_s = [], 0.0
     for step_s, is_answered in steps:
         started_s += step_s
-        request = Due(started_s)
-        lane.add(request)
-        request.is_answered = is_answered
+        pending = pending_of(started_s, Limits(1_000, 1_000, 1_000), note)
+        deadlines.add(pending)
+        if is_answered:
+            pending.settle(STORED)
         requests.append((started_s, is_answered))
     next_s = deadlines.sweep(now_s)
     open_ones = [started for started, is_answered in requests if not is_answered]
@@ -98,17 +101,22 @@ def test_a_sweep_expires_just_what_is_due(steps: list[tuple[float, bool]], now_s
 
 
 def test_a_request_that_begins_while_another_expires_costs_no_third_its_deadline() -> None:
-    class Pair(Request):
-        """Whoever is told of it begins another request at once."""
+    deadlines = deadlines_of(65)
+    ended: list[Pending] = []
+    first = pending_of(1.0, notify=lambda _: deadlines.add(pending_of(2.0)))
+    waits = pending_of(1.0, notify=ended.append)
+    deadlines.add(first)
+    deadlines.add(waits)
+    deadlines.sweep(1.5)
+    assert ended == [waits]
 
-        def expire(self, limit_ms: int) -> None:
-            self.is_answered = True
-            lane.add(Request(2.0))
 
-    lane = Deadlines(SimulatedClock()).lane(65)
-    waits = Request(1.0)
-    waits.expire = lambda limit_ms: waits.expired.append((0.0, limit_ms))  # type: ignore[method-assign]
-    lane.add(Pair(1.0))
-    lane.add(waits)
-    lane.sweep(1.5)
-    assert waits.expired == [(0.0, 65)]
+def test_what_cannot_be_kept_has_the_rest_of_its_time() -> None:
+    limits = Limits(50, 65, 1_065)
+    deadlines = Deadlines(SimulatedClock())
+    deadlines.expect(limits)
+    deadlines.add(pending := pending_of(1.0, limits))
+    assert deadlines.sweep(1.055) == 1.065
+    assert list(deadlines.unanswered()) == [pending]
+    assert deadlines.sweep(1.070) is None
+    assert "within 65 ms" in str(pending.outcome)

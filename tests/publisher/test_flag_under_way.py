@@ -1,5 +1,5 @@
 """What was published before its topic asked for other datacentres has its outcome as it would have
-had: within the limit that it began with, and kept if a buffer kept it.
+had: within the limit that it began with, and kept if a spool kept it.
 """
 
 import random
@@ -8,58 +8,25 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 import trio
+from keeper import Keeper
 
 from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.fallback.node import Fallback
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.publisher.answers import answer_to
-from hermes_actors.publisher.publication import Buffered
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_chaos.sim.environment.clock import SimulatedClock
-
-
-class Keeper:
-    """A buffer whose disk takes a millisecond."""
-
-    def __init__(self, nursery: trio.Nursery) -> None:
-        self.bodies: list[bytes] = []
-        self.keys: set[bytes] = set()
-        self.is_full = False
-        self._nursery = nursery
-
-    def take(self, publication) -> bool:
-        if self.is_full:
-            return False
-        self.bodies.append(publication.body)
-        if publication.key is not None:
-            self.keys.add(publication.key)
-        self._nursery.start_soon(self._write, publication)
-        return True
-
-    async def _write(self, publication) -> None:
-        await trio.sleep(0.001)
-        publication.settle(Buffered())
-
-    def holds(self, route, key: bytes) -> bool:
-        return key in self.keys
-
-    async def catch_up(self, route, is_behind) -> None:
-        await trio.lowlevel.checkpoint()
-
-    def concluded(self, publication, outcome) -> None:
-        pass
-
 
 OpenSwitched = Callable[..., AbstractAsyncContextManager]
 
 
 @pytest.fixture
 def open_switched(open_world) -> OpenSwitched:
-    """A frontend with a remote; topics with the flag have no buffer, the others perhaps."""
+    """A frontend with a remote; topics with the flag have no spool, the others perhaps."""
 
     @asynccontextmanager
-    async def opened(*, has_buffer: bool) -> AsyncIterator:
+    async def opened(*, has_spool: bool) -> AsyncIterator:
         own, remote = MemoryLog("dc1", SimulatedClock()), MemoryLog("dc2", SimulatedClock())
         async with trio.open_nursery() as nursery:
             fallback = Fallback(
@@ -71,13 +38,13 @@ def open_switched(open_world) -> OpenSwitched:
                 random.Random(3),
                 Metrics("hermes_frontend"),
             )
-            keeper = Keeper(nursery)
+            keeper = Keeper(nursery=nursery)
 
-            def buffer_of(topic):
-                is_wanted = has_buffer and not topic.fallback_to_remote_datacenter_enabled
+            def spool_of(topic):
+                is_wanted = has_spool and not topic.fallback_to_remote_datacenter_enabled
                 return keeper if is_wanted else None
 
-            parts = {"fallback": fallback, "buffer_of": buffer_of, "reserve_ms": 15}
+            parts = {"fallback": fallback, "spool_of": spool_of, "reserve_ms": 15}
             async with open_world(parts=parts, log=own) as world:
                 await remote.create_topic("shop.orders_1", TopicSettings())
                 await world.add_topic("shop.orders")
@@ -100,38 +67,38 @@ async def answered_after(world, publication) -> tuple[int, float]:
 
 
 async def test_an_acknowledgement_is_201(open_switched, autojump_clock) -> None:
-    async with open_switched(has_buffer=True) as world:
+    async with open_switched(has_spool=True) as world:
         world.log.faults.delay_s = (0.04, 0.04)
         status, took_s = await answered_after(world, world.admit())
         assert (status, took_s) == (201, pytest.approx(0.04, abs=0.005))
 
 
-async def test_silence_without_a_buffer_is_answered_at_the_limit_that_it_began_with(
+async def test_silence_without_a_spool_is_answered_at_the_limit_that_it_began_with(
     open_switched, autojump_clock
 ) -> None:
-    async with open_switched(has_buffer=False) as world:
+    async with open_switched(has_spool=False) as world:
         world.log.faults.silent = True
         status, took_s = await answered_after(world, world.admit())
         assert (status, took_s) == (503, pytest.approx(0.065, abs=0.005))
 
 
 async def test_silence_is_kept_before_that_limit(open_switched, autojump_clock) -> None:
-    async with open_switched(has_buffer=True) as world:
+    async with open_switched(has_spool=True) as world:
         world.log.faults.silent = True
         status, took_s = await answered_after(world, world.admit(body=b"precious"))
         assert (status, took_s) == (202, pytest.approx(0.051, abs=0.005))
         assert world.keeper.bodies == [b"precious"]
 
 
-async def test_a_full_buffer_leaves_the_limit_as_it_was(open_switched, autojump_clock) -> None:
-    async with open_switched(has_buffer=True) as world:
-        world.log.faults.silent = world.keeper.is_full = True
+async def test_a_full_spool_leaves_the_limit_as_it_was(open_switched, autojump_clock) -> None:
+    async with open_switched(has_spool=True) as world:
+        world.log.faults.silent, world.keeper.room = True, 0
         status, took_s = await answered_after(world, world.admit())
         assert (status, took_s) == (503, pytest.approx(0.065, abs=0.005))
 
 
 async def test_an_error_is_kept(open_switched, autojump_clock) -> None:
-    async with open_switched(has_buffer=True) as world:
+    async with open_switched(has_spool=True) as world:
         world.log.faults.unavailable_rate = 1.0
         world.log.faults.delay_s = (0.03, 0.03)
         status, took_s = await answered_after(world, world.admit())
@@ -139,7 +106,7 @@ async def test_an_error_is_kept(open_switched, autojump_clock) -> None:
 
 
 async def test_newer_messages_of_its_key_do_not_overtake_it(open_switched, autojump_clock) -> None:
-    async with open_switched(has_buffer=True) as world:
+    async with open_switched(has_spool=True) as world:
         world.log.faults.unavailable_rate = 1.0
         world.log.faults.delay_s = (0.03, 0.03)
         await answered_after(world, world.admit(body=b"1", key=b"k"))
@@ -151,10 +118,10 @@ async def test_newer_messages_of_its_key_do_not_overtake_it(open_switched, autoj
         assert sum(ends.values()) == 1
 
 
-async def test_a_topic_of_which_nothing_is_under_way_has_no_buffer_then(
+async def test_a_topic_of_which_nothing_is_under_way_has_no_spool_then(
     open_switched, autojump_clock
 ) -> None:
-    async with open_switched(has_buffer=True) as world:
+    async with open_switched(has_spool=True) as world:
         assert (await world.publish()).status_code == 201
         await world.add_topic("shop.orders", fallback=True, is_created=False)
         world.log.faults.cut()

@@ -120,10 +120,10 @@ async def test_a_changed_ack_level_changes_the_time_limit_without_a_new_producer
 ) -> None:
     await control.put("shop.orders")
     route = control.world.frontend.routes.by_name["shop.orders"]
-    assert route.lanes.late.limit_ms == 65
+    assert route.limits.late_ms == 65
     await control.put("shop.orders", Ack.ALL)
     assert control.world.frontend.routes.by_name["shop.orders"] is route
-    assert route.lanes.late.limit_ms == 400
+    assert route.limits.late_ms == 400
     assert (await control.world.publish()).status_code == 201
     assert 'topic_ack_all_latency_seconds_count{group="shop",topic="orders"} 1.0' in (
         control.world.text()

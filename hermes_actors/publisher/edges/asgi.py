@@ -11,7 +11,8 @@ from hermes_actors.publisher.edges.bodies import BatchExchange, MessageBody
 from hermes_actors.publisher.edges.edge import Edge
 from hermes_actors.publisher.forms import ANSWERS
 from hermes_actors.publisher.head import Head
-from hermes_actors.publisher.publication import ABSENT, Abandoned, Publication
+from hermes_actors.publisher.outcomes import Abandoned
+from hermes_actors.publisher.pending import ABSENT, Pending
 from hermes_actors.publisher.status import Pages, batch_topic_in, topic_in
 
 Scope = MutableMapping[str, Any]
@@ -152,7 +153,7 @@ class AsgiEdge:
 class Cell:
     """Where a request waits: for its body, which the deadline may interrupt, and for its outcome.
 
-    A cell is the `notify` of a publication, and may be told from a trio task of the same thread. It
+    A cell is the `notify` of a publish, and may be told from a trio task of the same thread. It
     costs nothing until something must be waited for.
     """
 
@@ -163,8 +164,8 @@ class Cell:
         self._future: asyncio.Future[None] | None = None
         self._reading: asyncio.Task[Any] | None = None
 
-    def __call__(self, publication: Publication) -> None:
-        """The publication is settled."""
+    def __call__(self, pending: Pending) -> None:
+        """It is settled."""
         self._is_settled = True
         if self._future is not None:
             if not self._future.done():
@@ -173,7 +174,7 @@ class Cell:
             self._reading.cancel()
 
     async def read(self, receive: Receive) -> Event | None:
-        """What `receive` gives, or None when the publication is settled first."""
+        """What `receive` gives, or None when it is settled first."""
         if self._is_settled:
             return None
         # asyncio has no scopes; cancelling the own task costs nothing unless it happens.
@@ -189,7 +190,7 @@ class Cell:
             self._reading = None
 
     async def wait(self) -> None:
-        """Wait until the publication is settled."""
+        """Wait until it is settled."""
         if not self._is_settled:
             self._future = asyncio.get_running_loop().create_future()
             await self._future

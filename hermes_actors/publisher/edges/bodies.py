@@ -10,7 +10,7 @@ from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.publisher.batch import BatchStream
 from hermes_actors.publisher.edges.edge import Edge
 from hermes_actors.publisher.gateway import Gateway
-from hermes_actors.publisher.publication import Publication
+from hermes_actors.publisher.pending import Pending
 
 TURN_BYTES = 4_096
 """After so much of a batch, in pieces of any size, others have their turn of the loop."""
@@ -19,11 +19,11 @@ TURN_BYTES = 4_096
 class MessageBody:
     """The body of one message, which comes in pieces."""
 
-    __slots__ = ("_gateway", "_parts", "_size_bytes", "publication")
+    __slots__ = ("_gateway", "_parts", "_size_bytes", "pending")
 
-    def __init__(self, gateway: Gateway, publication: Publication) -> None:
+    def __init__(self, gateway: Gateway, pending: Pending) -> None:
         self._gateway = gateway
-        self.publication = publication
+        self.pending = pending
         self._parts: list[bytes] = []
         self._size_bytes = 0
 
@@ -33,22 +33,22 @@ class MessageBody:
         return bool(self._parts)
 
     def data(self, piece: bytes) -> None:
-        """A piece of it; its publication is refused when it is too long."""
+        """A piece of it; the publish is refused when it is too long."""
         if piece:
             self._parts.append(piece)
             self._size_bytes += len(piece)
             if self._size_bytes > self._gateway.body_bytes_max:
-                self._gateway.refuse_body(self.publication, self._size_bytes)
+                self._gateway.refuse_body(self.pending, self._size_bytes)
 
     def end(self) -> None:
         """It is complete: the message goes to its topic's producer."""
         parts = self._parts
         body = parts[0] if len(parts) == 1 else b"".join(parts)
-        self._gateway.hand_over(self.publication, body)
+        self._gateway.hand_over(self.pending, body)
 
     def gone(self) -> None:
         """The rest of it will not come."""
-        self._gateway.abandon(self.publication)
+        self._gateway.abandon(self.pending)
 
 
 class Line(Protocol):

@@ -11,7 +11,7 @@ from hermes_actors.publisher.edges.heads import HeadLimits, RefusedHeads
 from hermes_actors.publisher.edges.http1.rendering import Renderer
 from hermes_actors.publisher.edges.http1.request import Heads
 from hermes_actors.publisher.gateway import Gateway
-from hermes_actors.publisher.publication import Publication
+from hermes_actors.publisher.pending import Pending
 from hermes_actors.publisher.status import Pages
 
 UNREAD_S = 30.0
@@ -83,13 +83,13 @@ class Edge:
         self.unread_s = unread_s
         self.now_s = 0.0
 
-    def rendered(self, publication: Publication, *, closes: bool) -> bytes:
-        """The answer to a publication that has its outcome."""
+    def rendered(self, pending: Pending, *, closes: bool) -> bytes:
+        """The answer to a pending that has its outcome."""
         gateway = self.gateway
-        if type(publication.outcome) is Stored:
-            told = gateway.quota_headers(publication) if gateway.tells_quota else ()
-            return self.renderer.stored(publication.id, told, closes=closes)
-        answer = gateway.answer(publication)
+        if type(pending.outcome) is Stored:
+            told = gateway.quota_headers(pending) if gateway.tells_quota else ()
+            return self.renderer.stored(pending.id, told, closes=closes)
+        answer = gateway.answer(pending)
         return self.renderer.answer(answer, is_of_publish=True, closes=closes)
 
     def tick(self, now_s: float, now_ms: int) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import trio
 
@@ -19,29 +19,32 @@ from hermes_actors.fallback.spool.store import SegmentStore
 from hermes_actors.log.base import Log, Stored
 from hermes_actors.log.batching import Batch, Batcher
 from hermes_actors.publisher.idempotency import Claim
+from hermes_actors.publisher.pending import Pending
 from hermes_actors.publisher.producer import TopicProducer
-from hermes_actors.publisher.publication import Publication
 from hermes_chaos.sim.faults.strikes import Fault
 from hermes_chaos.sim.mutants.mutant import Mutant
 from hermes_chaos.sim.world import Shape
 
-_append: Callable[[TopicProducer, Batch], Any] = TopicProducer._append
+_append: Callable[[TopicProducer, Batch[Pending]], Any] = TopicProducer._append
 _replay: Callable[..., Any] = Replayer._append
 _readable = Replayer._readable
 _start = RemoteQueue.start
 
 
-async def _acknowledge_then_append(self: TopicProducer, batch: Batch) -> None:
-    for publication in cast("list[Publication]", batch.items):
-        # `settle` lets go of the body, which the append still needs.
-        body = publication.body
-        publication.settle(Stored(0))
-        publication.body = body
+async def _acknowledge_then_append(self: TopicProducer, batch: Batch[Pending]) -> None:
+    for pending in batch.items:
+        # `settle` lets go of the messages, which the append still needs.
+        messages = pending.messages
+        pending.settle(Stored(0))
+        pending.messages = messages
     await _append(self, batch)
 
 
 async def _lead_and_leave_the_watcher(
-    self: TopicProducer, batch: Batch | None, inbox: Inbox[Publication], batcher: Batcher
+    self: TopicProducer,
+    batch: Batch[Pending] | None,
+    inbox: Inbox[Pending],
+    batcher: Batcher[Pending],
 ) -> None:
     while batch is not None:
         self._leading = batch

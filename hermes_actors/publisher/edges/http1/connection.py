@@ -1,6 +1,6 @@
 """One HTTP/1.1 connection of publishers, without I/O: bytes in, answers out, in their order.
 
-A request needs no task, no future and no timer: its publication is told to the topic's producer
+A request needs no task, no future and no timer: its pending is told to the topic's producer
 while its bytes are being read, the producer's outcome calls back, and one sweep looks after the
 times of all connections. Requests that a client sends ahead are under way together.
 """
@@ -19,7 +19,8 @@ from hermes_actors.publisher.edges.http1.watch import State, Watch
 from hermes_actors.publisher.edges.http1.wire import Reader
 from hermes_actors.publisher.edges.listener import LEAVE_S
 from hermes_actors.publisher.head import Head
-from hermes_actors.publisher.publication import Abandoned, Publication
+from hermes_actors.publisher.outcomes import Abandoned
+from hermes_actors.publisher.pending import Pending
 from hermes_actors.security.account import ClientCertificate
 
 AHEAD_MAX = 32
@@ -58,8 +59,8 @@ class Connection:
         self._wire = wire
         self._certificate = certificate
         self._reader = Reader(edge.heads)
-        # What is owed to the client, in order: a publication until it is answered, else bytes.
-        self._answers: deque[Publication | bytes] = deque()
+        # What is owed to the client, in order: a publish until it is answered, else bytes.
+        self._answers: deque[Pending | bytes] = deque()
         # Whose body is being read; None when nobody wants it.
         self._body: MessageBody | BatchExchange | None = None
         # The batch whose turn it is; its body may have been read.
@@ -344,17 +345,17 @@ class Connection:
 
     # Answers.
 
-    def _settled(self, publication: Publication) -> None:
-        """The publication's `notify`."""
+    def _settled(self, pending: Pending) -> None:
+        """The publish's `notify`."""
         if self._is_lost:
-            if not isinstance(publication.outcome, Stored | Abandoned):
+            if not isinstance(pending.outcome, Stored | Abandoned):
                 # Nobody hears it, but it is counted.
-                self._edge.gateway.answer(publication)
+                self._edge.gateway.answer(pending)
             return
         body = self._body
-        if isinstance(body, MessageBody) and body.publication is publication:
+        if isinstance(body, MessageBody) and body.pending is pending:
             self._cut_short(body)
-        if self._is_taking or not self._answers or publication is not self._answers[0]:
+        if self._is_taking or not self._answers or pending is not self._answers[0]:
             return
         if len(self._answers) == 1:
             self._write_due()
@@ -371,7 +372,7 @@ class Connection:
             return
         # Not a byte of it came: the connection ends without a word, as Hermes has it.
         self._answers.pop()
-        self._edge.gateway.answer(body.publication)
+        self._edge.gateway.answer(body.pending)
         self._is_silent = True
         self._close_at_s = self._edge.now_s + self._edge.silence_s
 
@@ -385,7 +386,7 @@ class Connection:
         render = self._edge.renderer.answer
         self._owe(render(answer, is_of_publish=is_of_publish, closes=self._is_last))
 
-    def _owe(self, answer: Publication | bytes) -> None:
+    def _owe(self, answer: Pending | bytes) -> None:
         self._answers.append(answer)
         if len(self._answers) >= AHEAD_MAX:
             self._holds |= _AHEAD

@@ -6,7 +6,7 @@ end of a request at different places.
 
 from hermes_actors.publisher.edges.http1.chunks import Chunks
 from hermes_actors.publisher.edges.http1.request import END_OF_HEAD, Heads, Request
-from hermes_actors.publisher.publication import CHUNKED
+from hermes_actors.publisher.pending import CHUNKED
 
 
 class End:

@@ -10,6 +10,7 @@ from hermes_actors.config import Config
 from hermes_actors.config.spool import SpoolConfig
 from hermes_actors.fallback.spool.opening import open_spool
 from hermes_actors.fallback.spool.replay import Destinations
+from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.catalog import LiveTopic
@@ -17,8 +18,7 @@ from hermes_actors.model.message import from_record
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
 from hermes_actors.publisher.answers import answer_to
-from hermes_actors.publisher.buffering import buffers
-from hermes_actors.publisher.publication import Buffer
+from hermes_actors.publisher.spooling import spool_of
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_chaos.sim.environment.spool_disk import MemoryDisk, open_memory_store
@@ -37,20 +37,20 @@ def topic(*, fallback: bool = False) -> Topic:
     )
 
 
-class LateBuffer:
+class LateSpool:
     """Stands in until the spool is there: the frontend and the spool need each other's parts."""
 
     def __init__(self) -> None:
-        self.buffer_of = lambda _topic: None
+        self.spool_of = lambda _topic: None
 
 
 @pytest.fixture
 def open_buffered(open_world):
     @asynccontextmanager
     async def opened(disk: MemoryDisk, *, partitions: int = 2, **settings: int | bool):
-        late = LateBuffer()
+        late = LateSpool()
         config = Config(spool=SpoolConfig(**settings))
-        parts = {"buffer_of": lambda each: late.buffer_of(each), "reserve_ms": 15}
+        parts = {"spool_of": lambda each: late.spool_of(each), "reserve_ms": 15}
         async with open_world(parts=parts) as world:
             log: MemoryLog = world.log
             clock = world.frontend.clock
@@ -71,7 +71,7 @@ def open_buffered(open_world):
                 rng=random.Random(5),
             ) as spool:
                 world.spool = spool
-                late.buffer_of = buffers(spool, config.spool, clock, log.dc)
+                late.spool_of = spool_of(spool, config.spool)
                 world.frontend.routes.set(live, world.nursery)
                 yield world
 
@@ -178,19 +178,17 @@ async def test_an_outage_costs_no_answer_but_201_and_202_and_no_message_and_no_o
             assert firsts == list(range(key, 2_000, 5))
 
 
-async def test_a_topic_with_fallback_has_a_buffer_only_if_the_operator_wants_both(
+async def test_a_topic_with_fallback_has_a_spool_only_if_the_operator_wants_both(
     open_buffered, autojump_clock
 ):
     async with open_buffered(MemoryDisk()) as world:
-        clock = world.frontend.clock
 
-        def buffer_of(fallback: bool, **settings: bool) -> Buffer | None:
-            config = SpoolConfig(**settings)
-            return buffers(world.spool, config, clock, "dc1")(topic(fallback=fallback))
+        def of(fallback: bool, **settings: bool) -> Spool | None:
+            return spool_of(world.spool, SpoolConfig(**settings))(topic(fallback=fallback))
 
-        assert buffer_of(False) is not None
-        assert buffer_of(True) is None
-        assert buffer_of(True, for_fallback_topics=True) is not None
+        assert of(False) is world.spool
+        assert of(True) is None
+        assert of(True, for_fallback_topics=True) is world.spool
 
 
 async def test_messages_that_wait_are_not_overtaken_when_their_topic_gets_the_fallback_flag(

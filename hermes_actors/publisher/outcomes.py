@@ -1,0 +1,60 @@
+"""The ends that a publish can have, beside those that a log tells of, and their texts. Pure."""
+
+from msgspec import Struct
+
+from hermes_actors.errors import ErrorCode, HermesError, Unavailable
+from hermes_actors.log.base import Outcome
+
+
+class Abandoned(Struct, frozen=True):
+    """The publisher left before its body was complete: nobody waits for an answer."""
+
+
+class Buffered(Struct, frozen=True):
+    """No log has it yet, but this node's disk does, and sends it until one has."""
+
+
+class Replayed(Struct, frozen=True):
+    """The message was stored before, under the same key: the first answer's status again."""
+
+    status: int
+
+
+Settled = Outcome | HermesError | Abandoned | Buffered | Replayed
+"""The final outcome of a message."""
+
+
+def overdue(limit_ms: int, *, may_be_stored: bool) -> Unavailable:
+    """No log acknowledged within the limit."""
+    became = (
+        "acknowledged by the log within {} ms; it may have been stored"
+        if may_be_stored
+        else "given to the log within {} ms; it was not stored"
+    )
+    return Unavailable(
+        f"Message was not {became.format(limit_ms)}", ErrorCode.SENDING_TO_KAFKA_TIMEOUT
+    )
+
+
+def full_behind_key(topic: str) -> Unavailable:
+    """Older messages of its key are kept, and no more can be."""
+    return Unavailable(
+        f"Message for topic {topic} was not stored: older messages of its key wait in the spool, "
+        "which takes no more; try again"
+    )
+
+
+def not_written(topic: str, reason: str, *, was_sent: bool) -> Unavailable:
+    """The spool took it, and its disk did not."""
+    if not was_sent:
+        # The log was not asked: older messages of its key wait in the spool.
+        return Unavailable(
+            f"Message for topic {topic} has to wait for older ones of its key, and this node could "
+            f"not keep it: {reason}; try again",
+            ErrorCode.OTHER,
+        )
+    return Unavailable(
+        f"Message for topic {topic} was not acknowledged by the log, and this node could not keep "
+        f"it: {reason}; it may have been stored",
+        ErrorCode.SENDING_TO_KAFKA_TIMEOUT,
+    )

@@ -1,0 +1,71 @@
+"""A spool whose disk is done when the test says so."""
+
+from collections.abc import Callable, Sequence
+
+import trio
+
+from hermes_actors.fallback.spool.format import SpoolEntry
+from hermes_actors.fallback.spool.store import SpoolUnavailable
+from hermes_actors.model.message import Message
+from hermes_chaos.sim.environment.clock import SimulatedClock
+
+
+class Keeper:
+    """`room` is how many messages it still takes; an offer is taken whole or not at all."""
+
+    def __init__(self, room: int = 1_000, nursery: trio.Nursery | None = None) -> None:
+        """With a nursery the disk takes a millisecond, and needs no telling."""
+        self.clock = SimulatedClock()
+        self.room = room
+        self.taken: list[Message] = []
+        self.concluded_as: list[list[bool]] = []
+        self.keys: set[bytes] = set()
+        self._done: list[Callable[[SpoolUnavailable | None], None]] = []
+        self._nursery = nursery
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [message.body for message in self.taken]
+
+    @property
+    def ids(self) -> list[str]:
+        return [message.id for message in self.taken]
+
+    def offer(
+        self,
+        entries: Sequence[SpoolEntry],
+        done: Callable[[SpoolUnavailable | None], None],
+        *,
+        sent_as: object,
+        now_s: float,
+    ) -> bool:
+        if self.room < len(entries):
+            return False
+        self.room -= len(entries)
+        self.taken += [entry.message for entry in entries]
+        self.keys.update(each.message.key for each in entries if each.message.key is not None)
+        self._done.append(done)
+        if self._nursery is not None:
+            self._nursery.start_soon(self._write)
+        return True
+
+    async def _write(self) -> None:
+        await trio.sleep(0.001)
+        self.written()
+
+    def has(self, topic: str) -> bool:
+        return bool(self.taken)
+
+    def holds(self, log_topic: str, key: bytes) -> bool:
+        return key in self.keys
+
+    async def catch_up(self, log_topic: str, is_behind: Callable[[], bool]) -> None:
+        await trio.lowlevel.checkpoint()
+
+    def concluded(self, sent_as: object, are_stored: Sequence[bool]) -> None:
+        self.concluded_as.append(list(are_stored))
+
+    def written(self, error: SpoolUnavailable | None = None) -> None:
+        done, self._done = self._done, []
+        for each in done:
+            each(error)
