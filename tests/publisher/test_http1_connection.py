@@ -339,7 +339,7 @@ async def test_a_request_that_is_on_its_way_when_the_listener_ends_is_answered(
     half.send(PUBLISH[:20])
     await trio.sleep(0.01)
     for line in (sent, idle, half):
-        line.connection.leave()
+        line.connection.leave(trio.current_time())
     assert not any(line.is_closed for line in (sent, idle, half))
     sent.send(PUBLISH)
     half.send(PUBLISH[20:])

@@ -9,6 +9,7 @@ from hermes_actors.publisher.answers import BAD_REQUEST, Answer
 from hermes_actors.publisher.batch import BatchStream
 from hermes_actors.publisher.edges.bodies import BatchExchange, MessageBody
 from hermes_actors.publisher.edges.edge import Edge
+from hermes_actors.publisher.edges.listener import Timed
 from hermes_actors.publisher.forms import ANSWERS
 from hermes_actors.publisher.head import Head
 from hermes_actors.publisher.outcomes import Abandoned
@@ -58,12 +59,12 @@ class PagesEdge:
 class AsgiEdge:
     """The app, over one gateway, with the limits of the HTTP/1.1 edge beside it."""
 
-    def __init__(self, edge: Edge) -> None:
+    def __init__(self, edge: Edge, open_batches: MutableMapping[Timed, None]) -> None:
+        """`open_batches` are swept."""
         self._edge = edge
+        self._batches = open_batches
         self._gateway = edge.gateway
         self._pages = edge.pages
-        self.batches: dict[BatchRequest, None] = {}
-        """Those that are open; the listener's sweep looks after their times."""
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; a scope of another type (lifespan, websocket) is left alone."""
@@ -142,12 +143,12 @@ class AsgiEdge:
         if isinstance(stream, Answer):
             await send_answer(scope, send, stream)
             return
-        batch = BatchRequest(stream, self._edge, receive, send)
-        self.batches[batch] = None
+        batch = _Batch(stream, self._edge, receive, send)
+        self._batches[batch] = None
         try:
             await batch.run()
         finally:
-            del self.batches[batch]
+            del self._batches[batch]
 
 
 class Cell:
@@ -196,7 +197,7 @@ class Cell:
             await self._future
 
 
-class BatchRequest:
+class _Batch:
     """A batch's request: the line of its exchange."""
 
     due_s = 0.0

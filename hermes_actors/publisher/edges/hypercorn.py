@@ -31,7 +31,7 @@ from hermes_actors.publisher.edges.endings import (
     holds_overlong_frame,
     refuse,
 )
-from hermes_actors.publisher.edges.listener import LEAVE_S, SWEEP_S, Listener, Places, address_of
+from hermes_actors.publisher.edges.listener import LEAVE_S, Listener, address_of
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.security.certificates import client_certificate
 
@@ -72,9 +72,10 @@ class HypercornServer:
         nothing of an answer could be sent for `unread_s`, or without a request for `idle_s`, is
         closed.
         """
-        self._connections = Connections(app, config, clock, unread_s=unread_s, idle_s=idle_s)
-        self._places = Places(config)
         self._listener = Listener(config, field)
+        self._connections = Connections(
+            app, self._listener, config, clock, unread_s=unread_s, idle_s=idle_s
+        )
         self.port, self.tls_port = self._listener.port, self._listener.tls_port
 
     async def start(self) -> None:
@@ -87,22 +88,20 @@ class HypercornServer:
             )
 
         await self._listener.start(make)
-        self._connections.start()
 
     async def stop(self, grace_s: float = 3.0) -> None:
         """Accept no more, let the requests under way end for up to `grace_s`, close all."""
-        self._listener.stop()
-        await self._connections.stop(grace_s)
+        await self._listener.stop(grace_s)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         address = address_of(writer.transport)
-        if not self._places.take(address):
+        if not self._listener.take_place(address):
             writer.close()
             return
         try:
             await self._connections.serve(reader, writer)
         finally:
-            self._places.give_back(address)
+            self._listener.give_back(address)
 
 
 class Connections:
@@ -111,6 +110,7 @@ class Connections:
     def __init__(
         self,
         app: App,
+        listener: Listener,
         config: FrontendConfig,
         clock: Clock,
         *,
@@ -118,46 +118,18 @@ class Connections:
         idle_s: float = _IDLE_S,
     ) -> None:
         """As HypercornServer."""
-        self._idle_s = idle_s
-        self._app = app
-        self._config = _hypercorn_config(config, clock)
-        self._head_timeout_s = config.head_timeout_ms / 1_000
-        self._unread_s = unread_s
-        self._connections: dict[_Connection, None] = {}
-        self._is_leaving = False
-        self._sweeper: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Sweep from now on; on the host loop."""
-        self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
-
-    async def stop(self, grace_s: float) -> None:
-        """Let the requests under way end for up to `grace_s`, close all."""
-        self._is_leaving = True
-        for connection in list(self._connections):
-            await connection.leave()
-        await self._wait(grace_s)
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.wait([self._sweeper])
-        for connection in list(self._connections):
-            # What its client does not read would be waited for, without an end.
-            connection.end()
-            connection.task.cancel()
-        await self._wait(grace_s)
-
-    async def _wait(self, grace_s: float) -> None:
-        if tasks := [connection.task for connection in self._connections]:
-            await asyncio.wait(tasks, timeout=grace_s)
+        self.app = app
+        self.http = _hypercorn_config(config, clock)
+        self.head_timeout_s = config.head_timeout_ms / 1_000
+        self.unread_s = unread_s
+        self.idle_s = idle_s
+        self._listener = listener
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection to its end."""
-        loop = asyncio.get_running_loop()
-        connection = _Connection(self._app, loop, self._config, reader, writer)
-        self._connections[connection] = None
+        connection = _Connection(self, asyncio.get_running_loop(), reader, writer)
+        self._listener.add(connection)
         try:
-            if self._is_leaving:
-                await connection.leave()
             await connection.run()
         except asyncio.CancelledError:
             writer.close()
@@ -166,29 +138,7 @@ class Connections:
             _log.debug("a connection ended by %r", error)
             writer.close()
         finally:
-            del self._connections[connection]
-
-    async def _sweep(self) -> None:
-        """Close connections that idled too long, whose request never got the rest of its head, or
-        whose client does not read its answers: each would hold its place for ever.
-        """
-        loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(SWEEP_S)
-            now_s = loop.time()
-            for connection in list(self._connections):
-                since_s, head_since_s = connection.idle.since_s, connection.idle.head_since_s
-                if (
-                    since_s is not None and connection.is_idle_over(now_s, since_s + self._idle_s)
-                ) or (head_since_s is not None and now_s > head_since_s + self._head_timeout_s):
-                    connection.end()
-                elif connection.lingering.is_over(now_s):
-                    connection.writer.transport.abort()
-                    connection.task.cancel()
-                elif connection.is_unread(now_s, self._unread_s):
-                    connection.end()
-                    # Requests whose answers wait for the client do not notice a closed connection.
-                    connection.task.cancel()
+            self._listener.remove(connection)
 
 
 class _IdleMark(AsyncioSingleTask):
@@ -213,20 +163,20 @@ class _Connection(TCPServer):
 
     def __init__(
         self,
-        app: App,
+        shared: Connections,
         loop: asyncio.AbstractEventLoop,
-        config: Config,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        super().__init__(self._serve, loop, config, WorkerContext(None), {}, reader, writer)
-        self._hermes_app = app
+        super().__init__(self._serve, loop, shared.http, WorkerContext(None), {}, reader, writer)
+        self._shared = shared
         self.idle = self.idle_task = _IdleMark(loop)
         self.lingering = Lingering()
         self._beside: set[asyncio.Task[None]] = set()
         task = asyncio.current_task()
         assert task is not None, "a connection is made in the task that serves it"
-        self.task: asyncio.Task[Any] = task
+        self._task: asyncio.Task[Any] = task
+        self.due_s = 0.0
         self._unsent_bytes = 0
         self._unsent_since_s = 0.0
         self._leaves_at_s = math.inf
@@ -247,22 +197,40 @@ class _Connection(TCPServer):
         self._beside.add(task)
         task.add_done_callback(self._beside.discard)
 
-    async def leave(self) -> None:
-        """The listener is about to end: a request that is on its way is answered, and its client
-        moves on.
+    def sweep(self, now_s: float) -> None:
+        """Close what idled too long, whose request never got the rest of its head, or whose client
+        does not read its answers: each would hold its place for ever.
         """
-        self._leaves_at_s = self.loop.time() + LEAVE_S
+        shared, idle = self._shared, self.idle
+        ends_s = math.inf
+        if idle.since_s is not None:
+            ends_s = min(idle.since_s + shared.idle_s, self._leaves_at_s)
+        if idle.head_since_s is not None:
+            ends_s = min(ends_s, idle.head_since_s + shared.head_timeout_s)
+        if now_s > ends_s:
+            self._end()
+        elif self.lingering.is_over(now_s):
+            self.writer.transport.abort()
+            self._task.cancel()
+        elif self._is_unread(now_s):
+            self.abort()
+
+    def leave(self, now_s: float) -> None:
+        """As `listener.Connection.leave`."""
+        self._leaves_at_s = now_s + LEAVE_S
         if self._http2 is None:
-            await self.context.terminated.set()
+            self._spawn(self.context.terminated.set())
         else:
             # hypercorn's own way would reset what still comes, as if it had been answered.
             self.writer.write(go_away(LAST_STREAM))
 
-    def is_idle_over(self, now_s: float, ends_s: float) -> bool:
-        """Whether a connection that idles until `ends_s` at most has had its time."""
-        return now_s > min(ends_s, self._leaves_at_s)
+    def abort(self) -> None:
+        """As `listener.Timed.abort`."""
+        self._end()
+        # Requests whose answers wait for the client do not notice a closed connection.
+        self._task.cancel()
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """Close now; what the client has not read is dropped, since it may never read it."""
         if self._unsent_in_transport():
             self.writer.transport.abort()
@@ -272,8 +240,8 @@ class _Connection(TCPServer):
             self.writer.write(go_away(self._http2.connection.highest_inbound_stream_id))
         self.writer.close()
 
-    def is_unread(self, now_s: float, limit_s: float) -> bool:
-        """True when bytes have waited for the client for `limit_s` and not one of them went."""
+    def _is_unread(self, now_s: float) -> bool:
+        """True when bytes have waited for the client for `unread_s` and not one of them went."""
         unsent_bytes = self._unsent_in_transport()
         if self._http2 is not None:
             # Held back by the client's flow control.
@@ -281,7 +249,7 @@ class _Connection(TCPServer):
         if not unsent_bytes or unsent_bytes != self._unsent_bytes:
             self._unsent_bytes, self._unsent_since_s = unsent_bytes, now_s
             return False
-        return now_s > self._unsent_since_s + limit_s
+        return now_s > self._unsent_since_s + self._shared.unread_s
 
     @property
     def _http2(self) -> H2Protocol | None:
@@ -373,7 +341,7 @@ class _Connection(TCPServer):
         self._forgive_late_data()
         if self._certificate is not None:
             fields["client_certificate"] = self._certificate
-        await self._hermes_app.serve(fields, exchange.receive, exchange.send)
+        await self._shared.app.serve(fields, exchange.receive, exchange.send)
 
     def _forgive_late_data(self) -> None:
         """Data for a request that was answered early is dropped.

@@ -1,12 +1,16 @@
-"""Listening sockets with their TLS, and how many connections they take."""
+"""Listening sockets with their TLS, and the connections that were accepted there."""
 
 import asyncio
 import errno
+import logging
 import os
 import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import chain
+from typing import Protocol
 
 from hypercorn.config import Config
 
@@ -21,6 +25,7 @@ its way by then is answered, after which its client moves on.
 """
 
 _BACKLOG = 4_096
+_logger = logging.getLogger(__name__)
 
 
 class PortUnusable(StartupError):
@@ -31,15 +36,53 @@ class PortUnusable(StartupError):
         self.field = field
 
 
+class Timed(Protocol):
+    """What a listener looks after. `due_s`: it need not be looked at before."""
+
+    due_s: float
+
+    def sweep(self, now_s: float) -> None:
+        """End what has had its time."""
+
+    def abort(self) -> None:
+        """Close at once, whatever is under way."""
+
+
+class Connection(Timed, Protocol):
+    """One connection of a listener."""
+
+    def leave(self, now_s: float) -> None:
+        """The listener is about to end: one more request is begun, if it comes soon. It may be on
+        its way, and a client could not tell what became of it.
+        """
+
+
 class Listener:
-    """A plain address, and one with TLS if there is a certificate; both bound when made.
+    """A plain address, and one with TLS if there is a certificate, bound when made; and what has
+    been accepted there, all of which one sweep looks after.
 
     `tls_port` is None without a certificate. `field` names the setting that a port in use is
     reported under. Raises StartupError when an address cannot be bound or a certificate cannot be
     read.
     """
 
-    def __init__(self, config: FrontendConfig, field: str) -> None:
+    def __init__(
+        self, config: FrontendConfig, field: str, tick: Callable[[float], None] | None = None
+    ) -> None:
+        """`tick` is told the monotonic time before each sweep."""
+        self.connections: dict[Connection, None] = {}
+        self.beside: dict[Timed, None] = {}
+        """What else has times."""
+        self._tick = tick or _untold
+        self._is_ending = False
+        self._all_gone: asyncio.Event | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+        self._free = config.connections_max
+        self._per_address_max = config.connections_per_address_max or config.connections_max
+        self._by_address: Counter[str] = Counter()
+        self._bind(config, field)
+
+    def _bind(self, config: FrontendConfig, field: str) -> None:
         section = field.rpartition(".")[0] + ".tls"
         self._tls = _tls_context(config, section) if config.tls.certificate_file else None
         self._handshake_timeout_s = config.head_timeout_ms / 1_000
@@ -62,7 +105,8 @@ class Listener:
 
     async def start(self, make: Callable[[], asyncio.Protocol]) -> None:
         """Accept connections from now on, each with a protocol of its own; on the host loop."""
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
+        self._tick(loop.time())
         self._servers.append(await loop.create_server(make, sock=self._socket, backlog=_BACKLOG))
         if self._tls is not None:
             self._servers.append(
@@ -74,26 +118,31 @@ class Listener:
                     ssl_handshake_timeout=self._handshake_timeout_s,
                 )
             )
+        self._sweeper = loop.create_task(self._sweep())
 
-    def stop(self) -> None:
-        """Accept no more."""
+    async def stop(self, grace_s: float) -> None:
+        """Accept no more, let the requests under way end for up to `grace_s`, close all."""
         for server in self._servers:
             server.close()
-        if not self._servers:
+        if self._sweeper is None:
             self._socket.close()
             if self.tls_port is not None:
                 self._tls_socket.close()
+            return
+        self._is_ending = True
+        for connection in list(self.connections):
+            connection.leave(self._loop.time())
+        if self.tls_port is not None:
+            # Connections are known when their handshake has ended.
+            await asyncio.sleep(min(LEAVE_S, grace_s))
+        await self._wait_all_gone(grace_s)
+        self._sweeper.cancel()
+        await asyncio.wait([self._sweeper])
+        for connection in list(self.connections):
+            connection.abort()
+        await self._wait_all_gone(grace_s)
 
-
-class Places:
-    """How many connections there may be, in all and of one address."""
-
-    def __init__(self, config: FrontendConfig) -> None:
-        self._free = config.connections_max
-        self._per_address_max = config.connections_per_address_max or config.connections_max
-        self._by_address: Counter[str] = Counter()
-
-    def take(self, address: str) -> bool:
+    def take_place(self, address: str) -> bool:
         """A place for a connection from this address; False when there is none."""
         if not self._free or self._by_address[address] >= self._per_address_max:
             return False
@@ -102,11 +151,49 @@ class Places:
         return True
 
     def give_back(self, address: str) -> None:
-        """The connection has ended."""
+        """A connection from this address has ended."""
         self._free += 1
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
+
+    def add(self, connection: Connection) -> None:
+        """Look after it until it is removed."""
+        self.connections[connection] = None
+        if self._is_ending:
+            connection.leave(self._loop.time())
+
+    def remove(self, connection: Connection) -> None:
+        """The connection has ended, or is another's."""
+        del self.connections[connection]
+        if self._all_gone is not None and not self.connections:
+            self._all_gone.set()
+
+    def sweep(self, now_s: float) -> None:
+        """Look after the times of all connections that are due."""
+        self._tick(now_s)
+        for each in [each for each in chain(self.connections, self.beside) if each.due_s < now_s]:
+            try:
+                each.sweep(now_s)
+            except Exception:
+                # Without the sweep no connection of the node would have a time limit any more.
+                _logger.exception("A connection's times cannot be looked after; it is closed")
+                each.abort()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            self.sweep(self._loop.time())
+
+    async def _wait_all_gone(self, limit_s: float) -> None:
+        if self.connections:
+            self._all_gone = asyncio.Event()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._all_gone.wait(), limit_s)
+
+
+def _untold(_now_s: float) -> None:
+    pass
 
 
 def address_of(transport: asyncio.BaseTransport) -> str:

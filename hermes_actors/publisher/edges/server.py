@@ -7,16 +7,15 @@ is handed to hypercorn with what has been read; everything else stays here.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
 from hermes_actors.config import FrontendConfig
-from hermes_actors.publisher.edges.asgi import AsgiEdge, BatchRequest
+from hermes_actors.publisher.edges.asgi import AsgiEdge
 from hermes_actors.publisher.edges.edge import UNREAD_S, Edge
 from hermes_actors.publisher.edges.http1.connection import Connection
 from hermes_actors.publisher.edges.hypercorn import Connections
-from hermes_actors.publisher.edges.listener import LEAVE_S, SWEEP_S, Listener, Places, address_of
+from hermes_actors.publisher.edges.listener import Listener, address_of
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.security.certificates import client_certificate
 
@@ -39,60 +38,33 @@ class FrontendServer:
         """A connection of whose answers nothing could be sent for `unread_s` is closed."""
         self._clock = frontend.clock
         self.edge = Edge(frontend.gateway, frontend.pages, config, self, unread_s=unread_s)
-        self.places = Places(config)
-        self.connections: dict[Connection, None] = {}
-        self._asgi = AsgiEdge(self.edge)
+        self.listener = Listener(config, "frontend.port", self._tick)
         self.http2 = Connections(
-            self._asgi,
+            AsgiEdge(self.edge, self.listener.beside),
+            self.listener,
             config,
             frontend.clock,
             unread_s=unread_s,
         )
         self._tasks: set[asyncio.Task[None]] = set()
-        self._sweeper: asyncio.Task[None] | None = None
-        self._all_gone: asyncio.Event | None = None
-        self.is_leaving = False
-        self._listener = Listener(config, "frontend.port")
-        self.port, self.tls_port = self._listener.port, self._listener.tls_port
+        self.port, self.tls_port = self.listener.port, self.listener.tls_port
 
     async def start(self) -> None:
         """Accept connections from now on; on the host loop."""
         self._loop = asyncio.get_running_loop()
-        self._tick()
-        await self._listener.start(partial(_Socket, self))
-        self.http2.start()
-        self._sweeper = self._loop.create_task(self._sweep())
+        await self.listener.start(partial(_Socket, self))
 
     async def stop(self, grace_s: float = 3.0) -> None:
         """Accept no more, let the requests under way end for up to `grace_s`, close all."""
-        self.is_leaving = True
-        self._tick()
-        self._listener.stop()
-        for connection in list(self.connections):
-            connection.leave()
-        if self.tls_port is not None:
-            # Connections are known when their handshake has ended.
-            await asyncio.sleep(min(LEAVE_S, grace_s))
-        if self.connections:
-            self._all_gone = asyncio.Event()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._all_gone.wait(), grace_s)
-        for connection in list(self.connections):
-            connection.abort()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.wait([self._sweeper])
-        await self.http2.stop(grace_s)
+        await self.listener.stop(grace_s)
         for task in list(self._tasks):
             task.cancel()
 
     def gone(self, connection: Connection, address: str) -> None:
         """The connection has ended."""
         connection.lost()
-        del self.connections[connection]
-        self.places.give_back(address)
-        if self._all_gone is not None and not self.connections:
-            self._all_gone.set()
+        self.listener.remove(connection)
+        self.listener.give_back(address)
 
     # What connections need of the loop.
 
@@ -121,26 +93,8 @@ class FrontendServer:
         running.add_done_callback(ended)
         return cancel
 
-    def sweep(self) -> None:
-        """Look after the times of all connections that are due."""
-        self._tick()
-        now_s = self.edge.now_s
-        swept: list[Connection | BatchRequest] = [*self.connections, *self._asgi.batches]
-        for connection in [each for each in swept if each.due_s < now_s]:
-            try:
-                connection.sweep(now_s)
-            except Exception:
-                # Without the sweep no connection of the node would have a time limit any more.
-                _logger.exception("A connection's times cannot be looked after; it is closed")
-                connection.abort()
-
-    async def _sweep(self) -> None:
-        while True:
-            await asyncio.sleep(SWEEP_S)
-            self.sweep()
-
-    def _tick(self) -> None:
-        self.edge.tick(self._loop.time(), self._clock.now_ms())
+    def _tick(self, now_s: float) -> None:
+        self.edge.tick(now_s, self._clock.now_ms())
 
 
 class _Socket(asyncio.Protocol):
@@ -155,7 +109,7 @@ class _Socket(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._address = address_of(transport)
-        if not self._server.places.take(self._address):
+        if not self._server.listener.take_place(self._address):
             self._transport.close()
             return
         tls = transport.get_extra_info("ssl_object")
@@ -167,9 +121,7 @@ class _Socket(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=1)
         certificate = client_certificate(transport.get_extra_info("peercert"))
         self._connection = Connection(self._server.edge, self._transport, certificate)
-        self._server.connections[self._connection] = None
-        if self._server.is_leaving:
-            self._connection.leave()
+        self._server.listener.add(self._connection)
 
     def data_received(self, data: bytes) -> None:
         connection = self._connection
@@ -177,7 +129,7 @@ class _Socket(asyncio.Protocol):
             return
         first = self._first + data
         if first.startswith(_PREFACE):
-            del self._server.connections[connection]
+            self._server.listener.remove(connection)
             self._connection = None
             self._hand_over(first)
         elif _PREFACE.startswith(first):
@@ -203,7 +155,7 @@ class _Socket(asyncio.Protocol):
             try:
                 await server.http2.serve(reader, writer)
             finally:
-                server.places.give_back(address)
+                server.listener.give_back(address)
 
         self._transport.set_write_buffer_limits()
         protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader(loop=loop), serve, loop=loop)

@@ -144,11 +144,9 @@ class Connection:
             else:
                 self.due_s = ends_s
 
-    def leave(self) -> None:
-        """The listener is about to end: one more request is begun, if it comes soon. It may be on
-        its way, and a client could not tell what became of it.
-        """
-        self._leaves_at_s = self._edge.now_s + LEAVE_S
+    def leave(self, now_s: float) -> None:
+        """As `listener.Connection.leave`."""
+        self._leaves_at_s = now_s + LEAVE_S
         self.due_s = 0.0
 
     def abort(self) -> None:
