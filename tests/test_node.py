@@ -1,6 +1,5 @@
 """What a whole node says of the duties that only one node of a datacentre has."""
 
-import random
 from dataclasses import replace
 
 import msgspec
@@ -22,7 +21,7 @@ from hermes_actors.node import open_node
 from hermes_actors.runtime.clock import IdSource
 from hermes_actors.telemetry.metrics import render
 from hermes_chaos.sim.environment.clock import SimulatedClock
-from hermes_chaos.sim.environment.spool_disk import MemoryDisk, open_memory_store
+from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk, open_store_on
 from hermes_chaos.sim.environment.surroundings import create_shop, surroundings
 
 
@@ -172,14 +171,14 @@ async def test_a_node_whose_files_were_taken_away_is_not_ready_though_its_spool_
     autojump_clock, what
 ):
     clock = SimulatedClock()
-    disk, gone = MemoryDisk(), []
-    mounted = disk.mount(random.Random(1))
-    mounted.lost_file = lambda: "".join(gone) if what == "spool" else ""
+    disk, gone = SimulatedDisk(), []
+    mounted = Mount(disk)
+    disk.lost_file = lambda: "".join(gone) if what == "spool" else ""
     environment = replace(
         surroundings(clock, MemoryLog("dc1", clock)),
         log_trouble=lambda: "".join(gone) if what == "log" else "",
         lost=lambda: "".join(gone) if what == "log" else "",
-        open_spool=lambda: open_memory_store(mounted, IdSource(), segment_bytes_max=10_000),
+        open_spool=lambda: open_store_on(mounted, IdSource(), segment_bytes_max=10_000),
     )
     async with open_node(Config(roles=["frontend"]), environment) as node:
         await node.wait_prepared()

@@ -18,7 +18,7 @@ from hermes_actors.publisher.head import Head
 from hermes_actors.publisher.pending import Pending
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_chaos.sim.environment.clock import SimulatedClock
-from hermes_chaos.sim.environment.spool_disk import MemoryDisk, open_memory_store
+from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk, open_store_on
 from hermes_chaos.sim.environment.surroundings import create_shop, surroundings
 
 ORDERS = "shop.orders"
@@ -30,17 +30,17 @@ class Datacenters:
     def __init__(self) -> None:
         clock = SimulatedClock()
         self.own, self.other = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
-        self.disk = MemoryDisk()
+        self.disk = SimulatedDisk()
         self.lives = 0
 
     @asynccontextmanager
     async def opened(self, *roles: str, replicator: str = "") -> AsyncIterator:
         """A node of dc1 that serves."""
         self.lives += 1
-        mounted = self.disk.mount(random.Random(self.lives))
+        mounted = Mount(self.disk)
         environment = replace(
             surroundings(SimulatedClock(), self.own, self.other, seed=self.lives),
-            open_spool=lambda: open_memory_store(
+            open_spool=lambda: open_store_on(
                 mounted, seeded_ids(random.Random(self.lives)), segment_bytes_max=10_000
             ),
         )

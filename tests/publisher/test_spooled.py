@@ -21,7 +21,7 @@ from hermes_actors.publisher.answers import answer_to
 from hermes_actors.publisher.spooling import spool_of
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics
-from hermes_chaos.sim.environment.spool_disk import MemoryDisk, open_memory_store
+from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk, open_store_on
 
 ORDERS = "shop.orders"
 
@@ -47,7 +47,7 @@ class LateSpool:
 @pytest.fixture
 def open_buffered(open_world):
     @asynccontextmanager
-    async def opened(disk: MemoryDisk, *, partitions: int = 2, **settings: int | bool):
+    async def opened(disk: SimulatedDisk, *, partitions: int = 2, **settings: int | bool):
         late = LateSpool()
         config = Config(spool=SpoolConfig(**settings))
         parts = {"spool_of": lambda each: late.spool_of(each), "reserve_ms": 15}
@@ -57,10 +57,8 @@ def open_buffered(open_world):
             live = LiveTopic(TopicName.parse(ORDERS), topic(), 0, 0, ORDERS)
             await log.create_topic(ORDERS, TopicSettings(partitions=partitions))
             destinations = Destinations(lambda _name: live, lambda *_: False, lambda _live: [log])
-            mounted = disk.mount(random.Random(4))
-            store = open_memory_store(
-                mounted, seeded_ids(random.Random(4)), segment_bytes_max=10_000
-            )
+            mounted = Mount(disk)
+            store = open_store_on(mounted, seeded_ids(random.Random(4)), segment_bytes_max=10_000)
             async with open_spool(
                 store,
                 config,
@@ -90,7 +88,7 @@ async def wait_empty(world) -> None:
 async def test_silence_is_202_within_the_limit_and_the_message_is_stored_once(
     open_buffered, autojump_clock
 ):
-    async with open_buffered(MemoryDisk(delay_s=0.005)) as world:
+    async with open_buffered(SimulatedDisk(write_s=(0.005, 0.005))) as world:
         world.log.faults.silent = True
         publication = world.admit(body=b'{"a":1}', key=b"k")
         await trio.sleep(0.065)
@@ -105,7 +103,7 @@ async def test_silence_is_202_within_the_limit_and_the_message_is_stored_once(
 async def test_what_the_log_refuses_to_take_now_is_202_at_once_and_stored_by_the_replay(
     open_buffered, autojump_clock
 ):
-    async with open_buffered(MemoryDisk()) as world:
+    async with open_buffered(SimulatedDisk()) as world:
         world.log.faults.unavailable_rate = 1.0
         publication = world.admit(body=b"{}", key=b"k")
         await trio.sleep(0.01)
@@ -122,7 +120,7 @@ async def test_what_the_log_refuses_to_take_now_is_202_at_once_and_stored_by_the
 async def test_what_the_disk_cannot_keep_is_503_and_says_that_it_may_be_stored(
     open_buffered, autojump_clock
 ):
-    disk = MemoryDisk()
+    disk = SimulatedDisk()
     async with open_buffered(disk) as world:
         await trio.sleep(0.1)
         world.log.faults.unavailable_rate = 1.0
@@ -138,7 +136,7 @@ async def test_what_the_disk_cannot_keep_is_503_and_says_that_it_may_be_stored(
 async def test_what_waits_for_its_key_and_cannot_be_kept_is_503_and_was_never_sent(
     open_buffered, autojump_clock
 ):
-    disk = MemoryDisk()
+    disk = SimulatedDisk()
     async with open_buffered(disk) as world:
         world.log.faults.unavailable_rate = 1.0
         first = world.admit(key=b"k")
@@ -156,7 +154,7 @@ async def test_what_waits_for_its_key_and_cannot_be_kept_is_503_and_was_never_se
 async def test_an_outage_costs_no_answer_but_201_and_202_and_no_message_and_no_order(
     open_buffered, autojump_clock
 ):
-    async with open_buffered(MemoryDisk(delay_s=0.002), partitions=3) as world:
+    async with open_buffered(SimulatedDisk(write_s=(0.002, 0.002)), partitions=3) as world:
         publications = []
         for number in range(2_000):
             if number == 300:
@@ -181,7 +179,7 @@ async def test_an_outage_costs_no_answer_but_201_and_202_and_no_message_and_no_o
 async def test_a_topic_with_fallback_has_a_spool_only_if_the_operator_wants_both(
     open_buffered, autojump_clock
 ):
-    async with open_buffered(MemoryDisk()) as world:
+    async with open_buffered(SimulatedDisk()) as world:
 
         def of(fallback: bool, **settings: bool) -> Spool | None:
             return spool_of(world.spool, SpoolConfig(**settings))(topic(fallback=fallback))
@@ -194,7 +192,7 @@ async def test_a_topic_with_fallback_has_a_spool_only_if_the_operator_wants_both
 async def test_messages_that_wait_are_not_overtaken_when_their_topic_gets_the_fallback_flag(
     open_buffered, autojump_clock
 ):
-    async with open_buffered(MemoryDisk()) as world:
+    async with open_buffered(SimulatedDisk()) as world:
         world.log.faults.unavailable_rate = 1.0
         older = world.admit(body=b"1", key=b"k")
         await trio.sleep(1.0)
@@ -208,7 +206,7 @@ async def test_messages_that_wait_are_not_overtaken_when_their_topic_gets_the_fa
 
 
 async def test_a_busy_key_gets_out_of_the_spool_again(open_buffered, autojump_clock):
-    async with open_buffered(MemoryDisk(delay_s=0.002)) as world:
+    async with open_buffered(SimulatedDisk(write_s=(0.002, 0.002))) as world:
         world.log.faults.delay_s = (0.002, 0.002)
         world.log.faults.unavailable_rate = 1.0
         last = []

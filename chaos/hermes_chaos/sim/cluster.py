@@ -15,7 +15,7 @@ from hermes_actors.management.administration import Administration
 from hermes_chaos.sim.checkers.checks import NothingFailsUnasked
 from hermes_chaos.sim.determinism import rng_of
 from hermes_chaos.sim.environment.coordination_way import CoordinationWay
-from hermes_chaos.sim.environment.disk import SimulatedDisk
+from hermes_chaos.sim.environment.disk import READ_S, WRITE_S, SimulatedDisk
 from hermes_chaos.sim.environment.http_in import Response
 from hermes_chaos.sim.environment.subscribers import Endpoint
 from hermes_chaos.sim.environment.watched_log import WatchedLog, watched_log
@@ -68,7 +68,9 @@ class Cluster:
         }
         self._passer_by = passing_endpoint(rng_of(seed, "passer-by"), trace)
         self._disks = {
-            f"{dc}-n{number}": SimulatedDisk(rng_of(seed, f"spool {dc}-n{number}"))
+            f"{dc}-n{number}": SimulatedDisk(
+                rng_of(seed, f"spool {dc}-n{number}"), write_s=WRITE_S, read_s=READ_S
+            )
             for dc in dcs
             for number in range(1, nodes_per_dc + 1)
         }

@@ -14,7 +14,6 @@ from hermes_actors.balancer.workload.weights import weight_of
 from hermes_actors.config import Config, MetadataConfig, Role
 from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
 from hermes_actors.consumer.senders.sender import Sender
-from hermes_actors.fallback.spool.store import SegmentStore
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
 from hermes_actors.metadata.catalog import Catalog, LiveSubscription, SubscriptionChanged
@@ -22,7 +21,7 @@ from hermes_actors.metadata.view import Metadata
 from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.node import Node, NodeEnvironment, SenderOf, open_node
 from hermes_actors.publisher.edges.edge import Edge
-from hermes_actors.runtime.clock import IdSource, seeded_ids
+from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.runtime.cpu import StillCpu
 from hermes_actors.runtime.threads import NoThreads
 from hermes_chaos.sim import determinism
@@ -30,7 +29,7 @@ from hermes_chaos.sim.checkers.checks import NothingFailsUnasked
 from hermes_chaos.sim.determinism import rng_of
 from hermes_chaos.sim.environment.clock import SimulatedClock
 from hermes_chaos.sim.environment.coordination_way import CoordinationWay
-from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk
+from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk, open_store_on
 from hermes_chaos.sim.environment.http_in import Exchange, Response, TrioHost
 from hermes_chaos.sim.environment.mortal import MortalLog
 from hermes_chaos.sim.environment.network import SimulatedNet
@@ -352,7 +351,9 @@ class NodeLife:
             open_senders=lambda *_: _open_senders(net, life, self._history),
             cpu=StillCpu(),
             threads=NoThreads(),
-            open_spool=partial(_open_spool_store, mount, config, ids),
+            open_spool=partial(
+                open_store_on, mount, ids, segment_bytes_max=config.spool.segment_bytes_max
+            ),
         )
         async with open_node(config, environment) as node:
             assert node.frontend is not None, "every simulated node is a frontend"
@@ -445,19 +446,6 @@ def _running_actors(node: Node) -> list[tuple[str, Callable[[], None]]]:
             if node.agent.consumer(name) is not None
         )
     return found
-
-
-@asynccontextmanager
-async def _open_spool_store(
-    mount: Mount, config: Config, ids: IdSource
-) -> AsyncIterator[SegmentStore]:
-    yield SegmentStore(
-        mount.disk,
-        ids,
-        segment_bytes_max=config.spool.segment_bytes_max,
-        write=mount.write,
-        read=mount.read,
-    )
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, To
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics, render
 from hermes_chaos.sim.environment.clock import SimulatedClock
-from hermes_chaos.sim.environment.spool_disk import MemoryDisk, MountedDisk, open_memory_store
+from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk, open_store_on
 
 ORDERS = "shop.orders"
 
@@ -62,7 +62,7 @@ class Spooling:
     def __init__(
         self,
         spool: Spool,
-        mounted: MountedDisk,
+        mounted: Mount,
         metrics: Metrics,
         supervisor: Supervisor,
         clock: SimulatedClock,
@@ -128,16 +128,16 @@ class Spooling:
 
 @asynccontextmanager
 async def _open_spooling(
-    disk: MemoryDisk, *, seed: int = 1, ahead_ms: int = 0, **settings: int | bool
+    disk: SimulatedDisk, *, seed: int = 1, ahead_ms: int = 0, **settings: int | bool
 ) -> AsyncIterator[Spooling]:
     """A life of the spool on this disk, which ends as a killed one does unless it was closed."""
     clock, metrics = SimulatedClock(ahead_ms), Metrics("hermes_frontend")
     config = SpoolConfig(**settings)  # type: ignore[arg-type]
-    mounted = disk.mount(random.Random(seed))
+    mounted = Mount(disk)
     ids = seeded_ids(random.Random(seed))
     crashes: list[Crash] = []
     async with (
-        open_memory_store(mounted, ids, segment_bytes_max=config.segment_bytes_max) as store,
+        open_store_on(mounted, ids, segment_bytes_max=config.segment_bytes_max) as store,
         open_supervisor(random.Random(3), crashes.append) as supervisor,
     ):
         spool = Spool(store, config, clock, metrics)

@@ -3,18 +3,18 @@
 import pytest
 import trio
 
-from hermes_chaos.sim.environment.spool_disk import MemoryDisk
+from hermes_chaos.sim.environment.disk import SimulatedDisk
 
 WEEK_MS = 604_800_000
 
 
-def expired(disk: MemoryDisk) -> int:
+def expired(disk: SimulatedDisk) -> int:
     file = disk.files.get("set-aside/expired.jsonl")
-    return bytes(file.content).count(b"\n") if file else 0
+    return bytes(file).count(b"\n") if file else 0
 
 
 async def test_what_is_too_old_is_set_aside(open_spooling, entry, memory_log, autojump_clock):
-    disk, log = MemoryDisk(), await memory_log()
+    disk, log = SimulatedDisk(), await memory_log()
     async with open_spooling(disk, age_max_ms=60_000) as spooling:
         assert spooling.offer(entry(b"old", b"k"))
         await trio.sleep(2)
@@ -32,7 +32,7 @@ async def test_what_is_too_old_is_set_aside(open_spooling, entry, memory_log, au
 async def test_a_wall_clock_that_jumps_ahead_makes_nothing_old(
     open_spooling, entry, memory_log, autojump_clock
 ):
-    disk, log = MemoryDisk(), await memory_log()
+    disk, log = SimulatedDisk(), await memory_log()
     log.faults.unavailable_rate = 1.0
     async with open_spooling(disk) as spooling:
         assert spooling.offer(entry(b"1", b"k"))
@@ -47,7 +47,7 @@ async def test_a_wall_clock_that_jumps_ahead_makes_nothing_old(
     assert expired(disk) == 0
 
 
-async def left_by_an_earlier_process(open_spooling, entry, disk: MemoryDisk) -> None:
+async def left_by_an_earlier_process(open_spooling, entry, disk: SimulatedDisk) -> None:
     async with open_spooling(disk) as spooling:
         for number in range(3):
             assert spooling.offer(entry(b"%d" % number, b"k"))
@@ -59,7 +59,7 @@ async def test_what_seems_old_at_the_start_is_tried_before_it_is_set_aside(
     open_spooling, entry, memory_log, autojump_clock
 ):
     """The clock may be wrong, then or now; that the log takes the message is certain."""
-    disk, log = MemoryDisk(), await memory_log()
+    disk, log = SimulatedDisk(), await memory_log()
     await left_by_an_earlier_process(open_spooling, entry, disk)
     async with open_spooling(disk, seed=2, ahead_ms=2 * WEEK_MS) as spooling:
         # The node is up for long before the log has the topic, or anybody knows of it.
@@ -76,7 +76,7 @@ async def test_what_seems_old_at_the_start_is_tried_before_it_is_set_aside(
 async def test_what_seems_old_at_the_start_is_set_aside_when_no_log_takes_it_for_a_minute(
     open_spooling, entry, memory_log, autojump_clock
 ):
-    disk, log = MemoryDisk(), await memory_log()
+    disk, log = SimulatedDisk(), await memory_log()
     log.faults.unavailable_rate = 1.0
     await left_by_an_earlier_process(open_spooling, entry, disk)
     async with open_spooling(disk, seed=2, ahead_ms=2 * WEEK_MS) as spooling:
@@ -93,7 +93,7 @@ async def test_what_seems_old_at_the_start_is_set_aside_when_no_log_takes_it_for
 async def test_what_an_earlier_process_left_a_moment_ago_has_its_time(
     open_spooling, entry, memory_log, autojump_clock, ahead_ms
 ):
-    disk, log = MemoryDisk(), await memory_log()
+    disk, log = SimulatedDisk(), await memory_log()
     log.faults.unavailable_rate = 1.0
     await left_by_an_earlier_process(open_spooling, entry, disk)
     async with open_spooling(disk, seed=2, ahead_ms=ahead_ms, age_max_ms=300_000) as spooling:
@@ -108,7 +108,7 @@ async def test_what_an_earlier_process_left_a_moment_ago_has_its_time(
 async def test_what_waits_for_a_topic_that_nobody_knows_is_set_aside_when_it_is_too_old(
     open_spooling, entry, memory_log, autojump_clock
 ):
-    disk, log = MemoryDisk(), await memory_log()
+    disk, log = SimulatedDisk(), await memory_log()
     async with open_spooling(disk, age_max_ms=60_000) as spooling:
         assert spooling.offer(entry(b"unheard of", b"k", topic="shop.lost"))
         spooling.replay(log)

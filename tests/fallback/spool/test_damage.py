@@ -1,5 +1,6 @@
 """What a spool lost while nobody had it open is told at its start, and nothing else is."""
 
+import errno
 import random
 import re
 import shutil
@@ -15,7 +16,7 @@ from hermes_actors.fallback.spool.store import SpoolUnavailable, open_segment_st
 from hermes_actors.model.message import Message
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import IdSource, seeded_ids
-from hermes_chaos.sim.environment.spool_disk import MemoryDisk, MountedDisk, open_memory_store
+from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk, open_store_on
 
 SEGMENT_BYTES = 1_000
 
@@ -140,16 +141,19 @@ async def test_what_lies_behind_what_was_acknowledged_is_torn_not_damaged(folder
         assert len((await store.load()).entries) == 30
 
 
-class MortalDisk(MountedDisk):
-    """Dies in the middle: before its `left`th change."""
+class MortalDisk(SimulatedDisk):
+    """Loses its power before its `left`th change, and makes none from then on."""
 
     left = 0
 
-    def _check(self):
-        self.left -= 1
-        if not self.left:
-            self.die()
-        super()._check()
+    def __getattribute__(self, name):
+        if name in ("create", "append", "write_at", "truncate", "delete"):
+            self.left -= 1
+            if self.left == 0:
+                self.lose_power()
+            if self.left <= 0:
+                raise OSError(errno.EIO, "the process is dead")
+        return super().__getattribute__(name)
 
 
 @settings(deadline=None)
@@ -160,12 +164,12 @@ def test_a_power_cut_at_any_change_of_the_disk_is_never_called_damage(seed):
 
 async def live_and_die(seed):
     rng = random.Random(seed)
-    disk, kept, deleted = MemoryDisk(), set(), set()
+    disk, kept, deleted = MortalDisk(rng), set(), set()
     number = 0
     for _life in range(rng.randint(1, 4)):
-        mounted = MortalDisk(disk, rng)
-        mounted.left = rng.randint(5, 60)
-        async with open_memory_store(
+        mounted = Mount(disk)
+        disk.left = rng.randint(5, 60)
+        async with open_store_on(
             mounted, seeded_ids(rng), segment_bytes_max=SEGMENT_BYTES
         ) as store:
             try:
@@ -182,8 +186,9 @@ async def live_and_die(seed):
                 raise
             except (SpoolUnavailable, StartupError, OSError):
                 mounted.die()
-    async with open_memory_store(
-        disk.mount(rng), seeded_ids(rng), segment_bytes_max=SEGMENT_BYTES
+    disk.left = 10_000
+    async with open_store_on(
+        Mount(disk), seeded_ids(rng), segment_bytes_max=SEGMENT_BYTES
     ) as store:
         assert kept - deleted <= {each.sequence for each in (await store.load()).entries}
 
@@ -268,11 +273,11 @@ async def test_a_spool_whose_files_go_away_while_it_is_open_keeps_nothing_more(f
 async def test_within_a_second_a_spool_that_has_lost_a_file_refuses_and_says_so_once(
     open_spooling, entry, caplog, autojump_clock
 ):
-    async with open_spooling(MemoryDisk()) as spooling:
+    async with open_spooling(SimulatedDisk()) as spooling:
         assert spooling.offer(entry(b"before"))
         await trio.sleep(3)
         assert spooling.spool.lost == ""
-        spooling.mounted.lost_file = lambda: "0000000001-00.spool"
+        spooling.mounted.disk.lost_file = lambda: "0000000001-00.spool"
         await trio.sleep(1.1)
         assert not spooling.offer(entry(b"after"))
         await trio.sleep(5)

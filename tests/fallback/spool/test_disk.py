@@ -1,14 +1,13 @@
 """What a spool asks of a disk is the same in a folder and on the simulation's disk."""
 
 import os
-import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_actors.fallback.spool.disk import FolderDisk, open_folder
-from hermes_chaos.sim.environment.spool_disk import MemoryDisk
+from hermes_chaos.sim.environment.disk import SimulatedDisk
 
 TABLE = st.just("acknowledged")
 SEGMENTS = st.sampled_from(["1.spool", "1.done"])
@@ -46,7 +45,7 @@ def change(disk, what, name, *values):
 @given(CHANGES)
 def test_the_same_changes_leave_the_same_files(tmp_path_factory, changes) -> None:
     folder = open_folder(tmp_path_factory.mktemp("spool"))
-    memory = MemoryDisk().mount(random.Random(1))
+    memory = SimulatedDisk()
     for each in changes:
         assert change(folder, *each) == change(memory, *each), each
         found = [(name, size) for name, size in folder.names() if name != "lock"]

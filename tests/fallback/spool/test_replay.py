@@ -9,20 +9,20 @@ import trio
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.model.message import Via, from_record
 from hermes_actors.model.topic import Ack
-from hermes_chaos.sim.environment.spool_disk import MemoryDisk
+from hermes_chaos.sim.environment.disk import SimulatedDisk
 
 ORDERS = "shop.orders"
 
 
 def set_aside(disk, reason):
     file = disk.files.get(f"set-aside/{reason}.jsonl")
-    return [json.loads(line) for line in bytes(file.content).splitlines()] if file else []
+    return [json.loads(line) for line in bytes(file).splitlines()] if file else []
 
 
 async def test_all_is_sent_once_in_order_for_each_key_and_the_disk_is_empty_then(
     open_spooling, entry, memory_log, autojump_clock
 ):
-    disk, log = MemoryDisk(), await memory_log()
+    disk, log = SimulatedDisk(), await memory_log()
     async with open_spooling(disk) as spooling:
         for number in range(300):
             assert spooling.offer(entry(b"%d" % number, b"key%d" % (number % 7)))
@@ -45,7 +45,7 @@ async def test_a_record_says_that_it_came_by_the_spool_and_is_as_it_was(
     log = await memory_log(partitions=1)
     appended = []
     log.on_append.append(lambda _topic, record: appended.append(record))
-    async with open_spooling(MemoryDisk()) as spooling:
+    async with open_spooling(SimulatedDisk()) as spooling:
         original = entry(b'{"a":1}', b"k")
         assert spooling.offer(original)
         await trio.sleep(60)
@@ -59,7 +59,7 @@ async def test_a_record_says_that_it_came_by_the_spool_and_is_as_it_was(
 async def test_a_crash_sends_again_what_was_not_marked_and_loses_nothing(
     open_spooling, entry, memory_log, autojump_clock
 ):
-    disk, log = MemoryDisk(delay_s=0.002), await memory_log()
+    disk, log = SimulatedDisk(write_s=(0.002, 0.002)), await memory_log()
     acknowledged = set()
     for life in range(8):
         async with open_spooling(disk, seed=life, segment_bytes_max=2_000) as spooling:
@@ -82,7 +82,7 @@ async def test_a_log_that_is_down_is_tried_until_it_is_back(
 ):
     log = await memory_log()
     log.faults.unavailable_rate = 1.0
-    async with open_spooling(MemoryDisk()) as spooling:
+    async with open_spooling(SimulatedDisk()) as spooling:
         for number in range(50):
             assert spooling.offer(entry(b"%d" % number, b"k"))
         spooling.replay(log)
@@ -99,7 +99,7 @@ async def test_a_lost_acknowledgement_means_twice_and_not_never_and_not_out_of_o
     open_spooling, entry, memory_log, autojump_clock
 ):
     log = await memory_log()
-    async with open_spooling(MemoryDisk()) as spooling:
+    async with open_spooling(SimulatedDisk()) as spooling:
         for number in range(40):
             assert spooling.offer(entry(b"%02d" % number, b"k"))
         log.faults.acknowledgement_lost_rate = 1.0
@@ -121,7 +121,7 @@ async def test_one_topic_that_stays_away_holds_up_no_other(
     names = [f"shop.t{number}" for number in range(5)]
     # The first topic is not in the log, so that nothing can be sent for it.
     log = await memory_log(topics=names[1:])
-    async with open_spooling(MemoryDisk()) as spooling:
+    async with open_spooling(SimulatedDisk()) as spooling:
         spooling.live = {name: live(name) for name in names}
         for name in names:
             for number in range(20):
@@ -146,7 +146,7 @@ async def test_one_partition_that_stays_away_holds_up_no_other(
         return await append(topic, partition, batch, ack)
 
     log.append = append_but_to_the_first
-    async with open_spooling(MemoryDisk()) as spooling:
+    async with open_spooling(SimulatedDisk()) as spooling:
         for number in range(100):
             assert spooling.offer(entry(b"%d" % number, b"key%d" % number))
         spooling.replay(log)
@@ -160,7 +160,7 @@ async def test_what_may_still_be_stored_is_not_sent_before_its_append_has_ended(
     open_spooling, entry, memory_log, autojump_clock
 ):
     log = await memory_log(partitions=1)
-    async with open_spooling(MemoryDisk(), late_acknowledgement_wait_ms=10_000) as spooling:
+    async with open_spooling(SimulatedDisk(), late_acknowledgement_wait_ms=10_000) as spooling:
         assert spooling.offer(entry(b"stored", b"a"), sent_as="stored")
         assert spooling.offer(entry(b"refused", b"b"), sent_as="refused")
         assert spooling.offer(entry(b"behind", b"b"))
@@ -180,7 +180,7 @@ async def test_what_turns_out_to_be_stored_while_it_is_read_back_is_not_sent(
     open_spooling, entry, memory_log, autojump_clock
 ):
     log = await memory_log(partitions=1)
-    async with open_spooling(MemoryDisk(), late_acknowledgement_wait_ms=1_000) as spooling:
+    async with open_spooling(SimulatedDisk(), late_acknowledgement_wait_ms=1_000) as spooling:
         spool = spooling.spool
         read = spool.read
 
@@ -202,7 +202,7 @@ async def test_what_turns_out_to_be_stored_while_it_is_read_back_is_not_sent(
 async def test_the_messages_of_a_topic_that_is_gone_are_set_aside_and_counted(
     open_spooling, entry, memory_log, autojump_clock
 ):
-    disk, log = MemoryDisk(), await memory_log()
+    disk, log = SimulatedDisk(), await memory_log()
     async with open_spooling(disk) as spooling:
         spooling.gone.add(("shop.gone", 0))
         assert spooling.offer(entry(b"gone", b"k", topic="shop.gone"))
@@ -218,7 +218,7 @@ async def test_the_messages_of_a_topic_that_is_gone_are_set_aside_and_counted(
 async def test_a_topic_that_is_only_not_known_yet_is_waited_for(
     open_spooling, entry, live, memory_log, autojump_clock
 ):
-    disk, log = MemoryDisk(), await memory_log(topics=["shop.new"])
+    disk, log = SimulatedDisk(), await memory_log(topics=["shop.new"])
     async with open_spooling(disk) as spooling:
         assert spooling.offer(entry(b"1", topic="shop.new"))
         spooling.replay(log)
@@ -234,7 +234,7 @@ async def test_a_topic_made_anew_does_not_get_its_predecessors_messages(
     open_spooling, entry, live, memory_log, autojump_clock
 ):
     again = f"{ORDERS}_.7"
-    disk, log = MemoryDisk(), await memory_log(topics=[ORDERS, again])
+    disk, log = SimulatedDisk(), await memory_log(topics=[ORDERS, again])
     async with open_spooling(disk) as spooling:
         assert spooling.offer(entry(b"old"))
         assert spooling.offer(entry(b"new", incarnation=7))
@@ -252,7 +252,7 @@ async def test_a_topic_that_this_node_knows_an_older_life_of_is_waited_for(
 ):
     again = f"{ORDERS}_.7"
     log = await memory_log(topics=[ORDERS, again])
-    async with open_spooling(MemoryDisk()) as spooling:
+    async with open_spooling(SimulatedDisk()) as spooling:
         assert spooling.offer(entry(b"new", incarnation=7))
         spooling.replay(log)
         await trio.sleep(60)
@@ -265,7 +265,7 @@ async def test_a_topic_that_this_node_knows_an_older_life_of_is_waited_for(
 async def test_what_a_log_refuses_is_set_aside_and_the_rest_is_sent(
     open_spooling, entry, memory_log, autojump_clock
 ):
-    disk, log = MemoryDisk(), await memory_log()
+    disk, log = SimulatedDisk(), await memory_log()
     async with open_spooling(disk) as spooling:
         assert spooling.offer(entry(b"1", b"k"))
         assert spooling.offer(entry(b"x" * 2_000_000, b"k"))
@@ -279,13 +279,13 @@ async def test_what_a_log_refuses_is_set_aside_and_the_rest_is_sent(
 async def test_what_cannot_be_read_back_is_set_aside_and_the_rest_is_sent(
     open_spooling, entry, memory_log, autojump_clock
 ):
-    disk, log = MemoryDisk(), await memory_log()
+    disk, log = SimulatedDisk(), await memory_log()
     async with open_spooling(disk) as spooling:
         for number in range(3):
             assert spooling.offer(entry(b"%d" % number, b"k"))
         await trio.sleep(0.1)
         (file,) = (file for name, file in disk.files.items() if name.endswith(".spool"))
-        file.content[file.content.index(b"id-b'1'")] ^= 1
+        file[file.index(b"id-b'1'")] ^= 1
         spooling.replay(log)
         await spooling.wait_empty()
         assert await spooling.bodies(log) == [b"0", b"2"]
@@ -296,7 +296,7 @@ async def test_what_cannot_be_read_back_is_set_aside_and_the_rest_is_sent(
 async def test_while_it_cannot_be_set_aside_it_waits(
     open_spooling, entry, memory_log, autojump_clock
 ):
-    disk, log = MemoryDisk(), await memory_log()
+    disk, log = SimulatedDisk(), await memory_log()
     async with open_spooling(disk) as spooling:
         spooling.gone.add(("shop.gone", 0))
         assert spooling.offer(entry(b"gone", topic="shop.gone"))
@@ -309,7 +309,7 @@ async def test_while_it_cannot_be_set_aside_it_waits(
         await trio.sleep(31)
         assert spooling.shown("entries") == 0
     # Behind what was written of it while the disk was full, on a line of its own.
-    lines = bytes(disk.files["set-aside/topic_gone.jsonl"].content).splitlines()
+    lines = bytes(disk.files["set-aside/topic_gone.jsonl"]).splitlines()
     assert json.loads(lines[-1])["message"]["id"] == "id-b'gone'"
 
 
@@ -318,7 +318,7 @@ async def test_with_several_datacentres_the_next_one_is_tried_when_the_first_doe
 ):
     home, away = await memory_log(), await memory_log("dc2", partitions=5)
     home.faults.unavailable_rate = 1.0
-    async with open_spooling(MemoryDisk()) as spooling:
+    async with open_spooling(SimulatedDisk()) as spooling:
         spooling.live[ORDERS] = live(ORDERS, fallback=True)
         for number in range(30):
             assert spooling.offer(entry(b"%02d" % number, b"k"))
@@ -333,7 +333,7 @@ async def test_what_falls_back_does_not_wait_for_a_log_that_hangs_but_once(
 ):
     own, other = await memory_log("dc1"), await memory_log("dc2", partitions=5)
     own.faults.silent = own.faults.reads_silent = True
-    async with open_spooling(MemoryDisk()) as spooling:
+    async with open_spooling(SimulatedDisk()) as spooling:
         spooling.live = {ORDERS: live(ORDERS, fallback=True)}
         for number in range(200):
             assert spooling.offer(entry(b"%03d" % number, b"k"))
@@ -348,7 +348,7 @@ async def test_a_log_that_was_away_is_used_again_soon(
 ):
     own, other = await memory_log("dc1"), await memory_log("dc2")
     own.faults.unavailable_rate = 1.0
-    async with open_spooling(MemoryDisk()) as spooling:
+    async with open_spooling(SimulatedDisk()) as spooling:
         spooling.live = {ORDERS: live(ORDERS, fallback=True)}
         spooling.replay(own, other)
         for number in range(600):
@@ -367,7 +367,7 @@ async def test_a_topic_that_got_more_partitions_gets_everything(
 ):
     log = await memory_log(partitions=2)
     log.faults.unavailable_rate = 1.0
-    async with open_spooling(MemoryDisk()) as spooling:
+    async with open_spooling(SimulatedDisk()) as spooling:
         for number in range(50):
             assert spooling.offer(entry(b"%d" % number, b"key%d" % number))
         spooling.replay(log)
@@ -390,7 +390,7 @@ async def test_the_strictest_acknowledgement_that_was_asked_for_is_kept(
         return await append(topic, partition, batch, ack)
 
     log.append = recorded
-    async with open_spooling(MemoryDisk()) as spooling:
+    async with open_spooling(SimulatedDisk()) as spooling:
         assert spooling.offer(entry(b"1", ack=Ack.LEADER))
         assert spooling.offer(entry(b"2", ack=Ack.ALL))
         await trio.sleep(0.1)
@@ -404,7 +404,7 @@ async def test_a_replayer_that_fails_goes_on_after_its_restart(
 ):
     log = await memory_log()
     log.faults.delay_s = (0.05, 0.2)
-    async with open_spooling(MemoryDisk()) as spooling:
+    async with open_spooling(SimulatedDisk()) as spooling:
         for number in range(500):
             assert spooling.offer(entry(b"%d" % number, b"%d" % (number % 5)))
         spooling.replay(log)
@@ -420,7 +420,7 @@ async def test_new_messages_come_while_old_ones_go_and_keys_stay_in_order(
     open_spooling, entry, memory_log, autojump_clock, seed
 ):
     rng = random.Random(seed)
-    disk, log = MemoryDisk(delay_s=0.003), await memory_log()
+    disk, log = SimulatedDisk(write_s=(0.003, 0.003)), await memory_log()
     log.faults.delay_s = (0.0, 0.02)
     log.faults.unavailable_rate = 0.3
     async with open_spooling(disk, segment_bytes_max=3_000) as spooling:

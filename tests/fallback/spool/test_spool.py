@@ -8,7 +8,7 @@ from hermes_actors.fallback.spool.format import decode_entry
 from hermes_actors.fallback.spool.index import Place
 from hermes_actors.fallback.spool.spool import Spool, SpoolMeasures
 from hermes_actors.telemetry.metrics import Metrics, render
-from hermes_chaos.sim.environment.spool_disk import MemoryDisk
+from hermes_chaos.sim.environment.disk import SimulatedDisk
 
 
 async def bodies_waiting(spool: Spool) -> list[bytes]:
@@ -28,7 +28,7 @@ def everything(queue):
 async def test_an_offer_is_answered_when_it_is_on_the_disk_and_survives_a_crash(
     open_spooling, entry, autojump_clock
 ):
-    disk = MemoryDisk(delay_s=0.01)
+    disk = SimulatedDisk(write_s=(0.01, 0.01))
     async with open_spooling(disk) as spooling:
         assert spooling.offer(entry(b"1", b"k"))
         assert spooling.answers == []
@@ -44,7 +44,7 @@ async def test_an_offer_is_answered_when_it_is_on_the_disk_and_survives_a_crash(
 async def test_what_waits_while_a_write_is_under_way_is_one_write(
     open_spooling, entry, autojump_clock
 ):
-    disk = MemoryDisk(delay_s=0.01)
+    disk = SimulatedDisk(write_s=(0.01, 0.01))
     async with open_spooling(disk) as spooling:
         assert spooling.offer(entry(b"first"))
         await trio.sleep(0.005)
@@ -59,7 +59,7 @@ async def test_a_killed_node_has_what_it_had_acknowledged_and_perhaps_more(
     open_spooling, entry, autojump_clock
 ):
     for kill_at_ms in range(1, 40, 3):
-        disk = MemoryDisk(delay_s=0.004)
+        disk = SimulatedDisk(write_s=(0.004, 0.004))
         async with open_spooling(disk, seed=kill_at_ms, segment_bytes_max=600) as spooling:
             with trio.move_on_after(kill_at_ms / 1_000):
                 for number in range(100):
@@ -75,7 +75,7 @@ async def test_a_killed_node_has_what_it_had_acknowledged_and_perhaps_more(
 async def test_a_full_disk_refuses_and_loses_nothing_and_is_used_again_when_there_is_room(
     open_spooling, entry, autojump_clock
 ):
-    disk = MemoryDisk()
+    disk = SimulatedDisk()
     async with open_spooling(disk) as spooling:
         assert spooling.offer(entry(b"1"))
         await trio.sleep(0.1)
@@ -102,9 +102,9 @@ async def test_a_full_disk_refuses_and_loses_nothing_and_is_used_again_when_ther
 async def test_a_disk_that_does_not_answer_is_a_refusal_within_the_write_time_out(
     open_spooling, entry, autojump_clock
 ):
-    disk = MemoryDisk()
+    disk = SimulatedDisk()
     async with open_spooling(disk, write_timeout_ms=500) as spooling:
-        disk.delay_s = 60.0
+        disk.slow_s = 60.0
         assert spooling.offer(entry(b"1"))
         await trio.sleep(0.6)
         assert spooling.answers == [("1", "slow")]
@@ -113,7 +113,7 @@ async def test_a_disk_that_does_not_answer_is_a_refusal_within_the_write_time_ou
 async def test_a_process_that_stood_still_does_not_take_its_disk_for_slow(
     open_spooling, entry, autojump_clock
 ):
-    async with open_spooling(MemoryDisk(delay_s=0.3)) as spooling:
+    async with open_spooling(SimulatedDisk(write_s=(0.3, 0.3))) as spooling:
         assert spooling.offer(entry(b"1", b"k"))
         await trio.testing.wait_all_tasks_blocked()
         autojump_clock.jump(60)
@@ -130,7 +130,7 @@ async def test_a_process_that_stood_still_does_not_take_its_disk_for_slow(
     ],
 )
 async def test_each_bound_refuses_at_once(open_spooling, entry, autojump_clock, settings, reason):
-    async with open_spooling(MemoryDisk(), **settings) as spooling:
+    async with open_spooling(SimulatedDisk(), **settings) as spooling:
         accepted = 0
         while spooling.offer(entry(b"x" * 100)):
             accepted += 1
@@ -143,7 +143,7 @@ async def test_each_bound_refuses_at_once(open_spooling, entry, autojump_clock, 
 async def test_several_entries_are_kept_together_or_not_at_all(
     open_spooling, entry, autojump_clock
 ):
-    async with open_spooling(MemoryDisk(), entries_max=3) as spooling:
+    async with open_spooling(SimulatedDisk(), entries_max=3) as spooling:
         assert spooling.offer(entry(b"1"), entry(b"2"))
         assert not spooling.offer(entry(b"3"), entry(b"4"))
         assert spooling.offer(entry(b"5"))
@@ -154,7 +154,7 @@ async def test_several_entries_are_kept_together_or_not_at_all(
 async def test_a_late_acknowledgement_settles_it_whether_it_is_written_already_or_not(
     open_spooling, entry, autojump_clock
 ):
-    disk = MemoryDisk(delay_s=0.01)
+    disk = SimulatedDisk(write_s=(0.01, 0.01))
     async with open_spooling(disk) as spooling:
         spool = spooling.spool
         assert spooling.offer(entry(b"1", b"a"), sent_as="one")
@@ -173,7 +173,7 @@ async def test_a_late_acknowledgement_settles_it_whether_it_is_written_already_o
 async def test_an_emptied_spool_leaves_no_segment_when_it_is_stopped(
     open_spooling, entry, autojump_clock
 ):
-    disk = MemoryDisk()
+    disk = SimulatedDisk()
     async with open_spooling(disk) as spooling:
         for number in range(10):
             assert spooling.offer(entry(b"%d" % number), sent_as=str(number))
@@ -188,7 +188,7 @@ async def test_an_emptied_spool_leaves_no_segment_when_it_is_stopped(
 async def test_what_waits_when_the_spool_is_stopped_is_written_first(
     open_spooling, entry, autojump_clock
 ):
-    disk = MemoryDisk(delay_s=0.01)
+    disk = SimulatedDisk(write_s=(0.01, 0.01))
     async with open_spooling(disk) as spooling:
         for number in range(5):
             assert spooling.offer(entry(b"%d" % number))
@@ -201,7 +201,7 @@ async def test_what_waits_when_the_spool_is_stopped_is_written_first(
 async def test_a_writer_that_fails_answers_what_it_had_and_goes_on(
     open_spooling, entry, autojump_clock
 ):
-    disk = MemoryDisk(delay_s=0.01)
+    disk = SimulatedDisk(write_s=(0.01, 0.01))
     async with open_spooling(disk) as spooling:
         assert spooling.offer(entry(b"1", b"k"))
         await trio.sleep(0.005)
@@ -221,7 +221,7 @@ async def test_little_that_waits_long_does_not_keep_the_space_of_much(
     open_spooling, entry, autojump_clock
 ):
     settings = {"segment_bytes_max": 2_000, "disk_bytes_max": 20_000}
-    disk = MemoryDisk()
+    disk = SimulatedDisk()
     async with open_spooling(disk, **settings) as spooling:
         spool = spooling.spool
         for number in range(400):
@@ -245,7 +245,7 @@ async def test_what_is_stored_while_it_is_copied_does_not_wait_in_the_copy(
     open_spooling, entry, autojump_clock, monkeypatch
 ):
     settings = {"segment_bytes_max": 2_000, "disk_bytes_max": 20_000}
-    disk = MemoryDisk()
+    disk = SimulatedDisk()
     async with open_spooling(disk, **settings) as spooling:
         spool = spooling.spool
         stored: list[bytes] = []
@@ -276,7 +276,7 @@ async def test_what_is_stored_while_it_is_copied_does_not_wait_in_the_copy(
 
 
 async def test_the_age_of_the_oldest_is_shown(open_spooling, entry, autojump_clock):
-    async with open_spooling(MemoryDisk()) as spooling:
+    async with open_spooling(SimulatedDisk()) as spooling:
         assert spooling.shown("oldest_age_s") == 0
         assert spooling.offer(entry(b"1"))
         await trio.sleep(30)

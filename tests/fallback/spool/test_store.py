@@ -20,7 +20,7 @@ from hermes_actors.fallback.spool.format import (
 )
 from hermes_actors.fallback.spool.store import SpoolUnavailable, open_segment_store
 from hermes_actors.runtime.clock import IdSource, seeded_ids
-from hermes_chaos.sim.environment.spool_disk import MemoryDisk, open_memory_store
+from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk, open_store_on
 
 SEGMENT_BYTES = 1_000
 
@@ -28,7 +28,7 @@ SEGMENT_BYTES = 1_000
 @pytest.fixture(params=["folder", "memory"])
 def open_store(request, tmp_path):
     """`open_store()`: the store of one process after another, on one disk."""
-    disk = MemoryDisk()
+    disk = SimulatedDisk()
     lives = iter(range(1_000))
 
     @asynccontextmanager
@@ -40,8 +40,8 @@ def open_store(request, tmp_path):
                 yield store
         else:
             rng = random.Random(next(lives))
-            mounted = disk.mount(rng)
-            async with open_memory_store(
+            mounted = Mount(disk)
+            async with open_store_on(
                 mounted, seeded_ids(rng), segment_bytes_max=SEGMENT_BYTES
             ) as store:
                 yield store
@@ -237,9 +237,9 @@ async def test_marks_left_without_their_segment_are_deleted(open_folder_store, t
 
 
 async def test_after_a_failed_write_the_next_goes_to_another_segment(entry):
-    disk = MemoryDisk()
-    mounted = disk.mount(random.Random(1))
-    async with open_memory_store(
+    disk = SimulatedDisk()
+    mounted = Mount(disk)
+    async with open_store_on(
         mounted, seeded_ids(random.Random(1)), segment_bytes_max=10_000
     ) as store:
         await store.load()
@@ -252,17 +252,17 @@ async def test_after_a_failed_write_the_next_goes_to_another_segment(entry):
         (after,) = await store.append(payloads(entry, b"3", first=3))
         assert after.segment > before.segment
         mounted.die()
-    async with open_memory_store(
-        disk.mount(random.Random(2)), seeded_ids(random.Random(2)), segment_bytes_max=10_000
+    async with open_store_on(
+        Mount(disk), seeded_ids(random.Random(2)), segment_bytes_max=10_000
     ) as store:
         # Cut off again, what was refused is not there.
         assert [each.sequence for each in (await store.load()).entries] == [1, 3]
 
 
 async def test_an_input_output_error_is_said_to_be_the_disks(entry):
-    disk = MemoryDisk()
-    async with open_memory_store(
-        disk.mount(random.Random(1)), seeded_ids(random.Random(1)), segment_bytes_max=10_000
+    disk = SimulatedDisk()
+    async with open_store_on(
+        Mount(disk), seeded_ids(random.Random(1)), segment_bytes_max=10_000
     ) as store:
         await store.load()
         disk.is_failing = True
@@ -272,9 +272,9 @@ async def test_an_input_output_error_is_said_to_be_the_disks(entry):
 
 
 async def test_a_write_that_was_given_up_is_never_followed_in_its_segment(entry, autojump_clock):
-    disk = MemoryDisk(delay_s=1.0)
-    async with open_memory_store(
-        disk.mount(random.Random(1)), seeded_ids(random.Random(1)), segment_bytes_max=10_000
+    disk = SimulatedDisk(write_s=(1.0, 1.0))
+    async with open_store_on(
+        Mount(disk), seeded_ids(random.Random(1)), segment_bytes_max=10_000
     ) as store:
         await store.load()
         (before,) = await store.append(payloads(entry, b"0", first=0))
@@ -285,31 +285,34 @@ async def test_a_write_that_was_given_up_is_never_followed_in_its_segment(entry,
 
 
 def test_a_crash_leaves_what_was_synced_and_a_part_of_the_rest():
-    disk = MemoryDisk()
     lengths = set()
     for seed in range(50):
-        mounted = disk.mount(random.Random(seed))
-        mounted.append(f"f{seed}", b"synced", syncs=True)
-        mounted.append(f"f{seed}", b"not yet", syncs=False)
-        mounted.die()
-        content = disk.mount(random.Random(0)).read(f"f{seed}")
+        disk = SimulatedDisk(random.Random(seed))
+        disk.append("f", b"synced", syncs=True)
+        disk.append("f", b"not yet", syncs=False)
+        Mount(disk).die()
+        content = disk.read("f")
         assert b"syncednot yet".startswith(content)
         assert content.startswith(b"synced")
         lengths.add(len(content))
-        with pytest.raises(OSError, match="dead"):
-            mounted.append(f"f{seed}", b"x", syncs=True)
     assert len(lengths) > 4
 
 
+async def test_a_dead_process_changes_nothing():
+    mount = Mount(SimulatedDisk())
+    mount.die()
+    with pytest.raises(OSError, match="dead"):
+        await mount.write(lambda: mount.disk.append("f", b"x", syncs=True))
+    assert mount.disk.names() == []
+
+
 def test_a_full_disk_takes_a_part_and_refuses():
-    disk = MemoryDisk()
-    mounted = disk.mount(random.Random(1))
+    disk = SimulatedDisk()
     disk.is_full = True
     with pytest.raises(OSError, match="no space left") as caught:
-        mounted.append("f", b"content", syncs=True)
+        disk.append("f", b"content", syncs=True)
     assert caught.value.errno == errno.ENOSPC
-    assert b"content".startswith(mounted.read("f"))
-    assert len(mounted.read("f")) < len(b"content")
+    assert b"content".startswith(disk.read("f"))
 
 
 async def test_places_are_read_in_any_order_near_or_far_and_damage_hides_no_other(
@@ -334,21 +337,21 @@ async def test_places_are_read_in_any_order_near_or_far_and_damage_hides_no_othe
 
 
 async def test_a_read_that_fails_for_want_of_something_else_is_tried_again(entry):
-    disk = MemoryDisk()
-    mounted = disk.mount(random.Random(1))
-    read, failures = mounted.read, [errno.EMFILE, errno.EIO]
+    disk = SimulatedDisk()
+    mounted = Mount(disk)
+    read, failures = disk.read, [errno.EMFILE, errno.EIO]
 
     def failing(name, at=0, size_bytes=-1):
         if failures:
             raise OSError(failures.pop(0), "no")
         return read(name, at, size_bytes)
 
-    async with open_memory_store(
+    async with open_store_on(
         mounted, seeded_ids(random.Random(1)), segment_bytes_max=10_000
     ) as store:
         await store.load()
         places = await store.append(payloads(entry, b"1", b"2"))
-        mounted.read = failing
+        disk.read = failing
         with pytest.raises(SpoolUnavailable):
             await store.read(places)
         # A bad sector below one entry is not one below its neighbours.
@@ -356,11 +359,11 @@ async def test_a_read_that_fails_for_want_of_something_else_is_tried_again(entry
 
 
 async def test_damage_that_cannot_be_set_aside_stays_where_it_is_until_the_next_start(entry):
-    disk = MemoryDisk()
+    disk = SimulatedDisk()
 
     def open_one(seed):
-        return open_memory_store(
-            disk.mount(random.Random(seed)),
+        return open_store_on(
+            Mount(disk),
             seeded_ids(random.Random(seed)),
             segment_bytes_max=10_000,
             accepts_damage=True,
@@ -370,7 +373,7 @@ async def test_damage_that_cannot_be_set_aside_stays_where_it_is_until_the_next_
         await store.load()
         places = await store.append(payloads(entry, b"1", b"2"))
     (file,) = (file for name, file in disk.files.items() if name.endswith(".spool"))
-    file.content[places[0].at + 40] ^= 1
+    file[places[0].at + 40] ^= 1
     disk.is_full = True
     async with open_one(2) as store:
         loaded = await store.load()

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from hermes_actors.fallback.spool.waking import Known, Returns
-from hermes_chaos.sim.environment.spool_disk import MemoryDisk
+from hermes_chaos.sim.environment.disk import SimulatedDisk
 
 
 async def test_who_rests_goes_on_a_few_at_a_time_when_a_log_is_back(memory_log, autojump_clock):
@@ -42,7 +42,7 @@ async def test_when_a_log_is_back_all_its_topics_go_on_within_two_seconds(
     log.faults.silent = log.faults.reads_silent = is_silent
     if not is_silent:
         log.faults.cut()
-    async with open_spooling(MemoryDisk()) as spooling:
+    async with open_spooling(SimulatedDisk()) as spooling:
         spooling.live = {name: live(name) for name in names}
         for name in names:
             assert spooling.offer(entry(b"1", b"k", topic=name))
@@ -59,7 +59,7 @@ async def test_a_log_that_answers_and_takes_nothing_is_tried_less_and_less_often
 ):
     log = await memory_log(partitions=1)
     log.faults.unavailable_rate = 1.0
-    async with open_spooling(MemoryDisk()) as spooling:
+    async with open_spooling(SimulatedDisk()) as spooling:
         assert spooling.offer(entry(b"1", b"k"))
         spooling.replay(log)
         await trio.sleep(60)
@@ -79,7 +79,7 @@ async def test_a_node_that_started_while_its_log_was_away_goes_on_when_it_knows_
     log.faults.silent = log.faults.reads_silent = is_silent
     if not is_silent:
         log.faults.cut()
-    async with open_spooling(MemoryDisk()) as spooling:
+    async with open_spooling(SimulatedDisk()) as spooling:
         spooling.live = {}
         for name in names:
             assert spooling.offer(entry(b"1", b"k", topic=name))
@@ -99,7 +99,7 @@ async def test_what_is_not_known_any_more_while_it_is_sent_goes_on_when_it_is_kn
 ):
     log = await memory_log()
     log.faults.unavailable_rate = 1.0
-    async with open_spooling(MemoryDisk()) as spooling:
+    async with open_spooling(SimulatedDisk()) as spooling:
         for number in range(30):
             assert spooling.offer(entry(b"%d" % number, b"%d" % number))
         spooling.replay(log)
@@ -121,7 +121,7 @@ async def test_a_log_that_answers_before_it_takes_anything_is_tried_again_soon(
     """As Kafka does: brokers tell of topics before partitions have leaders again."""
     names = [f"shop.t{number}" for number in range(20)]
     log = await memory_log(topics=names)
-    async with open_spooling(MemoryDisk()) as spooling:
+    async with open_spooling(SimulatedDisk()) as spooling:
         spooling.live = {name: live(name) for name in names}
         for name in names:
             assert spooling.offer(entry(b"1", b"k", topic=name))
@@ -148,7 +148,7 @@ async def test_the_return_of_a_log_is_noticed_whatever_its_only_topic_is_doing(
 ):
     log = await memory_log()
     log.faults.silent = log.faults.reads_silent = True
-    async with open_spooling(MemoryDisk()) as spooling:
+    async with open_spooling(SimulatedDisk()) as spooling:
         assert spooling.offer(entry(b"1", b"k"))
         spooling.replay(log)
         await trio.sleep(300 + after_s)
@@ -161,7 +161,7 @@ async def test_a_log_that_comes_and_goes_and_takes_nothing_is_not_tried_each_tim
     open_spooling, entry, memory_log, autojump_clock
 ):
     log = await memory_log(partitions=1)
-    async with open_spooling(MemoryDisk()) as spooling:
+    async with open_spooling(SimulatedDisk()) as spooling:
         assert spooling.offer(entry(b"1", b"k"))
         log.faults.unavailable_rate = 1.0
         spooling.replay(log)

@@ -6,14 +6,18 @@ order are the production ones.
 
 import errno
 import random
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import trio
 
-_WRITE_S = (0.0005, 0.004)
-_READ_S = (0.0, 0.001)
+from hermes_actors.fallback.spool.store import SegmentStore
+from hermes_actors.runtime.clock import IdSource
+
+WRITE_S = (0.0005, 0.004)
+READ_S = (0.0, 0.001)
+_AT_ONCE = (0.0, 0.0)
 _LATE_RATE = 0.3
 _TORN_RATE = 0.3
 
@@ -25,12 +29,21 @@ class _Ended(Exception):
 class SimulatedDisk:
     """Satisfies `Disk`, and keeps its files from one life of a node to the next.
 
-    `is_full`, `is_failing` and `slow_s` (what a write takes at least) are for a nemesis to set.
+    A write and a read take a time within these bounds. `is_full`, `is_failing` and `slow_s` (what a
+    write takes at least) are for a nemesis to set.
     """
 
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
-        self._files: dict[str, bytearray] = {}
+    def __init__(
+        self,
+        rng: random.Random | None = None,
+        *,
+        write_s: tuple[float, float] = _AT_ONCE,
+        read_s: tuple[float, float] = _AT_ONCE,
+    ) -> None:
+        self._rng = rng or random.Random(1)  # noqa: S311 -- repeats itself
+        self.write_s = write_s
+        self.read_s = read_s
+        self.files: dict[str, bytearray] = {}
         self._synced: dict[str, int] = {}
         self._overwritten: dict[str, list[tuple[int, bytes]]] = {}
         self._tears = False
@@ -48,26 +61,26 @@ class SimulatedDisk:
         sought = message_id.encode()
         return any(
             sought in file[: self._synced[name]]
-            for name, file in self._files.items()
+            for name, file in self.files.items()
             if name.endswith(".spool")
         )
 
     @property
     def set_aside(self) -> list[str]:
         """The files that the product has set aside."""
-        return [name for name in self._files if name.startswith("set-aside/")]
+        return [name for name in self.files if name.startswith("set-aside/")]
 
     def lose_power(self) -> None:
         """What was not synced is lost, from some byte on, and what was written over something else
         is undone, from some write on.
         """
-        for name, file in self._files.items():
+        for name, file in self.files.items():
             del file[self._rng.randint(self._synced[name], len(file)) :]
             self._synced[name] = len(file)
         for name, writes in self._overwritten.items():
             undone = self._rng.randint(0, len(writes))
             for at, before in reversed(writes[len(writes) - undone :]):
-                self._files[name][at : at + len(before)] = before
+                self.files[name][at : at + len(before)] = before
         self._overwritten.clear()
 
     def tear(self, change: Callable[[], Any]) -> None:
@@ -86,7 +99,7 @@ class SimulatedDisk:
     def names(self, folder: str = "") -> list[tuple[str, int]]:
         """As `Disk.names`."""
         found = []
-        for name, file in self._files.items():
+        for name, file in self.files.items():
             at, _, last = name.rpartition("/")
             if at == folder:
                 found.append((last, len(file)))
@@ -95,13 +108,15 @@ class SimulatedDisk:
     def create(self, name: str, content: bytes) -> None:
         """As `Disk.create`."""
         self._check()
+        if name in self.files:
+            raise FileExistsError(errno.EEXIST, "it is there already", name)
         self._end_here_perhaps()
-        self._files[name] = bytearray(content)
+        self.files[name] = bytearray(content)
         self._synced[name] = len(content)
 
     def append(self, name: str, content: bytes, *, syncs: bool) -> None:
         """As `Disk.append`. What fails may leave a part of it."""
-        file = self._files.setdefault(name, bytearray())
+        file = self.files.setdefault(name, bytearray())
         self._synced.setdefault(name, 0)
         if self._tears or self.is_full or self.is_failing:
             file += content[: self._rng.randrange(len(content) + 1)]
@@ -115,10 +130,10 @@ class SimulatedDisk:
         """As `Disk.write_at`: whole or not at all, as a sector is. A full disk has room for what
         is written over something else.
         """
-        if self.is_failing or at + len(content) > len(self._files.get(name, b"")):
+        if self.is_failing or at + len(content) > len(self.files.get(name, b"")):
             self._check()
         self._end_here_perhaps()
-        file = self._files.setdefault(name, bytearray())
+        file = self.files.setdefault(name, bytearray())
         file += bytes(max(at + len(content) - len(file), 0))
         if syncs:
             self._overwritten.pop(name, None)
@@ -132,22 +147,21 @@ class SimulatedDisk:
         """As `Disk.truncate`; also on a full disk."""
         if self.is_failing:
             self._check()
-        del self._files[name][size_bytes:]
+        del self._file(name)[size_bytes:]
         self._synced[name] = min(self._synced[name], size_bytes)
 
     def read(self, name: str, at: int = 0, size_bytes: int = -1) -> bytes:
         """As `Disk.read`."""
-        file = self._files.get(name)
-        if file is None:
-            raise FileNotFoundError(errno.ENOENT, "no such file", name)
+        file = self._file(name)
         return bytes(file[at:] if size_bytes < 0 else file[at : at + size_bytes])
 
     def delete(self, name: str) -> None:
         """As `Disk.delete`; also on a full disk."""
         if self.is_failing:
             self._check()
-        self._files.pop(name, None)
+        self.files.pop(name, None)
         self._synced.pop(name, None)
+        self._overwritten.pop(name, None)
 
     def release(self, name: str) -> None:
         """As `Disk.release`."""
@@ -158,6 +172,11 @@ class SimulatedDisk:
 
     def close(self) -> None:
         """As `Disk.close`."""
+
+    def _file(self, name: str) -> bytearray:
+        if name not in self.files:
+            raise FileNotFoundError(errno.ENOENT, "no such file", name)
+        return self.files[name]
 
     def _end_here_perhaps(self) -> None:
         if self._tears and self._rng.random() < 0.5:
@@ -188,7 +207,7 @@ class Mount:
         async with self._turn:
             self._check_alive()
             try:
-                await self.disk.wait(_WRITE_S, self.disk.slow_s)
+                await self.disk.wait(self.disk.write_s, self.disk.slow_s)
             except trio.Cancelled:
                 self.disk.tear(change)
                 raise
@@ -197,9 +216,24 @@ class Mount:
 
     async def read(self, look: Callable[[], Any]) -> Any:
         """Look after a moment."""
-        await self.disk.wait(_READ_S)
+        await self.disk.wait(self.disk.read_s)
         return look()
 
     def _check_alive(self) -> None:
         if self._is_dead:
             raise OSError(errno.EIO, "the node is dead")
+
+
+@asynccontextmanager
+async def open_store_on(
+    mount: Mount, ids: IdSource, *, segment_bytes_max: int, accepts_damage: bool = False
+) -> AsyncIterator[SegmentStore]:
+    """The production store on a simulated disk, without a thread."""
+    yield SegmentStore(
+        mount.disk,
+        ids,
+        segment_bytes_max=segment_bytes_max,
+        write=mount.write,
+        read=mount.read,
+        accepts_damage=accepts_damage,
+    )
