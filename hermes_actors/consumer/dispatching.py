@@ -1,5 +1,6 @@
-"""What every dispatch does, whatever goes into a push: it takes each outcome in once, says when an
-endpoint is gone, and lets a message that it gives up go only when its dead letter is kept.
+"""What every dispatch does, whatever goes into a push: it takes each outcome in once, carries out
+what follows from it, says when an endpoint is gone, and lets a message that it gives up go only
+when its dead letter is kept. Each transition (`delivery.py`) is told of once.
 """
 
 import logging
@@ -7,16 +8,24 @@ from abc import abstractmethod
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, assert_never
 
+from hermes_actors.consumer.delivery import Delivery, Ending, Settlement, Transitions
 from hermes_actors.consumer.letters.letter import DeadLetter, DeadLetters
-from hermes_actors.consumer.measures import SubscriptionMeasures, Undelivered
+from hermes_actors.consumer.measures import Undelivered
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.pushes import Pushes
-from hermes_actors.consumer.retry import Decision, RetryPolicy, decide
+from hermes_actors.consumer.retry import (
+    Again,
+    Decision,
+    Discard,
+    Gone,
+    RetryPolicy,
+    Settled,
+    decide,
+)
 from hermes_actors.consumer.senders.sender import SendOutcome, forget_lane
 from hermes_actors.consumer.sending import Surroundings
-from hermes_actors.consumer.serial.lanes import Delivery
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import DiscardReason
@@ -48,10 +57,18 @@ class Held(Protocol):
 
 
 class Attempted(Protocol):
-    """What goes into one push, and how its attempts went."""
+    """What goes into one push, and how its attempts went.
+
+    `ending` is what the last attempt's answer means for it, if that has to wait for the lease.
+    """
 
     attempts: int
     backoff_ms: int | None
+    ending: Ending | None
+
+    @property
+    def is_superseded(self) -> bool:
+        """True when a retransmission or another version makes it anew, or not."""
 
 
 T = TypeVar("T", bound=Attempted)
@@ -72,7 +89,7 @@ class Dispatching(Generic[T]):
         live: LiveSubscription,
         parts: ConsumerParts,
         held: Held,
-        measures: SubscriptionMeasures,
+        transitions: Transitions,
         letters: DeadLetters,
         around: Surroundings,
         owned: Owned,
@@ -81,7 +98,7 @@ class Dispatching(Generic[T]):
         self._parts = parts
         self._clock = parts.clock
         self._held = held
-        self._measures = measures
+        self._transitions = transitions
         self._letters = letters
         self._around = around
         self._owned = owned
@@ -153,8 +170,37 @@ class Dispatching(Generic[T]):
         self.error = error
         self._around.wake()
 
-    def _decide(self, what: T, outcome: SendOutcome, age_ms: float) -> Decision:
-        """What follows from an attempt that was no success."""
+    # What follows from an attempt that was no success.
+
+    def _on_failure(self, what: T, outcome: SendOutcome, now_s: float) -> None:
+        is_paused = not self._is_lease_open() and not what.is_superseded
+        if is_paused and not outcome.is_answered:
+            # It says nothing: the node has been away itself. Unless another owner has the messages
+            # by now, it is the same attempt once more.
+            self._repeat(what, now_s)
+            return
+        decision = self._decide(what, outcome, now_s)
+        self._learn(what, decision, outcome, now_s)
+        if what.is_superseded:
+            self._let_go(what, decision, outcome)
+            self._around.note_settled()
+            return
+        match decision:
+            case Again(delay_ms, backoff_ms):
+                what.backoff_ms = backoff_ms
+                self._wait(what, now_s + delay_ms / 1_000)
+            case Discard() | Gone() if is_paused:
+                # Others would see it, and another owner may have the messages by now.
+                what.ending = decision, outcome
+                self._wait(what, now_s)
+            case Discard() | Gone():
+                self._end(what, decision, outcome, now_s)
+            case Settled():
+                raise AssertionError("a success is not a failure")
+            case _:
+                assert_never(decision)
+
+    def _decide(self, what: T, outcome: SendOutcome, now_s: float) -> Decision:
         if not outcome.is_local:
             what.attempts += 1
         self.last_attempts = what.attempts
@@ -163,11 +209,57 @@ class Dispatching(Generic[T]):
             outcome,
             policy=self._retry_policy,
             previous_backoff_ms=what.backoff_ms,
-            age_ms=age_ms,
+            age_ms=self._age_ms(what, now_s),
             now_ms=now_ms,
             rng=self._parts.rng,
             attempts=what.attempts,
         )
+
+    def _end(self, what: T, ending: Discard | Gone, outcome: SendOutcome, now_s: float) -> None:
+        """What was answered ends the messages, or the subscription."""
+        what.ending = None
+        match ending:
+            case Discard(reason):
+                self._give_up(what, reason, outcome)
+            case Gone():
+                # Kept for the day when somebody resumes the subscription.
+                self._wait(what, now_s)
+                self._suspend_if_gone(what, ending, outcome)
+            case _:
+                assert_never(ending)
+
+    def _suspend_if_gone(self, what: T, decision: Decision, outcome: SendOutcome) -> None:
+        # An earlier version's endpoint says nothing of this one's.
+        if isinstance(decision, Gone) and self._is_of_this_version(what):
+            self._on_gone(outcome)
+
+    @abstractmethod
+    def _age_ms(self, what: T, now_s: float) -> float:
+        """How old it is, as its time to live counts."""
+
+    @abstractmethod
+    def _is_of_this_version(self, what: T) -> bool:
+        """True when its last attempt was made as the subscription is now."""
+
+    @abstractmethod
+    def _learn(self, what: T, decision: Decision, outcome: SendOutcome, now_s: float) -> None:
+        """Take in what an attempt that was no success says of the endpoint."""
+
+    @abstractmethod
+    def _repeat(self, what: T, now_s: float) -> None:
+        """Make the same attempt once more, which counted for nothing."""
+
+    @abstractmethod
+    def _wait(self, what: T, due_s: float) -> None:
+        """The next attempt comes then, or, if there is an ending, that."""
+
+    @abstractmethod
+    def _let_go(self, what: T, decision: Decision, outcome: SendOutcome) -> None:
+        """Something else stands in its place by now."""
+
+    @abstractmethod
+    def _give_up(self, what: T, reason: DiscardReason, outcome: SendOutcome) -> None:
+        """It is attempted no more after this answer: its messages become dead letters."""
 
     def _on_gone(self, outcome: SendOutcome) -> None:
         if self.gone:
@@ -202,7 +294,7 @@ class Dispatching(Generic[T]):
         self, delivery: Delivery, reason: DiscardReason, status: int, detail: str, attempts: int
     ) -> None:
         """Make a buried message a dead letter."""
-        self._measures.discarded.value += 1
+        self._transitions.given_up((delivery,), reason)
         record, message = delivery.record, delivery.message
         now_ms = self._clock.now_ms()
         self.last_undelivered = Undelivered(
@@ -225,11 +317,12 @@ class Dispatching(Generic[T]):
         )
         self._letters.add(letter, partial(self._on_kept, delivery))
 
-    def _on_kept(self, delivery: Delivery) -> None:
+    def _on_kept(self, delivery: Delivery, settlement: Settlement) -> None:
         """The dead letter is safe: now the message needs nothing more."""
         if self._is_abandoned:
             return
         delivery.offsets.settle(delivery.record.offset)
+        self._transitions.settled((delivery,), settlement)
         self._held.forget(delivery)
         self._around.note_settled()
         self._note_landed()

@@ -1,11 +1,15 @@
 """What is counted of one subscription, under the names that Hermes' dashboards expect."""
 
+from collections.abc import Sequence
 from math import isnan
 
 from msgspec import Struct
 
+from hermes_actors.consumer.delivery import Delivery, Settlement, Transitions
 from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.names import SubscriptionName
+from hermes_actors.model.record import StoredRecord
 from hermes_actors.status.record import Flow, LastUndelivered
 from hermes_actors.telemetry.metrics import Counter, Metrics
 
@@ -27,10 +31,14 @@ class Undelivered(Struct, frozen=True):
         return LastUndelivered(self.timestamp_ms, self.partition, self.offset, self.reason)
 
 
-class SubscriptionMeasures:
-    """The counters of one subscription; adding to one is an attribute increment."""
+class SubscriptionMeasures(Transitions):
+    """The counters of one subscription; adding to one is an attribute increment. What they count of
+    messages they count by their transitions, serial ones and batches alike.
+    """
 
-    def __init__(self, metrics: Metrics, name: SubscriptionName) -> None:
+    def __init__(self, metrics: Metrics, name: SubscriptionName, *, is_batch: bool = False) -> None:
+        """With `is_batch` what is delivered at once counts as a batch."""
+        self._is_batch = is_batch
         self._metrics = metrics
         self._labels = {
             "group": name.topic.group,
@@ -47,7 +55,7 @@ class SubscriptionMeasures:
         self.other_errors = self._counter("other_errors")
         self.failures = self._counter("failures")
         self.local_failures = self._counter("local_failures")
-        self.filtered = self._counter("filtered_out")
+        self.filtered_out = self._counter("filtered_out")
         self.filter_errors = self._counter("filter_errors")
         self.filter_timeouts = self._counter("filter_timeouts")
         self.poison = self._counter("poison")
@@ -63,8 +71,17 @@ class SubscriptionMeasures:
         self._latency_ms: tuple[float, float] | None = None
         self._looked_s = -_LATENCY_INTERVAL_S
 
-    def on_outcome(self, outcome: SendOutcome, took_s: float) -> None:
-        """Count one attempt's outcome by kind, and how long it took unless it failed here."""
+    def filtered(self, records: Sequence[StoredRecord]) -> None:
+        """Count what filters leave out."""
+        self.filtered_out.value += len(records)
+
+    def attempt(self, deliveries: Sequence[Delivery], *, is_retry: bool) -> None:
+        """Count a push that is not the first."""
+        if is_retry:
+            self.retries.value += 1
+
+    def answered(self, deliveries: Sequence[Delivery], outcome: SendOutcome, took_s: float) -> None:
+        """Count a push's outcome by kind, and how long it took unless it failed here."""
         status = outcome.status
         if status:
             counter = self._statuses.get(status)
@@ -83,6 +100,27 @@ class SubscriptionMeasures:
         self.failures.value += 1
         if outcome.failure is not None:
             (self.timeouts if outcome.failure.is_timeout else self.other_errors).value += 1
+
+    def given_up(self, deliveries: Sequence[Delivery], reason: DiscardReason) -> None:
+        """Count messages that are given up, and those of some reasons."""
+        self.discarded.value += len(deliveries)
+        if reason is DiscardReason.UNDECODABLE:
+            self.undecodable.value += len(deliveries)
+        elif reason is DiscardReason.POISON:
+            self.poison.value += len(deliveries)
+        elif reason is DiscardReason.FILTER_TIME:
+            self.filter_timeouts.value += len(deliveries)
+
+    def settled(self, deliveries: Sequence[Delivery], settlement: Settlement) -> None:
+        """Count what was delivered, and what was kept as dead letters."""
+        if settlement is Settlement.DELIVERED:
+            self.delivered.value += len(deliveries)
+            for each in deliveries:
+                self.throughput_bytes.value += len(each.record.value)
+            if self._is_batch:
+                self.batches.value += 1
+        elif settlement is Settlement.DEAD_LETTER:
+            self.dead_letters.value += len(deliveries)
 
     def latency_ms(self, now_s: float) -> tuple[float, float] | None:
         """How long half of the pushes of the last minute took at most, and 99 % of them; None when
@@ -112,7 +150,7 @@ class SubscriptionMeasures:
             codes_4xx=by_class[4],
             codes_5xx=by_class[5],
             batches=self.batches.value,
-            filtered=self.filtered.value,
+            filtered=self.filtered_out.value,
             dead_letters=self.dead_letters.value,
         )
 

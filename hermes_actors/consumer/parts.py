@@ -1,11 +1,12 @@
 """What all consumers of a node share, and what may be asked of each."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct, field
 
 from hermes_actors.config import ConsumersConfig, FiltersConfig
+from hermes_actors.consumer.delivery import Transitions
 from hermes_actors.consumer.letters.redrive_board import NoRedrives, RedriveBoard
 from hermes_actors.consumer.measures import Undelivered
 from hermes_actors.consumer.rates.ladder import Level
@@ -26,11 +27,17 @@ def _suspend_nobody(_live: LiveSubscription, _reason: str) -> None:
     """For consumers that nobody else is told of: they stop their attempts by themselves."""
 
 
+def _nobody(_live: LiveSubscription) -> Sequence[Transitions]:
+    """For consumers whose messages only the counters hear of."""
+    return ()
+
+
 class ConsumerParts(Struct, frozen=True):
     """What all consumers of a node share.
 
     `suspend` is called by a consumer whose endpoint is gone, with the version that was pushed to
-    and why; it must not wait.
+    and why; it must not wait. `listeners` gives what hears of a subscription's messages, beside its
+    counters.
     """
 
     log: Log
@@ -47,6 +54,7 @@ class ConsumerParts(Struct, frozen=True):
     suspend: Callable[[LiveSubscription, str], None] = _suspend_nobody
     resolver: EndpointResolver | None = None
     names: Names | None = None
+    listeners: Callable[[LiveSubscription], Sequence[Transitions]] = _nobody
     aside: Aside = field(default_factory=lambda: Aside(FiltersConfig(), SystemThreads()))
 
 

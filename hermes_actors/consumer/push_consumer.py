@@ -12,6 +12,7 @@ from collections.abc import Callable
 import trio
 
 from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.consumer.delivery import Delivery, ToEach, Transitions
 from hermes_actors.consumer.letters.letter import DeadLetters, Discarded
 from hermes_actors.consumer.letters.redrive import Redriver
 from hermes_actors.consumer.measures import Gauge, SubscriptionMeasures
@@ -21,20 +22,20 @@ from hermes_actors.consumer.reading.intake import Buffer, Intake
 from hermes_actors.consumer.reading.progress import REFRESH_S, TopicProgress
 from hermes_actors.consumer.reading.screen import Screen
 from hermes_actors.consumer.sending import FILL_MAX, Sending, Surroundings
-from hermes_actors.consumer.serial.lanes import Delivery
 from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned, Spent
 from hermes_actors.log.base import LogUnavailable, UnknownTopic
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import DiscardReason
+from hermes_actors.model.subscription import BatchPolicy
 from hermes_actors.status.collector import SubscriptionFigures
 
 _logger = logging.getLogger(__name__)
 
 _COMMIT_TIMEOUT_S = 3.0
 
-MakeSending = Callable[[SubscriptionMeasures, DeadLetters, Surroundings], Sending]
+MakeSending = Callable[[Transitions, DeadLetters, Surroundings], Sending]
 
 
 class PushConsumer:
@@ -68,7 +69,11 @@ class PushConsumer:
         self._lease = owned.lease
         self._stop_grace_s = parts.config.stop_grace_ms / 1_000
         self._uncommitted = parts.uncommitted
-        self._measures = SubscriptionMeasures(parts.metrics, live.name)
+        is_batch = isinstance(live.subscription.subscription_policy, BatchPolicy)
+        self._measures = SubscriptionMeasures(parts.metrics, live.name, is_batch=is_batch)
+        listeners = parts.listeners(live)
+        # Alone, the counters are told without a detour.
+        transitions = ToEach([self._measures, *listeners]) if listeners else self._measures
         self._buffer = buffer
         self._progress = TopicProgress.of(live, parts.log, log_topic, parts.namespace, owned)
         self._intake = Intake(
@@ -78,6 +83,7 @@ class PushConsumer:
             buffer,
             parts.config,
             self._measures,
+            transitions,
             self._on_read,
             self._give_up,
             self._write_ahead,
@@ -93,7 +99,7 @@ class PushConsumer:
         self.note_room = self._intake.note_room
         self.note_landed = self._landed.set
         self._letters = letters or Discarded()
-        self._sending = sending_of(self._measures, self._letters, self)
+        self._sending = sending_of(transitions, self._letters, self)
         owned.share.on_change = self._divide
         self._redriver = Redriver(live, parts, buffer, self._on_read, owned.lease.is_open)
         self._read_ahead()

@@ -2,10 +2,10 @@
 
 from typing import Protocol
 
+from hermes_actors.consumer.delivery import Delivery
 from hermes_actors.consumer.measures import Undelivered
 from hermes_actors.consumer.rates.ladder import Level
 from hermes_actors.consumer.senders.sender import SendOutcome
-from hermes_actors.consumer.serial.lanes import Delivery
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import DiscardReason

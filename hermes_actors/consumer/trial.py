@@ -11,15 +11,14 @@ from msgspec.structs import replace
 from hermes_actors.consumer.batch.assembly import Batch
 from hermes_actors.consumer.batch.body import array_of, element_of
 from hermes_actors.consumer.batch.pushing import BatchPushing
+from hermes_actors.consumer.delivery import Delivery, Transitions
 from hermes_actors.consumer.factory import ConsumerFactory
-from hermes_actors.consumer.measures import SubscriptionMeasures
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.recipients.headers import parse_lines
 from hermes_actors.consumer.retry import RetryPolicy
 from hermes_actors.consumer.senders.sender import Done, Failure, Push, Sender, SendOutcome
 from hermes_actors.consumer.senders.witness import Witness
-from hermes_actors.consumer.serial.lanes import Delivery
 from hermes_actors.consumer.serial.pushing import Pushing
 from hermes_actors.errors import Refused
 from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
@@ -104,12 +103,11 @@ async def try_push(
                 fail=fail,
             ).send(batch, message, done)
         else:
-            measures = SubscriptionMeasures(parts.metrics, tried.name)
             retry = RetryPolicy.of(policy)
             Pushing(
                 tried,
                 parts,
-                measures,
+                Transitions(),
                 retry,
                 epoch=0,
                 may_begin=hears,

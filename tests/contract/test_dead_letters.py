@@ -58,7 +58,7 @@ async def keep_all(keeper, letters):
     left = len(letters)
     all_kept = trio.Event()
 
-    def kept():
+    def kept(_settlement):
         nonlocal left
         left -= 1
         if not left:

@@ -12,9 +12,7 @@ from itertools import chain
 from msgspec import Struct
 
 from hermes_actors.consumer.batch.body import ARRAY_BYTES, array_of
-from hermes_actors.consumer.retry import Discard, Gone
-from hermes_actors.consumer.senders.sender import SendOutcome
-from hermes_actors.consumer.serial.lanes import Delivery
+from hermes_actors.consumer.delivery import Delivery, Ending
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import UndecodableRecord
 from hermes_actors.model.subscription import BatchBody
@@ -29,19 +27,22 @@ class Bounds(Struct, frozen=True):
     body: BatchBody
 
 
-class Rejected(Struct, frozen=True):
-    """A message that fits into no batch; it is given up."""
+class GivenUp(Struct, frozen=True):
+    """A message that fits into no batch, or whose batch was given up, for its dead letter."""
 
     delivery: Delivery
     reason: DiscardReason
     detail: str
+    attempts: int = 0
+    status: int = 0
 
 
 class Batch:
     """One batch and how its attempts went. It never changes: equal ids mean equal bodies.
 
     `first_s` is when its first attempt began, once it `is_begun`. `ending` is what the last answer
-    means for it, if that has to wait for the lease.
+    means for it, if that has to wait for the lease. `is_superseded`: while it was in flight another
+    version or a retransmission came, and its messages are to be put together anew.
     """
 
     __slots__ = (
@@ -55,7 +56,7 @@ class Batch:
         "id",
         "is_begun",
         "is_inflight",
-        "is_outdated",
+        "is_superseded",
         "sent_s",
     )
 
@@ -72,8 +73,8 @@ class Batch:
         self.sent_s = 0.0
         self.is_begun = False
         self.is_inflight = False
-        self.is_outdated = False
-        self.ending: tuple[Discard | Gone, SendOutcome] | None = None
+        self.is_superseded = False
+        self.ending: Ending | None = None
 
 
 class _Element:
@@ -174,11 +175,11 @@ class BatchAssembly:
         """True when `fill` has something to do."""
         return bool(self._queue) and not self.is_full and self.buried < self.waiting_max
 
-    def fill(self, count_max: int) -> list[Rejected]:
+    def fill(self, count_max: int) -> list[GivenUp]:
         """Take up to `count_max` messages into the open batch; what fits into none is returned,
         and counts as buried.
         """
-        rejected: list[Rejected] = []
+        rejected: list[GivenUp] = []
         for _ in range(count_max):
             if not self.can_fill:
                 break
@@ -190,18 +191,18 @@ class BatchAssembly:
                 rejected.append(problem)
         return rejected
 
-    def _admit(self, element: _Element) -> Rejected | None:
+    def _admit(self, element: _Element) -> GivenUp | None:
         """Take one in, or close the open batch before it; else why it fits into none."""
         delivery, bounds = element.delivery, self._bounds
         if not element.data:
             try:
                 element.data = self._render(delivery, bounds.body)
             except UndecodableRecord as error:
-                return Rejected(delivery, DiscardReason.UNDECODABLE, str(error))
+                return GivenUp(delivery, DiscardReason.UNDECODABLE, str(error))
         size_bytes = len(element.data)
         if ARRAY_BYTES + size_bytes > bounds.volume_bytes:
             detail = f"{size_bytes} bytes do not fit into a batchVolume of {bounds.volume_bytes}"
-            return Rejected(delivery, DiscardReason.TOO_LARGE, detail)
+            return GivenUp(delivery, DiscardReason.TOO_LARGE, detail)
         grown_bytes = self._open_bytes + bool(self._open) + size_bytes
         if ARRAY_BYTES + grown_bytes > bounds.volume_bytes:
             self._is_closed = True
@@ -306,7 +307,7 @@ class BatchAssembly:
         current = self.current
         if current is not None and current.is_inflight:
             # When it has failed, it is dissolved: what is in flight cannot be changed.
-            current.is_outdated = True
+            current.is_superseded = True
             self.current = None
             self.dissolve()
             self.current = current

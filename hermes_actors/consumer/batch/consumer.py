@@ -20,6 +20,6 @@ class BatchConsumer(PushConsumer):
         self, live: LiveSubscription, parts: ConsumerParts, owned: Owned
     ) -> tuple[Buffer, MakeSending]:
         assembly = assembly_of(live, parts)
-        return assembly, lambda measures, letters, around: BatchDispatch(
-            live, parts, assembly, measures, letters, around, owned
+        return assembly, lambda transitions, letters, around: BatchDispatch(
+            live, parts, assembly, transitions, letters, around, owned
         )

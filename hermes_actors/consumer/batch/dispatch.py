@@ -10,19 +10,18 @@ import logging
 from collections import deque
 from functools import partial
 
-from hermes_actors.consumer.batch.assembly import Batch, BatchAssembly, Bounds
+from hermes_actors.consumer.batch.assembly import Batch, BatchAssembly, Bounds, GivenUp
 from hermes_actors.consumer.batch.body import element_of
 from hermes_actors.consumer.batch.pushing import BatchPushing
 from hermes_actors.consumer.batch.rate import BatchRate, messages_max
+from hermes_actors.consumer.delivery import Delivery, Settlement, Transitions
 from hermes_actors.consumer.dispatching import Dispatching
 from hermes_actors.consumer.letters.letter import DeadLetters
-from hermes_actors.consumer.measures import SubscriptionMeasures
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.rates.ladder import Level
-from hermes_actors.consumer.retry import Again, Decision, Discard, Gone, ending_detail
+from hermes_actors.consumer.retry import Decision, ending_detail
 from hermes_actors.consumer.senders.sender import SendOutcome, trouble_of
 from hermes_actors.consumer.sending import FILL_MAX, PAUSED, Surroundings
-from hermes_actors.consumer.serial.lanes import Delivery
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.metadata.catalog import LiveSubscription
@@ -34,26 +33,6 @@ _logger = logging.getLogger(__name__)
 
 _READ_AHEAD_MIN = 100
 """Reading costs as much for one message as for some, also where batches are small."""
-
-
-class GivenUp:
-    """A message that is given up, for its dead letter."""
-
-    __slots__ = ("attempts", "delivery", "detail", "reason", "status")
-
-    def __init__(
-        self,
-        delivery: Delivery,
-        reason: DiscardReason,
-        detail: str,
-        attempts: int = 0,
-        status: int = 0,
-    ) -> None:
-        self.delivery = delivery
-        self.reason = reason
-        self.detail = detail
-        self.attempts = attempts
-        self.status = status
 
 
 def batch_policy(live: LiveSubscription) -> BatchPolicy:
@@ -102,12 +81,12 @@ class BatchDispatch(Dispatching[Batch]):
         live: LiveSubscription,
         parts: ConsumerParts,
         assembly: BatchAssembly,
-        measures: SubscriptionMeasures,
+        transitions: Transitions,
         letters: DeadLetters,
         around: Surroundings,
         owned: Owned,
     ) -> None:
-        super().__init__(live, parts, assembly, measures, letters, around, owned)
+        super().__init__(live, parts, assembly, transitions, letters, around, owned)
         self._assembly = assembly
         self._rate = BatchRate(None)
         # Given up, and their letters not handed over yet: bounded by what is read.
@@ -229,19 +208,16 @@ class BatchDispatch(Dispatching[Batch]):
 
     def fill(self, now_s: float) -> int:
         """Assemble, and send what may be sent now; FILL_MAX when more is to be done at once."""
+        if not self._is_lease_open():
+            # The actor waits for it. Dead letters are seen by others too.
+            self._around.wake()
+            return 0
         looked_at = self._hand_over(FILL_MAX)
         if self._is_halted:
             return looked_at
-        if not self._is_lease_open():
-            # The actor waits for it.
-            self._around.wake()
-            return looked_at
         assembly = self._assembly
         before = assembly.fresh
-        for rejected in assembly.fill(FILL_MAX):
-            if rejected.reason is DiscardReason.UNDECODABLE:
-                self._measures.undecodable.value += 1
-            self._given_up.append(GivenUp(rejected.delivery, rejected.reason, rejected.detail))
+        self._given_up.extend(assembly.fill(FILL_MAX))
         looked_at = max(looked_at, before - assembly.fresh)
         self._attempt_if_due(now_s)
         if assembly.fresh < before:
@@ -290,8 +266,7 @@ class BatchDispatch(Dispatching[Batch]):
         if not batch.is_begun:
             batch.is_begun = True
             batch.first_s = now_s
-        if batch.attempts:
-            self._measures.retries.value += 1
+        self._transitions.attempt(batch.deliveries, is_retry=batch.attempts > 0)
         batch.sent_s = now_s
         batch.is_inflight = True
         self._asked = self._pushing
@@ -305,7 +280,7 @@ class BatchDispatch(Dispatching[Batch]):
         """Take in an attempt's outcome; the actor then sees what is due."""
         now_s = self._clock.monotonic_s()
         batch.is_inflight = False
-        self._measures.on_outcome(outcome, now_s - batch.sent_s)
+        self._transitions.answered(batch.deliveries, outcome, now_s - batch.sent_s)
         if outcome.is_success:
             self._settle(batch)
         else:
@@ -314,58 +289,35 @@ class BatchDispatch(Dispatching[Batch]):
         self._around.wake()
 
     def _settle(self, batch: Batch) -> None:
-        measures, deliveries = self._measures, batch.deliveries
-        for delivery in deliveries:
+        for delivery in batch.deliveries:
             delivery.offsets.settle(delivery.record.offset)
-            measures.throughput_bytes.value += len(delivery.record.value)
-        measures.delivered.value += len(deliveries)
-        measures.batches.value += 1
+        self._transitions.settled(batch.deliveries, Settlement.DELIVERED)
         self.last_success_ms = self._clock.now_ms()
         self._assembly.settle()
         self._around.note_settled()
 
-    def _on_failure(self, batch: Batch, outcome: SendOutcome, now_s: float) -> None:
-        is_paused = not self._is_lease_open() and not batch.is_outdated
-        if is_paused and not outcome.is_answered:
-            # It says nothing: the node has been away itself. Unless another owner has the messages
-            # by now, it is the same attempt once more.
-            batch.due_s = now_s
-            return
-        self.last_failure = outcome
-        decision = self._decide(batch, outcome, (now_s - batch.first_s) * 1_000)
-        if batch.is_outdated:
-            self._suspend_if_gone(decision, outcome)
-            # Its messages come again in batches as they are to be now, but for those that a
-            # retransmission has taken elsewhere.
-            self._assembly.dissolve()
-            self._around.note_settled()
-        elif isinstance(decision, Again):
-            batch.backoff_ms = decision.backoff_ms
-            batch.due_s = now_s + decision.delay_ms / 1_000
-        else:
-            assert isinstance(decision, Discard | Gone), "a success is not a failure"
-            if is_paused:
-                # Others would see it, and another owner may have the messages by now.
-                batch.ending, batch.due_s = (decision, outcome), now_s
-            else:
-                self._end(batch, decision, outcome, now_s)
+    def _age_ms(self, batch: Batch, now_s: float) -> float:
+        return (now_s - batch.first_s) * 1_000
 
-    def _end(
-        self, batch: Batch, ending: Discard | Gone, outcome: SendOutcome, now_s: float
+    def _is_of_this_version(self, _batch: Batch) -> bool:
+        return self._asked is self._pushing
+
+    def _learn(
+        self, _batch: Batch, _decision: Decision, outcome: SendOutcome, _now_s: float
     ) -> None:
-        """What was answered ends the batch, or the subscription."""
-        batch.ending = None
-        if isinstance(ending, Discard):
-            self._give_up(batch, ending.reason, outcome)
-            return
-        # Kept for the day when somebody resumes the subscription.
-        batch.due_s = now_s
-        self._suspend_if_gone(ending, outcome)
+        self.last_failure = outcome
 
-    def _suspend_if_gone(self, decision: Decision, outcome: SendOutcome) -> None:
-        # An earlier version's endpoint says nothing of this one's.
-        if isinstance(decision, Gone) and self._asked is self._pushing:
-            self._on_gone(outcome)
+    def _repeat(self, batch: Batch, now_s: float) -> None:
+        batch.due_s = now_s
+
+    def _wait(self, batch: Batch, due_s: float) -> None:
+        batch.due_s = due_s
+
+    def _let_go(self, batch: Batch, decision: Decision, outcome: SendOutcome) -> None:
+        self._suspend_if_gone(batch, decision, outcome)
+        # Its messages come again in batches as they are to be now, but for those that a
+        # retransmission has taken elsewhere.
+        self._assembly.dissolve()
 
     # Giving up: counted, logged and kept as dead letters, never silently.
 
@@ -388,8 +340,10 @@ class BatchDispatch(Dispatching[Batch]):
 
     def _hand_over(self, count_max: int) -> int:
         """Hand over dead letters, a bounded number at a time; how many it were."""
-        count = min(count_max, len(self._given_up))
-        for _ in range(count):
+        for count in range(count_max):
+            # Each time, for the process may have been stopped between any two.
+            if not self._given_up or not self._is_lease_open():
+                return count
             each = self._given_up.popleft()
             self._write_off(each.delivery, each.reason, each.status, each.detail, each.attempts)
-        return count
+        return count_max

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import trio
 from msgspec.structs import replace
 
+from hermes_actors.consumer.delivery import Settlement
 from hermes_actors.consumer.letters.letter import DeadLetter, DeadLetters, Discarded
 from hermes_actors.consumer.measures import Gauge, SubscriptionMeasures
 from hermes_actors.consumer.parts import ConsumerParts
@@ -55,7 +56,7 @@ class _Waiting:
 
     __slots__ = ("has_raised", "is_cut", "kept", "letter", "record", "refusals")
 
-    def __init__(self, letter: Letter, kept: Callable[[], None]) -> None:
+    def __init__(self, letter: Letter, kept: Callable[[Settlement], None]) -> None:
         self.letter = letter
         self.record = letter_record(letter)
         self.kept = kept
@@ -118,11 +119,13 @@ class KeptDeadLetters:
         """Go on with this version of the subscription."""
         self._live = live
 
-    def add(self, letter: DeadLetter, kept: Callable[[], None]) -> None:
-        """Keep the letter; `kept` is called once the log has acknowledged it."""
+    def add(self, letter: DeadLetter, kept: Callable[[Settlement], None]) -> None:
+        """Keep the letter; `kept` is called once the log has acknowledged it, or at once
+        if it is not wanted.
+        """
         is_wanted = self._live.subscription.dead_letters_enabled
         if not is_wanted and letter.reason is not DiscardReason.POISON:
-            kept()
+            kept(Settlement.DROPPED)
             return
         self._waiting.append(_Waiting(self._whole(letter), kept))
         self._wakeup.set()
@@ -235,8 +238,7 @@ class KeptDeadLetters:
             self._waiting.popleft()
         self._waiting.extendleft(reversed(rest))
         for each in stored:
-            self._measures.dead_letters.add()
-            each.kept()
+            each.kept(Settlement.DEAD_LETTER)
         return refused
 
     async def _require_topic(self) -> TopicSettings:
@@ -329,4 +331,4 @@ class KeptDeadLetters:
         )
         self._waiting.remove(waiting)
         self._measures.dead_letters_lost.add()
-        waiting.kept()
+        waiting.kept(Settlement.DROPPED)

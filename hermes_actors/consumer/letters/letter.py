@@ -6,6 +6,7 @@ from typing import Protocol
 import trio
 from msgspec import Struct
 
+from hermes_actors.consumer.delivery import Settlement
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import DiscardReason, Letter
 from hermes_actors.model.record import StoredRecord
@@ -37,8 +38,9 @@ class DeadLetters(Protocol):
     def why(self) -> str:
         """What keeps letters from being kept; "" when nothing does."""
 
-    def add(self, letter: DeadLetter, kept: Callable[[], None]) -> None:
-        """Keep the letter; `kept` is called once it is safe, later or now, on the loops' thread.
+    def add(self, letter: DeadLetter, kept: Callable[[Settlement], None]) -> None:
+        """Keep the letter; `kept` is called with what became of the message once the letter is
+        safe or not wanted, later or now, on the loops' thread.
 
         Never raises and never refuses: whoever adds bounds how many are on their way.
         """
@@ -55,9 +57,9 @@ class Discarded:
 
     why = ""
 
-    def add(self, _letter: DeadLetter, kept: Callable[[], None]) -> None:
+    def add(self, _letter: DeadLetter, kept: Callable[[Settlement], None]) -> None:
         """Forget the letter."""
-        kept()
+        kept(Settlement.DROPPED)
 
     def adopt(self, _live: LiveSubscription) -> None:
         """Nothing depends on it."""

@@ -13,6 +13,7 @@ from itertools import islice
 import trio
 from msgspec.structs import replace
 
+from hermes_actors.consumer.delivery import Delivery
 from hermes_actors.consumer.letters.redrive_plan import Plan, Planning
 from hermes_actors.consumer.letters.redrive_records import RedriveRecords
 from hermes_actors.consumer.measures import SubscriptionMeasures
@@ -20,7 +21,6 @@ from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.consumer.reading.intake import Buffer
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
-from hermes_actors.consumer.serial.lanes import Delivery
 from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.log.base import LogUnavailable, UnknownTopic
 from hermes_actors.metadata.backoff import Backoff

@@ -5,13 +5,14 @@ answers allow. Says so in words, and probes an endpoint that does not answer.
 import logging
 from collections.abc import Callable, Sequence
 
+from hermes_actors.consumer.delivery import Delivery
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.rates.ladder import Ladder, Level, noted_s
 from hermes_actors.consumer.rates.limit import LEAST_PER_S, RateLimit
 from hermes_actors.consumer.recipients.broadcast import teach
 from hermes_actors.consumer.retry import Again, Decision, Discard, RetryPolicy
 from hermes_actors.consumer.senders.sender import Failure, ProbingSender, Route, Sender, SendOutcome
-from hermes_actors.consumer.serial.lanes import Delivery, Lanes
+from hermes_actors.consumer.serial.lanes import Lanes
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.metadata.catalog import LiveSubscription

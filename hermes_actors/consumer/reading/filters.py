@@ -123,7 +123,6 @@ class Screening:
             except BudgetSpent as error:
                 # Its dead letter is seen by others, and another node may own the message by now.
                 await self._lease.opened()
-                self._measures.filter_timeouts.value += 1
                 self._exhausted.add(str(error))
                 return Exhausted(str(error), message)
             return by_kind[kind] if kind else message

@@ -10,6 +10,7 @@ from typing import Protocol
 import trio
 
 from hermes_actors.config import ConsumersConfig
+from hermes_actors.consumer.delivery import Delivery, Transitions
 from hermes_actors.consumer.measures import SubscriptionMeasures
 from hermes_actors.consumer.rates.ladder import IN_AN_EARLIER_LIFE_S
 from hermes_actors.consumer.reading.care import CARE_FOR_S, PATIENCE_S, Care, is_under_way
@@ -17,7 +18,6 @@ from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.reading.progress import TopicProgress
 from hermes_actors.consumer.reading.screen import Exhausted, Filtered, Later, Screen, Seen, let_pass
 from hermes_actors.consumer.reading.trail import LOOK_BACK, find_cuts
-from hermes_actors.consumer.serial.lanes import Delivery
 from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
 from hermes_actors.metadata.seek import Seek
@@ -101,6 +101,7 @@ class Intake:
         lanes: Buffer,
         config: ConsumersConfig,
         measures: SubscriptionMeasures,
+        transitions: Transitions,
         on_read: Callable[[], None],
         give_up: Callable[[Delivery, DiscardReason, str], None],
         write_ahead: Callable[[], Awaitable[bool]],
@@ -112,6 +113,7 @@ class Intake:
         self._lanes = lanes
         self._config = config
         self._measures = measures
+        self._transitions = transitions
         self._on_read = on_read
         self._give_up = give_up
         self._write_ahead = write_ahead
@@ -396,11 +398,8 @@ class Intake:
 
     async def _take_in(self, batch: Sequence[StoredRecord]) -> None:
         """Look at each record, in turns with others; it is settled, or goes into the buffer."""
-        partitions, lanes, filtered = (
-            self._progress.partitions,
-            self._lanes,
-            self._measures.filtered,
-        )
+        partitions, lanes, transitions = self._progress.partitions, self._lanes, self._transitions
+        transitions.read(batch)
         passed, turn_ends_s = len(batch), trio.current_time() + _TURN_S
         for count, record in enumerate(batch, 1):
             offsets = partitions[record.partition]
@@ -424,7 +423,7 @@ class Intake:
                 continue
             if isinstance(seen, Filtered):
                 offsets.filter_out(record.offset)
-                filtered.value += 1
+                transitions.filtered((record,))
                 passed -= 1
             elif isinstance(seen, Exhausted):
                 passed -= 1
@@ -448,7 +447,6 @@ class Intake:
 
     def _set_aside(self, record: StoredRecord, offsets: PartitionOffsets) -> None:
         if offsets.begin(record.offset, record.timestamp_ms):
-            self._measures.poison.value += 1
             self._give_up(Delivery(record, offsets), DiscardReason.POISON, _POISON)
 
     def _on_out_of_range(self, error: OffsetOutOfRange) -> None:

@@ -28,6 +28,6 @@ class SerialConsumer(PushConsumer):
             # Which of the two it is never changes: whoever changes it needs another consumer.
             is_ordered=isinstance(policy, SerialPolicy) and policy.ordered,
         )
-        return lanes, lambda measures, letters, around: Dispatch(
-            live, parts, lanes, measures, letters, around, owned
+        return lanes, lambda transitions, letters, around: Dispatch(
+            live, parts, lanes, transitions, letters, around, owned
         )

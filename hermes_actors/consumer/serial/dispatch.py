@@ -8,16 +8,16 @@ on the same thread. The actor around it (`push_consumer.py`) waits, reads and co
 import logging
 from functools import partial
 
+from hermes_actors.consumer.delivery import Delivery, Settlement, Transitions
 from hermes_actors.consumer.dispatching import Dispatching
 from hermes_actors.consumer.letters.letter import DeadLetters
-from hermes_actors.consumer.measures import SubscriptionMeasures
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.rates.ladder import Level
 from hermes_actors.consumer.rates.pacing import Pacing
-from hermes_actors.consumer.retry import Again, Discard, Gone, ending_detail
+from hermes_actors.consumer.retry import Decision, ending_detail
 from hermes_actors.consumer.senders.sender import SendOutcome, trouble_of
 from hermes_actors.consumer.sending import FILL_MAX, PAUSED, Surroundings
-from hermes_actors.consumer.serial.lanes import Delivery, Lanes
+from hermes_actors.consumer.serial.lanes import Lanes
 from hermes_actors.consumer.serial.pushing import Pushing
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned
@@ -44,12 +44,12 @@ class Dispatch(Dispatching[Delivery]):
         live: LiveSubscription,
         parts: ConsumerParts,
         lanes: Lanes,
-        measures: SubscriptionMeasures,
+        transitions: Transitions,
         letters: DeadLetters,
         around: Surroundings,
         owned: Owned,
     ) -> None:
-        super().__init__(live, parts, lanes, measures, letters, around, owned)
+        super().__init__(live, parts, lanes, transitions, letters, around, owned)
         self._monotonic_s = parts.clock.monotonic_s
         self._lanes = lanes
         self._is_filling = False
@@ -69,7 +69,7 @@ class Dispatch(Dispatching[Delivery]):
         self._pushing = Pushing(
             live,
             self._parts,
-            self._measures,
+            self._transitions,
             self._retry_policy,
             epoch=self._owned.epoch,
             may_begin=self._may_begin,
@@ -156,7 +156,7 @@ class Dispatch(Dispatching[Delivery]):
                 break
             looked_at += 1
             if delivery.ending is not None:
-                self._end(delivery, delivery.ending, now_s)
+                self._end(delivery, *delivery.ending, now_s)
                 if self._is_halted:
                     break
             elif delivery.taken_up_s is not None or self._take_up(delivery, now_s):
@@ -223,7 +223,6 @@ class Dispatch(Dispatching[Delivery]):
             try:
                 delivery.message = from_record(delivery.record, self._parts.ids.message_id)
             except UndecodableRecord as error:
-                self._measures.undecodable.value += 1
                 self._discard(delivery, DiscardReason.UNDECODABLE, 0, str(error))
                 return False
         delivery.taken_up_s = now_s
@@ -252,8 +251,7 @@ class Dispatch(Dispatching[Delivery]):
                 delivery.message_lines = b""
                 delivery.route = None
             delivery.version = self._version
-        if delivery.attempts:
-            self._measures.retries.value += 1
+        self._transitions.attempt((delivery,), is_retry=delivery.attempts > 0)
         delivery.sent_s = now_s
         delivery.epoch = self._ladder.epoch
         self._pushing.send(delivery, partial(self._on_outcome, delivery))
@@ -262,19 +260,17 @@ class Dispatch(Dispatching[Delivery]):
 
     def _land(self, delivery: Delivery, outcome: SendOutcome) -> None:
         """Take in an attempt's outcome, and use the room that it makes."""
-        measures, ladder = self._measures, self._ladder
+        transitions, ladder = self._transitions, self._ladder
         now_s = self._monotonic_s()
         if outcome.recipients is None:
-            measures.on_outcome(outcome, now_s - delivery.sent_s)
+            transitions.answered((delivery,), outcome, now_s - delivery.sent_s)
         else:
             self._pacing.teach_each(outcome.recipients, self._retry_policy, delivery, now_s)
         if outcome.is_success:
-            record = delivery.record
-            delivery.offsets.settle(record.offset)
+            delivery.offsets.settle(delivery.record.offset)
             self._lanes.remove(delivery)
-            measures.delivered.value += 1
+            transitions.settled((delivery,), Settlement.DELIVERED)
             self.last_success_ms = self._clock.now_ms()
-            measures.throughput_bytes.value += len(record.value)
             if outcome.recipients is None:
                 ladder.success_s = now_s
                 if ladder.is_watching:
@@ -287,47 +283,29 @@ class Dispatch(Dispatching[Delivery]):
         elif not self._is_filling:
             self._refill(now_s)
 
-    def _on_failure(self, delivery: Delivery, outcome: SendOutcome, now_s: float) -> None:
-        is_paused = not self._is_lease_open() and not delivery.offsets.is_superseded
-        if is_paused and not outcome.is_answered:
-            # It says nothing: the node has been away itself. Unless another owner has the message
-            # by now, it is the same attempt once more.
-            self._pacing.forgo(delivery, now_s)
-            self._lanes.wait(delivery, now_s)
-            return
+    def _is_of_this_version(self, delivery: Delivery) -> bool:
+        return delivery.version == self._version
+
+    def _learn(
+        self, delivery: Delivery, decision: Decision, outcome: SendOutcome, now_s: float
+    ) -> None:
         self._pacing.last_failure = delivery.last = outcome
-        decision = self._decide(delivery, outcome, self._age_ms(delivery, now_s))
         if outcome.recipients is None:
             self._pacing.teach(decision, delivery, outcome, now_s)
-        if delivery.offsets.is_superseded:
-            # A retransmission has taken its partition elsewhere: it comes again from there, or not.
-            self._lanes.remove(delivery)
-            self._around.note_settled()
-        elif isinstance(decision, Again):
-            delivery.backoff_ms = decision.backoff_ms
-            self._lanes.wait(delivery, now_s + decision.delay_ms / 1_000)
-        else:
-            assert isinstance(decision, Discard | Gone), "a success is not a failure"
-            if is_paused:
-                # Others would see it, and another owner may have the message by now.
-                delivery.ending = decision
-                self._lanes.wait(delivery, now_s)
-            else:
-                self._end(delivery, decision, now_s)
 
-    def _end(self, delivery: Delivery, ending: Discard | Gone, now_s: float) -> None:
-        """The message's last answer ends it, or the subscription."""
-        outcome, delivery.ending = delivery.last, None
-        assert outcome is not None, "an answer has said so"
-        if isinstance(ending, Discard):
-            detail = ending_detail(ending.reason, outcome)
-            self._discard(delivery, ending.reason, outcome.status, detail)
-            return
-        # Kept for the day when somebody resumes the subscription.
+    def _repeat(self, delivery: Delivery, now_s: float) -> None:
+        self._pacing.forgo(delivery, now_s)
         self._lanes.wait(delivery, now_s)
-        # An earlier version's endpoint says nothing of this one's.
-        if delivery.version == self._version:
-            self._on_gone(outcome)
+
+    def _wait(self, delivery: Delivery, due_s: float) -> None:
+        self._lanes.wait(delivery, due_s)
+
+    def _let_go(self, delivery: Delivery, decision: Decision, outcome: SendOutcome) -> None:
+        # A retransmission has taken its partition elsewhere: it comes again from there, or not.
+        self._lanes.remove(delivery)
+
+    def _give_up(self, delivery: Delivery, reason: DiscardReason, outcome: SendOutcome) -> None:
+        self._discard(delivery, reason, outcome.status, ending_detail(reason, outcome))
 
     def _discard(self, delivery: Delivery, reason: DiscardReason, status: int, detail: str) -> None:
         """Give a message up: counted, logged and kept as a dead letter, never silently."""

@@ -10,80 +10,8 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 
-from hermes_actors.consumer.reading.offsets import PartitionOffsets
-from hermes_actors.consumer.recipients.broadcast import Served
-from hermes_actors.consumer.retry import Discard, Gone
-from hermes_actors.consumer.senders.sender import Route, SendOutcome
+from hermes_actors.consumer.delivery import Delivery
 from hermes_actors.consumer.serial.keys import KeyOrder
-from hermes_actors.model.dead_letter import Letter
-from hermes_actors.model.message import Message
-from hermes_actors.model.record import StoredRecord
-
-OVERHEAD_BYTES = 512
-"""What a waiting message costs beside its body; counted against the bytes that may wait."""
-
-
-class Delivery:
-    """One message on its way: where it lies, and how its attempts went so far.
-
-    `message` is made when it is taken up, or before, by what looks into it; `route` and
-    `message_lines` are made for its attempts, for the `version` of the subscription. `epoch` is
-    that of the ladder at its last attempt, `failed_s` the failure that counted there, `last` the
-    last attempt's outcome. `redriven` is
-    the dead letter that it was before it is tried again on demand. `served` remembers, where there
-    are several recipients, who has it. `ending` is what the last attempt's answer means for it, if
-    that has to wait for the lease.
-    """
-
-    __slots__ = (
-        "attempts",
-        "backoff_ms",
-        "ending",
-        "epoch",
-        "failed_s",
-        "holds_key",
-        "is_given_up",
-        "is_parked",
-        "is_retry",
-        "last",
-        "message",
-        "message_lines",
-        "offsets",
-        "record",
-        "redriven",
-        "route",
-        "sent_s",
-        "served",
-        "size_bytes",
-        "taken_up_s",
-        "version",
-    )
-
-    def __init__(
-        self, record: StoredRecord, offsets: PartitionOffsets, message: Message | None = None
-    ) -> None:
-        self.record = record
-        self.offsets = offsets
-        self.size_bytes = len(record.value) + OVERHEAD_BYTES
-        self.message = message
-        self.message_lines = b""
-        self.route: Route | None = None
-        self.version = -1
-        self.attempts = 0
-        self.backoff_ms: int | None = None
-        self.taken_up_s: float | None = None
-        self.sent_s = 0.0
-        self.served: Served | None = None
-        self.epoch = 0
-        self.failed_s: float | None = None
-        self.last: SendOutcome | None = None
-        self.is_retry = False
-        self.holds_key = False
-        self.is_given_up = False
-        # It has had to wait behind its key.
-        self.is_parked = False
-        self.redriven: Letter | None = None
-        self.ending: Discard | Gone | None = None
 
 
 class Lanes:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from hermes_actors.consumer.measures import SubscriptionMeasures
+from hermes_actors.consumer.delivery import Delivery, Transitions
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.pushes import Pushes, recipients_of, unresolved
 from hermes_actors.consumer.recipients.broadcast import Broadcast, Served, who_missed
@@ -17,7 +17,6 @@ from hermes_actors.consumer.senders.sender import (
     Route,
     SendOutcome,
 )
-from hermes_actors.consumer.serial.lanes import Delivery
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.subscription import DeliveryMode, SerialPolicy
 
@@ -32,7 +31,7 @@ class Pushing(Pushes):
         self,
         live: LiveSubscription,
         parts: ConsumerParts,
-        measures: SubscriptionMeasures,
+        transitions: Transitions,
         retry_policy: RetryPolicy,
         *,
         epoch: int,
@@ -54,7 +53,7 @@ class Pushing(Pushes):
             fail=fail,
         )
         self._policy = policy
-        self._measures = measures
+        self._transitions = transitions
         self._retry_policy = retry_policy
         self._epoch = epoch
         self._pushes_max = parts.config.recipients.pushes_max
@@ -157,7 +156,8 @@ class Pushing(Pushes):
             def on_outcome(outcome: SendOutcome) -> None:
                 if self._is_over():
                     return
-                self._measures.on_outcome(outcome, self._clock.monotonic_s() - sent_s)
+                took_s = self._clock.monotonic_s() - sent_s
+                self._transitions.answered((delivery,), outcome, took_s)
                 if not outcome.is_success:
                     # For a probe: whom to ask whether he is back.
                     delivery.route = route

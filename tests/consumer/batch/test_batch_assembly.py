@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hermes_actors.consumer.batch.assembly import BatchAssembly, Bounds
 from hermes_actors.consumer.batch.body import array_of, element_of, require_json
 from hermes_actors.consumer.batch.rate import BatchRate, messages_max
+from hermes_actors.consumer.delivery import OVERHEAD_BYTES, Delivery
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
-from hermes_actors.consumer.serial.lanes import OVERHEAD_BYTES, Delivery
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import Message, UndecodableRecord
 from hermes_actors.model.record import StoredRecord
@@ -80,7 +80,7 @@ class Line:
             self.end(batch.deliveries)
             for each in batch.deliveries:
                 assembly.forget(each)
-        elif batch.is_outdated:
+        elif batch.is_superseded:
             assembly.dissolve()
 
     def check(self, batch):
@@ -227,7 +227,7 @@ def test_what_a_retransmission_moves_leaves_queue_open_and_current_batch(is_infl
         # What is in flight cannot be changed; it is made anew if it fails.
         assert (line.assembly.inflight, line.assembly.fresh) == (4, 4)
         batch.is_inflight = False
-        assert batch.is_outdated
+        assert batch.is_superseded
         line.assembly.dissolve()
     line.fill()
     assert line.assembly.close("b", 0.0).body == b"[0,2,4,6]"

@@ -190,7 +190,7 @@ async def test_a_batch_of_a_failed_consumer_that_waits_for_a_connection_is_not_s
 
 async def test_a_failure_in_an_answer_is_the_actors_failure_d7(batches, autojump_clock):
     async with batches.consuming({"batch_size": 2}) as consumer:
-        consumer.made[0]._sending._measures.batches = None
+        consumer.made[0]._measures.batches = None
         await batches.world.publish(b"1", b"2")
         await trio.sleep(60)
         assert len(consumer.made) == 2

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 import trio
 
+from hermes_actors.consumer.delivery import Settlement
 from hermes_actors.consumer.letters.kept import KeptDeadLetters, letters_of
 from hermes_actors.consumer.letters.letter import DeadLetter
 from hermes_actors.consumer.senders.sender import SendOutcome
@@ -117,7 +118,7 @@ async def test_who_wants_no_dead_letters_has_those_that_a_suspicion_made(
     kept = trio.Event()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(letters.run)
-        letters.add(DeadLetter(record, "id", reason, "detail", 0, 0, 7), kept.set)
+        letters.add(DeadLetter(record, "id", reason, "detail", 0, 0, 7), lambda _: kept.set())
         await kept.wait()
         nursery.cancel_scope.cancel()
     if reason is not DiscardReason.POISON:
@@ -274,9 +275,9 @@ async def test_a_letter_whose_head_is_refused_is_counted_as_lost_and_holds_up_no
     keeper = KeptDeadLetters(world.live(), world.topic, world.parts)
     nursery.start_soon(keeper.run)
     kept = []
-    keeper.add(a_letter(), lambda: kept.append(1))
+    keeper.add(a_letter(), kept.append)
     await trio.sleep(60)
-    assert kept == [1]
+    assert kept == [Settlement.DROPPED]
     assert world.count("dead_letters_lost") == 1
     assert keeper.waiting == 0
 
@@ -285,10 +286,10 @@ async def test_a_topic_that_is_deleted_is_made_again(world, nursery, autojump_cl
     keeper = letters_of(world.live(), world.topic, world.parts)
     nursery.start_soon(keeper.run)
     kept = []
-    keeper.add(a_letter(0), lambda: kept.append(0))
+    keeper.add(a_letter(0), lambda _: kept.append(0))
     await trio.sleep(1)
     await world.log.delete_topic(DLQ)
-    keeper.add(a_letter(1), lambda: kept.append(1))
+    keeper.add(a_letter(1), lambda _: kept.append(1))
     await trio.sleep(10)
     assert kept == [0, 1]
     assert [each.offset for each in await stored(world)] == [1]
@@ -308,7 +309,7 @@ async def test_a_topic_that_not_every_broker_knows_yet_costs_no_message(
     keeper = letters_of(world.live(), world.topic, world.parts)
     nursery.start_soon(keeper.run)
     kept = []
-    keeper.add(a_letter(), lambda: kept.append(1))
+    keeper.add(a_letter(), lambda _: kept.append(1))
     await trio.sleep(3)
     assert "there is no topic" in keeper.why
     await trio.sleep(10)
@@ -322,7 +323,7 @@ async def test_the_topics_retention_follows_the_configuration(world, nursery, au
     await world.log.create_topic(DLQ, settings)
     keeper = letters_of(world.live(), world.topic, world.parts)
     nursery.start_soon(keeper.run)
-    keeper.add(a_letter(), lambda: None)
+    keeper.add(a_letter(), lambda _: None)
     await trio.sleep(1)
     assert (await world.log.describe_topic(DLQ)).retention_ms == 604_800_000
 
@@ -339,7 +340,7 @@ async def test_a_log_that_takes_no_such_topic_is_named_and_tried_again(
     keeper = letters_of(world.live(), world.topic, world.parts)
     nursery.start_soon(keeper.run)
     kept = []
-    keeper.add(a_letter(), lambda: kept.append(1))
+    keeper.add(a_letter(), lambda _: kept.append(1))
     await trio.sleep(60)
     assert "names with a dot are forbidden" in keeper.why
     assert kept == []
@@ -354,7 +355,7 @@ async def test_letters_of_a_log_that_raises_wait_too(world, nursery, autojump_cl
     world.parts = msgspec.structs.replace(world.parts, log=Away(world.log))
     keeper = letters_of(world.live(), world.topic, world.parts)
     nursery.start_soon(keeper.run)
-    keeper.add(a_letter(), lambda: None)
+    keeper.add(a_letter(), lambda _: None)
     await trio.sleep(60)
     assert keeper.why == "1 dead letters wait for _hermes.dlq.shop: no broker"
     assert isinstance(keeper._waiting[0].letter, Letter)

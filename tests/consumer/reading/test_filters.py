@@ -201,6 +201,7 @@ async def test_looking_at_records_leaves_others_their_turns(world, autojump_cloc
         lanes,
         world.config,
         measures,
+        measures,
         lambda: read.append(trio.current_time()),
         lambda _delivery, _reason, _detail: None,
         lambda: None,
@@ -212,7 +213,7 @@ async def test_looking_at_records_leaves_others_their_turns(world, autojump_cloc
     async with trio.open_nursery() as nursery:
         nursery.start_soon(others)
         nursery.start_soon(intake.run)
-        while measures.filtered.value < 400:
+        while measures.filtered_out.value < 400:
             await trio.lowlevel.checkpoint()
         nursery.cancel_scope.cancel()
     # trio runs what is ready in either order, so one may be passed over once.

@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from hermes_actors.consumer.batch.assembly import BatchAssembly
 from hermes_actors.consumer.batch.dispatch import BatchDispatch
+from hermes_actors.consumer.delivery import Delivery, Settlement
+from hermes_actors.consumer.dispatching import Dispatching
 from hermes_actors.consumer.letters.kept import KeptDeadLetters
 from hermes_actors.consumer.letters.letter import DeadLetter
 from hermes_actors.consumer.letters.redrive import Redriver
@@ -18,7 +20,7 @@ from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.reading.progress import TopicProgress
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.serial.dispatch import Dispatch
-from hermes_actors.consumer.serial.lanes import Delivery, Lanes
+from hermes_actors.consumer.serial.lanes import Lanes
 from hermes_actors.filters.budget import Budget
 from hermes_actors.filters.compiled import Candidate, Filters
 from hermes_actors.log.commits import Interval, Ownership
@@ -48,9 +50,9 @@ def _no_intervals(_self: PartitionOffsets) -> Iterator[Interval]:
 
 
 def _give_up_at_once(
-    self: Dispatch, delivery: Delivery, outcome: SendOutcome, _now_s: float
+    self: Dispatching[Any], what: Any, outcome: SendOutcome, _now_s: float
 ) -> None:
-    self._discard(delivery, DiscardReason.EXPIRED, outcome.status, outcome.reason())
+    self._give_up(what, DiscardReason.EXPIRED, outcome)
 
 
 async def _load_the_end(self: TopicProgress) -> bool:
@@ -72,9 +74,11 @@ def _no_drain(_self: RateLimit, _now_s: float) -> None:
     pass
 
 
-def _settle_then_keep(self: KeptDeadLetters, letter: DeadLetter, kept: Callable[[], None]) -> None:
-    _add(self, letter, lambda: None)
-    kept()
+def _settle_then_keep(
+    self: KeptDeadLetters, letter: DeadLetter, kept: Callable[[Settlement], None]
+) -> None:
+    _add(self, letter, lambda _settlement: None)
+    kept(Settlement.DEAD_LETTER)
 
 
 def _ignore_seek(_self: TopicProgress, _seek: Seek | None) -> bool:
@@ -158,7 +162,7 @@ DELIVERING = (
     Mutant(
         "no-retry",
         "a push that fails is given up at once",
-        ((Dispatch, "_on_failure", _give_up_at_once),),
+        ((Dispatching, "_on_failure", _give_up_at_once),),
     ),
     Mutant(
         "start-at-end",

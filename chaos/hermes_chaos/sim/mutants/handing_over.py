@@ -3,16 +3,17 @@ logs that lose their end.
 """
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import trio
 
+from hermes_actors.consumer.dispatching import Dispatching
 from hermes_actors.consumer.push_consumer import PushConsumer
 from hermes_actors.consumer.reading.intake import Intake
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.reading.progress import TopicProgress
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.serial.dispatch import Dispatch
-from hermes_actors.consumer.serial.lanes import Delivery
 from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.values import LEASE_MS
 from hermes_actors.log.base import Commit, LogUnavailable, OffsetOutOfRange, UnknownTopic
@@ -26,7 +27,7 @@ _begin_lease = Lease.__init__
 _folded = Lease.folded
 _from_commit = TopicProgress._from_commit
 _fill = Dispatch.fill
-_on_failure = Dispatch._on_failure
+_on_failure = Dispatching._on_failure
 
 
 def _fence_of_a_lease(self: Lease, boot: str, clock: Clock, _fence_s: float = 2.0) -> None:
@@ -48,10 +49,10 @@ def _fill_unasked(self: Dispatch, now_s: float) -> int:
         self._is_lease_open = is_open
 
 
-def _end_unasked(self: Dispatch, delivery: Delivery, outcome: SendOutcome, now_s: float) -> None:
+def _end_unasked(self: Dispatching[Any], what: Any, outcome: SendOutcome, now_s: float) -> None:
     is_open, self._is_lease_open = self._is_lease_open, lambda: True
     try:
-        _on_failure(self, delivery, outcome, now_s)
+        _on_failure(self, what, outcome, now_s)
     finally:
         self._is_lease_open = is_open
 
@@ -115,7 +116,7 @@ HANDING_OVER = (
     Mutant(
         "end-without-lease",
         "an answer that comes when the lease has closed ends its message all the same",
-        ((Dispatch, "_on_failure", _end_unasked),),
+        ((Dispatching, "_on_failure", _end_unasked),),
         seed=4,
         shape=_AWAY,
     ),
