@@ -2,7 +2,8 @@
 
     python benchmarks/failover.py [--parts kill,leader,stop,freeze,broker,rolling,balance]
         [--subscriptions 30] [--topics 6] [--rate 180] [--consumers 3] [--kills 20]
-        [--leaders 10] [--stops 6] [--still-s 20] [--pause-s 0] [--set NAME=VALUE] [--json FILE]
+        [--leaders 10] [--stops 6] [--still-s 20] [--rest-s 3] [--pause-s 0] [--after-s 15]
+        [--set NAME=VALUE] [--json FILE]
 
 A Kafka, a node that takes messages, nodes that deliver (`hermes node` each) and the subscribers are
 processes of their own, on loopback, and end with the run. Who delivers what is seen at the
@@ -65,7 +66,7 @@ class Bench:
     async def _part(self, part: str, fleet: Fleet) -> dict[str, Any]:
         asked = self.asked
         witness = Witness(fleet.kafka.bootstrap_servers)
-        trial = Trial(fleet, self.load)
+        trial = Trial(fleet, self.load, asked.rest_s)
 
         async def in_turn(number: int) -> int:
             return number % len(fleet.consumers)
@@ -88,7 +89,7 @@ class Bench:
             return await freezing.freeze_node(trial, witness, index, asked.still_s)
         if part == "broker":
             return await freezing.freeze_broker(trial, witness, 0, asked.still_s)
-        return await rolling.restart_all(trial, witness, asked.pause_s)
+        return await rolling.restart_all(trial, witness, asked.pause_s, asked.after_s)
 
     async def _balance(self, variables: dict[str, str]) -> dict[str, Any]:
         asked = self.asked
@@ -131,7 +132,9 @@ def arguments() -> argparse.Namespace:
     add("--stops", type=int, default=6, help="graceful ones, of each node in turn")
     add("--within-s", type=float, default=30.0, help="after which a lane counts as lost")
     add("--still-s", type=float, default=20.0, help="for which a node, or the broker, stands still")
+    add("--rest-s", type=float, default=3.0, help="of load alone, before each loss")
     add("--pause-s", type=float, default=0.0, help="between a node's return and the next stop")
+    add("--after-s", type=float, default=15.0, help="for which moves count after the last restart")
     add("--uneven-subscriptions", type=int, default=60, help="of the part balance")
     add("--uneven-topics", type=int, default=10, help="the n-th has a n-th of the first one's rate")
     # With more, two cores are full: then no node has one of its own to lose half of.

@@ -58,6 +58,9 @@ def _by_its_fixtures_clock(item: pytest.Function) -> Callable[..., Any]:
 # First of all hooks: pytest-trio runs a test by the first of its marks that names a runner.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Files that take long start first: where a file is one process's, none waits for the last.
+    long = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in long)
     for item in items:
         if not isinstance(item, pytest.Function):
             continue

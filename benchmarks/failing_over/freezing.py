@@ -10,7 +10,6 @@ from failing_over.trial import Trial, in_thread
 
 _BACK_WITHIN_S = 60.0
 _RESUMED_WITHIN_S = 60.0
-_REST_S = 3.0
 _AFTER_S = 5.0
 
 
@@ -21,7 +20,7 @@ async def freeze_node(trial: Trial, witness: Witness, index: int, still_s: float
     owned anything.
     """
     async with trial.open():
-        await trio.sleep(_REST_S)
+        await trio.sleep(trial.rest_s)
         node, ledger = trial.fleet.consumers[index], trial.ledger
         await trial.collect()
         twice, at_s = ledger.duplicates, time.perf_counter()
@@ -64,7 +63,7 @@ async def freeze_broker(
 ) -> dict[str, Any]:
     """SIGSTOP a broker, SIGCONT it: deliveries pause and go on, and every lane where it was."""
     async with trial.open():
-        await trio.sleep(_REST_S)
+        await trio.sleep(trial.rest_s)
         ledger, kafka = trial.ledger, trial.fleet.kafka.brokers[broker]
         await trial.collect()
         at_s = time.perf_counter()

@@ -13,7 +13,6 @@ Choose = Callable[[int], Awaitable[int]]
 """Which node is lost, by the number of the round."""
 
 _BACK_WITHIN_S = 60.0
-_REST_S = 3.0
 _COMMITTED_AFTER_S = 2.0
 """A commit each second, and one more for a machine that is late with it."""
 
@@ -27,10 +26,10 @@ async def measure(
     made = []
     async with trial.open():
         for number in range(rounds):
-            await trio.sleep(_REST_S)
+            await trio.sleep(trial.rest_s)
             index = await choose(number)
             made.append(await _lose(trial, index, is_graceful=is_graceful, within_s=within_s))
-        await trio.sleep(_REST_S)
+        await trio.sleep(trial.rest_s)
     _count_duplicates(made, trial.ledger.duplicates)
     lanes = [each for row in made for each in row.pop("each_s")]
     waits = [each for row in made for each in row.pop("each_waited_s")]

@@ -9,14 +9,15 @@ import trio
 from failing_over.coordination import Witness
 from failing_over.trial import Trial, in_thread
 
-_REST_S = 3.0
-_AFTER_S = 15.0
 
-
-async def restart_all(trial: Trial, witness: Witness, pause_s: float) -> dict[str, Any]:
-    """The next node is stopped `pause_s` after the one before says that it is ready."""
+async def restart_all(
+    trial: Trial, witness: Witness, pause_s: float, after_s: float
+) -> dict[str, Any]:
+    """The next node is stopped `pause_s` after the one before says that it is ready; moves are
+    counted until `after_s` after the last.
+    """
     async with trial.open():
-        await trio.sleep(_REST_S)
+        await trio.sleep(trial.rest_s)
         ledger = trial.ledger
         await trial.collect()
         at_s = time.perf_counter()
@@ -30,7 +31,7 @@ async def restart_all(trial: Trial, witness: Witness, pause_s: float) -> dict[st
             await trio.sleep(pause_s)
         took_s = time.perf_counter() - at_s
         # What the leader still moves afterwards counts too.
-        await trio.sleep(_AFTER_S)
+        await trio.sleep(after_s)
         await trial.collect()
         end_s = time.perf_counter()
         moves = ledger.moves(at_s, end_s)

@@ -46,11 +46,15 @@ class Load:
 
 
 class Trial:
-    """`open` it to have a load on the fleet, and every lane served, for the length of the block."""
+    """`open` it to have a load on the fleet, and every lane served, for the length of the block.
 
-    def __init__(self, fleet: Fleet, load: Load) -> None:
+    `rest_s` is how long nothing is broken before each loss, and after the last.
+    """
+
+    def __init__(self, fleet: Fleet, load: Load, rest_s: float = 0.0) -> None:
         self.fleet = fleet
         self.load = load
+        self.rest_s = rest_s
         self._loop = OpenLoop(
             [fleet.front.url], load.published, rate_per_s=load.rate_per_s, keys=KEYS
         )

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = pytest.mark.live
 
 WHICH = ("shop.orders", "sink")
 

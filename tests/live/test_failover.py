@@ -26,7 +26,7 @@ pytestmark = [
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "failover.py"
 SHORT = (
     "--parts kill,leader,stop,freeze,broker,rolling --subscriptions 12 --topics 3 --rate 60 "
-    "--kills 2 --leaders 1 --stops 2 --still-s 6 --within-s 30"
+    "--kills 1 --leaders 1 --stops 1 --still-s 6 --rest-s 1.5 --after-s 8 --within-s 30"
 )
 ELSEWHERE_WITHIN_S = 15.0
 STOPPED_WITHIN_S = 5.0

@@ -28,8 +28,8 @@ pytestmark = [
 ]
 
 DCS = ("dc1", "dc2")
-RATE_PER_S = 400.0
-CALM_S = 2.0
+RATE_PER_S = 200.0
+CALM_S = 1.0
 WITHIN_S = 60.0
 DELIVERED_WITHIN_S = 120.0
 DOWN_S = (0.0, 1.0, 7.0)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = pytest.mark.live
 
 DOCS = Path(__file__).parents[2] / "docs" / "delivery.md"
 

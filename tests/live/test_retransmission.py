@@ -16,7 +16,7 @@ import pytest
 
 from hermes_actors.runtime.clock import SystemClock
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = pytest.mark.live
 
 PATH = "/topics/shop.orders/subscriptions/sink"
 WAIT_S = 60.0

@@ -17,7 +17,7 @@ from hermes_local.interpolation import ComposeWrong
 from hermes_local.processes import ProcessId
 from hermes_local.runnable import DidNotStart
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = pytest.mark.live
 
 ROOT = Path(__file__).resolve().parents[2]
 HERMES = [sys.executable, "-m", "hermes_actors.cli"]
