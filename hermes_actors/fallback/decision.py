@@ -21,15 +21,9 @@ _END_MARGIN_S = 0.001
 _LOOK_AGAIN_MIN_S = 0.005
 _RESCUE_MIN_S = 0.05
 
-Keys = Callable[[Item], Sequence[bytes | None] | None]
-"""The keys of an item's messages, one for each; None when all have the item's own."""
-
 Joins = Callable[[Item, Iterable[Item]], bool]
 """True: an older message of its key waits elsewhere, and it has just been put behind that one;
 those `older` items of its batch for which this is so were put there first."""
-
-Keeps = Callable[[Item], bool]
-"""True: it has just been kept elsewhere, where the end of its appends is waited for."""
 
 
 class Send(Struct, eq=False):
@@ -68,9 +62,7 @@ class Decision:
         account: Account,
         *,
         limit_s: float,
-        keys: Keys,
         joins: Joins,
-        keeps: Keeps,
     ) -> None:
         self.own = own
         self.remotes = remotes
@@ -80,9 +72,7 @@ class Decision:
         self._measures = measures
         self._account = account
         self._limit_s = limit_s
-        self._keys = keys
         self._joins = joins
-        self._keeps = keeps
         self._rescue_s = config.rescue_before_limit_ms / 1_000
         self._cap_s = config.speculative_send_delay_ms / 1_000
         self._is_off = config.hedge_mode == "off"
@@ -221,7 +211,7 @@ class Decision:
         the remote fails would follow it to the own log in another order.
         """
         last = some[-1]
-        if any(self._keys(each.item) is not None for each in some):
+        if any(each.item.keys is not None for each in some):
             # Of some the keys are many.
             return dict.fromkeys(some)
         if last.item.key is None:
@@ -293,7 +283,7 @@ class Decision:
     def _is_kept(self, each: Attempts) -> bool:
         """Rather than told that its fate is unknown: its appends run, and may store it yet."""
         is_stored_in_part = any(type(outcome) is Stored for outcome in each.outcomes)
-        return bool(each.running) and not is_stored_in_part and self._keeps(each.item)
+        return bool(each.running) and not is_stored_in_part and each.item.keep()
 
     def _go_on(self, failed: list[Attempts], now_s: float) -> Orders:
         """A datacentre did not take these: the next one is asked, while there is time."""

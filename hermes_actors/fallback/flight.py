@@ -37,6 +37,13 @@ class Item(Protocol):
     count: int
     started_s: float
 
+    @property
+    def keys(self) -> Sequence[bytes | None] | None:
+        """The key of each of its messages; None when all have the item's."""
+
+    def keep(self) -> bool:
+        """True: it has just been kept elsewhere, where the end of its appends is waited for."""
+
 
 class Flight(Struct, eq=False):
     """A batch that the producer waits for.
@@ -219,14 +226,13 @@ def whole(attempts: Attempts) -> Part:
     return Part(attempts, attempts.item.key, range(attempts.count))
 
 
-def parts_of(
-    attempts: Attempts, keys: Sequence[bytes | None] | None, partition_of: Callable[[bytes], int]
-) -> list[Part]:
+def parts_of(attempts: Attempts, partition_of: Callable[[bytes], int]) -> list[Part]:
     """An item in parts, one for each partition that its messages' keys lead to.
 
     A datacentre may have another number of partitions than the own one: then the keys of an item,
-    which share a partition at home, part there. `keys` None: all messages have the item's own.
+    which share a partition at home, part there.
     """
+    keys = attempts.item.keys
     if keys is None:
         return [whole(attempts)]
     known = {key: partition_of(key) for key in set(keys) if key is not None}

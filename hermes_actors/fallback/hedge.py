@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from hermes_actors.fallback.account import Account, OwnAppend
 from hermes_actors.fallback.chaos import Strike, roll
-from hermes_actors.fallback.decision import Decision, Joins, Keeps, Keys, Orders, Send, Told
+from hermes_actors.fallback.decision import Decision, Joins, Orders, Send, Told
 from hermes_actors.fallback.flight import Attempts, Flight, Item, Part, whole
 from hermes_actors.fallback.node import Fallback
 from hermes_actors.fallback.remote_queue import Records, RemoteQueue
@@ -70,9 +70,7 @@ class Hedge:
         settle: Settle,
         limit_s: float,
         chaos: Chaos | None = None,
-        keys: Keys = lambda _item: None,
         joins: Joins = lambda _item, _older: False,
-        keeps: Keeps = lambda _item: False,
         records_max: int = 1_000,
         bytes_max: int = 1_000_000,
     ) -> None:
@@ -90,9 +88,7 @@ class Hedge:
             fallback.measures,
             Account(name, fallback.measures),
             limit_s=limit_s,
-            keys=keys,
             joins=joins,
-            keeps=keeps,
         )
         self._queues = {
             path: RemoteQueue(
@@ -102,7 +98,6 @@ class Hedge:
                 self._clock,
                 append=self._append_remotely,
                 records=records,
-                keys=keys,
                 joins=joins,
                 on_looked_up=lambda: self._follow(self._decision.looked_up(self._now_s())),
                 records_max=records_max,

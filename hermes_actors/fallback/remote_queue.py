@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
-from hermes_actors.fallback.decision import Joins, Keys
+from hermes_actors.fallback.decision import Joins
 from hermes_actors.fallback.flight import Attempts, Item, Part, parts_of
 from hermes_actors.fallback.remotes import Path
 from hermes_actors.log.base import LogUnavailable, TopicSettings
@@ -43,7 +43,6 @@ class RemoteQueue:
         *,
         append: Append,
         records: Records,
-        keys: Keys,
         joins: Joins,
         on_looked_up: Callable[[], None],
         records_max: int,
@@ -55,7 +54,6 @@ class RemoteQueue:
         self._clock = clock
         self._append = append
         self._records = records
-        self._keys = keys
         self._joins = joins
         self._on_looked_up = on_looked_up
         # Its one partition is a guess that nothing is added by. A batch without keys never waits
@@ -99,9 +97,7 @@ class RemoteQueue:
         assert partitions is not None, "not usable before its partitions are known"
         self._used.set()
         for attempts in some:
-            for part in parts_of(
-                attempts, self._keys(attempts.item), lambda key: partition_of(key, partitions)
-            ):
+            for part in parts_of(attempts, lambda key: partition_of(key, partitions)):
                 self._batcher.add(part)
 
     def start(self) -> None:

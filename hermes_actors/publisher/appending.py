@@ -75,9 +75,7 @@ class Appending:
                 settle=self._settle,
                 limit_s=self._limit_s,
                 chaos=route.topic.chaos,
-                keys=_keys_of,
                 joins=_joins_kept,
-                keeps=_keeps,
                 records_max=self._records_max,
                 bytes_max=self._bytes_max,
             )
@@ -168,10 +166,6 @@ class Appending:
         return joined([records_of(pending.messages, envelope, via) for pending in pendings])
 
 
-def _keys_of(item: Item) -> Sequence[bytes | None] | None:
-    return cast("Pending", item).keys
-
-
 def _joins_kept(item: Item, older: Iterable[Item]) -> bool:
     pending = cast("Pending", item)
     spool = pending.route.spool
@@ -182,7 +176,3 @@ def _joins_kept(item: Item, older: Iterable[Item]) -> bool:
             each.join_kept()
     pending.join_kept()
     return True
-
-
-def _keeps(item: Item) -> bool:
-    return cast("Pending", item).keep()

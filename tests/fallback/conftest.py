@@ -25,6 +25,8 @@ class Message:
     """What a publisher waits for."""
 
     count = 1
+    keys = None
+    keeps = False
 
     def __init__(self, number: int, key: bytes | None) -> None:
         self.number = number
@@ -36,6 +38,10 @@ class Message:
         self.dc = ""
         self.told: list[Outcome] = []
         self.took_s = 0.0
+
+    def keep(self) -> bool:
+        self.is_done = self.keeps
+        return self.keeps
 
     @property
     def is_stored(self) -> bool:
@@ -97,7 +103,6 @@ class World:
             settle=self.settle,
             limit_s=limit_s,
             chaos=chaos,
-            keeps=self.keep,
         )
         self.keeps = False
         self.on_records: list[Callable[[], None]] = []
@@ -129,12 +134,10 @@ class World:
                 item.dc = dc
                 item.took_s = trio.current_time() - item.started_s
 
-    def keep(self, item) -> bool:
-        item.is_done = self.keeps
-        return self.keeps
-
     def make(self, count: int = 1, key: bytes | None = None) -> list[Message]:
         made = [Message(len(self.messages) + n, key) for n in range(count)]
+        for message in made:
+            message.keeps = self.keeps
         self.messages += made
         return made
 

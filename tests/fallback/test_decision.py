@@ -23,16 +23,22 @@ OUTCOMES = [Stored(1), UnavailableRecord("away"), UnknownRecord("silent")]
 
 
 class Message:
-    def __init__(self, number, key, count, now_s):
+    keys = None
+
+    def __init__(self, world, number, key, count, now_s):
+        self.world = world
         self.number = number
         self.key = key
         self.count = count
         self.body_bytes = 10 * count
         self.started_s = now_s
         self.is_done = False
-        self.is_kept = False
         self.told = []
         self.sent = []
+
+    def keep(self):
+        self.is_done = self.world.keeps
+        return self.is_done
 
 
 class Append:
@@ -71,9 +77,7 @@ class World:
             measures,
             Account("shop.orders", measures),
             limit_s=LIMIT_S,
-            keys=lambda _item: None,
             joins=lambda _item, _older: False,
-            keeps=self.keep,
         )
         for path in paths:
             path.partitions = 1
@@ -84,10 +88,6 @@ class World:
         self.flights = []
         self.appends = []
         self.orders = []
-
-    def keep(self, item):
-        item.is_done = item.is_kept = self.keeps
-        return self.keeps
 
     def follow(self, orders):
         for order in orders:
@@ -111,7 +111,8 @@ class World:
 
     def publish(self, *keys, count=1):
         items = [
-            Message(len(self.messages) + n, key, count, self.now_s) for n, key in enumerate(keys)
+            Message(self, len(self.messages) + n, key, count, self.now_s)
+            for n, key in enumerate(keys)
         ]
         self.messages += items
         flight = Flight(items, 0, self.now_s)

@@ -1,5 +1,7 @@
 """An item whose keys part at a remote is sent in parts; what each comes to is the item's fate."""
 
+from collections.abc import Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,13 +17,17 @@ class Bundle:
     started_s = 0.0
     key = None
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, keys: Sequence[bytes | None] | None) -> None:
         self.count = count
+        self.keys = keys
         self.body_bytes = 10 * count
 
+    def keep(self) -> bool:
+        return False
 
-def attempts_of(count: int) -> Attempts:
-    item = Bundle(count)
+
+def attempts_of(count: int, keys: Sequence[bytes | None] | None = None) -> Attempts:
+    item = Bundle(count, keys)
     return Attempts(item, Flight([item], 0, 0.0))
 
 
@@ -29,8 +35,8 @@ def attempts_of(count: int) -> Attempts:
 def test_each_message_is_in_one_part_with_all_of_its_partition_and_in_order(
     keys, partitions, rng
 ) -> None:
-    attempts = attempts_of(len(keys))
-    parts = parts_of(attempts, keys, lambda key: partition_of(key, partitions))
+    attempts = attempts_of(len(keys), keys)
+    parts = parts_of(attempts, lambda key: partition_of(key, partitions))
     where = [None if key is None else partition_of(key, partitions) for key in keys]
     assert sorted(place for part in parts for place in part.places) == list(range(len(keys)))
     assert len(parts) == len(set(where))
@@ -51,7 +57,7 @@ def test_each_message_is_in_one_part_with_all_of_its_partition_and_in_order(
 
 
 def test_one_key_for_all_is_no_reason_to_part() -> None:
-    (part,) = parts_of(attempts_of(3), None, lambda _key: 0)
+    (part,) = parts_of(attempts_of(3), lambda _key: 0)
     assert part.is_whole
 
 
