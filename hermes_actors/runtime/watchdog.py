@@ -1,4 +1,4 @@
-"""A thread that sees a loop stand still, and logs once for each time where the loop is."""
+"""A thread that sees a loop stand still, and logs when that begins, and then how it goes on."""
 
 import logging
 import sys
@@ -15,7 +15,7 @@ from hermes_actors.runtime.standstills import Cause, Sample, Standstill, Standst
 FRAMES_MAX = 40
 """Of a stack, the innermost ones."""
 
-_STACKS_A_MINUTE = 6
+_SUMMARY_INTERVAL_S = 60.0
 _JOIN_S = 1.0
 _PACKAGE = "hermes_actors"
 
@@ -63,8 +63,7 @@ class _Watch:
         self._now_s = now_s
         self._cpu = cpu
         self._loop = loop
-        self._allowance = Allowance(now_s())
-        self._logged_s: float | None = None
+        self._telling = Telling()
 
     def run(self, has_ended: threading.Event) -> None:
         """Look each beat, until the end."""
@@ -77,56 +76,90 @@ class _Watch:
             cpu = self._cpu
             sample = Sample(at_s, cpu.used_s(), cpu.process_used_s(), cpu.waited_s(), late_s)
             for each in self._standstills.look(sample):
-                if each.is_over:
-                    self._tell_end(each)
-                else:
-                    self._tell_stack(each)
+                self._log(self._telling.ended(each) if each.is_over else self._begun(each))
+            self._log(self._telling.summary(at_s))
 
-    def _tell_stack(self, each: Standstill) -> None:
+    def _begun(self, each: Standstill) -> str:
         frames = frames_of(sys._current_frames().get(self._loop))
         self._standstills.place = place_of(frames)
-        passed_over = self._allowance.take(each.began_s)
-        if passed_over is None:
-            return
-        self._logged_s = each.began_s
-        _logger.warning(
-            "the event loop stands still for %.2f s already, %s%s; its stack, innermost last:\n%s",
-            each.for_s,
-            each.cause,
-            f" (and {passed_over} times before, not logged)" if passed_over else "",
-            "\n".join(frames),
+        return self._telling.begun(each, frames)
+
+    def _log(self, line: str) -> None:
+        if line:
+            _logger.warning("%s", line)
+
+
+class Telling:
+    """What is logged of a loop's standstills: the first at once, then a summary each minute until a
+    minute has none. The stack is with those that were the loop's own doing. Pure.
+    """
+
+    def __init__(self) -> None:
+        # When the next summary is due; None while all is well.
+        self._due_s: float | None = None
+        self._ended: list[Standstill] = []
+        self._stack: tuple[float, list[str]] = 0.0, []
+        self._worst: tuple[float, list[str]] = 0.0, []
+
+    def begun(self, each: Standstill, frames: list[str]) -> str:
+        """The line to log when one is seen that is the loop's own doing, "" for none."""
+        self._stack = each.began_s, frames
+        if not self._begins(each):
+            return ""
+        return (
+            f"the event loop stands still for {each.for_s:.2f} s already, {each.cause}; it is "
+            f"summed up each minute from now on; its stack, innermost last:\n" + "\n".join(frames)
         )
 
-    def _tell_end(self, each: Standstill) -> None:
-        if each.cause is Cause.AWAY:
-            if self._allowance.take(each.began_s) is not None:
-                _logger.warning(
-                    "the process did not run for %.2f s: it was stopped, or had no CPU; that is "
-                    "no fault of its event loop",
-                    each.for_s,
+    def ended(self, each: Standstill) -> str:
+        """The line to log when one is over, "" for none."""
+        if self._begins(each):
+            if each.cause is Cause.AWAY:
+                return (
+                    f"the process did not run for {each.for_s:.2f} s: it was stopped, or had no "
+                    "CPU; that is no fault of its event loop"
                 )
-        elif self._logged_s == each.began_s:
-            _logger.warning("the event loop stood still for %.2f s, %s", each.for_s, each.cause)
+            return f"the event loop stood still for {each.for_s:.2f} s, {each.cause}"
+        self._ended.append(each)
+        began_s, frames = self._stack
+        if each.cause is not Cause.AWAY and each.began_s == began_s and each.for_s > self._worst[0]:
+            self._worst = each.for_s, frames
+        return ""
+
+    def summary(self, now_s: float) -> str:
+        """The line to log now, "" for none: asked again and again."""
+        if self._due_s is None or now_s < self._due_s:
+            return ""
+        ended, self._ended = self._ended, []
+        (worst_s, frames), self._worst = self._worst, (0.0, [])
+        self._due_s = now_s + _SUMMARY_INTERVAL_S if ended else None
+        if not ended:
+            return ""
+        parts = [
+            f"{len(found)} times {_WORDS[cause]}, {sum(each.for_s for each in found):.2f} s in all "
+            f"and {max(each.for_s for each in found):.2f} s at most"
+            for cause in Cause
+            if (found := [each for each in ended if each.cause is cause])
+        ]
+        line = f"the event loop stood still in the last minute: {'; '.join(parts)}"
+        if not frames:
+            return line
+        stack = "\n".join(frames)
+        return f"{line}; where it did so itself for {worst_s:.2f} s, innermost last:\n{stack}"
+
+    def _begins(self, each: Standstill) -> bool:
+        """True for the first after a minute without one."""
+        if self._due_s is not None:
+            return False
+        self._due_s = each.began_s + each.for_s + _SUMMARY_INTERVAL_S
+        return True
 
 
-class Allowance:
-    """So many stacks may be logged in a minute. Pure."""
-
-    def __init__(self, now_s: float, most: int = _STACKS_A_MINUTE) -> None:
-        self._most = most
-        self._since_s = now_s
-        self._taken = self._passed_over = 0
-
-    def take(self, now_s: float) -> int | None:
-        """How many were passed over since the last that might; None: pass this one over too."""
-        if now_s - self._since_s >= 60:
-            self._since_s, self._taken = now_s, 0
-        if self._taken >= self._most:
-            self._passed_over += 1
-            return None
-        self._taken += 1
-        passed_over, self._passed_over = self._passed_over, 0
-        return passed_over
+_WORDS = {
+    Cause.BUSY: "busy",
+    Cause.BLOCKED: "blocked (it waited for a file, a lock or a thread)",
+    Cause.AWAY: "away (the process was stopped or had no CPU)",
+}
 
 
 def frames_of(innermost: FrameType | None) -> list[str]:

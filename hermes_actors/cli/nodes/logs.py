@@ -10,7 +10,8 @@ from typing import TextIO
 from hermes_actors.config import LogConfig
 from hermes_actors.model.moments import iso_ms
 
-_where: ContextVar[tuple[str, str]] = ContextVar("where", default=("", ""))
+_UNKNOWN = ("", "")
+_where: ContextVar[tuple[str, str]] = ContextVar("where")
 
 
 @contextmanager
@@ -24,9 +25,13 @@ def named_node(dc: str, node: str) -> Iterator[None]:
 
 
 class TextLines(logging.Formatter):
-    """Time, level, DC and node (where they are known), logger and text; tracebacks below."""
+    """Time, level, DC and node (where they are known), logger and text; tracebacks below.
 
-    def __init__(self) -> None:
+    `process` are the DC and the node of what is logged outside `named_node`, as by threads.
+    """
+
+    def __init__(self, process: tuple[str, str] = _UNKNOWN) -> None:
+        self._process = process
         super().__init__("%(asctime)s %(levelname)s %(where)s%(name)s %(message)s")
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
@@ -35,18 +40,24 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
-        record.where = "".join(f"{each} " for each in _where.get() if each)
+        record.where = "".join(f"{each} " for each in _where.get(self._process) if each)
         return super().format(record)
 
 
 class JsonLines(logging.Formatter):
     """One JSON object a line: time, level, dc and node (where they are known), logger, message, and
     the traceback as `exception` where there is one.
+
+    `process` as for `TextLines`.
     """
+
+    def __init__(self, process: tuple[str, str] = _UNKNOWN) -> None:
+        self._process = process
+        super().__init__()
 
     def format(self, record: logging.LogRecord) -> str:
         """The line; whatever was logged, it is one."""
-        dc, node = _where.get()
+        dc, node = _where.get(self._process)
         line = {
             "time": iso_ms(round(1_000 * record.created)),
             "level": record.levelname,
@@ -59,21 +70,30 @@ class JsonLines(logging.Formatter):
         return json.dumps({name: text for name, text in line.items() if text}, ensure_ascii=False)
 
 
-def line_handler(stream: TextIO, log_format: str = "text") -> logging.Handler:
+def line_handler(
+    stream: TextIO, log_format: str = "text", process: tuple[str, str] = _UNKNOWN
+) -> logging.Handler:
     """Writes each record as a line of text, or of JSON with `json`."""
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
+    handler.setFormatter(JsonLines(process) if log_format == "json" else TextLines(process))
     return handler
 
 
-def log_to(stream: TextIO, config: LogConfig, *, is_verbose: bool = False) -> None:
-    """Log to the stream as configured; verbose means at least INFO.
+def log_to(
+    stream: TextIO,
+    config: LogConfig,
+    *,
+    is_verbose: bool = False,
+    process: tuple[str, str] = _UNKNOWN,
+) -> None:
+    """Log to the stream as configured; verbose means at least INFO. `process` are the DC and the
+    name of the node, where the process is one.
 
     Levels below WARNING are for our own lines: what libraries tell there is left out.
     """
     level: int = logging.getLevelNamesMapping()[config.level.upper()]
     if is_verbose:
         level = min(level, logging.INFO)
-    handler = line_handler(stream, config.format)
+    handler = line_handler(stream, config.format, process)
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[handler])
     logging.getLogger("hermes_actors").setLevel(level)

@@ -77,7 +77,8 @@ def run_node(
     SIGTERM or Ctrl-C drains and stops; a second one stops at once.
     """
     plan = NodePlan(configuration.load(config, os.environ), prints_json, accepts_damage)
-    log_to(sys.stderr, plan.config.log, is_verbose=verbose)
+    process = (plan.config.dc, plan.config.node)
+    log_to(sys.stderr, plan.config.log, is_verbose=verbose, process=process)
     run_nodes(_run, plan, options={})
 
 

@@ -1,6 +1,7 @@
 """`hermes subscription filter-test`: whether a message passes filters, before anybody loses one."""
 
 import base64
+import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,8 +24,12 @@ from hermes_actors.cli.connection.management import ManagementClient, quoted
 from hermes_actors.cli.connection.paths import subscription_path
 from hermes_actors.cli.output.render import parsed_object, printable, say, show_answer
 from hermes_actors.cli.subscriptions.filter_options import FilterOption, filters_of
+from hermes_actors.management.http.intake import BODY_BYTES_MAX
 
 app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
+
+_SPARE_BYTES = 1_024
+"""What the request's form may take more than is counted here."""
 
 MessageOption = Annotated[
     str | None, typer.Option("--message", "-m", metavar="TEXT", help="The message's body.")
@@ -76,8 +81,22 @@ def filter_test(
         if subscription is not None:
             found = parsed_object(client.get(subscription_path(topic, subscription)))
             given = found.get("filters") or []
-        content = client.post(f"/filters/{quoted(topic)}", {**body, "filters": given})
+        asked = {**body, "filters": given}
+        _require_fitting(asked, len(body["message"]) * 3 // 4)
+        content = client.post(f"/filters/{quoted(topic)}", asked)
     show_answer(content, output, _show_result)
+
+
+def _require_fitting(asked: dict[str, Any], message_bytes: int) -> None:
+    """Raises UsageWrong for what management would break off reading, with an unclear error."""
+    excess_bytes = len(json.dumps(asked)) - BODY_BYTES_MAX
+    if excess_bytes > 0:
+        most = max(0, message_bytes - excess_bytes * 3 // 4 - _SPARE_BYTES)
+        raise UsageWrong(
+            f"the message of {message_bytes} bytes is too large to be tried: management takes "
+            f"{BODY_BYTES_MAX} bytes, in which it travels as Base64 beside its filters and headers;"
+            f" give one of at most {most} bytes, with the same fields and shorter values, say"
+        )
 
 
 def _show_result(answer: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import threading
 from contextlib import contextmanager
 
 import pytest
@@ -93,3 +94,23 @@ def test_the_level_is_of_our_own_lines_and_libraries_tell_no_less_than_warnings(
 def test_both_are_set_by_the_variables_that_one_expects() -> None:
     config = load(None, {"HERMES_LOG_FORMAT": "json", "HERMES_LOG_LEVEL": "debug"})
     assert (config.log.format, config.log.level) == ("json", "debug")
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_what_a_thread_of_a_nodes_process_logs_names_the_node_too(log_format) -> None:
+    stream = io.StringIO()
+    handler = line_handler(stream, log_format, ("dc1", "n1"))
+    with named_node("dc2", "n2"):
+        thread = threading.Thread(target=handler.handle, args=(record("watched"),))
+        thread.start()
+        thread.join()
+        handler.handle(record("inside"))
+    outside, inside = stream.getvalue().splitlines()
+    if log_format == "json":
+        found = [
+            [line[each] for each in ("dc", "node")] for line in map(json.loads, (outside, inside))
+        ]
+        assert found == [["dc1", "n1"], ["dc2", "n2"]]
+    else:
+        assert "WARNING dc1 n1 hermes_actors.x watched" in outside
+        assert "WARNING dc2 n2 hermes_actors.x inside" in inside
