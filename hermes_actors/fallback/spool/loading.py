@@ -131,7 +131,7 @@ def load(disk: Disk, *, accepts_damage: bool = False) -> Loaded:
 def _load(disk: Disk, *, accepts_damage: bool) -> Loaded:
     loaded = Loaded()
     loaded.set_aside_bytes = sum(size for _name, size in disk.names(SET_ASIDE))
-    table = _read_if_there(disk, TABLE_NAME)
+    table = read_if_there(disk, TABLE_NAME)
     read = read_segments(disk)
     claims, unreadable = decode_claims(table)
     losses = find_losses(disk, read, claims, unreadable, has_table=bool(table))
@@ -292,7 +292,8 @@ def _take_segment(disk: Disk, name: SegmentName, segment: Segment, loaded: Loade
         )
 
 
-def _read_if_there(disk: Disk, file: str) -> bytes:
+def read_if_there(disk: Disk, file: str) -> bytes:
+    """All of a file; nothing when it is not there."""
     try:
         return disk.read(file)
     except FileNotFoundError:
@@ -301,7 +302,7 @@ def _read_if_there(disk: Disk, file: str) -> bytes:
 
 def _done_in(disk: Disk, name: SegmentName) -> set[int]:
     done: set[int] = set()
-    for mark in scan(_read_if_there(disk, name.done), name.salt)[0]:
+    for mark in scan(read_if_there(disk, name.done), name.salt)[0]:
         if mark.kind == Kind.DONE:
             done.update(decode_done(mark.payload))
     return done

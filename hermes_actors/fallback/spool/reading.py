@@ -12,6 +12,7 @@ from hermes_actors.fallback.spool.loading import (
     Segment,
     aside_name,
     find_losses,
+    read_if_there,
     read_segments,
 )
 
@@ -65,9 +66,9 @@ def read_spool(folder: Path) -> SpoolContent:
     disk = FolderDisk(folder, None)
     topics: dict[str, TopicSpooled] = {}
     seen: set[int] = set()
-    table = _table(disk)
+    table = read_if_there(disk, TABLE_NAME)
     read = read_segments(disk)
-    losses = _find_losses(disk, table, read, _table(disk))
+    losses = _find_losses(disk, table, read, read_if_there(disk, TABLE_NAME))
     for segment in read.values():
         for found in segment.waiting:
             if found.sequence not in seen:
@@ -105,13 +106,6 @@ def _find_losses(
     }
     unreadable = [place for place in unreadable if place in still_unreadable]
     return find_losses(disk, read, kept, unreadable, has_table=bool(after))
-
-
-def _table(disk: FolderDisk) -> bytes:
-    try:
-        return disk.read(TABLE_NAME)
-    except FileNotFoundError:
-        return b""
 
 
 def _spoilt(read: dict[SegmentName, Segment], beside: set[str]) -> int:
