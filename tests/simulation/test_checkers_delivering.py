@@ -216,14 +216,22 @@ def test_a_later_message_of_a_key_before_an_earlier_one_is_found(
 
 def test_a_retransmission_begins_an_order_that_holds_too() -> None:
     before = [each for n in range(3) for each in (pushed(n), answer(n, ROW))]
-    anew = (*before, sought(7, 1, ROW), Adopted(NODE, ROW), pushed(1, at_s=6))
+    anew = (*before, sought(7, 1, ROW), Adopted(NODE, ROW, 5.0), pushed(1, at_s=6))
     assert found_by(OrderIsKept(SUBJECT), [*ROWS, *anew, answer(1, ROW, at_s=7), pushed(2)]) == []
     assert found_by(OrderIsKept(SUBJECT), [*ROWS, *anew, pushed(2)])
 
 
+def test_who_slept_when_a_retransmission_was_heard_of_pushes_in_no_order_until_it_hears() -> None:
+    asleep, heard = "dc1-n2#1", [sought(7, 1, ROW), Adopted(NODE, ROW, 5.0), pushed(1, at_s=6)]
+    early = pushed(2, at_s=6.1, node=asleep)
+    assert found_by(OrderIsKept(SUBJECT), [*ROWS, *heard, early]) == []
+    hears = [Sought(asleep, ROW, 7, {0: 1}, None, 6.1), Adopted(asleep, ROW, 6.1)]
+    assert found_by(OrderIsKept(SUBJECT), [*ROWS, *heard, *hears, early])
+
+
 def test_a_retransmission_that_a_node_hears_of_again_begins_no_order() -> None:
-    anew = [sought(7, 0, ROW), Adopted(NODE, ROW), pushed(0, at_s=6), answer(0, ROW, at_s=7)]
-    again = [sought(7, 0, ROW, at_s=8), Adopted(NODE, ROW), pushed(1, at_s=9)]
+    anew = [sought(7, 0, ROW), Adopted(NODE, ROW, 5.0), pushed(0, at_s=6), answer(0, ROW, at_s=7)]
+    again = [sought(7, 0, ROW, at_s=8), Adopted(NODE, ROW, 8.0), pushed(1, at_s=9)]
     assert found_by(OrderIsKept(SUBJECT), [*ROWS, *anew, *again]) == []
 
 

@@ -72,6 +72,26 @@ async def test_a_forgotten_coordination_goes_on_at_its_end(log: WatchedLog) -> N
     assert not log.forget_coordination()
 
 
+async def test_what_is_under_way_to_a_log_does_not_outlive_what_it_forgets(log: WatchedLog) -> None:
+    """It would come after hours, and say what was before."""
+    await log.create_topic(COORDINATION_TOPIC, SETTINGS)
+    log.faults.silent = True
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(log.append, COORDINATION_TOPIC, 0, [RECORD], Ack.ALL)
+        await trio.sleep(1)
+        assert not log.forget_coordination()
+        log.faults.heal()
+    await trio.sleep(1)
+    assert log.forget_coordination()
+    way = CoordinationWay(random.Random(1))
+    way.append_s = 2.0
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(way.append, log, COORDINATION_TOPIC, 0, [RECORD], Ack.ALL)
+        await trio.sleep(1)
+        assert not way.is_idle
+    assert way.is_idle
+
+
 async def test_a_log_loses_only_what_all_have_read(log: WatchedLog) -> None:
     await log.create_topic("sim.ledger_1", TopicSettings(partitions=1))
     await log.append("sim.ledger_1", 0, [RECORD, RECORD, RECORD], Ack.LEADER)

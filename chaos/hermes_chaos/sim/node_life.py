@@ -47,6 +47,9 @@ _CLIENT_TIMEOUT_S = 5.0
 _SPOOLED = "hermes_frontend_spool_entries"
 
 
+_Mortal = MortalLog | SimulatedNet | Mount | WatchedSender
+
+
 class NodeLife:
     """A node that is started again each time it ends, as an orchestrator does."""
 
@@ -93,7 +96,7 @@ class NodeLife:
         self._ended = trio.Event()
         self._leave = trio.Event()
         self._node: Node | None = None
-        self._mortal: list[MortalLog | SimulatedNet | Mount] = []
+        self._mortal: list[_Mortal] = []
         self._requests: dict[Exchange, trio.CancelScope] = {}
         self._process = determinism.inside("")
         self._is_stopped = False
@@ -348,7 +351,7 @@ class NodeLife:
             rng=rng_of(self._seed, f"{life} actors"),
             log=logs.pop(self.dc),
             remote_logs=logs,
-            open_senders=lambda *_: _open_senders(net, life, self._history),
+            open_senders=lambda *_: _open_senders(net, life, self._history, self._mortal),
             cpu=StillCpu(),
             threads=NoThreads(),
             open_spool=partial(
@@ -449,9 +452,12 @@ def _running_actors(node: Node) -> list[tuple[str, Callable[[], None]]]:
 
 
 @asynccontextmanager
-async def _open_senders(net: SimulatedNet, life: str, history: History) -> AsyncIterator[SenderOf]:
+async def _open_senders(
+    net: SimulatedNet, life: str, history: History, mortal: list[_Mortal]
+) -> AsyncIterator[SenderOf]:
     sender = Http1Sender(net, PoolLimits(connections_max=_CONNECTIONS_MAX))
     watched = WatchedSender(sender, life, history)
+    mortal.append(watched)
 
     def sender_of(live: LiveSubscription) -> Sender:
         if str(live.name) == SUBSCRIPTION.full_name:

@@ -36,7 +36,8 @@ class OrderIsKept(Checker):
     partition of that log, are settled; and, while its consumer lives, never after a later one. A
     batch is pushed when all earlier messages of its partitions are settled, or in it.
 
-    A retransmission begins a new order, for which what lies above its place is settled anew.
+    A retransmission begins a new order, for which what lies above its place is settled anew; a node
+    that has not heard of it yet, and pushes still, pushes in none.
     """
 
     name = "order is kept"
@@ -59,6 +60,9 @@ class OrderIsKept(Checker):
         self._refused: set[tuple[str, str, str]] = set()
         self._sought: dict[tuple[str, str], float] = {}
         self._seeks: dict[tuple[str, str], int] = defaultdict(int)
+        # By life and subscription: the last retransmission heard of, when, and the last beginning.
+        self._heard: dict[tuple[str, str], tuple[int, float]] = {}
+        self._adopted_s: dict[tuple[str, str], float] = {}
 
     def watch(self, event: Event) -> None:
         """Take note, and check."""
@@ -78,12 +82,14 @@ class OrderIsKept(Checker):
             case Expired(place, start):
                 self._expire(place, start)
             case Sought(subscription=name) if name in self._names:
+                self._heard[event.node, name] = event.number, event.at_s
                 # A node that starts again hears of old ones too; they have begun nothing new.
                 if event.number > self._seeks[event.dc, name]:
                     self._seeks[event.dc, name] = event.number
                     self._sought[event.dc, name] = event.at_s
                     self._renew(event)
             case Adopted(node, name) if name in self._names:
+                self._adopted_s[node, name] = event.at_s
                 self._begin_anew(node.partition("-")[0], name)
             case Attempted(subscription=name) if name in self._names:
                 self._check(event)
@@ -145,8 +151,16 @@ class OrderIsKept(Checker):
                 if self._since_s[dc, name, partition] == float("inf"):
                     self._since_s[dc, name, partition] = self._sought[dc, name]
 
+    def _has_heard(self, life: str, dc: str, name: str) -> bool:
+        """Whether it consumes as the last retransmission says."""
+        last = self._seeks[dc, name]
+        number, at_s = self._heard.get((life, name), (0, 0.0))
+        return not last or (number >= last and self._adopted_s.get((life, name), -1.0) >= at_s)
+
     def _check(self, attempt: Attempted) -> None:
         dc, name = attempt.dc, attempt.subscription
+        if not self._has_heard(attempt.node, dc, name):
+            return
         if attempt.sequence is not None:
             partition, offset = attempt.sequence
             key = self._key_at.get((dc, name, partition, offset))

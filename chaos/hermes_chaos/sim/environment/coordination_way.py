@@ -45,6 +45,11 @@ class CoordinationWay:
         self.failing_rate = 0.0
         """Of what is appended, so much is refused, or stored and not confirmed."""
 
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is under way."""
+        return self._busy_until_s <= trio.current_time()
+
     async def append(
         self, log: Log, topic: str, partition: int, batch: Sequence[Record], ack: Ack
     ) -> Sequence[Outcome]:

@@ -92,10 +92,10 @@ class WatchedLog(MemoryLog):
 
     def forget_coordination(self) -> bool:
         """As if nothing had been coordinated for longer than retention. False: a leader change is
-        under way, or there is nothing yet.
+        under way, or appends are, which would not have taken so long, or there is nothing yet.
         """
         known = self._topics.get(COORDINATION_TOPIC)
-        if known is None or self.faults.replication_stopped:
+        if known is None or self.faults.replication_stopped or known.partitions[0].requests:
             return False
         partition = known.partitions[0]
         partition.start = partition.end

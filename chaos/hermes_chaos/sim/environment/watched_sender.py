@@ -28,9 +28,18 @@ class WatchedSender:
         self._node = node
         self._history = history
         self._numbers = count(1)
+        self._is_dead = False
+
+    def die(self) -> None:
+        """The node is gone: what its tasks hand over in the moment of its death, or when one that
+        was asleep is woken to die, is not pushed.
+        """
+        self._is_dead = True
 
     def send(self, push: Push, done: Done) -> None:
         """As `Sender.send`. Asserts the seam's promise on `done`."""
+        if self._is_dead:
+            return
         headers = {name.lower(): value for name, value in parse_lines(push.lines)}
         batch_id = headers.get(b"hermes-batch-id", b"").decode()
         sequence = headers.get(b"hermes-sequence", b"").split()

@@ -328,7 +328,8 @@ class Nemesis:
             self._note(strike.fault, log.dc)
         # What was about to run in the moment of the kill may push, hours before all is forgotten.
         await trio.sleep(_DYING_S)
-        if is_long and all(killed) and log.forget_coordination():
+        is_idle = all(self._victims.way(node).is_idle for node in nodes)
+        if is_long and all(killed) and is_idle and log.forget_coordination():
             log.clock.skew_ms = _AWAY_MS
             self._stepped_s[log.dc] = math.inf
             self._forgetful.append(log.dc)
