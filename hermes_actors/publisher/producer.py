@@ -167,7 +167,7 @@ class TopicProducer:
         """Append one batch after the other, until nothing waits."""
         while batch is not None:
             self._leading = batch
-            await self._append(batch)
+            await self._appending.append(batch)
             batcher.release(batch)
             self._take(inbox, batcher)
             batch = batcher.next_batch(self._clock.monotonic_s())
@@ -249,16 +249,13 @@ class TopicProducer:
         """Append a batch, settle it, and go on with the next one that may start then."""
         following: Batch[Pending] | None = batch
         while following is not None:
-            await self._append(following)
+            await self._appending.append(following)
             batcher.release(following)
             self._take(inbox, batcher)
             following = batcher.next_batch(self._clock.monotonic_s())
             if following is not None and batcher.waiting:
                 self._start(inbox, batcher, appends)
         self._freed.set()
-
-    async def _append(self, batch: Batch[Pending]) -> None:
-        await self._appending.append(batch)
 
     async def _partitions_at_last(self, inbox: Inbox[Pending]) -> int | None:
         """The same as `_partitions`; what is answered meanwhile makes room in the inbox."""

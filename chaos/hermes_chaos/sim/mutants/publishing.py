@@ -18,6 +18,7 @@ from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.fallback.spool.store import SegmentStore
 from hermes_actors.log.base import Log, Stored
 from hermes_actors.log.batching import Batch, Batcher
+from hermes_actors.publisher.appending import Appending
 from hermes_actors.publisher.idempotency import Claim
 from hermes_actors.publisher.pending import Pending
 from hermes_actors.publisher.producer import TopicProducer
@@ -25,13 +26,13 @@ from hermes_chaos.sim.faults.strikes import Fault
 from hermes_chaos.sim.mutants.mutant import Mutant
 from hermes_chaos.sim.world import Shape
 
-_append: Callable[[TopicProducer, Batch[Pending]], Any] = TopicProducer._append
+_append = Appending.append
 _replay: Callable[..., Any] = Replayer._append
 _readable = Replayer._readable
 _start = RemoteQueue.start
 
 
-async def _acknowledge_then_append(self: TopicProducer, batch: Batch[Pending]) -> None:
+async def _acknowledge_then_append(self: Appending, batch: Batch[Pending]) -> None:
     for pending in batch.items:
         # `settle` lets go of the messages, which the append still needs.
         messages = pending.messages
@@ -48,7 +49,7 @@ async def _lead_and_leave_the_watcher(
 ) -> None:
     while batch is not None:
         self._leading = batch
-        await self._append(batch)
+        await self._appending.append(batch)
         batcher.release(batch)
         self._take(inbox, batcher)
         batch = batcher.next_batch(self._clock.monotonic_s())
@@ -130,7 +131,7 @@ PUBLISHING = (
     Mutant(
         "ack-before-append",
         "a publisher is answered 201 before its message is in the log",
-        ((TopicProducer, "_append", _acknowledge_then_append),),
+        ((Appending, "append", _acknowledge_then_append),),
     ),
     Mutant(
         "wake-up-taken",
