@@ -55,8 +55,8 @@ class _Waiting(Struct, eq=False):
 class Hedge:
     """One topic's. `name` is `group.topic`, `topic` what the logs call it.
 
-    `records` makes the records of some items, with the `via` that it is given; `limit_s` is how
-    long after its `started_s` an item has its answer. Run `follow` beside it.
+    `records` makes the records of some items, which are sent then, with the `via` that it is given;
+    `limit_s` is how long after its `started_s` an item has its answer. Run `follow` beside it.
     """
 
     def __init__(
@@ -233,7 +233,9 @@ class Hedge:
         waiting = self._waiting[send.flight]
         waiting.appends[append] = None
         # Made at once: a message that is answered meanwhile has no body any more.
-        records = self._records(items, Via.LOCAL.value) if strike is None else None
+        records = None
+        if strike is None:
+            records = self._records(items, send.path.name, Via.LOCAL.value)
         self._fallback.nursery.start_soon(
             self._append_to_own, send, items, records, strike, append, waiting
         )
@@ -257,7 +259,7 @@ class Hedge:
                 await trio.sleep(strike.delay_s)
                 # What is done by then has no body any more.
                 if not (strike.fails or any(item.is_done for item in items)):
-                    records = self._records(items, Via.LOCAL.value)
+                    records = self._records(items, path.name, Via.LOCAL.value)
             if records:
                 found = await self._call(path, flight.partition, records, [waiting])
             else:

@@ -20,8 +20,8 @@ _LOOKUP_FIRST_S = 0.05
 _LOOKUP_MAX_S = 1.0
 _LOOK_AGAIN_S = 30.0
 
-Records = Callable[[Sequence[Item], str], Sequence[Record]]
-"""The records of some items, with this `via`."""
+Records = Callable[[Sequence[Item], str, str], Sequence[Record]]
+"""The records of some items that are about to be sent to this datacentre, with this `via`."""
 
 Append = Callable[[Path, int, Sequence[Part], Sequence[Record]], Awaitable[None]]
 """Sends the records of these to a partition, and tells what became of them."""
@@ -125,9 +125,9 @@ class RemoteQueue:
     def _build(self, parts: list[Part]) -> Sequence[Record]:
         vias = {part.attempts.via for part in parts}
         if len(vias) == 1 and all(part.is_whole for part in parts):
-            return self._records([part.attempts.item for part in parts], vias.pop())
+            return self._records([part.attempts.item for part in parts], self.path.name, vias.pop())
         return [record for part in parts for record in self._build_one(part)]
 
     def _build_one(self, part: Part) -> Sequence[Record]:
-        records = self._records([part.attempts.item], part.attempts.via)
+        records = self._records([part.attempts.item], self.path.name, part.attempts.via)
         return records if part.is_whole else [records[place] for place in part.places]

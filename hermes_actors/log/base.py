@@ -101,7 +101,7 @@ def is_all_stored(outcomes: Sequence[object]) -> TypeGuard[StoredRun]:
     return type(outcomes) is StoredRun
 
 
-def stored_count(outcomes: Sequence[Outcome]) -> int:
+def stored_count(outcomes: Sequence[object]) -> int:
     """How many of them are stored."""
     if is_all_stored(outcomes):
         return len(outcomes)

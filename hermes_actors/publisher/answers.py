@@ -3,10 +3,10 @@
 import msgspec
 from msgspec import Struct
 
-from hermes_actors.errors import ErrorCode, HermesError, Refused
-from hermes_actors.log.base import RefusedRecord, Stored, UnavailableRecord, UnknownRecord
+from hermes_actors.errors import HermesError, Refused
+from hermes_actors.log.base import Stored
 from hermes_actors.model.topic import Topic
-from hermes_actors.publisher.outcomes import Abandoned, Buffered, Replayed
+from hermes_actors.publisher.outcomes import Abandoned, Buffered, Replayed, log_error
 from hermes_actors.publisher.pending import Pending
 
 JSON = "application/json"
@@ -79,20 +79,3 @@ def too_long_for_topic(size: int, topic: Topic) -> Refused:
         f"Message is {size} bytes long; topic {topic.name} takes at most {topic.max_message_size} "
         "(its maxMessageSize); send less at once, or have its owner raise that"
     )
-
-
-def log_error(
-    outcome: RefusedRecord | UnavailableRecord | UnknownRecord, topic: str
-) -> HermesError:
-    """What is said of a record that the log has not stored, as far as it knows."""
-    if isinstance(outcome, RefusedRecord) and outcome.is_too_large:
-        return Refused(
-            f"Message for topic {topic} was not stored: {outcome.reason}: the larger one of "
-            "management.topic_bytes_max and the topic's maxMessageSize with room for headers; send "
-            "less at once, or have one of them raised"
-        )
-    if isinstance(outcome, UnknownRecord):
-        text = f"Message for topic {topic} may or may not have been stored: {outcome.reason}"
-    else:
-        text = f"Message for topic {topic} was not stored: {outcome.reason}"
-    return HermesError(text, ErrorCode.INTERNAL_ERROR)

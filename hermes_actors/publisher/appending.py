@@ -71,7 +71,7 @@ class Appending:
                 route.name,
                 route.log_topic,
                 ack=route.topic.ack,
-                records=self._records_of,
+                records=self._send_items,
                 settle=self._settle,
                 limit_s=self._limit_s,
                 chaos=route.topic.chaos,
@@ -91,15 +91,14 @@ class Appending:
         if not pendings:
             return
         route = self._route
-        route.measures.sent(batch.count, batch.body_bytes)
-        for pending in pendings:
-            pending.sent()
+        route.measures.taken(batch.count, batch.body_bytes)
         hedge = self.hedge
         if hedge is not None:
             await hedge.append(pendings, batch.partition)
             return
+        records = self._send(pendings, self._log.dc, Via.LOCAL.value)
         outcomes = await self._log.append(
-            route.log_topic, batch.partition, self._records(pendings), route.topic.ack
+            route.log_topic, batch.partition, records, route.topic.ack
         )
         self._conclude(
             self._log.dc, pendings, outcomes, self._clock.monotonic_s() - batch.started_s
@@ -114,30 +113,23 @@ class Appending:
         self, dc: str, pendings: Sequence[Pending], outcomes: Sequence[Outcome], append_s: float
     ) -> None:
         """Tell each pending what became of it in that datacentre."""
-        now_s = self._clock.monotonic_s()
-        measures = self._route.measures
-        stored = 0
-        latencies_s: list[float] = []
+        ended: list[Pending] = []
         at = 0
         for pending in pendings:
             outcome = outcomes[at]
-            if type(outcome) is Stored and pending.count == 1 and pending.keeper is None:
-                stored += 1
-                if pending.settle(outcome):
-                    latencies_s.append(now_s - pending.started_s)
-                at += 1
-                continue
             following = at + pending.count
-            own = outcomes[at:following]
-            stored += stored_count(own)
-            answered = pending.conclude(own)
-            if pending.count == 1:
-                latencies_s += [now_s - pending.started_s] * answered
+            if type(outcome) is Stored and pending.count == 1 and pending.keeper is None:
+                is_settled = pending.stored(outcome)
             else:
-                measures.stored_together(now_s - pending.started_s, answered)
+                is_settled = pending.conclude(outcomes[at:following])
+            if is_settled:
+                ended.append(pending)
             at = following
+        measures = self._route.measures
+        stored = stored_count(outcomes)
         if stored:
-            measures.stored(latencies_s, stored, append_s, dc)
+            measures.acknowledged(dc, stored, append_s)
+        measures.settled(ended, self._clock.monotonic_s())
 
     async def _join_kept(self, spool: Spool, pendings: Sequence[Pending]) -> None:
         """A key whose older messages the spool holds: its newer ones go behind them."""
@@ -154,10 +146,17 @@ class Appending:
             if pending.is_behind(spool):
                 pending.join_kept()
 
-    def _records_of(self, items: Sequence[Item], via: str) -> Sequence[Record]:
-        return self._records(cast("Sequence[Pending]", items), via)
+    def _send_items(self, items: Sequence[Item], dc: str, via: str) -> Sequence[Record]:
+        return self._send(cast("Sequence[Pending]", items), dc, via)
 
-    def _records(self, pendings: Sequence[Pending], via: str = Via.LOCAL.value) -> Sequence[Record]:
+    def _send(self, pendings: Sequence[Pending], dc: str, via: str) -> Sequence[Record]:
+        """The records of these, which go to that datacentre's log now."""
+        for pending in pendings:
+            pending.sent()
+        self._route.measures.sent(pendings, dc, via)
+        return self._records(pendings, via)
+
+    def _records(self, pendings: Sequence[Pending], via: str) -> Sequence[Record]:
         envelope = self._envelope
         if len(pendings) == 1:
             return records_of(pendings[0].messages, envelope, via)

@@ -82,8 +82,8 @@ class Slice:
         self._left -= 1
         return not self._left
 
-    def lines(self, topic: str, count: Callable[[int, int], None]) -> bytes:
-        """The answers, in order. `count(status, how many)` is told of all that are not 201."""
+    def lines(self, topic: str) -> bytes:
+        """The answers, in order."""
         if not self.refused and all(_is_stored(pending) for pending, _ in self.parts):
             return stored_lines(self.ids)
         outcomes: list[Settled] = [self.refused.get(at, _NOTHING) for at in range(self.count)]
@@ -93,7 +93,7 @@ class Slice:
             each = pending.outcomes or [pending.outcome] * len(places)
             for at, outcome in zip(places, each, strict=True):
                 outcomes[at] = outcome
-        return lines_of(self.ids, outcomes, topic, count)
+        return lines_of(self.ids, outcomes, topic)
 
 
 def _is_stored(pending: Pending) -> bool:
@@ -218,7 +218,7 @@ class BatchStream:
         lines: list[bytes] = []
         while answers and answers[0].is_done and self._unsent_bytes < self._limits.bytes_max:
             due = answers.popleft()
-            part = due.lines(self.route.name, self.route.measures.answered)
+            part = due.lines(self.route.name)
             self._owed_bytes -= due.count * LINE_BYTES
             self._unsent_bytes += len(part)
             lines.append(part)
@@ -323,6 +323,8 @@ class BatchStream:
         if parcel.ids is not None:
             ids = [own or made for own, made in zip(parcel.ids, ids, strict=True)]
         self._refuse_large(parcel)
+        for error in parcel.refused.values():
+            self.route.measures.answered(error.status, 1)
         part = Slice(ids, parcel.refused, size_bytes)
         if not self._is_left:
             self._answers.append(part)
@@ -333,6 +335,7 @@ class BatchStream:
         self.route.tally.in_flight += len(ways)
         for pending, _, _ in ways:
             self._deadlines.add(pending)
+        self.route.measures.admitted([pending for pending, _, _ in ways])
         for pending, _, messages in ways:
             self._hand_over(pending, messages)
         if not ways:
@@ -373,6 +376,7 @@ class BatchStream:
                 else sum(map(len, parcel.bodies)),
                 self.route.batch_limits,
                 ended,
+                count=len(messages),
             )
             yield pending, places, messages
 

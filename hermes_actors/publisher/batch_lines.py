@@ -1,13 +1,12 @@
 """What the publisher of a batch is told of each message: a line of JSON. Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from hermes_actors.errors import HermesError
 from hermes_actors.log.base import Stored
-from hermes_actors.publisher.answers import log_error
-from hermes_actors.publisher.outcomes import Abandoned, Buffered, Replayed, Settled
+from hermes_actors.publisher.outcomes import Abandoned, Buffered, Replayed, Settled, log_error
 
 _STORED = b'{"status":201,"id":"%b"}\n'
 _KEPT = b'{"status":202,"id":"%b"}\n'
@@ -21,27 +20,16 @@ def stored_lines(ids: Sequence[bytes]) -> bytes:
     return _BEGINNING + (_END + _BEGINNING).join(ids) + _END if ids else b""
 
 
-def lines_of(
-    ids: Sequence[bytes],
-    outcomes: Sequence[Settled],
-    topic: str,
-    count: Callable[[int, int], None],
-) -> bytes:
-    """The lines of messages with these outcomes. `count(status, 1)` is told of each that is not
-    201, which the producer counts.
-    """
+def lines_of(ids: Sequence[bytes], outcomes: Sequence[Settled], topic: str) -> bytes:
+    """The lines of messages with these outcomes."""
     lines = []
     for message_id, outcome in zip(ids, outcomes, strict=True):
         if isinstance(outcome, Stored):
             lines.append(_STORED % message_id)
-            continue
-        if isinstance(outcome, Buffered):
-            status, line = 202, _KEPT % message_id
+        elif isinstance(outcome, Buffered):
+            lines.append(_KEPT % message_id)
         else:
-            error = _error_of(outcome, topic)
-            status, line = error.status, _error_line(error, message_id)
-        count(status, 1)
-        lines.append(line)
+            lines.append(_error_line(_error_of(outcome, topic), message_id))
     return b"".join(lines)
 
 

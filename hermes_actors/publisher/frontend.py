@@ -58,7 +58,7 @@ class Frontend:
         self.clock = clock
         self.tally = Tally()
         self.deadlines = Deadlines(clock)
-        measures = FrontendMeasures(metrics, log.dc, lambda: self.tally.in_flight)
+        self.measures = measures = FrontendMeasures(metrics, log.dc, lambda: self.tally.in_flight)
         self.routes = Routes(
             config,
             log,

@@ -67,6 +67,7 @@ class Gateway:
         self._deadlines = deadlines
         self._measures = measures
         self._dc = measures.dc
+        self._listeners = measures.listeners
         self._now_s = clock.monotonic_s
         self._now_ms = clock.now_ms
         self._message_id = ids.message_id
@@ -119,8 +120,7 @@ class Gateway:
         if auth.enabled and not may_publish(auth, head.account):
             return self._forbidden(topic, head, message_id)
         measures = route.measures
-        measures.requests.value += 1
-        self._measures.requests.value += 1
+        measures.requested(1)
         if expected_bytes > self.body_bytes_max:
             return self._too_long(route, expected_bytes, message_id)
         started_s = self._now_s()
@@ -142,6 +142,8 @@ class Gateway:
         )
         self._tally.in_flight += 1
         self._deadlines.add(pending)
+        if self._listeners:
+            measures.admitted((pending,))
         return pending
 
     def hand_over(self, pending: Pending, body: bytes) -> None:
@@ -298,10 +300,8 @@ class Gateway:
         pending.settle(Abandoned())
 
     def answer(self, pending: Pending) -> Answer:
-        """The answer to a settled publish; counts it, unless it is a 201 (see `stored`)."""
+        """The answer to a settled publish."""
         answer = answer_to(pending)
-        if type(pending.outcome) is not Stored:
-            pending.route.measures.answered(answer.status, 1)
         if self.tells_quota and answer.status != TOO_MANY_BYTES:
             told = self.quota_headers(pending)
             answer = msgspec.structs.replace(answer, headers=answer.headers + told)

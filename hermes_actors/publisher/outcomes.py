@@ -2,8 +2,14 @@
 
 from msgspec import Struct
 
-from hermes_actors.errors import ErrorCode, HermesError, Unavailable
-from hermes_actors.log.base import Outcome
+from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
+from hermes_actors.log.base import (
+    Outcome,
+    RefusedRecord,
+    Stored,
+    UnavailableRecord,
+    UnknownRecord,
+)
 
 
 class Abandoned(Struct, frozen=True):
@@ -58,3 +64,33 @@ def not_written(topic: str, reason: str, *, was_sent: bool) -> Unavailable:
         f"it: {reason}; it may have been stored",
         ErrorCode.SENDING_TO_KAFKA_TIMEOUT,
     )
+
+
+def status_of(outcome: Settled, topic: str) -> int:
+    """The status that it is answered with; 0 when nobody is."""
+    if isinstance(outcome, Stored):
+        return 201
+    if isinstance(outcome, Buffered):
+        return 202
+    if isinstance(outcome, Abandoned):
+        return 0
+    if isinstance(outcome, HermesError | Replayed):
+        return outcome.status
+    return log_error(outcome, topic).status
+
+
+def log_error(
+    outcome: RefusedRecord | UnavailableRecord | UnknownRecord, topic: str
+) -> HermesError:
+    """What is said of a record that the log has not stored, as far as it knows."""
+    if isinstance(outcome, RefusedRecord) and outcome.is_too_large:
+        return Refused(
+            f"Message for topic {topic} was not stored: {outcome.reason}: the larger one of "
+            "management.topic_bytes_max and the topic's maxMessageSize with room for headers; send "
+            "less at once, or have one of them raised"
+        )
+    if isinstance(outcome, UnknownRecord):
+        text = f"Message for topic {topic} may or may not have been stored: {outcome.reason}"
+    else:
+        text = f"Message for topic {topic} was not stored: {outcome.reason}"
+    return HermesError(text, ErrorCode.INTERNAL_ERROR)

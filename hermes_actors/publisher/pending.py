@@ -98,6 +98,7 @@ class Pending:
         limits: Limits,
         notify: "Callable[[Pending], None]",
         demand: Demand | None = None,
+        count: int = 1,
     ) -> None:
         self.id = message_id
         self.route = route
@@ -112,7 +113,7 @@ class Pending:
         self.is_done = False
         self.is_sent = False
         self.messages: Sequence[Message] = ()
-        self.count = 1
+        self.count = count
         self.body_bytes = 0
         self.keeper: Spool | None = None
         self.outcome: Settled | None = None
@@ -154,25 +155,36 @@ class Pending:
         self.state = SENT
         self.is_sent = True
 
-    def conclude(self, outcomes: Sequence[Outcome]) -> int:
+    def stored(self, outcome: Stored) -> bool:
+        """Its append has ended, and its one message, which was not kept, is stored. As `conclude`,
+        whose caller counts it.
+        """
+        assert self.count == 1, "others may have other outcomes"
+        assert self.keeper is None, "the spool wants to know too"
+        if self.state == SETTLED:
+            return False
+        self._end(outcome, None)
+        return True
+
+    def conclude(self, outcomes: Sequence[Outcome]) -> bool:
         """Its append has ended, with an outcome for each message: it is settled, or those that are
-        not stored are kept, all or none. How many are stored that nobody was told of.
+        not stored are kept, all or none. True when it was settled by this; the caller counts it,
+        with others of its batch.
         """
         keeper = self.keeper
         if keeper is not None:
             keeper.concluded(self, [type(each) is Stored for each in outcomes])
         if self.state == SETTLED:
-            return 0
+            return False
         assert self._known is None, "its fate is told once"
-        stored = stored_count(outcomes)
-        if stored < self.count:
+        if stored_count(outcomes) < self.count:
             if keeper is not None:
                 self._known = [each if isinstance(each, Stored) else None for each in outcomes]
-                return stored
+                return False
             if self._keep_left(outcomes):
-                return stored
+                return False
         self._end(outcomes[0], outcomes if self.count > 1 else None)
-        return stored
+        return True
 
     # What keeps it when no log takes it in time.
 
@@ -213,6 +225,7 @@ class Pending:
         self.state = KEPT
         self.is_done = True
         self.keeper = spool
+        self.route.measures.kept((self,))
         return True
 
     def _written(self, error: SpoolUnavailable | None) -> None:
@@ -236,6 +249,7 @@ class Pending:
         else:
             outcomes = [outcome if each is None else each for each in known]
             self._end(outcomes[0], outcomes)
+        self.route.measures.settled((self,), self.started_s)
         return True
 
     def _end(self, outcome: Settled, outcomes: Sequence[Settled] | None) -> None:
@@ -268,7 +282,6 @@ class Pending:
                 )
             )
             return None
-        if self.is_sent:
-            self.route.hurry()
+        self.route.hurry()
         self.settle(overdue(limit_ms, may_be_stored=self.is_sent or self.state == KEPT))
         return None

@@ -4,8 +4,12 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from hermes_actors.model.names import TopicName
+from hermes_actors.model.topic import Ack
+from hermes_actors.publisher.measures import FrontendMeasures
 from hermes_actors.publisher.pending import Pending
 from hermes_actors.publisher.route import Limits, Tally
+from hermes_actors.telemetry.metrics import Metrics
 
 LIMITS = Limits(65, 65, 65)
 
@@ -13,7 +17,13 @@ LIMITS = Limits(65, 65, 65)
 def route_of(**parts: Any) -> SimpleNamespace:
     """As much of a route as a Pending needs."""
     tally = Tally()
-    given = {"name": "shop.orders", "log_topic": "shop.orders_1", "spool": None}
+    measures = FrontendMeasures(Metrics("hermes_frontend"), "dc1", lambda: 0)
+    given = {
+        "name": "shop.orders",
+        "log_topic": "shop.orders_1",
+        "spool": None,
+        "measures": measures.topic(TopicName.parse("shop.orders"), Ack.LEADER),
+    }
     return SimpleNamespace(**given | {"tally": tally, "hurry": lambda: None} | parts)
 
 

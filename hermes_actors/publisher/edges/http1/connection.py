@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from hermes_actors.log.base import Stored
 from hermes_actors.publisher.answers import Answer
 from hermes_actors.publisher.edges.bodies import BatchExchange, MessageBody
 from hermes_actors.publisher.edges.edge import Edge, Wire
@@ -19,7 +18,6 @@ from hermes_actors.publisher.edges.http1.watch import State, Watch
 from hermes_actors.publisher.edges.http1.wire import Reader
 from hermes_actors.publisher.edges.listener import LEAVE_S
 from hermes_actors.publisher.head import Head
-from hermes_actors.publisher.outcomes import Abandoned
 from hermes_actors.publisher.pending import Pending
 from hermes_actors.security.account import ClientCertificate
 
@@ -346,9 +344,6 @@ class Connection:
     def _settled(self, pending: Pending) -> None:
         """The publish's `notify`."""
         if self._is_lost:
-            if not isinstance(pending.outcome, Stored | Abandoned):
-                # Nobody hears it, but it is counted.
-                self._edge.gateway.answer(pending)
             return
         body = self._body
         if isinstance(body, MessageBody) and body.pending is pending:
@@ -370,7 +365,6 @@ class Connection:
             return
         # Not a byte of it came: the connection ends without a word, as Hermes has it.
         self._answers.pop()
-        self._edge.gateway.answer(body.pending)
         self._is_silent = True
         self._close_at_s = self._edge.now_s + self._edge.silence_s
 

@@ -1,0 +1,105 @@
+"""Whoever listens is told of each transition once, for messages that come to it together."""
+
+import pytest
+import trio
+from keeper import Keeper
+
+from hermes_actors.errors import HermesError, Refused
+from hermes_actors.publisher.head import Head
+from hermes_actors.publisher.measures import Admitted, Kept, Sent, Settled
+
+
+@pytest.fixture
+async def listening(open_world, autojump_clock):
+    """A frontend with a spool that is asked 15 ms before the limit, and what was heard of it."""
+    keeper = Keeper()
+    async with open_world(parts={"spool_of": lambda _topic: keeper, "reserve_ms": 15}) as world:
+        world.keeper, world.heard = keeper, []
+        world.frontend.measures.listeners.append(world.heard.append)
+        await world.add_topic("shop.orders")
+        await trio.sleep(0.01)
+        yield world
+
+
+def kinds(world) -> list[tuple[type, int]]:
+    return [(type(each), len(each.pendings)) for each in world.heard]
+
+
+async def test_a_message_is_admitted_sent_and_settled(listening, autojump_clock) -> None:
+    pending = listening.admit(body=b"1")
+    await trio.sleep(0.01)
+    assert listening.heard[1] == Sent([pending], "dc1", "local")
+    assert kinds(listening) == [(Admitted, 1), (Sent, 1), (Settled, 1)]
+    assert all(each.pendings[0] is pending for each in listening.heard)
+
+
+async def test_messages_that_go_together_are_told_together(listening, autojump_clock) -> None:
+    for number in range(5):
+        listening.admit(body=b"%d" % number)
+    await trio.sleep(0.01)
+    assert kinds(listening) == [(Admitted, 1)] * 5 + [(Sent, 5), (Settled, 5)]
+
+
+async def test_what_is_kept_is_told_so_and_settled_once(listening, autojump_clock) -> None:
+    listening.log.faults.unavailable_rate = 1.0
+    listening.admit()
+    await trio.sleep(0.01)
+    assert kinds(listening) == [(Admitted, 1), (Sent, 1), (Kept, 1)]
+    listening.keeper.written()
+    assert kinds(listening) == [(Admitted, 1), (Sent, 1), (Kept, 1), (Settled, 1)]
+    assert 'status_code="202"} 1.0' in listening.text()
+
+
+async def test_what_is_refused_is_settled_and_was_never_sent(listening, autojump_clock) -> None:
+    pending = listening.frontend.gateway.admit("shop.orders", 5, None, Head([], {}), lambda _: None)
+    listening.frontend.gateway.hand_over(pending, b"{}")
+    assert kinds(listening) == [(Admitted, 1), (Settled, 1)]
+    assert isinstance(pending.outcome, Refused)
+    assert 'status_code="400"} 1.0' in listening.text()
+
+
+class Later:
+    """A topic's check of messages that ends when the test says so."""
+
+    def __init__(self, world) -> None:
+        self.done = None
+        world.frontend.routes.by_name["shop.orders"].validate = self.check
+
+    def check(self, message, done) -> None:
+        self.message = message
+        self.done = done
+
+
+async def test_a_check_may_end_later_and_the_message_goes_on_then(
+    listening, autojump_clock
+) -> None:
+    later = Later(listening)
+    pending = listening.admit(body=b"checked")
+    await trio.sleep(0.02)
+    assert listening.stored == []
+    later.done(None)
+    await trio.sleep(0.01)
+    assert [record.value for record in listening.stored] == [b"checked"]
+    assert later.message.id == pending.id
+
+
+async def test_a_check_may_refuse_later(listening, autojump_clock) -> None:
+    later = Later(listening)
+    pending = listening.admit()
+    await trio.sleep(0.02)
+    later.done(Refused("no"))
+    assert isinstance(pending.outcome, Refused)
+    assert listening.stored == []
+
+
+async def test_a_check_that_ends_after_the_limit_is_for_nobody(listening, autojump_clock) -> None:
+    later = Later(listening)
+    pending = listening.admit()
+    await trio.sleep(0.1)
+    assert isinstance(pending.outcome, HermesError)
+    assert pending.outcome.status == 503
+    assert listening.keeper.taken == []
+    later.done(None)
+    await trio.sleep(0.01)
+    assert listening.stored == []
+    assert listening.frontend.tally.in_flight == 0
