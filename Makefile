@@ -65,15 +65,16 @@ check: $(STAMP) ## Format, lint, types, layers and the fast tests
 # pytest ends with 5 when a selection is empty, which is no failure here.
 .PHONY: test
 test: check ## check, and every other test: real processes, slow ones, Kafka, Spark
-	@# Simulations compute, and real processes mostly wait: so they run beside one another, and what
-	@# has times to keep goes first. Three files at once, each process with a broker of its own; then
-	@# what needs the machine for itself.
+	@# Simulations compute, and real processes mostly wait: so the one runs beside the other, niced,
+	@# with the CPU that is left (and with more time for it). Of the others, three files at once, each
+	@# process with a broker of its own; then what has times to keep. Whatever fails, all is run.
 	@shown="$$(mktemp)"; trap 'rm -f "$$shown"' EXIT; failed=0; \
-	nice -n 19 $(BIN)/python -m pytest -n auto -m "slow and not (kafka or spark or live)" > "$$shown" 2>&1 & \
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder \
-	    -m "(live or kafka) and not (alone or spark)" || [ $$? -eq 5 ] || failed=1; \
+	run() { $(BIN)/python -m pytest "$$@" || [ $$? -eq 5 ] || failed=1; }; \
+	nice -n 19 $(BIN)/python -m pytest -n auto --timeout 600 \
+	    -m "slow and not (kafka or spark or live)" > "$$shown" 2>&1 & \
+	run -n 3 --dist loadfile --no-loadscope-reorder -m "(live or kafka) and not (alone or spark)"; \
+	run -n 1 -m "alone or spark"; \
 	wait $$! || [ $$? -eq 5 ] || failed=1; cat "$$shown"; exit $$failed
-	$(BIN)/python -m pytest -n 1 -m "alone or spark" || [ $$? -eq 5 ]
 
 .PHONY: bench
 bench: $(STAMP) ## The benchmarks, one after another
