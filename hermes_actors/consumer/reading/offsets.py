@@ -141,7 +141,7 @@ class PartitionOffsets:
             (start, min(end, offset)) for start, end in self._recovered if start < offset
         ]
         self._position = min(self._position, offset)
-        self.read_end = offset
+        self.read_end = min(self.read_end, offset)
         self.recovered_end = min(self.recovered_end, offset)
         self.marked = tuple(each for each in self.marked if each < offset)
         self.condemned = frozenset(each for each in self.condemned if each < offset)

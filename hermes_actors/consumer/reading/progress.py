@@ -147,13 +147,14 @@ class TopicProgress:
         if not missing:
             return {}
         commits = await self._log.committed(self._group, self._topic)
-        ends = await self._log.end_positions(self._topic) if self.is_after_loss else {}
+        ends = await self._log.end_positions(self._topic)
         found: dict[int, tuple[PartitionOffsets, Commit | None]] = {}
         moved, fresh = [], []
         for partition in missing:
             commit = commits.get(partition)
             offsets = None if commit is None else self._from_commit(partition, commit)
             if offsets is not None:
+                self._cut_to(partition, offsets, ends.get(partition))
                 found[partition] = offsets, commit
             elif self._is_moved(partition):
                 moved.append(partition)
@@ -166,8 +167,22 @@ class TopicProgress:
             positions.update((p, since.get(p, starts[p])) for p in fresh)
         found.update((p, (PartitionOffsets(at), None)) for p, at in positions.items())
         for partition, (offsets, _) in found.items():
-            offsets.suspects_end = ends.get(partition, 0)
+            offsets.suspects_end = ends.get(partition, 0) if self.is_after_loss else 0
         return found
+
+    def _cut_to(self, partition: int, offsets: PartitionOffsets, end: int | None) -> None:
+        """What a commit says of what the log has lost since is not said of what it stores there."""
+        reached = max(offsets.read_end, offsets.recovered_end)
+        if end is not None and end < reached:
+            _logger.warning(
+                "%s %s/%d: the log was cut; up to %d was committed, and it is read from %d on",
+                self._group,
+                self._topic,
+                partition,
+                reached,
+                min(end, offsets.read_end),
+            )
+            offsets.cut(end)
 
     def _is_moved(self, partition: int) -> bool:
         return self._seek is not None and self._seek.moves(self._log.dc, partition)

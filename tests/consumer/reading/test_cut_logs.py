@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.reading.trail import Trail
 from hermes_actors.consumer.senders.sender import SendOutcome
-from hermes_actors.log.base import LogUnavailable, TopicSettings
+from hermes_actors.log.base import Commit, LogUnavailable, TopicSettings
+from hermes_actors.log.commits import Ownership, encode
 from hermes_actors.model.record import StoredRecord
 from hermes_chaos.sim.environment.clock import EPOCH_MS
 
@@ -51,6 +52,22 @@ async def test_who_has_read_nothing_yet_notices_too(world, autojump_clock, new):
         await world.publish(*bodies(100, 100 + new))
         await trio.sleep(3)
     assert world.sender.bodies == bodies(0, 10) + bodies(100, 100 + new)
+
+
+@pytest.mark.parametrize("settled", [(10, ()), (2, ((5, 10),))], ids=["all", "intervals"])
+async def test_who_begins_with_a_commit_above_the_end_begins_at_the_end(
+    world, autojump_clock, settled
+):
+    position, intervals = settled
+    await world.publish(*bodies(0, 10))
+    said = Commit(position, encode(position, intervals, Ownership(0, 7)))
+    await world.log.commit("shop_orders_push", "shop.orders", {0: said})
+    partition_of(world).cut(7)
+    async with world.consuming():
+        await trio.sleep(3)
+        await world.publish(*bodies(100, 105))
+        await trio.sleep(3)
+    assert world.sender.bodies == bodies(position, 5) + bodies(100, 105)
 
 
 async def test_what_lies_before_the_place_to_begin_may_be_gone(world, autojump_clock):
@@ -169,11 +186,9 @@ def test_an_offset_that_was_given_again_is_settled_when_both_of_its_records_are(
 def test_a_cut_below_all_that_is_settled_takes_the_position_back():
     offsets = PartitionOffsets(5, [(7, 9), (12, 20)])
     offsets.cut(8)
-    assert (offsets.position, list(offsets.intervals())) == (8, [])
-    offsets = PartitionOffsets(5, [(7, 9), (12, 20)])
-    offsets.begin(5)
-    offsets.cut(8)
-    assert (offsets.position, list(offsets.intervals())) == (5, [(6, 8)])
+    assert (offsets.position, list(offsets.intervals())) == (5, [(7, 8)])
+    offsets.cut(3)
+    assert (offsets.position, list(offsets.intervals())) == (3, [])
 
 
 @given(

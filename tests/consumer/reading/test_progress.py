@@ -7,7 +7,11 @@ from hermes_actors.consumer.reading.progress import TopicProgress
 from hermes_actors.log.base import Commit, LogUnavailable, TopicSettings
 from hermes_actors.log.commits import Ownership, encode
 from hermes_actors.log.memory import MemoryLog
+from hermes_actors.model.record import Record
+from hermes_actors.model.topic import Ack
+from hermes_chaos.sim.environment.clock import EPOCH_MS
 
+RECORDS = [Record(None, b"", (), EPOCH_MS)] * 12
 OURS = Ownership(topic_incarnation=0, incarnation=7, seek=2)
 
 
@@ -56,6 +60,7 @@ async def test_nothing_new_is_not_committed_again_but_after_an_hour(trio_clock):
 async def test_a_commit_from_before_a_retransmission_is_ignored_one_of_it_counts(trio_clock):
     log = MemoryLog("dc1", trio_clock)
     await log.create_topic("t", TopicSettings())
+    await log.append("t", 0, RECORDS, Ack.ALL)
     for seek, position in ((1, 0), (2, 5), (3, 5)):
         metadata = f"h1:0:7:9:{seek}:"
         await log.commit("group", "t", {0: Commit(5, metadata)})
@@ -149,6 +154,7 @@ async def test_what_a_lost_owner_was_looking_at_with_care_is_condemned(
 ):
     log = MemoryLog("dc1", trio_clock)
     await log.create_topic("t", TopicSettings())
+    await log.append("t", 0, RECORDS, Ack.ALL)
     former = Ownership(0, 7, epoch, 2)
     metadata = encode(5, [(9, 12)], former, marked=marked)
     await log.commit("group", "t", {0: Commit(5, metadata)})
