@@ -81,7 +81,11 @@ async def serve(
     log, remote = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
     metrics = Metrics("hermes_frontend")
     live = {name: live_topic(name, *kind) for name, kind in TOPICS.items()}
-    metadata: Any = SimpleNamespace(is_own=True, catalog=SimpleNamespace(topics=live))
+    metadata: Any = SimpleNamespace(
+        is_own=True,
+        catalog=SimpleNamespace(topics=live),
+        has_ended=lambda _topic, _incarnation: False,
+    )
     async with (
         open_supervisor(system_rng()) as supervisor,
         open_spooling(

@@ -145,6 +145,8 @@ def test_more_answers_than_may_be_owed_come_as_they_are_read() -> None:
     with (
         Process(
             batch_answer_bytes_max=bytes_max,
+            idle_timeout_ms=5_000,
+            long_idle_timeout_ms=5_000,
             max_publish_request_duration_ms=5_000,
         ) as process,
         connect(process) as connection,
