@@ -16,7 +16,7 @@ from hermes_actors.log.batching import Batch
 from hermes_actors.model.message import Envelope, Via, to_record
 from hermes_actors.model.messages import joined, records_of
 from hermes_actors.model.record import Record
-from hermes_actors.publisher.pending import Pending
+from hermes_actors.publisher.pending import SETTLED, Pending
 from hermes_actors.publisher.route import Route
 from hermes_actors.runtime.clock import Clock
 
@@ -119,10 +119,11 @@ class Appending:
             outcome = outcomes[at]
             following = at + pending.count
             if type(outcome) is Stored and pending.count == 1 and pending.keeper is None:
-                is_settled = pending.stored(outcome)
-            else:
-                is_settled = pending.conclude(outcomes[at:following])
-            if is_settled:
+                # Nearly all of them: as `conclude` would have it.
+                if pending.state != SETTLED:
+                    pending.end(outcome)
+                    ended.append(pending)
+            elif pending.conclude(outcomes[at:following]):
                 ended.append(pending)
             at = following
         measures = self._route.measures
@@ -160,7 +161,7 @@ class Appending:
         envelope = self._envelope
         if len(pendings) == 1:
             return records_of(pendings[0].messages, envelope, via)
-        if all(pending.count == 1 for pending in pendings):
+        if sum([pending.count for pending in pendings]) == len(pendings):
             return [to_record(pending.messages[0], envelope, via) for pending in pendings]
         return joined([records_of(pending.messages, envelope, via) for pending in pendings])
 

@@ -120,7 +120,8 @@ class Gateway:
         if auth.enabled and not may_publish(auth, head.account):
             return self._forbidden(topic, head, message_id)
         measures = route.measures
-        measures.requested(1)
+        measures.requests.value += 1
+        self._measures.requests.value += 1
         if expected_bytes > self.body_bytes_max:
             return self._too_long(route, expected_bytes, message_id)
         started_s = self._now_s()
@@ -138,7 +139,16 @@ class Gateway:
             if demand.claim is not None:
                 notify = partial(self._conclude, demand.claim, notify)
         pending = Pending(
-            message_id, route, started_s, key, expected_bytes, route.limits, notify, demand
+            message_id,
+            route,
+            started_s,
+            key,
+            expected_bytes,
+            route.limits,
+            notify,
+            demand,
+            1,
+            self._now_ms(),
         )
         self._tally.in_flight += 1
         self._deadlines.add(pending)
@@ -169,17 +179,16 @@ class Gateway:
                 pending.settle(violation)
                 return
         demand = pending.demand
-        # The time of reception, also of a body that took long to come.
-        at_ms = int(self._now_ms() - (self._now_s() - pending.started_s) * 1_000)
         if demand is None:
-            message = Message(pending.id, body, at_ms, pending.key, (), self._dc)
+            message = Message(pending.id, body, pending.started_ms, pending.key, (), self._dc)
         else:
             taken = self._taken(pending, demand, body)
             if taken is None:
                 return
-            message = msgspec.structs.replace(taken, published_at_ms=at_ms)
+            message = msgspec.structs.replace(taken, published_at_ms=pending.started_ms)
+            size = len(message.body)
         if route.validate is None:
-            self._queue(pending, (message,), message.key, len(message.body))
+            self._queue(pending, (message,), message.key, size)
         else:
             route.validate(message, partial(self._validated, pending, message))
 

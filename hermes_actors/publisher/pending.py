@@ -56,7 +56,8 @@ FIRST, LATE, LAST = Stage
 class Pending:
     """The `messages` of one publish, or of a part of a batch, and what has become of them.
 
-    `started_s` is monotonic: when its headers had been read. `key` says where all of its messages
+    `started_s` is monotonic: when its headers had been read; `started_ms` is that by the wall
+    clock, 0 for a part of a batch, whose messages have it. `key` says where all of its messages
     go; `body_bytes` are those of all. `is_done`: it is answered or kept, and nothing more is begun
     for it. `is_sent`: a log was given it, so it may be stored. `keeper` is the spool that has it,
     whatever the topic has become since. `demand` is what its head asks for, until its body has
@@ -84,6 +85,7 @@ class Pending:
         "outcome",
         "outcomes",
         "route",
+        "started_ms",
         "started_s",
         "state",
     )
@@ -99,10 +101,12 @@ class Pending:
         notify: "Callable[[Pending], None]",
         demand: Demand | None = None,
         count: int = 1,
+        started_ms: int = 0,
     ) -> None:
         self.id = message_id
         self.route = route
         self.started_s = started_s
+        self.started_ms = started_ms
         self.key = key
         self.expected_bytes = expected_bytes
         self.limits = limits
@@ -144,7 +148,6 @@ class Pending:
         assert self.state == VALIDATING, "it is queued once, when it has been checked"
         self.state = QUEUED
         self.messages = messages
-        self.count = len(messages)
         self.key = key
         self.body_bytes = body_bytes
         self.demand = None
@@ -154,17 +157,6 @@ class Pending:
         assert self.state in (QUEUED, SENT), "nothing is begun for what is done"
         self.state = SENT
         self.is_sent = True
-
-    def stored(self, outcome: Stored) -> bool:
-        """Its append has ended, and its one message, which was not kept, is stored. As `conclude`,
-        whose caller counts it.
-        """
-        assert self.count == 1, "others may have other outcomes"
-        assert self.keeper is None, "the spool wants to know too"
-        if self.state == SETTLED:
-            return False
-        self._end(outcome, None)
-        return True
 
     def conclude(self, outcomes: Sequence[Outcome]) -> bool:
         """Its append has ended, with an outcome for each message: it is settled, or those that are
@@ -183,7 +175,7 @@ class Pending:
                 return False
             if self._keep_left(outcomes):
                 return False
-        self._end(outcomes[0], outcomes if self.count > 1 else None)
+        self.end(outcomes[0], outcomes if self.count > 1 else None)
         return True
 
     # What keeps it when no log takes it in time.
@@ -245,14 +237,15 @@ class Pending:
             return False
         known = self._known
         if known is None:
-            self._end(outcome, None)
+            self.end(outcome)
         else:
             outcomes = [outcome if each is None else each for each in known]
-            self._end(outcomes[0], outcomes)
+            self.end(outcomes[0], outcomes)
         self.route.measures.settled((self,), self.started_s)
         return True
 
-    def _end(self, outcome: Settled, outcomes: Sequence[Settled] | None) -> None:
+    def end(self, outcome: Settled, outcomes: Sequence[Settled] | None = None) -> None:
+        """Its outcome is known, or that of each message; the caller counts it."""
         assert self.state != SETTLED, "it is told once"
         self.state = SETTLED
         self.is_done = True

@@ -33,8 +33,9 @@ def pending_of(
     notify: Callable[[Pending], None] = lambda _pending: None,
     route: Any = None,
     key: bytes | None = None,
+    count: int = 1,
 ) -> Pending:
     """An admitted one, counted by its route's tally."""
     route = route or route_of()
     route.tally.in_flight += 1
-    return Pending("id", route, started_s, key, 2, limits, notify)
+    return Pending("id", route, started_s, key, 2, limits, notify, count=count)

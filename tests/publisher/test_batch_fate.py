@@ -42,7 +42,9 @@ def started(world, bodies, keys=None) -> tuple[Pending, list[Pending]]:
     key = messages[0].key
     now_s = trio.current_time()
     size = sum(map(len, bodies))
-    made = Pending(messages[0].id, route, now_s, key, size, route.batch_limits, ended.append)
+    made = Pending(
+        messages[0].id, route, now_s, key, size, route.batch_limits, ended.append, count=len(bodies)
+    )
     route.tally.in_flight += 1
     world.frontend.deadlines.add(made)
     world.frontend.gateway.hand_over_batch(None, made, messages)
@@ -161,7 +163,7 @@ def test_what_can_never_be_stored_is_not_kept_with_the_others() -> None:
     route = route_of(spool=object(), keep=keep)
     ended: list[Pending] = []
     route.tally.in_flight += 1
-    made = Pending("id", route, 0.0, None, 3, (1, 2, 3), ended.append)
+    made = Pending("id", route, 0.0, None, 3, (1, 2, 3), ended.append, count=3)
     made.validating()
     made.queued(run_of([b"1", b"2", b"3"]), None, 3)
     made.sent()

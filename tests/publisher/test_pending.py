@@ -48,7 +48,7 @@ class Fate:
         spool = self.disk if has_spool else None
         self.route = route_of(spool=spool, keep=self.disk.keep)
         limits = Limits(50, 65, 1_065) if has_spool else Limits(65, 65, 65)
-        self.pending = pending_of(0.0, limits, self.note, self.route)
+        self.pending = pending_of(0.0, limits, self.note, self.route, count=count)
         self.bodies = [b"%d" % number for number in range(count)]
         self.stage: int | None = FIRST
         self.runs = 0
