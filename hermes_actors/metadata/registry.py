@@ -233,10 +233,13 @@ class Registry:
         """After each reading of the whole log: what the other datacentres hold is to be here."""
         while self._metadata.standins:
             await self._installed.wait()
-            self._installed = installed = trio.Event()
+            self._installed = trio.Event()
             async with trio.open_nursery() as nursery:
                 for other in self._metadata.standins:
-                    nursery.start_soon(self._catch_up_with, other, installed)
+                    nursery.start_soon(self._catch_up_with, other)
+                # One that stays away keeps no other from being compared again.
+                await self._installed.wait()
+                nursery.cancel_scope.cancel()
 
     def _report_unheard(self, other: Metadata) -> None:
         own = self._metadata
@@ -247,13 +250,13 @@ class Registry:
             own.clock.monotonic_s() + _UNHEARD_MAX_S,
         )
 
-    async def _catch_up_with(self, other: Metadata, again: trio.Event) -> None:
+    async def _catch_up_with(self, other: Metadata) -> None:
         """Wait until all is here that the other datacentre held when it was first heard of."""
         own = self._metadata
         await other.wait_current()
         lacking = await _lacking(list(other.state.registers.values()), own)
         until_s = own.clock.monotonic_s() + _LACKING_MAX_S
-        while lacking and not again.is_set():
+        while lacking:
             own.report_behind(
                 other.dc,
                 f"metadata: {len(lacking)} changes that {other.dc} holds are not in the log of "
@@ -262,8 +265,7 @@ class Registry:
             )
             await trio.sleep(_LACKING_POLL_S)
             lacking = await _lacking(lacking, own)
-        if not again.is_set():
-            own.report_behind(other.dc, "", 0.0)
+        own.report_behind(other.dc, "", 0.0)
 
 
 async def _lacking(registers: list[Register], own: Metadata) -> list[Register]:

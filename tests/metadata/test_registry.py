@@ -413,3 +413,22 @@ async def test_a_log_whose_records_were_all_deleted_is_made_anew(autojump_clock,
         await site.metadata.wait_current()
         assert site.metadata.state.log_id not in ("", old_id)
         assert isinstance(await site.metadata.change(GROUP), Accepted)
+
+
+async def test_a_log_that_is_read_again_is_compared_though_another_datacentre_is_away(
+    autojump_clock, open_site
+):
+    async with open_site("dc2") as there, open_site("dc3") as away:
+        away.log.faults.reads_failing = True
+        standins = (there.metadata, away.metadata)
+        async with open_site("dc1", standins=standins) as site:
+            await trio.sleep(30)
+            assert "dc2" not in site.metadata.lacking
+            site.registry.tell(Refold())
+            await trio.sleep(30)
+            assert site.metadata.refolds == 1
+            assert "dc2" not in site.metadata.lacking
+            assert "dc3 does not answer yet" in site.metadata.lacking
+            away.log.faults.reads_failing = False
+            await trio.sleep(60)
+            assert site.metadata.lacking == site.metadata.behind == ""
