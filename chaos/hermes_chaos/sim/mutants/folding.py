@@ -81,6 +81,6 @@ FOLDING = (
         "deletions-stay-at-home",
         "what one datacentre removes is not removed in the other",
         ((Replicator, "_fold", _copy_no_deletion),),
-        seed=3,
+        seed=5,
     ),
 )
