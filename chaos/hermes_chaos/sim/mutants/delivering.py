@@ -26,7 +26,9 @@ from hermes_actors.filters.compiled import Candidate, Filters
 from hermes_actors.log.commits import Interval, Ownership
 from hermes_actors.metadata.seek import Seek
 from hermes_actors.model.dead_letter import DiscardReason
+from hermes_chaos.sim.faults.strikes import Fault
 from hermes_chaos.sim.mutants.mutant import Mutant
+from hermes_chaos.sim.world import Shape
 
 _settle = PartitionOffsets.settle
 _add = KeptDeadLetters.add
@@ -149,6 +151,8 @@ def _age_since_publication(self: Dispatch, delivery: Delivery, _now_s: float) ->
     return float(self._clock.now_ms() - delivery.record.timestamp_ms)
 
 
+_MOODS = Shape(faults=frozenset((Fault.SUBSCRIBER,)), strikes=40)
+
 DELIVERING = (
     Mutant(
         "commit-highest",
@@ -193,16 +197,19 @@ DELIVERING = (
         "seek-ignored",
         "a consumer goes on where it is, whatever a retransmission says",
         ((TopicProgress, "go_to", _ignore_seek),),
+        seed=3,
     ),
     Mutant(
         "stale-commit-wins",
         "a commit that was made before a retransmission counts after it",
         ((TopicProgress, "_is_ours", _any_seek_is_ours),),
+        seed=3,
     ),
     Mutant(
         "order-broken-on-retry",
         "the next message of a key is pushed while the one before it waits for its retry",
         ((Lanes, "wait", _wait_without_key),),
+        seed=5,
     ),
     Mutant(
         "ladder-never-slows",
@@ -228,6 +235,7 @@ DELIVERING = (
         "attempts-unbounded",
         "a message is tried again however often attemptsMax says",
         ((Dispatch, "adopt", _count_no_attempt),),
+        shape=_MOODS,
     ),
     Mutant(
         "ttl-with-each-attempt",

@@ -71,6 +71,7 @@ FOLDING = (
         "older-overwrites",
         "a change from another datacentre counts, however old it is",
         ((Register, "supersedes", _wins),),
+        seed=3,
     ),
     Mutant(
         "newer-stays-out",

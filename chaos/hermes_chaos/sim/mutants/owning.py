@@ -132,13 +132,6 @@ _PATCHES: tuple[tuple[str, str, Any, str, Any], ...] = (
         _commit_without_a_look,
     ),
     (
-        "terms-go-on",
-        "who slept while retention took everything counts on from what it knew",
-        CoordinationReader,
-        "_outlive_silence",
-        _go_on,
-    ),
-    (
         "shares-rise-at-once",
         "an owner uses a greater share before the others have heard that theirs is smaller",
         owning,
@@ -151,6 +144,12 @@ OWNING = (
         "ignore-terms",
         "while one node leads all do, and their plans count in any term",
         ((Leader, "_leads", _lead_too), (State, "_plan", _any_plan)),
+    ),
+    Mutant(
+        "terms-go-on",
+        "who slept while retention took everything counts on from what it knew",
+        ((CoordinationReader, "_outlive_silence", _go_on),),
+        seed=13,
     ),
     *(Mutant(name, bug, ((owner, at, patch),)) for name, bug, owner, at, patch in _PATCHES),
 )

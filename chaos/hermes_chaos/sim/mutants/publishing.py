@@ -155,6 +155,7 @@ PUBLISHING = (
         "replay-once",
         "what a log does not take when it is replayed is forgotten",
         ((Replayer, "_append", _replay_once),),
+        seed=9,
     ),
     Mutant(
         "breaker-never-opens",
@@ -165,6 +166,7 @@ PUBLISHING = (
         "breaker-never-closes",
         "a log that answers again is not used again",
         ((Breaker, "_close", _close_never),),
+        seed=2,
     ),
     Mutant(
         "no-hedge-budget",
