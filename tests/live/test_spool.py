@@ -80,7 +80,7 @@ def test_what_was_answered_202_survives_kill_9_and_is_stored_and_delivered(
     assert (left["entries"], left["pid"]) == (12, "")
     early = spool("drain", "--timeout-s", "2")
     assert early.returncode == 1
-    assert "12 messages still wait" in early.stderr
+    assert "12 messages not stored after 2 s" in early.stderr
 
     cluster.brokers[0].start()
     drained = spool("drain")
