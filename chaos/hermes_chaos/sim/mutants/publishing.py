@@ -177,6 +177,7 @@ PUBLISHING = (
         "no-rescue",
         "a message that the hedge budget refused misses its deadline",
         ((Decision, "_rescue_after_s", _wait_for_ever),),
+        seed=17,
     ),
     Mutant(
         "hedge-after-answer",
