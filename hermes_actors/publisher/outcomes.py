@@ -42,11 +42,13 @@ def overdue(limit_ms: int, *, may_be_stored: bool) -> Unavailable:
     )
 
 
-def full_behind_key(topic: str) -> Unavailable:
+def full_behind_key(topic: str, *, was_sent: bool) -> Unavailable:
     """Older messages of its key are kept, and no more can be."""
+    became = "may have been stored" if was_sent else "was not stored"
     return Unavailable(
-        f"Message for topic {topic} was not stored: older messages of its key wait in the spool, "
-        "which takes no more; try again"
+        f"Message for topic {topic} {became}: older messages of its key wait in the spool, "
+        "which takes no more; try again",
+        ErrorCode.SENDING_TO_KAFKA_TIMEOUT if was_sent else ErrorCode.OTHER,
     )
 
 

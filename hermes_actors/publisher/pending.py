@@ -195,7 +195,7 @@ class Pending:
     def join_kept(self) -> None:
         """Older messages of its key are kept: be kept too, or be answered that this cannot be."""
         if not self.is_done and not self.keep():
-            self.settle(full_behind_key(self.route.name))
+            self.settle(full_behind_key(self.route.name, was_sent=self.is_sent))
 
     def _keep_left(self, outcomes: Sequence[Outcome]) -> bool:
         """Keep those that a log may still take."""

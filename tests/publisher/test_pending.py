@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pendings import pending_of, route_of
 
-from hermes_actors.errors import HermesError
+from hermes_actors.errors import ErrorCode, HermesError
 from hermes_actors.fallback.spool.store import SpoolUnavailable
 from hermes_actors.log.base import RefusedRecord, Stored, UnavailableRecord, UnknownRecord
 from hermes_actors.model.message import Message
@@ -163,3 +163,20 @@ def test_what_is_kept_says_what_it_knows_when_the_disk_is_too_slow() -> None:
         assert fate.pending.expire(FIRST) == LAST
         assert fate.pending.expire(LAST) is None
         assert text in fate.pending.outcome.message
+
+
+@pytest.mark.parametrize(
+    ("actions", "text", "code"),
+    [
+        (("validate", "queue"), "was not stored", ErrorCode.OTHER),
+        (("validate", "queue", "send"), "may have been stored", ErrorCode.SENDING_TO_KAFKA_TIMEOUT),
+    ],
+)
+def test_what_cannot_join_what_is_kept_says_whether_a_log_was_given_it(actions, text, code) -> None:
+    fate = Fate(1, has_spool=True)
+    for each in actions:
+        fate.act(each, [], True)
+    fate.disk.takes = False
+    fate.pending.join_kept()
+    assert text in fate.pending.outcome.message
+    assert fate.pending.outcome.code is code
