@@ -161,6 +161,7 @@ PUBLISHING = (
         "breaker-never-opens",
         "a log that does not answer is given every message all the same",
         ((Breaker, "_open", _open_never),),
+        seed=12,
     ),
     Mutant(
         "breaker-never-closes",
