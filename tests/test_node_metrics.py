@@ -90,7 +90,7 @@ async def test_open_dead_letters_are_a_metric_a_column_and_a_problem(autojump_cl
         status = await node.administration.statuses.health("shop.orders", "billing")
         assert status["status"] == "UNHEALTHY"
         assert [each["description"].partition(":")[0] for each in status["problems"]] == [
-            "3 dead letters are open"
+            "3 dead letters are open, the last one for client-error"
         ]
 
 

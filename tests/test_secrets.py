@@ -104,7 +104,14 @@ def plain(kind: Any) -> Any:
     for name, value in samples:
         if name in str(kind):
             return value
-    return 1
+    return Anything() if getattr(kind, "__module__", "").startswith("hermes_actors.") else 1
+
+
+class Anything:
+    """In the place of an object of ours: each attribute of it is 1."""
+
+    def __getattr__(self, _name: str) -> int:
+        return 1
 
 
 @pytest.mark.parametrize("cls", STRUCTS, ids=lambda each: f"{each.__module__}.{each.__name__}")

@@ -5,9 +5,7 @@ of the transitions, a trace or a tracker, is told of them here too.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, NamedTuple
 
 from hermes_actors.log.base import Stored, stored_count
 from hermes_actors.model.names import TopicName
@@ -22,13 +20,13 @@ if TYPE_CHECKING:
     from hermes_actors.publisher.pending import Pending
 
 
-class Admitted(Struct, frozen=True):
+class Admitted(NamedTuple):
     """The heads of these have passed their checks."""
 
     pendings: "Sequence[Pending]"
 
 
-class Sent(Struct, frozen=True):
+class Sent(NamedTuple):
     """A batch of these goes to this datacentre's log; `via` is their records' way."""
 
     pendings: "Sequence[Pending]"
@@ -36,13 +34,13 @@ class Sent(Struct, frozen=True):
     via: str
 
 
-class Kept(Struct, frozen=True):
+class Kept(NamedTuple):
     """The spool has taken these, and will send them; its disk may not have them yet."""
 
     pendings: "Sequence[Pending]"
 
 
-class Settled(Struct, frozen=True):
+class Settled(NamedTuple):
     """These have their outcomes, and were told."""
 
     pendings: "Sequence[Pending]"
