@@ -236,6 +236,7 @@ class PushConsumer:
             nursery.start_soon(self._screening.run)
             nursery.start_soon(self._intake.run)
             nursery.start_soon(self._intake.watch_partitions)
+            nursery.start_soon(self._intake.settle_doubts)
             nursery.start_soon(self._intake.end_care)
             nursery.start_soon(self._send)
             nursery.start_soon(self._commit_regularly)

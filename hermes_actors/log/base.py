@@ -5,7 +5,7 @@ coroutines. An error of the store itself (disk full, corrupt file, broker away) 
 an append never raises for it, it says so for each record.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeGuard, overload
 
@@ -132,10 +132,10 @@ class Reader(Protocol):
     """Reads one topic's stated partitions from stated positions on, in order of offset."""
 
     @property
-    def turnovers(self) -> int:
-        """How often, since it was opened, a partition may have got a leader that knows less than
-        the one before: what was read may be gone, and other records may have its offsets. Told at
-        the latest with the first batch of the new leader.
+    def doubtful(self) -> Collection[int]:
+        """The partitions that, since it was opened, may have got a leader that knows less than the
+        one before: what was read may be gone, and other records may have its offsets. Told at the
+        latest with the first batch of the new leader.
         """
 
     async def next_batch(self, records_max: int, bytes_max: int) -> Sequence[StoredRecord]:
@@ -180,6 +180,12 @@ class Log(Protocol):
 
     async def end_positions(self, topic: str) -> dict[int, int]:
         """For each partition the next offset to be written. Raises UnknownTopic, LogUnavailable."""
+
+    async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """The start and the end position of one partition, whether or not the others have a leader.
+
+        Raises UnknownTopic (also for a partition that the topic has not), LogUnavailable.
+        """
 
     async def position_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
         """For each partition the first offset with a timestamp ≥ `timestamp_ms`, else its end.

@@ -296,6 +296,14 @@ class EmbeddedLog:
         await trio.lowlevel.checkpoint()
         return {view.row.number: view.row.end for view in self.view_of(topic).partitions}
 
+    async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """As `Log.bounds`."""
+        await trio.lowlevel.checkpoint()
+        for view in self.view_of(topic).partitions:
+            if view.row.number == partition:
+                return view.row.start, view.row.end
+        raise UnknownTopic(no_such_partition(topic, partition, len(self.view_of(topic).partitions)))
+
     async def position_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
         """As `Log.position_at`."""
         await trio.lowlevel.checkpoint()
@@ -363,7 +371,7 @@ class EmbeddedLog:
 
 
 class _EmbeddedReader:
-    turnovers = 0
+    doubtful = ()
 
     def __init__(self, log: EmbeddedLog, topic: str, positions: Mapping[int, int]) -> None:
         self._log = log

@@ -5,7 +5,7 @@ is done in the order of the calls and without a wait.
 """
 
 import random
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import trio
@@ -240,6 +240,13 @@ class MemoryLog:
         """As `Log.end_positions`; what is not replicated does not count, as in Kafka."""
         return {n: p.replicated for n, p in enumerate((await self._look_up(topic)).partitions)}
 
+    async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """As `Log.bounds`."""
+        partitions = (await self._look_up(topic)).partitions
+        if not 0 <= partition < len(partitions):
+            raise UnknownTopic(no_such_partition(topic, partition, len(partitions)))
+        return partitions[partition].start, partitions[partition].replicated
+
     async def position_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
         """As `Log.position_at`."""
         partitions = (await self._look_up(topic)).partitions
@@ -355,18 +362,19 @@ class _MemoryReader:
         self._log = log
         self._topic = topic
         self._cursor = Cursor(topic, positions)
-        self._cuts = self._count_cuts()
+        self._cuts = self._cuts_of_each()
 
     @property
-    def turnovers(self) -> int:
-        return max(0, self._count_cuts() - self._cuts)
+    def doubtful(self) -> Collection[int]:
+        before, now = self._cuts, self._cuts_of_each()
+        return [number for number in now if now[number] > before.get(number, 0)]
 
-    def _count_cuts(self) -> int:
+    def _cuts_of_each(self) -> dict[int, int]:
         try:
             partitions = self._log.topic_or_raise(self._topic).partitions
         except UnknownTopic:
-            return 0
-        return sum(partition.cuts for partition in partitions)
+            return {}
+        return {number: partition.cuts for number, partition in enumerate(partitions)}
 
     def seek(self, partition: int, position: int) -> None:
         self._cursor.seek(partition, position)

@@ -1,6 +1,6 @@
 """A log of which the test sees only its own topics and groups, under plain names."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from hermes_actors.log.base import Commit, Log, OffsetOutOfRange, Outcome, Reader, TopicSettings
@@ -38,6 +38,9 @@ class NamespacedLog:
     async def end_positions(self, topic: str) -> dict[int, int]:
         return await self.log.end_positions(self.full(topic))
 
+    async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        return await self.log.bounds(self.full(topic), partition)
+
     async def position_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
         return await self.log.position_at(self.full(topic), timestamp_ms)
 
@@ -70,8 +73,8 @@ class NamespacedReader:
         self._topic = topic
 
     @property
-    def turnovers(self) -> int:
-        return self._reader.turnovers
+    def doubtful(self) -> Collection[int]:
+        return self._reader.doubtful
 
     async def next_batch(self, records_max: int, bytes_max: int) -> Sequence[StoredRecord]:
         try:

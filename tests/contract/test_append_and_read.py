@@ -80,6 +80,9 @@ async def test_offsets_are_dense_in_each_partition_and_stable_after_reopening(un
         assert await write(log, "t", [b"c"], 0) == [2]
     async with under_test.open() as log:
         assert await log.end_positions("t") == {0: 3, 1: 1}
+        assert [await log.bounds("t", each) for each in (0, 1)] == [(0, 3), (0, 1)]
+        with pytest.raises(UnknownTopic):
+            await log.bounds("t", 2)
         assert await write(log, "t", [b"d"], 0) == [3]
         async with log.reader("t", {0: 0}) as reader:
             found = await read(reader, 4)

@@ -228,8 +228,8 @@ async def test_who_reads_is_told_before_the_first_record_that_another_broker_may
 
         @nursery.start_soon
         async def read():
-            found.append((await values_of(reader), reader.turnovers))
-            found.append((await values_of(reader), reader.turnovers))
+            found.append((await values_of(reader), set(reader.doubtful)))
+            found.append((await values_of(reader), set(reader.doubtful)))
 
         await brokers.asked(1)
         brokers.answer(0, p0=batch_of(0, b"a"))
@@ -237,5 +237,27 @@ async def test_who_reads_is_told_before_the_first_record_that_another_broker_may
         brokers.answer(1, p0=kafka_errors.NotLeaderForPartitionError.errno)
         assert await brokers.asked(3) == {0: 1}
         brokers.answer(2, p0=batch_of(1, b"b"))
-    assert found == [([(0, b"a")], 0), ([(1, b"b")], 1)]
+    assert found == [([(0, b"a")], set()), ([(1, b"b")], {0})]
+    reader.close()
+
+
+@in_guest
+async def test_one_partition_without_a_leader_casts_no_doubt_on_the_others(brokers, positions):
+    reader = KafkaReader(brokers, positions, "t", {0: 0, 1: 0})
+    found = []
+    async with trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def read():
+            found.append((await values_of(reader), set(reader.doubtful)))
+
+        await brokers.asked(1)
+        lost = kafka_errors.LeaderNotAvailableError.errno
+        brokers.answer(0, p0=b"", p1=lost)
+        asked = await brokers.asked(2)
+        brokers.answer(1, **{f"p{n}": batch_of(0, b"a") if n == 0 else lost for n in asked})
+        if 0 not in asked:
+            await brokers.asked(3)
+            brokers.answer(2, p0=batch_of(0, b"a"))
+    assert found == [([(0, b"a")], {1})]
     reader.close()

@@ -4,7 +4,8 @@ A partition whose oldest unsettled message holds it up is left out; the others a
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from math import inf
 from typing import Protocol
 
 import trio
@@ -17,7 +18,7 @@ from hermes_actors.consumer.reading.care import CARE_FOR_S, PATIENCE_S, Care, is
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.reading.progress import TopicProgress
 from hermes_actors.consumer.reading.screen import Exhausted, Filtered, Later, Screen, Seen, let_pass
-from hermes_actors.consumer.reading.trail import LOOK_BACK, find_cuts
+from hermes_actors.consumer.reading.trail import LOOK_BACK, find_place
 from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
 from hermes_actors.metadata.seek import Seek
@@ -123,8 +124,12 @@ class Intake:
         self._scope = trio.CancelScope()
         self._reads: dict[int, int] = {}
         self._is_over = False
-        # Whether the log may have lost what was read of it: looked at before more is read.
-        self._is_doubtful = False
+        # Of which the log may have lost what was read, and when each is looked at; until then it
+        # is not read.
+        self._doubtful: dict[int, float] = {}
+        self._looked_at: set[int] = set()
+        self._doubted = Wakeup()
+        self._why_doubtful = ""
         self._reader: Reader | None = None
         self._looks_back = False
         self.lacks_bytes = False
@@ -171,11 +176,9 @@ class Intake:
             self._reads = self._readable()
             with trio.CancelScope() as self._scope:
                 if self._reads:
-                    await self._survive(
-                        self._compare if self._is_doubtful else self._read_partitions
-                    )
+                    await self._survive()
                 else:
-                    # `review` ends this when a partition has room again.
+                    # `review` ends this when a partition has room again, or is no more in doubt.
                     await trio.sleep_forever()
             await trio.lowlevel.checkpoint()
 
@@ -196,8 +199,8 @@ class Intake:
         """
         while True:
             await trio.sleep(_PARTITION_CHECK_S)
-            if self._reader is not None and self._reader.turnovers:
-                self._is_doubtful = True
+            if self._reader is not None and self._reader.doubtful:
+                self._doubt(self._reader.doubtful)
                 self._scope.cancel()
             try:
                 if await self._progress.load():
@@ -205,6 +208,23 @@ class Intake:
             except (LogUnavailable, UnknownTopic):
                 # The reader meets the same trouble, and says so.
                 continue
+
+    async def settle_doubts(self) -> None:
+        """Look at each partition of which the log may have lost what was read, until it is known
+        where to go on; the others are read meanwhile. Never ends.
+        """
+        async with trio.open_nursery() as nursery:
+            while True:
+                due_s = min(
+                    (at_s for each, at_s in self._doubtful.items() if each not in self._looked_at),
+                    default=inf,
+                )
+                await self._doubted.wait(due_s - trio.current_time())
+                now_s = trio.current_time()
+                for number, at_s in self._doubtful.items():
+                    if at_s <= now_s and number not in self._looked_at:
+                        self._looked_at.add(number)
+                        nursery.start_soon(self._compare, number)
 
     def stop(self) -> None:
         """Read no more."""
@@ -247,7 +267,9 @@ class Intake:
                 f"{lanes.buffered_bytes} bytes wait, the most that may "
                 f"(consumers.buffered_bytes_max = {config.buffered_bytes_max}); reading has stopped"
             )
-        stuck = sorted(self._progress.partitions.keys() - self._readable().keys())
+        if self._why_doubtful:
+            return self._why_doubtful
+        stuck = sorted(self._progress.partitions.keys() - self._with_room().keys())
         if stuck:
             return (
                 f"partitions {stuck} hold a message unsettled for {config.unsettled_span_max} "
@@ -255,25 +277,36 @@ class Intake:
             )
         return ""
 
-    def _readable(self) -> dict[int, int]:
+    def _with_room(self) -> dict[int, int]:
         return self._progress.readable(self._config.unsettled_span_max)
 
-    async def _survive(self, read: Callable[[], Awaitable[None]]) -> None:
+    def _readable(self) -> dict[int, int]:
+        with_room = self._with_room()
+        if not self._doubtful:
+            return with_room
+        return {each: at for each, at in with_room.items() if each not in self._doubtful}
+
+    async def _survive(self) -> None:
         try:
-            await read()
+            await self._read_partitions()
         except OffsetOutOfRange as error:
             # A retransmission may have moved the partition meanwhile: its old place is nobody's.
             if not self._scope.cancel_called:
                 self._on_out_of_range(error)
         except LogUnavailable as error:
-            await self._pause(f"the log cannot be read: {error}")
+            self._pause(f"the log cannot be read: {error}")
         except UnknownTopic:
-            await self._pause(f"the log has no topic {self._topic}")
+            self._pause(f"the log has no topic {self._topic}")
 
-    async def _pause(self, trouble: str) -> None:
+    def _pause(self, trouble: str) -> None:
         self.trouble = trouble
-        self._is_doubtful = True
-        await trio.sleep(_TROUBLE_PAUSE_S)
+        self._doubt(self._reads, _TROUBLE_PAUSE_S)
+
+    def _doubt(self, partitions: Iterable[int], after_s: float = 0.0) -> None:
+        """Read no more of these before they have been looked at, so much later."""
+        at_s = trio.current_time() + after_s
+        self._doubtful.update((number, at_s) for number in partitions)
+        self._doubted.set()
 
     async def _read_partitions(self) -> None:
         """Read the partitions of `_reads` until their set changes or the log is in trouble."""
@@ -287,31 +320,52 @@ class Intake:
         async with self._log.reader(self._topic, positions) as reader:
             self._reader = reader
             try:
-                while not self._is_doubtful and await self._wait_for_room():
+                while await self._wait_for_room():
                     await self._read_batch(reader)
             finally:
                 self._reader = None
 
-    async def _compare(self) -> None:
+    async def _compare(self, partition: int) -> None:
         """Go back to where the log is still what was read of it. What it lost was stored at other
         nodes' word only; what it has stored there since is new.
         """
-        read = {p: (each.trail, each.read_end) for p, each in self._progress.partitions.items()}
-        cuts = await find_cuts(self._log, self._topic, read)
-        if self._scope.cancel_called:
+        offsets = self._progress.partitions.get(partition)
+        if offsets is None:
+            self._trust(partition)
             return
-        for partition, place in cuts:
+        read_end, doubted_s = offsets.read_end, self._doubtful[partition]
+        try:
+            place = await find_place(self._log, self._topic, partition, offsets.trail, read_end)
+        except (LogUnavailable, UnknownTopic, OffsetOutOfRange) as error:
+            self._looked_at.discard(partition)
+            self._why_doubtful = f"partitions {sorted(self._doubtful)} cannot be read: {error}"
+            self._doubt([partition], _TROUBLE_PAUSE_S)
+            return
+        if offsets.read_end != read_end or self._doubtful[partition] != doubted_s:
+            # Doubted again, or what was being looked at then has still been taken in.
+            self._looked_at.discard(partition)
+            self._doubt([partition])
+            return
+        if place < read_end and not offsets.is_superseded:
             _logger.warning(
                 "%s/%d: the log was cut; it was read up to %d, and is read again from %d on",
                 self._topic,
                 partition,
-                read[partition][1],
+                read_end,
                 place,
             )
-            self._progress.partitions[partition].cut(place)
-        self._is_doubtful = False
+            offsets.cut(place)
+        self._trust(partition)
+
+    def _trust(self, partition: int) -> None:
+        """It is known where to go on in this one."""
+        self._looked_at.discard(partition)
+        del self._doubtful[partition]
+        if not self._doubtful:
+            self._why_doubtful = ""
         self.trouble = ""
         self._on_read()
+        self._scope.cancel()
 
     async def _wait_for_room(self) -> bool:
         """Wait until a batch may be read; False when the set of partitions is another one now."""
@@ -336,9 +390,9 @@ class Intake:
                 max(1, min(config.read_batch_bytes_max, bytes_left)),
             )
         self.trouble = ""
-        if reader.turnovers:
+        if reader.doubtful:
             # What was read may be gone: this may lie above others that are there instead of it.
-            self._is_doubtful = True
+            self._doubt(reader.doubtful)
             return
         if self._scope.cancel_called:
             # A retransmission may have moved what this was read of. It is read again, or not.
@@ -458,5 +512,5 @@ class Intake:
                 self._measures.expired.add(lost)
                 _logger.warning("%s: retention removed %d records not yet read", error, lost)
         else:
-            self._is_doubtful = True
+            self._doubt([error.partition])
         self._on_read()

@@ -1,7 +1,5 @@
 """What was read of a partition last, by which a log that has lost its end since is seen through."""
 
-from collections.abc import Mapping, Sequence
-
 import trio
 
 from hermes_actors.log.base import Log, LogUnavailable
@@ -73,25 +71,17 @@ class Trail:
         return max(start, min(first, end, since.get(partition, start)))
 
 
-async def find_cuts(
-    log: Log, topic: str, read: Mapping[int, tuple[Trail, int]]
-) -> Sequence[tuple[int, int]]:
-    """The partitions of which the log has lost what was read, each with the place to go on from.
-    `read`: by partition its trail, and the offset up to which it was read.
+async def find_place(log: Log, topic: str, partition: int, trail: Trail, read_end: int) -> int:
+    """Where to go on in a partition that was read up to `read_end`: there, or before that where the
+    log has lost its end since.
 
     Raises LogUnavailable, UnknownTopic, OffsetOutOfRange.
     """
-    with trio.move_on_after(_LOOK_MAX_S * max(1, len(read))):
-        starts, ends = await log.start_positions(topic), await log.end_positions(topic)
-        found = []
-        for partition, (trail, read_end) in read.items():
-            if partition not in starts or partition not in ends or read_end < starts[partition]:
-                continue
-            start, end = starts[partition], ends[partition]
-            place = await trail.find_end(log, topic, partition, start, end, read_end)
-            if place < read_end:
-                found.append((partition, place))
-        return found
+    with trio.move_on_after(_LOOK_MAX_S):
+        start, end = await log.bounds(topic, partition)
+        if read_end < start:
+            return read_end
+        return await trail.find_end(log, topic, partition, start, end, read_end)
     raise LogUnavailable("its end cannot be compared with what was read of it")
 
 

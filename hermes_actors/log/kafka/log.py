@@ -100,6 +100,10 @@ class KafkaLog:
         """For each partition the next offset to be written."""
         return await guest.call(self._positions.end, topic)
 
+    async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """One partition's start and end."""
+        return await guest.call(self._positions.bounds, topic, partition)
+
     async def position_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
         """For each partition the first offset with a timestamp ≥ `timestamp_ms`, else its end."""
         return await guest.call(self._positions.at, topic, timestamp_ms)

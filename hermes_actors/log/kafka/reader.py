@@ -11,7 +11,7 @@ which waits only shortly, so that the two soon are one again.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -92,14 +92,17 @@ class KafkaReader:
         self._arrived: trio.Event | None = None
         self._waiting_since_s = 0.0
         self._is_closed = False
-        self._learned = 0
+        # Who led when it was asked last, and of whom nothing was heard since.
+        self._led: dict[int, int] = {}
+        self._unheard: set[int] = set()
+        self._doubtful: set[int] = set()
 
     @property
-    def turnovers(self) -> int:
-        """How often it had to ask again who leads; whether somebody else does does not count: a
-        broker that comes back may have lost its end as well.
+    def doubtful(self) -> Collection[int]:
+        """Those whose leader has changed, or had to be asked for again because of them: a broker
+        that comes back may have lost its end as well.
         """
-        return max(0, self._learned - 1)
+        return self._doubtful
 
     def seek(self, partition: int, position: int) -> None:
         """Read this partition from `position` on; takes effect at the next `next_batch`."""
@@ -227,8 +230,11 @@ class KafkaReader:
             text = no_such_partition(self._topic, missing[0], len(leaders))
             self._fail(UnknownTopic(text))
         else:
-            self._leaders = leaders
-            self._learned += 1
+            if self._led:
+                changed = {n for n in self._partitions if leaders[n] != self._led[n]}
+                self._doubtful |= changed | self._unheard
+            self._unheard.clear()
+            self._leaders = self._led = leaders
             self._fetch()
 
     async def _open(self, flight: _Flight, wait_ms: int) -> None:
@@ -368,6 +374,7 @@ class KafkaReader:
         self._brokers.forget(self._topic)
         oldest_s = now_s
         for partition in partitions:
+            self._unheard.add(partition.number)
             partition.tries += 1
             partition.is_held = True
             if partition.failed_since_s is None:

@@ -70,6 +70,37 @@ async def test_who_begins_with_a_commit_above_the_end_begins_at_the_end(
     assert world.sender.bodies == bodies(position, 5) + bodies(100, 105)
 
 
+async def test_while_one_partition_has_no_leader_the_others_are_delivered(
+    make_world, monkeypatch, autojump_clock
+):
+    """Whether its end is still there cannot be asked: it alone waits for that."""
+    world = make_world(partitions=2)
+    await world.create()
+    await world.publish(*bodies(0, 5))
+    await world.publish(*bodies(10, 15), partition=1)
+    bounds, leaderless = world.log.bounds, {1}
+
+    async def bounds_of_those_with_a_leader(topic, partition):
+        if partition in leaderless:
+            raise LogUnavailable(f"{topic}/{partition} has no leader")
+        return await bounds(topic, partition)
+
+    monkeypatch.setattr(world.log, "bounds", bounds_of_those_with_a_leader)
+    async with world.consuming() as consumer:
+        await trio.sleep(3)
+        world.log.topic_or_raise(world.topic).partitions[1].cut(3)
+        await world.publish(*bodies(20, 25))
+        await world.publish(b"30", partition=1)
+        await trio.sleep(30)
+        assert world.sender.bodies[10:] == bodies(20, 25)
+        assert "partitions [1] cannot be read" in consumer.status().why
+        leaderless.clear()
+        await trio.sleep(3)
+        assert world.sender.bodies[15:] == [b"30"]
+        assert consumer.status().why == ""
+    assert world.crashes == []
+
+
 async def test_what_lies_before_the_place_to_begin_may_be_gone(world, autojump_clock):
     await world.publish(*bodies(0, 10))
     async with world.consuming():

@@ -285,7 +285,7 @@ async def test_what_the_log_says_of_a_place_that_a_seek_has_left_counts_no_more(
     readers = []
 
     class Cut:
-        turnovers = 0
+        doubtful = ()
 
         async def next_batch(self, _records_max, _bytes_max):
             with trio.CancelScope(shield=True):

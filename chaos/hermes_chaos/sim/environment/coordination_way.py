@@ -5,7 +5,7 @@ has given them up or is dead: they lay in a socket.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import trio
 
@@ -117,9 +117,9 @@ class LateReader:
         self._on_read = on_read
 
     @property
-    def turnovers(self) -> int:
-        """As `Reader.turnovers`."""
-        return self._reader.turnovers
+    def doubtful(self) -> Collection[int]:
+        """As `Reader.doubtful`."""
+        return self._reader.doubtful
 
     def seek(self, partition: int, position: int) -> None:
         """As `Reader.seek`."""

@@ -126,6 +126,10 @@ class MortalLog:
             await self._way.gate()
         return await self._living().end_positions(topic)
 
+    async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """As `Log.bounds`."""
+        return await self._living().bounds(topic, partition)
+
     async def position_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
         """As `Log.position_at`."""
         return await self._living().position_at(topic, timestamp_ms)

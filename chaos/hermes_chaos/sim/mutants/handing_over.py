@@ -2,7 +2,6 @@
 logs that lose their end.
 """
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import trio
@@ -81,16 +80,16 @@ def _never_over(_self: TopicProgress, _ours: Commit, _held: Commit | None) -> bo
     return False
 
 
-async def _wait_where_it_was(self: Intake, read: Callable[[], Awaitable[None]]) -> None:
+async def _wait_where_it_was(self: Intake) -> None:
     try:
-        await read()
+        await self._read_partitions()
     except OffsetOutOfRange as error:
         if error.position < error.start:
             self._on_out_of_range(error)
         else:
             await trio.sleep(0.05)
     except (LogUnavailable, UnknownTopic) as error:
-        await self._pause(str(error))
+        self._pause(str(error))
 
 
 _AWAY = Shape(faults=frozenset((Fault.NODE_PAUSE, Fault.LEASE_EDGE, Fault.SUBSCRIBER)), strikes=30)
