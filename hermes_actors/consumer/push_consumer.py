@@ -17,8 +17,9 @@ from hermes_actors.consumer.letters.letter import DeadLetters, Discarded
 from hermes_actors.consumer.letters.redrive import Redriver
 from hermes_actors.consumer.measures import Gauge, SubscriptionMeasures
 from hermes_actors.consumer.parts import ConsumerParts, ConsumerStatus
+from hermes_actors.consumer.reading.buffer import Buffer
 from hermes_actors.consumer.reading.filters import Screening
-from hermes_actors.consumer.reading.intake import Buffer, Intake
+from hermes_actors.consumer.reading.intake import Intake
 from hermes_actors.consumer.reading.progress import REFRESH_S, TopicProgress
 from hermes_actors.consumer.reading.screen import Screen
 from hermes_actors.consumer.sending import FILL_MAX, Sending, Surroundings

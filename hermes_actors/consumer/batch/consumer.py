@@ -8,7 +8,7 @@ batch in `assembly.py`; `push_consumer.py` waits, reads and commits.
 from hermes_actors.consumer.batch.dispatch import BatchDispatch, assembly_of
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.push_consumer import MakeSending, PushConsumer
-from hermes_actors.consumer.reading.intake import Buffer
+from hermes_actors.consumer.reading.buffer import Buffer
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.metadata.catalog import LiveSubscription
 

@@ -19,7 +19,7 @@ from hermes_actors.consumer.letters.redrive_records import RedriveRecords
 from hermes_actors.consumer.measures import SubscriptionMeasures
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.rates.limit import RateLimit
-from hermes_actors.consumer.reading.intake import Buffer
+from hermes_actors.consumer.reading.buffer import Buffer
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.log.base import LogUnavailable, UnknownTopic

@@ -6,7 +6,6 @@ A partition whose oldest unsettled message holds it up is left out; the others a
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from math import inf
-from typing import Protocol
 
 import trio
 
@@ -14,6 +13,7 @@ from hermes_actors.config import ConsumersConfig
 from hermes_actors.consumer.delivery import Delivery, Transitions
 from hermes_actors.consumer.measures import SubscriptionMeasures
 from hermes_actors.consumer.rates.ladder import IN_AN_EARLIER_LIFE_S
+from hermes_actors.consumer.reading.buffer import Buffer
 from hermes_actors.consumer.reading.care import CARE_FOR_S, PATIENCE_S, Care, is_under_way
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.reading.progress import TopicProgress
@@ -39,48 +39,6 @@ _POISON = (
     "or with few others; it was not looked at again"
 )
 _SHARE_MIN = 0.001
-
-
-class Buffer(Protocol):
-    """All messages of one consumer that are read and not settled."""
-
-    @property
-    def buffered_bytes(self) -> int:
-        """What all of them take."""
-
-    @property
-    def inflight(self) -> int:
-        """How many are under way."""
-
-    @property
-    def buried(self) -> int:
-        """How many are given up, while their dead letters are on their way."""
-
-    @property
-    def waiting_max(self) -> int:
-        """How many may wait, or come to wait, for their next attempt."""
-
-    @property
-    def fresh(self) -> int:
-        """How many messages have been read and not been taken up."""
-
-    @property
-    def waiting(self) -> int:
-        """How many messages wait for their next attempt."""
-
-    @property
-    def parked(self) -> int:
-        """How many messages wait for an earlier one of their key."""
-
-    @property
-    def is_waiting_full(self) -> bool:
-        """True when no fresh message may be taken up: it could have nowhere to wait."""
-
-    def add(self, delivery: Delivery) -> None:
-        """A message has been read."""
-
-    def drop_superseded(self) -> None:
-        """Forget what waits of partitions that a retransmission has taken elsewhere."""
 
 
 class Intake:

@@ -7,7 +7,7 @@ reads and commits.
 
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.push_consumer import MakeSending, PushConsumer
-from hermes_actors.consumer.reading.intake import Buffer
+from hermes_actors.consumer.reading.buffer import Buffer
 from hermes_actors.consumer.serial.dispatch import Dispatch
 from hermes_actors.consumer.serial.lanes import Lanes
 from hermes_actors.coordination.owned import Owned

@@ -1,0 +1,47 @@
+"""The messages of one consumer that are read and not settled, as reading sees them."""
+
+from typing import Protocol
+
+from hermes_actors.consumer.delivery import Delivery
+
+
+class Buffer(Protocol):
+    """All messages of one consumer that are read and not settled."""
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What all of them take."""
+
+    @property
+    def inflight(self) -> int:
+        """How many are under way."""
+
+    @property
+    def buried(self) -> int:
+        """How many are given up, while their dead letters are on their way."""
+
+    @property
+    def waiting_max(self) -> int:
+        """How many may wait, or come to wait, for their next attempt."""
+
+    @property
+    def fresh(self) -> int:
+        """How many messages have been read and not been taken up."""
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait for their next attempt."""
+
+    @property
+    def parked(self) -> int:
+        """How many messages wait for an earlier one of their key."""
+
+    @property
+    def is_waiting_full(self) -> bool:
+        """True when no fresh message may be taken up: it could have nowhere to wait."""
+
+    def add(self, delivery: Delivery) -> None:
+        """A message has been read."""
+
+    def drop_superseded(self) -> None:
+        """Forget what waits of partitions that a retransmission has taken elsewhere."""
