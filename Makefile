@@ -65,16 +65,14 @@ check: $(STAMP) ## Format, lint, types, layers and the fast tests
 # pytest ends with 5 when a selection is empty, which is no failure here.
 .PHONY: test
 test: check ## check, and every other test: real processes, slow ones, Kafka, Spark
-	@# Simulations compute, and real processes mostly wait: so the one runs beside the other, niced,
-	@# with the CPU that is left (and with more time for it). Of the others, three files at once, each
-	@# process with a broker of its own; then what has times to keep. Whatever fails, all is run.
-	@shown="$$(mktemp)"; trap 'rm -f "$$shown"' EXIT; failed=0; \
-	run() { $(BIN)/python -m pytest "$$@" || [ $$? -eq 5 ] || failed=1; }; \
-	nice -n 19 $(BIN)/python -m pytest -n auto --timeout 600 \
-	    -m "slow and not (kafka or spark or live)" > "$$shown" 2>&1 & \
-	run -n 3 --dist loadfile --no-loadscope-reorder -m "(live or kafka) and not (alone or spark)"; \
+	@# Each part has the machine for itself, as there are times to keep: simulations, on all cores;
+	@# real processes, two files at once, each with a broker of its own; what nothing may run beside.
+	@# Whatever fails, all is run.
+	@failed=0; run() { $(BIN)/python -m pytest "$$@" || [ $$? -eq 5 ] || failed=1; }; \
+	run -n auto -m "slow and not (kafka or spark or live)"; \
+	run -n 2 --dist loadfile --no-loadscope-reorder -m "(live or kafka) and not (alone or spark)"; \
 	run -n 1 -m "alone or spark"; \
-	wait $$! || [ $$? -eq 5 ] || failed=1; cat "$$shown"; exit $$failed
+	exit $$failed
 
 .PHONY: bench
 bench: $(STAMP) ## The benchmarks, one after another

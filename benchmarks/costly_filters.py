@@ -112,7 +112,8 @@ def measure(fleet: Fleet, case: str, seconds: float) -> None:
         connection = HTTPConnection(urlsplit(fleet.front.url).netloc, timeout=60)
         connection.request("POST", f"/topics/{topic}", body, _JSON)
         answer = connection.getresponse()
-        assert answer.status == 201, answer.read()
+        # On a busy machine the spool may be faster than Kafka.
+        assert answer.status in (201, 202), answer.read()
 
     print(f"{case}: a message of {len(body):,} bytes, {len(filters)} filters", flush=True)
     print(f"  before  {beside(nodes, seconds / 4, lambda: None)}", flush=True)
