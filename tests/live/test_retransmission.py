@@ -1,6 +1,5 @@
 """Suspending, activating and retransmitting while publishers publish, over real logs."""
 
-import contextlib
 import http.client
 import json
 import subprocess
@@ -30,11 +29,13 @@ class Publisher(threading.Thread):
         self.numbers: list[int] = []
         self._netloc = urlsplit(url).netloc
         self._enough = threading.Event()
+        self._broke_off = ""
 
     def run(self) -> None:
-        with contextlib.suppress(OSError, http.client.HTTPException):
-            # The node ends before the publisher only where the test has failed.
+        try:
             self._publish(http.client.HTTPConnection(self._netloc, timeout=10))
+        except (OSError, http.client.HTTPException) as error:
+            self._broke_off = repr(error)
 
     def _publish(self, connection: http.client.HTTPConnection) -> None:
         count = 0
@@ -49,7 +50,12 @@ class Publisher(threading.Thread):
 
     def wait_for(self, more: int) -> None:
         wanted = len(self.numbers) + more
-        wait_until(lambda: len(self.numbers) >= wanted, f"{more} more publishes")
+
+        def has_published() -> bool:
+            assert not self._broke_off, f"after {len(self.numbers)} publishes: {self._broke_off}"
+            return len(self.numbers) >= wanted
+
+        wait_until(has_published, f"{more} more publishes")
 
     def stop(self) -> None:
         self._enough.set()
