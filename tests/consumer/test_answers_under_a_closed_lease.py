@@ -10,26 +10,10 @@ from hermes_actors.consumer.batch.consumer import BatchConsumer
 from hermes_actors.consumer.senders.sender import NOT_BEGUN, Failure, SendOutcome
 from hermes_actors.consumer.serial.consumer import SerialConsumer
 from hermes_actors.coordination.owned import Owned
+from tests.consumer.hand_lease import HandLease
 
 OK, BROKEN, REFUSED = SendOutcome(200), SendOutcome(500), SendOutcome(400)
 UNANSWERED = SendOutcome(0, "", Failure.TIMEOUT, "no answer")
-
-
-class HandLease:
-    def __init__(self):
-        self.is_closed = False
-        self._opened = trio.Event()
-
-    def is_open(self):
-        return not self.is_closed
-
-    async def opened(self):
-        while self.is_closed:
-            await self._opened.wait()
-
-    def open(self):
-        self.is_closed = False
-        self._opened.set()
 
 
 @pytest.fixture(params=["serial", "batch"])

@@ -16,6 +16,7 @@ from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.record import Record
 from hermes_actors.model.subscription import Filter
 from hermes_actors.model.topic import Ack
+from tests.consumer.hand_lease import HandLease
 
 OK, BROKEN, REFUSED = SendOutcome(200), SendOutcome(500), SendOutcome(400)
 NOT_X = Filter(type="jsonpath", path="$.a", matcher="[^x]")
@@ -144,23 +145,6 @@ async def test_every_message_that_was_read_is_settled_once(world, heard, autojum
     assert endings == Counter(bodies)
     assert world.count("delivered") + world.count("dead_letters") == 60
     assert world.count("discarded") == world.count("dead_letters") > 0
-
-
-class HandLease:
-    def __init__(self):
-        self.is_closed = False
-        self._opened = trio.Event()
-
-    def is_open(self):
-        return not self.is_closed
-
-    async def opened(self):
-        while self.is_closed:
-            await self._opened.wait()
-
-    def open(self):
-        self.is_closed = False
-        self._opened.set()
 
 
 async def test_dead_letters_of_a_batch_are_handed_over_under_an_open_lease_only(

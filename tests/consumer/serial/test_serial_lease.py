@@ -6,25 +6,7 @@ from hermes_actors.consumer.letters.letter import Discarded
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
-
-
-class HandLease:
-    is_lost = False
-
-    def __init__(self):
-        self.is_closed = False
-        self._opened = trio.Event()
-
-    def is_open(self):
-        return not self.is_closed
-
-    async def opened(self):
-        while self.is_closed:
-            await self._opened.wait()
-
-    def open(self):
-        self.is_closed = False
-        self._opened.set()
+from tests.consumer.hand_lease import HandLease
 
 
 async def test_a_process_that_was_stopped_while_it_gave_a_message_up_begins_no_push(
