@@ -24,14 +24,14 @@ from hermes_actors.model.message import Message
 from hermes_actors.model.record import StoredRecord
 
 OVERHEAD_BYTES = 512
-"""What a waiting message costs beside its body; counted against the bytes that may wait."""
+"""Bytes that a waiting message costs beside its body; counted against the bytes that may wait."""
 
 Ending = tuple[Discard | Gone, SendOutcome]
-"""What an answer means for what was pushed, and that answer."""
+"""The meaning of an answer for the messages that were pushed, and that answer."""
 
 
 class Delivery:
-    """One message on its way: where it lies, and how its attempts went so far.
+    """A message that was read and not settled: its record, and how its attempts went so far.
 
     `message` is made when it is taken up, or before, by what looks into it; `route` and
     `message_lines` are made for its attempts, for the `version` of the subscription. `epoch` is
@@ -122,7 +122,7 @@ class Transitions:
         """These are not wanted, and settled."""
 
     def attempt(self, deliveries: Sequence[Delivery], *, is_retry: bool) -> None:
-        """One push of these begins; a dead letter that is delivered again begins here."""
+        """A push of these messages begins; a dead letter that is delivered again begins here."""
 
     def answered(self, deliveries: Sequence[Delivery], outcome: SendOutcome, took_s: float) -> None:
         """A push of these has this outcome; of one to several recipients each is told of."""

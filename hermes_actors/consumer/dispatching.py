@@ -1,4 +1,4 @@
-"""What every dispatch does, whatever goes into a push: it takes each outcome in once, carries out
+"""The part that serial and batch dispatch share: it takes each outcome in once, carries out
 what follows from it, says when an endpoint is gone, and lets a message that it gives up go only
 when its dead letter is kept. Each transition (`delivery.py`) is told of once.
 """
@@ -57,7 +57,7 @@ class Held(Protocol):
 
 
 class Attempted(Protocol):
-    """What goes into one push, and how its attempts went.
+    """The messages of one push, and how its attempts went.
 
     `ending` is what the last attempt's answer means for it, if that has to wait for the lease.
     """
@@ -216,7 +216,7 @@ class Dispatching(Generic[T]):
         )
 
     def _end(self, what: T, ending: Discard | Gone, outcome: SendOutcome, now_s: float) -> None:
-        """What was answered ends the messages, or the subscription."""
+        """The answer ends the messages, or the subscription."""
         what.ending = None
         match ending:
             case Discard(reason):

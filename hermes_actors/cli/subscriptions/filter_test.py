@@ -29,7 +29,7 @@ from hermes_actors.management.http.intake import BODY_BYTES_MAX
 app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
 
 _SPARE_BYTES = 1_024
-"""What the request's form may take more than is counted here."""
+"""Bytes left free for the JSON around the message, which are not counted one by one."""
 
 MessageOption = Annotated[
     str | None, typer.Option("--message", "-m", metavar="TEXT", help="The message's body.")

@@ -10,8 +10,9 @@ from hermes_chaos.sim.history.events import Adopted, Committed, EndLost, Event, 
 
 
 class Cuts:
-    """Whose consumers may have missed what is stored where something was lost: those that began
-    after it with a commit of before it. `groups` are the consumer groups of subscriptions.
+    """The subscriptions that may have missed what is stored where something was lost: those whose
+    consumers began after it with a commit of before it. `groups` are the consumer groups of
+    subscriptions.
     """
 
     def __init__(self, groups: Mapping[str, str]) -> None:
