@@ -125,6 +125,19 @@ def test_a_message_is_owed_until_it_is_delivered_kept_or_skipped() -> None:
     assert S in pending(answer(1, status=400)), "a refused one is to be a dead letter"
 
 
+@pytest.mark.parametrize(
+    ("position", "seek", "is_owed"), [(2, 7, False), (1, 7, True), (2, 0, True)]
+)
+def test_what_a_spool_kept_from_before_a_seek_by_time_is_skipped_where_that_went(
+    position: int, seek: int, is_owed: bool
+) -> None:
+    by_time = Sought(NODE, S, 7, None, 2_000, 5.0)
+    checker = delivered()
+    for event in (published(1), by_time, stored(1), committed(position, "s", seek)):
+        checker.watch(event)
+    assert (S in checker.pending()) == is_owed
+
+
 def test_a_message_for_two_is_owed_until_both_have_it() -> None:
     assert BOTH in pending(answer(1, BOTH), answer(1, BOTH, at_s=2))
     assert BOTH not in pending(answer(1, BOTH), answer(1, BOTH, host="b"))

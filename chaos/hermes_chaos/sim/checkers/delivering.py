@@ -48,6 +48,9 @@ class AcknowledgedAreDelivered(Checker):
         self._lettered: dict[str, set[str]] = {name: set() for name in self._audiences}
         self._kept: dict[str, set[str]] | None = None
         self._records: dict[str, list[Stored]] = {}
+        self._by_group = {audience.group: audience for audience in subject.audiences}
+        self._seeks = Seeks()
+        self._begun: set[tuple[str, Place, int]] = set()
         self.examined = 0
         self.discarded = 0
         self.violations: list[str] = []
@@ -75,7 +78,10 @@ class AcknowledgedAreDelivered(Checker):
             case Stored():
                 self._records.setdefault(event.topic, []).append(event)
             case Sought():
+                self._seeks.watch(event)
                 self._skip(event)
+            case Committed() if event.group in self._by_group:
+                self._begin(event, self._by_group[event.group].name)
             case _:
                 pass
 
@@ -93,6 +99,23 @@ class AcknowledgedAreDelivered(Checker):
             else:
                 is_before = each.timestamp_ms < (sought.time_ms or 0)
             if is_before:
+                self._done[name].add(each.message_id)
+
+    def _begin(self, event: Committed, name: str) -> None:
+        """The first commit after a retransmission by time says where it went. What a spool kept
+        from before that time may have come into the log in between, and is skipped too.
+        """
+        place, progress = event.place, decode(event.commit)
+        number = progress.ownership.seek if progress.ownership is not None else 0
+        sought = self._seeks.find(place[0], name, number)
+        if sought is None or sought.positions is not None or (name, place, number) in self._begun:
+            return
+        self._begun.add((name, place, number))
+        for each in self._records.get(self._audiences[name].topic, ()):
+            is_before = each.offset < progress.position and each.timestamp_ms < (
+                sought.time_ms or 0
+            )
+            if each.place == place and is_before:
                 self._done[name].add(each.message_id)
 
     def keeps(self, letters: Mapping[str, set[str]]) -> None:
