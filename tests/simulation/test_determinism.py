@@ -31,6 +31,8 @@ def test_trio_still_has_its_private_names() -> None:
         "trio changed its scheduler: see its test_scheduler_determinism.py, mend determinism.py"
     )
     assert "runq" in trio_run.Runner.__slots__, advice
+    assert "deadlines" in trio_run.Runner.__slots__, advice
+    assert callable(trio_run.Deadlines.next_deadline), advice
     assert isinstance(trio_run._ALLOW_DETERMINISTIC_SCHEDULING, bool), advice
     assert callable(trio_run._r.seed), advice
     assert callable(trio.testing.MockClock._autojump), advice

@@ -89,6 +89,7 @@ class World:
         self.history = History()
         self.counts: Counter[str] = Counter()
         self.ended_s = 0.0
+        self._parts: dict[tuple[str, str], dict[str, float]] = {}
         self.cluster = Cluster(
             seed, shape.dcs, shape.nodes_per_dc, self._config, self.history, trace
         )
@@ -318,7 +319,9 @@ class World:
         nodes = [node for node in self.cluster.nodes.values() if node.dc == dc]
         found = [(node.life_name, node.allowed(subscription)) for node in nodes]
         parts = {life: part for life, part in found if part is not None}
-        if len(parts) > 1:
+        # Looked at with each push, and told when it is news: each event goes to all checkers.
+        if len(parts) > 1 and self._parts.get((dc, subscription)) != parts:
+            self._parts[dc, subscription] = parts
             self.history.tell(Allowed(dc, subscription, parts, trio.current_time()))
 
     async def _rest(self) -> None:
