@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import trio
 
-from hermes_actors.config import FiltersConfig, PreviewConfig, PropagationConfig
+from hermes_actors.config import FiltersConfig, FrontendConfig, PreviewConfig, PropagationConfig
 from hermes_actors.consumer.batch.body import element_of
 from hermes_actors.consumer.recipients.cloudevents import CloudEvents
 from hermes_actors.consumer.recipients.signing import Signer
@@ -31,6 +31,10 @@ from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.signing_secrets import SigningKey, SigningScheme
 from hermes_actors.model.subscription import BatchBody, Filter
 from hermes_actors.publisher.cloudevents import event_in
+from hermes_actors.publisher.edges.heads import HeadLimits
+from hermes_actors.publisher.edges.http1.connection import TURN_STEPS
+from hermes_actors.publisher.edges.http1.request import Heads
+from hermes_actors.publisher.edges.http1.wire import Reader
 from hermes_actors.publisher.forms import form_of
 from hermes_actors.publisher.idempotency import KeyWindow, parse_key
 from hermes_actors.publisher.preview import Previews
@@ -233,6 +237,23 @@ def test_pieces_of_a_batch(media_type, piece):
         # Where brackets have to be counted, each byte of a piece is looked at.
         assert calls <= max(CALLS_MAX, 5 * 16_384)
         rest = rest[size:]
+
+
+def test_a_body_in_chunks_of_one_byte():
+    heads = Heads(FrontendConfig(), HeadLimits(FrontendConfig()))
+    reader = Reader(heads)
+    reader.receive(b"POST /topics/t HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+    reader.next()
+    # As much as one read of a connection brings.
+    reader.receive(b"1\r\na\r\n" * 43_690)
+
+    def turn():
+        for _ in range(TURN_STEPS):
+            reader.next()
+
+    calls = [calls_of(turn) for _ in range(8)]
+    assert max(calls) <= CALLS_MAX
+    assert not reader.has_bytes
 
 
 def test_messages_that_are_tailed():

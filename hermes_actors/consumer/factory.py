@@ -53,7 +53,8 @@ class ConsumerFactory:
     ) -> PushConsumer:
         """A consumer of what is owned, None: of all. Only for what `refusal` lets through."""
         parts, log_topic = self._parts, topic.log_topic
-        letters = letters_of(live, log_topic, parts)
+        owned = owned or Owned()
+        letters = letters_of(live, log_topic, parts, owned.lease)
         is_batch = live.subscription.delivery_type is DeliveryType.BATCH
         kind = BatchConsumer if is_batch else SerialConsumer
         return kind(live, log_topic, parts, owned=owned, letters=letters, on_started=on_started)

@@ -2,7 +2,7 @@
 
 All requests with one time limit stand in one lane. They join it when they start, so a lane is in
 order of its deadlines and one sweep for the whole node looks only at the heads: a request needs
-no timer of its own.
+no timer of its own. A later limit has a lane for each lane that they come from, for the same order.
 """
 
 from collections import deque
@@ -10,11 +10,13 @@ from collections.abc import Iterator
 
 import trio
 
-from hermes_actors.publisher.pending import FIRST, SETTLED, Pending, Stage
+from hermes_actors.publisher.pending import FIRST, LAST, LATE, SETTLED, Pending, Stage
 from hermes_actors.publisher.route import Limits
 from hermes_actors.runtime.clock import Clock
 
 _SWEEP_INTERVAL_MIN_S = 0.001
+_WAYS = ((FIRST, LATE), (FIRST, LAST), (LATE, LAST))
+"""From which limit a request comes to which."""
 
 
 class _Lane:
@@ -33,8 +35,9 @@ class Deadlines:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # By the limit in ms, for each stage.
-        self._lanes: tuple[dict[int, _Lane], ...] = tuple({} for _ in Stage)
+        # By the first limit in ms; and those for a later one, by the limit that was met before.
+        self._first: dict[int, _Lane] = {}
+        self._later: dict[tuple[Stage, Stage, Limits], _Lane] = {}
         self._woken = trio.Event()
         self.is_parked = False
 
@@ -46,16 +49,20 @@ class Deadlines:
         """Requests will come that have these limits: the sweep sleeps for no longer than the
         shortest one, so that whoever comes meanwhile is not late.
         """
-        for stage, lanes in zip(Stage, self._lanes, strict=True):
-            limit_ms = limits[stage]
-            if limit_ms not in lanes:
-                lanes[limit_ms] = _Lane(limit_ms, stage)
+        if limits.first_ms not in self._first:
+            self._first[limits.first_ms] = _Lane(limits.first_ms, FIRST)
+        for before, stage in _WAYS:
+            if (before, stage, limits) not in self._later:
+                self._later[before, stage, limits] = _Lane(limits[stage], stage)
 
-    def add(self, pending: Pending, stage: Stage = FIRST) -> None:
-        """Answer it when this limit is over; among those that run up to the same one it must be
-        the last that has started. Its limits are expected.
+    def add(self, pending: Pending) -> None:
+        """Answer it when its limits are over, which are expected; of those with the same first one
+        it must be the last that has started.
         """
-        waiting = self._lanes[stage][pending.limits[stage]].waiting
+        self._join(self._first[pending.limits.first_ms], pending)
+
+    def _join(self, lane: _Lane, pending: Pending) -> None:
+        waiting = lane.waiting
         # Whoever joins clears answered ones away, so that the lane stays about as long as the
         # number of requests under way, whatever the limit.
         while waiting and waiting[0].state == SETTLED:
@@ -95,8 +102,8 @@ class Deadlines:
                 await trio.sleep(max(min(next_s - now_s, shortest_s), _SWEEP_INTERVAL_MIN_S))
 
     def _all(self) -> list[_Lane]:
-        """In the order of their stages: from an earlier one a request comes to a later one."""
-        return [lane for lanes in self._lanes for lane in lanes.values()]
+        """From an earlier one a request comes to a later one."""
+        return [*self._first.values(), *self._later.values()]
 
     def _sweep(self, lane: _Lane, now_s: float) -> float | None:
         waiting = lane.waiting
@@ -110,5 +117,5 @@ class Deadlines:
             if not head.is_answered:
                 following = head.expire(lane.stage)
                 if following is not None:
-                    self.add(head, following)
+                    self._join(self._later[lane.stage, following, head.limits], head)
         return None

@@ -55,10 +55,10 @@ def full_behind_key(topic: str, *, was_sent: bool) -> Unavailable:
 def not_written(topic: str, reason: str, *, was_sent: bool) -> Unavailable:
     """The spool took it, and its disk did not."""
     if not was_sent:
-        # The log was not asked: older messages of its key wait in the spool.
+        # Older messages of its key wait in the spool, or the log did not come round to it in time.
         return Unavailable(
-            f"Message for topic {topic} has to wait for older ones of its key, and this node could "
-            f"not keep it: {reason}; try again",
+            f"Message for topic {topic} was not given to the log, and this node could not keep it: "
+            f"{reason}; it was not stored, try again",
             ErrorCode.OTHER,
         )
     return Unavailable(

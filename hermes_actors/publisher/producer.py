@@ -5,6 +5,7 @@ in the mailbox and are the next batch. That is what makes a loaded broker cheap.
 """
 
 import math
+from collections.abc import Iterable
 
 import trio
 
@@ -344,14 +345,19 @@ async def _drop_answered(inbox: Inbox[Pending]) -> None:
 
 
 def _give_up(inbox: Inbox[Pending], batcher: Batcher[Pending] | None) -> None:
-    """Settle all that is left when the actor ends; nothing is left after an orderly stop."""
+    """Settle all that is left when the actor ends; nothing is left after an orderly stop. What the
+    spool has taken is the spool's to answer.
+    """
     flying, waiting = batcher.take_all() if batcher is not None else ([], [])
     unsent = UnavailableRecord("the topic's producer failed before the message was sent")
     unknown: Outcome = UnknownRecord("the topic's producer failed; the message may be stored")
-    for pending in flying:
-        pending.settle(unknown)
-    for pending in waiting:
-        pending.settle(unsent)
+    _settle(flying, unknown)
+    _settle(waiting, unsent)
     while left := inbox.receive_nowait(1_000):
-        for pending in left:
-            pending.settle(unsent)
+        _settle(left, unsent)
+
+
+def _settle(pendings: Iterable[Pending], outcome: Outcome) -> None:
+    for pending in pendings:
+        if pending.keeper is None:
+            pending.settle(outcome)

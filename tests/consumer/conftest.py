@@ -20,6 +20,7 @@ from hermes_actors.consumer.letters.kept import letters_of
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.serial.consumer import SerialConsumer
+from hermes_actors.coordination.owned import Owned
 from hermes_actors.log.base import Stored, TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.catalog import LiveSubscription
@@ -151,7 +152,9 @@ class World:
 
         def make():
             if keeps_letters:
-                arguments["letters"] = letters_of(live, self.topic, self.parts)
+                arguments["letters"] = letters_of(
+                    live, self.topic, self.parts, arguments.get("owned", Owned()).lease
+                )
             consumer = consumer_class(
                 live,
                 self.topic,

@@ -10,6 +10,7 @@ from hermes_actors.consumer.letters.letter import DeadLetter
 from hermes_actors.consumer.letters.redrive_plan import Planning
 from hermes_actors.consumer.letters.redrive_records import RedriveRecords
 from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.coordination.owned import Unfenced
 from hermes_actors.management.dead_letters.scan import find_place, record_at, search
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.redrives import LetterRange, Redrive, RedriveProgress
@@ -87,7 +88,7 @@ async def found_in(place):
 
 async def test_letters_are_kept_found_closed_and_gone_on_with(under_test):
     async with under_test.open() as log:
-        keeper = KeptDeadLetters(live(), "shop.orders", parts_over(log))
+        keeper = KeptDeadLetters(live(), "shop.orders", parts_over(log), Unfenced())
         letters = [a_letter(n, b"%d" % n) for n in range(COUNT)]
         letters.insert(100, a_letter(COUNT, LARGE))
         await keep_all(keeper, letters)

@@ -432,3 +432,32 @@ async def test_a_log_that_is_read_again_is_compared_though_another_datacentre_is
             away.log.faults.reads_failing = False
             await trio.sleep(60)
             assert site.metadata.lacking == site.metadata.behind == ""
+
+
+async def test_what_another_datacentre_holds_beside_is_compared_a_thousand_at_a_time(
+    autojump_clock, open_site, clock
+):
+    held = 2_500
+    async with open_site("dc2") as other:
+        await other.metadata.wait_current()
+        puts = [Put(f"{n}", f"note/{n}", b"", (), NOTHING_SEEN) for n in range(held)]
+        records = [encode(each, 0) for each in puts]
+        await other.log.append(other.metadata.topic, 0, records, Ack.ALL)
+        await trio.sleep(1)
+        assert len(other.metadata.state.registers) == held
+        async with open_site("dc1", standins=(other.metadata,)) as own:
+            compared, register = [0], own.metadata.register
+
+            def counted(key):
+                compared[0] += 1
+                return register(key)
+
+            own.metadata.register = counted
+            await trio.sleep(1)
+            assert f"{held} changes that dc2 holds are not in the log of dc1" in own.metadata.behind
+            before = compared[0]
+            await trio.sleep(10)
+            assert compared[0] - before <= 101 * 1_000
+            await own.log.append(own.metadata.topic, 0, records, Ack.ALL)
+            await trio.sleep(1)
+            assert own.metadata.behind == ""

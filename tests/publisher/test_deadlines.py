@@ -3,7 +3,7 @@
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
-from pendings import pending_of
+from pendings import pending_of, route_of
 
 from hermes_actors.errors import Refused
 from hermes_actors.log.base import Stored
@@ -120,3 +120,25 @@ def test_what_cannot_be_kept_has_the_rest_of_its_time() -> None:
     assert list(deadlines.unanswered()) == [pending]
     assert deadlines.sweep(1.070) is None
     assert "within 65 ms" in str(pending.outcome)
+
+
+def test_what_is_kept_by_topics_with_different_limits_is_answered_in_order_of_its_last_one() -> (
+    None
+):
+    slow, fast = Limits(500, 600, 1_000), Limits(50, 65, 1_000)
+    route = route_of(spool=object(), keep=lambda *_: True)
+    deadlines = Deadlines(SimulatedClock())
+    ended: list[float] = []
+    for started_s, limits in ((0.0, slow), (0.1, fast)):
+        deadlines.expect(limits)
+        pending = pending_of(started_s, limits, lambda each: ended.append(each.started_s), route)
+        pending.validating()
+        pending.queued((), None, 0)
+        deadlines.add(pending)
+    for now_s in (0.151, 0.501):
+        deadlines.sweep(now_s)
+    assert not ended
+    assert deadlines.sweep(1.001) == 1.1
+    assert ended == [0.0]
+    assert deadlines.sweep(1.101) is None
+    assert ended == [0.0, 0.1]

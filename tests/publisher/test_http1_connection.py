@@ -74,6 +74,24 @@ async def test_what_one_read_brings_is_taken_in_several_turns_of_the_loop(
     assert statuses(line)[1_000:] == [400, 201]
 
 
+@pytest.mark.parametrize("is_chunked", [False, True])
+async def test_a_client_that_sends_faster_than_it_is_served_is_not_read_ahead(
+    world, autojump_clock, is_chunked: bool
+) -> None:
+    line = world.connect()
+    piece = PAGE * 1_000
+    if is_chunked:
+        line.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        piece = chunk(b"x") * 40_000
+    for _ in range(100):
+        line.send(piece)
+    for _ in range(10):
+        await trio.lowlevel.checkpoint()
+    assert len(line.unread) >= 94
+    await trio.sleep(1)
+    assert not line.unread
+
+
 async def test_a_head_in_single_bytes_is_a_request(world, autojump_clock) -> None:
     line = world.connect()
     for byte in PUBLISH:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import h2.connection
 import h2.settings
 import pytest
-from hyperframe.frame import DataFrame, Frame, GoAwayFrame
+from hyperframe.frame import DataFrame, Frame, GoAwayFrame, RstStreamFrame
 
 from hermes_actors.config import FrontendConfig
 from hermes_actors.publisher.edges.hypercorn import HypercornServer
@@ -137,6 +137,36 @@ def test_an_http2_client_is_told_to_go_and_what_is_on_its_way_is_answered() -> N
         writer.write(client.data_to_send())
         async with asyncio.timeout(5):
             frames = frames_in(await reader.read())
+        goodbyes = [each.last_stream_id for each in frames if isinstance(each, GoAwayFrame)]
+        assert goodbyes == [2**31 - 1, 1]
+        body = [each.data for each in frames if isinstance(each, DataFrame)]
+        assert b"".join(body) == PAGE
+        await stopping
+        writer.close()
+
+    asyncio.run(main())
+
+
+def test_a_connection_that_turns_out_to_be_http2_while_its_listener_ends_is_answered() -> None:
+    async def main() -> None:
+        server = HypercornServer(
+            PageEdge(), FrontendConfig(port=0), SystemClock(), field="management.port"
+        )
+        await server.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        await asyncio.sleep(0.05)
+        stopping = asyncio.create_task(server.stop())
+        await asyncio.sleep(0.05)
+        client = h2.connection.H2Connection()
+        client.initiate_connection()
+        client.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 2 * len(PAGE)})
+        client.increment_flow_control_window(2 * len(PAGE))
+        headers = [(":method", "GET"), (":path", "/"), (":scheme", "http"), (":authority", "x")]
+        client.send_headers(1, headers, end_stream=True)
+        writer.write(client.data_to_send())
+        async with asyncio.timeout(5):
+            frames = frames_in(await reader.read())
+        assert not any(isinstance(each, RstStreamFrame) for each in frames)
         goodbyes = [each.last_stream_id for each in frames if isinstance(each, GoAwayFrame)]
         assert goodbyes == [2**31 - 1, 1]
         body = [each.data for each in frames if isinstance(each, DataFrame)]

@@ -6,6 +6,7 @@ import pytest
 import trio
 from keeper import Keeper
 
+from hermes_actors.fallback.spool.store import SpoolUnavailable
 from hermes_actors.publisher.answers import answer_to
 from hermes_actors.publisher.pending import Pending
 
@@ -91,6 +92,39 @@ async def test_an_acknowledgement_that_comes_while_the_disk_writes_is_201(
     assert world.keeper.concluded_as == [[True]]
     world.keeper.written()
     assert statuses([publication]) == [201]
+
+
+async def test_what_is_being_kept_when_the_producer_fails_is_answered_by_the_disk(
+    world, autojump_clock
+) -> None:
+    world.log.faults.silent = True
+    kept = [world.admit(body=b"%d" % number) for number in range(3)]
+    await trio.sleep(0.053)
+    assert world.keeper.ids == [each.id for each in kept]
+    world.supervisor.crash("producer shop.orders_1")
+    await trio.sleep(0.001)
+    assert statuses(kept) == []
+    world.keeper.written()
+    assert statuses(kept) == [202] * 3
+
+
+async def test_a_disk_that_fails_says_nothing_of_keys_where_the_log_was_not_asked(
+    world, autojump_clock
+) -> None:
+    world.log.faults.silent = True
+    sent = world.admit()
+    # Each partition has an append under way then.
+    await trio.sleep(0.022)
+    world.admit()
+    await trio.sleep(0.001)
+    waiting = world.admit()
+    await trio.sleep(0.055)
+    world.keeper.written(SpoolUnavailable("disk", "its disk is full"))
+    assert b"may have been stored" in answer_to(sent).body
+    said = answer_to(waiting).body
+    assert b"was not given to the log" in said
+    assert b"it was not stored" in said
+    assert b"older" not in said
 
 
 async def test_an_error_is_kept_at_once(world, autojump_clock) -> None:

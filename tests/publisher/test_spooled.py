@@ -147,7 +147,7 @@ async def test_what_waits_for_its_key_and_cannot_be_kept_is_503_and_was_never_se
         await trio.sleep(0.01)
         assert status(second) == 503
         answer = answer_to(second)
-        assert b"older ones of its key" in answer.body
+        assert b"was not given to the log" in answer.body
         assert b"OTHER" in answer.body
 
 

@@ -155,7 +155,7 @@ def act(kind: str, at_s: float) -> Event:
         return attempted(1, OLD, at_s=at_s)
     if kind == "commit":
         return Committing(OLD, "dc1", "group", {0: commit(1)}, at_s)
-    return Lettering(OLD, "dc1", letter(EPOCH_MS + int(at_s * 1_000)), at_s + 1)
+    return Lettering(OLD, "dc1", letter(EPOCH_MS + int(at_s * 1_000)), at_s)
 
 
 @pytest.mark.parametrize("kind", ["push", "commit", "letter"])
@@ -167,10 +167,14 @@ def test_who_has_not_read_its_heartbeat_does_nothing_after_two_seconds(kind: str
     assert found(FencesAreKept(), [*heard, Renewed(OLD, 2.0, 3.0), act(kind, 3.1)]) == []
 
 
-def test_a_letter_of_before_is_kept_late_and_a_clock_that_was_set_tells_nothing() -> None:
-    late = letter(EPOCH_MS + 2_900)
-    heard: list[Event] = [Renewed(OLD, 1.0, 1.5)]
-    assert found(FencesAreKept(), [*heard, Lettering(OLD, "dc1", late, 9.0)]) == []
+def test_a_letter_is_decided_and_kept_within_fences_and_a_clock_that_was_set_tells_nothing() -> (
+    None
+):
+    before: list[Event] = [Renewed(OLD, 1.0, 1.5)]
+    heard = [*before, Renewed(OLD, 7.5, 8.0)]
+    waited = Lettering(OLD, "dc1", letter(EPOCH_MS + 2_900), 9.0)
+    assert found(FencesAreKept(), [*heard, waited]) == []
+    assert found(FencesAreKept(), [*before, waited])
     ahead = letter(EPOCH_MS + 4_900)
     kept = Lettering(OLD, "dc1", ahead, 9.0)
     assert found(FencesAreKept(), [Skewed("dc1-n1", 2_000, 0.0), *heard, kept]) == []

@@ -14,6 +14,7 @@ from hermes_actors.consumer.letters.letter import DeadLetter, DeadLetters, Disca
 from hermes_actors.consumer.measures import Gauge, SubscriptionMeasures
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.wakeup import Wakeup
+from hermes_actors.coordination.owned import Lease
 from hermes_actors.log.base import (
     LogUnavailable,
     Outcome,
@@ -65,15 +66,18 @@ class _Waiting:
         self.refusals = 0
 
 
-def letters_of(live: LiveSubscription, log_topic: str, parts: ConsumerParts) -> DeadLetters:
+def letters_of(
+    live: LiveSubscription, log_topic: str, parts: ConsumerParts, lease: Lease
+) -> DeadLetters:
     """What keeps the dead letters of a subscription's consumer, as the node is configured."""
     if not parts.config.dead_letters.enabled:
         return Discarded()
-    return KeptDeadLetters(live, log_topic, parts)
+    return KeptDeadLetters(live, log_topic, parts, lease)
 
 
 class KeptDeadLetters:
-    """The dead letters of one subscription's consumer; `log_topic` is what that reads.
+    """The dead letters of one subscription's consumer; `log_topic` is what that reads. While its
+    lease is closed they wait.
 
     A subscription with `deadLettersEnabled` off keeps none but those of messages that were set
     aside on a suspicion (POISON): these may be as good as any other. Whatever is on its way when
@@ -85,7 +89,9 @@ class KeptDeadLetters:
         live: LiveSubscription,
         log_topic: str,
         parts: ConsumerParts,
+        lease: Lease,
     ) -> None:
+        self._lease = lease
         self._live = live
         self._log = parts.log
         self._log_topic = log_topic
@@ -206,6 +212,9 @@ class KeptDeadLetters:
             settings = await self._require_topic()
             partition = partition_of(self._key, settings.partitions)
             records = [each.record for each in batch]
+            if not self._lease.is_open():
+                # Others would see them, and another owner may have the messages by now.
+                await self._lease.opened()
             outcomes = await self._log.append(self.topic, partition, records, Ack.ALL)
             refused = self._take_in(batch, outcomes)
             if refused is not None and (trouble := await self._mend(*refused)):

@@ -133,6 +133,7 @@ class PartitionOffsets:
         """The log has lost what was read from `offset` on, and gives these offsets again: they are
         read again. What was read of them and is not settled yet goes on, and is settled once more.
         """
+        self._passed_over = self._passed_over_below(offset)
         for gone in [each for each in self._unsettled if each >= offset]:
             del self._unsettled[gone]
             self._passed_over_before.pop(gone, None)
@@ -207,6 +208,18 @@ class PartitionOffsets:
     def progress(self, ownership: Ownership) -> Progress:
         """All that a commit could say, without regard to its size."""
         return Progress(self.position, tuple(self.intervals()), ownership)
+
+    def _passed_over_below(self, offset: int) -> int:
+        """How many of those passed over are below an offset that reading has passed: at most so
+        many, and more than there are by no more than what is read above it.
+        """
+        found, last = self._passed_over, offset - 1
+        for unsettled in reversed(self._unsettled):
+            before = self._passed_over_before.get(unsettled, 0)
+            if unsettled < offset:
+                return min(found, before + last - unsettled)
+            found = min(found, before)
+        return found
 
     def _raw_intervals(self) -> Iterator[Interval]:
         last = -1

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import h11
+from hypercorn.asyncio.worker_context import WorkerContext
 from hypercorn.protocol.events import Response
 from hypercorn.protocol.h2 import H2Protocol
 from hypercorn.protocol.h11 import H11Protocol
@@ -99,12 +100,12 @@ class Http1(H11Protocol):
     """hypercorn's HTTP/1.1 without WebSockets: who asks for one is answered in HTTP."""
 
     @classmethod
-    def instead_of(cls, theirs: H11Protocol) -> "Http1":
-        """The same connection, before anything was read from it."""
+    def instead_of(cls, theirs: H11Protocol, context: WorkerContext) -> "Http1":
+        """The same connection, before anything was read from it; it ends with the `context`."""
         return cls(
             theirs.app,
             theirs.config,
-            theirs.context,
+            context,
             theirs.task_group,
             theirs.connection_state,
             theirs.ssl,

@@ -176,10 +176,14 @@ class _Connection(TCPServer):
         task = asyncio.current_task()
         assert task is not None, "a connection is made in the task that serves it"
         self._task: asyncio.Task[Any] = task
+        # HTTP/1.1's alone: hypercorn's HTTP/2 would reset what comes once its own has ended, as if
+        # it had been answered.
+        self._http1_context = WorkerContext(None)
         self.due_s = 0.0
         self._unsent_bytes = 0
         self._unsent_since_s = 0.0
         self._leaves_at_s = math.inf
+        self._has_said_goodbye = False
         # What the handshake has verified; None also where no certificate was asked for.
         self._certificate = client_certificate(writer.get_extra_info("peercert"))
 
@@ -218,10 +222,15 @@ class _Connection(TCPServer):
     def leave(self, now_s: float) -> None:
         """As `listener.Connection.leave`."""
         self._leaves_at_s = now_s + LEAVE_S
-        if self._http2 is None:
-            self._spawn(self.context.terminated.set())
-        else:
-            # hypercorn's own way would reset what still comes, as if it had been answered.
+        self._spawn(self._http1_context.terminated.set())
+        self._say_goodbye()
+
+    def _say_goodbye(self) -> None:
+        """Tell the client that the connection ends, if it does and speaks HTTP/2: that may be known
+        only later.
+        """
+        if self._leaves_at_s < math.inf and not self._has_said_goodbye and self._http2 is not None:
+            self._has_said_goodbye = True
             self.writer.write(go_away(LAST_STREAM))
 
     def abort(self) -> None:
@@ -264,7 +273,8 @@ class _Connection(TCPServer):
         """Read until the client ends; hypercorn's own, but for noting when a head begins."""
         reader, idle, lingering = self.reader, self.idle, self.lingering
         if isinstance(self.protocol.protocol, H11Protocol):
-            self.protocol.protocol = Http1.instead_of(self.protocol.protocol)
+            self.protocol.protocol = Http1.instead_of(self.protocol.protocol, self._http1_context)
+        self._say_goodbye()
         while not reader.at_eof():
             try:
                 data = await reader.read(_READ_BYTES_MAX)
@@ -275,6 +285,7 @@ class _Connection(TCPServer):
                     break
                 continue
             await self.protocol.handle(RawData(data))
+            self._say_goodbye()
             if (http2 := self._http2) is not None:
                 if holds_overlong_frame(http2):
                     break

@@ -8,11 +8,13 @@ from hermes_actors.consumer.delivery import Settlement
 from hermes_actors.consumer.letters.kept import KeptDeadLetters, letters_of
 from hermes_actors.consumer.letters.letter import DeadLetter
 from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.coordination.owned import Unfenced
 from hermes_actors.log.base import LogUnavailable, RefusedRecord
 from hermes_actors.model.dead_letter import DiscardReason, Letter, OpenLetters, read_entry
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
+from tests.consumer.hand_lease import HandLease
 
 DLQ = "_hermes.dlq.shop"
 PARTITION = partition_of(b"shop.orders$push", 4)
@@ -113,7 +115,9 @@ async def test_without_dead_letters_nothing_is_kept_and_the_message_settles(worl
 async def test_who_wants_no_dead_letters_has_those_that_a_suspicion_made(
     world, reason, autojump_clock
 ):
-    letters = letters_of(world.live(dead_letters_enabled=False), world.topic, world.parts)
+    letters = letters_of(
+        world.live(dead_letters_enabled=False), world.topic, world.parts, Unfenced()
+    )
     record = StoredRecord(0, 3, 0, None, b"suspect", ())
     kept = trio.Event()
     async with trio.open_nursery() as nursery:
@@ -272,7 +276,7 @@ async def test_a_letter_whose_head_is_refused_is_counted_as_lost_and_holds_up_no
     settings = msgspec.structs.replace(world.settings, partitions=4, record_bytes_max=10)
     settings = msgspec.structs.replace(settings, retention_ms=604_800_000)
     await world.log.create_topic(DLQ, settings)
-    keeper = KeptDeadLetters(world.live(), world.topic, world.parts)
+    keeper = KeptDeadLetters(world.live(), world.topic, world.parts, Unfenced())
     nursery.start_soon(keeper.run)
     kept = []
     keeper.add(a_letter(), kept.append)
@@ -282,8 +286,25 @@ async def test_a_letter_whose_head_is_refused_is_counted_as_lost_and_holds_up_no
     assert keeper.waiting == 0
 
 
+async def test_letters_wait_while_another_owner_may_have_their_messages(
+    world, nursery, autojump_clock
+):
+    lease = HandLease()
+    keeper = KeptDeadLetters(world.live(), world.topic, world.parts, lease)
+    nursery.start_soon(keeper.run)
+    kept = []
+    lease.is_closed = True
+    keeper.add(a_letter(), kept.append)
+    await trio.sleep(10)
+    assert kept == []
+    assert DLQ not in await world.log.topics() or await stored(world) == []
+    lease.open()
+    await trio.sleep(1)
+    assert kept == [Settlement.DEAD_LETTER]
+
+
 async def test_a_topic_that_is_deleted_is_made_again(world, nursery, autojump_clock):
-    keeper = letters_of(world.live(), world.topic, world.parts)
+    keeper = letters_of(world.live(), world.topic, world.parts, Unfenced())
     nursery.start_soon(keeper.run)
     kept = []
     keeper.add(a_letter(0), lambda _: kept.append(0))
@@ -306,7 +327,7 @@ async def test_a_topic_that_not_every_broker_knows_yet_costs_no_message(
             return await self._log.append(topic, partition, batch, ack)
 
     world.parts = msgspec.structs.replace(world.parts, log=Propagating(world.log))
-    keeper = letters_of(world.live(), world.topic, world.parts)
+    keeper = letters_of(world.live(), world.topic, world.parts, Unfenced())
     nursery.start_soon(keeper.run)
     kept = []
     keeper.add(a_letter(), lambda _: kept.append(1))
@@ -321,7 +342,7 @@ async def test_a_topic_that_not_every_broker_knows_yet_costs_no_message(
 async def test_the_topics_retention_follows_the_configuration(world, nursery, autojump_clock):
     settings = msgspec.structs.replace(world.settings, partitions=4, retention_ms=1_000)
     await world.log.create_topic(DLQ, settings)
-    keeper = letters_of(world.live(), world.topic, world.parts)
+    keeper = letters_of(world.live(), world.topic, world.parts, Unfenced())
     nursery.start_soon(keeper.run)
     keeper.add(a_letter(), lambda _: None)
     await trio.sleep(1)
@@ -337,7 +358,7 @@ async def test_a_log_that_takes_no_such_topic_is_named_and_tried_again(
             raise ValueError("names with a dot are forbidden")
 
     world.parts = msgspec.structs.replace(world.parts, log=Refusing(world.log))
-    keeper = letters_of(world.live(), world.topic, world.parts)
+    keeper = letters_of(world.live(), world.topic, world.parts, Unfenced())
     nursery.start_soon(keeper.run)
     kept = []
     keeper.add(a_letter(), lambda _: kept.append(1))
@@ -353,7 +374,7 @@ async def test_letters_of_a_log_that_raises_wait_too(world, nursery, autojump_cl
             raise LogUnavailable("no broker")
 
     world.parts = msgspec.structs.replace(world.parts, log=Away(world.log))
-    keeper = letters_of(world.live(), world.topic, world.parts)
+    keeper = letters_of(world.live(), world.topic, world.parts, Unfenced())
     nursery.start_soon(keeper.run)
     keeper.add(a_letter(), lambda _: None)
     await trio.sleep(60)

@@ -236,3 +236,40 @@ def test_millions_may_be_filtered_while_one_message_waits():
     assert (offsets.position, offsets.span, offsets.unsettled) == (0, 1, 1)
     assert list(offsets.intervals()) == [(1, 100_000)]
     assert sys.getsizeof(offsets._unsettled) < 1_000
+
+
+def test_what_a_log_lost_after_it_was_filtered_out_does_not_make_the_span_smaller():
+    offsets = PartitionOffsets(0)
+    offsets.begin(0)
+    for _ in range(3):
+        for offset in range(1, 10):
+            if offset >= offsets.read_end:
+                offsets.begin(offset)
+                offsets.filter_out(offset)
+        assert offsets.span == 1
+        offsets.cut(5)
+        assert offsets.span == 1
+
+
+@given(
+    kinds=st.lists(st.sampled_from(("filtered", "settled", "waiting")), max_size=30),
+    cuts=st.lists(st.floats(0, 1), max_size=4),
+)
+def test_the_span_after_a_cut_is_short_by_no_more_than_was_cut(kinds, cuts):
+    offsets = PartitionOffsets(0)
+    now: dict[int, str] = {}
+    short = 0
+    for cut in [*cuts, 1.0]:
+        for offset in range(offsets.read_end, len(kinds)):
+            now[offset] = kinds[offset]
+            offsets.begin(offset)
+            if kinds[offset] == "filtered":
+                offsets.filter_out(offset)
+            elif kinds[offset] == "settled":
+                offsets.settle(offset)
+        at, was = int(cut * len(kinds)), offsets.read_end
+        offsets.cut(at)
+        short += was - at
+        first = next((each for each in range(at) if kinds[each] == "waiting"), at)
+        span = sum(kinds[each] != "filtered" for each in range(first, at))
+        assert span - short <= offsets.span <= span

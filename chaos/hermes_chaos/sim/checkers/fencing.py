@@ -15,9 +15,10 @@ _ROUNDED_S = 0.002
 
 
 class FencesAreKept(Checker):
-    """A life of a node pushes, commits and gives up only within 2 s from the sending of the last
-    heartbeat of its own that it has read in the coordination log. A message is given up at the time
-    that its dead letter tells. Examined is what was done after more than half of that.
+    """A life of a node pushes, commits, gives up and keeps dead letters only within 2 s from the
+    sending of the last heartbeat of its own that it has read in the coordination log. A message is
+    given up at the time that its dead letter tells. Examined is what was done after more than half
+    of that.
     """
 
     name = "fences are kept"
@@ -52,6 +53,8 @@ class FencesAreKept(Checker):
 
     def _check_letter(self, event: Lettering) -> None:
         letter, node = event.letter, event.life.partition("#")[0]
+        what = f"handed the dead letter of {letter.message_id} for {letter.subscription} to its log"
+        self._check(event.life, event.at_s, what)
         key = event.life, letter.id, letter.at_ms
         skewed = self._skewed.get(node, Skewed(node, 0, float("-inf")))
         if key in self._letters:

@@ -7,6 +7,7 @@ from typing import Any
 import trio
 
 from hermes_actors.consumer.dispatching import Dispatching
+from hermes_actors.consumer.letters.kept import KeptDeadLetters
 from hermes_actors.consumer.push_consumer import PushConsumer
 from hermes_actors.consumer.reading.intake import Intake
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
@@ -14,6 +15,7 @@ from hermes_actors.consumer.reading.progress import TopicProgress
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.serial.dispatch import Dispatch
 from hermes_actors.coordination.lease import Lease
+from hermes_actors.coordination.owned import Unfenced
 from hermes_actors.coordination.values import LEASE_MS
 from hermes_actors.log.base import Commit, LogUnavailable, OffsetOutOfRange, UnknownTopic
 from hermes_actors.log.commits import decode
@@ -27,6 +29,7 @@ _folded = Lease.folded
 _from_commit = TopicProgress._from_commit
 _fill = Dispatch.fill
 _on_failure = Dispatching._on_failure
+_begin_letters = KeptDeadLetters.__init__
 
 
 def _fence_of_a_lease(self: Lease, boot: str, clock: Clock, _fence_s: float = 2.0) -> None:
@@ -92,6 +95,12 @@ async def _wait_where_it_was(self: Intake) -> None:
         self._pause(str(error))
 
 
+def _letters_unasked(
+    self: KeptDeadLetters, live: Any, log_topic: str, parts: Any, _lease: object
+) -> None:
+    _begin_letters(self, live, log_topic, parts, Unfenced())
+
+
 _AWAY = Shape(faults=frozenset((Fault.NODE_PAUSE, Fault.LEASE_EDGE, Fault.SUBSCRIBER)), strikes=30)
 _LATE = Shape(faults=frozenset((Fault.LATE_COMMITS,)), strikes=6, messages_per_publisher=30)
 _CUT = Shape(faults=frozenset((Fault.END_LOST,)))
@@ -117,6 +126,13 @@ HANDING_OVER = (
         "an answer that comes when the lease has closed ends its message all the same",
         ((Dispatching, "_on_failure", _end_unasked),),
         seed=4,
+        shape=_AWAY,
+    ),
+    Mutant(
+        "letters-without-lease",
+        "a dead letter that has waited for its log is stored whether the lease is open or not",
+        ((KeptDeadLetters, "__init__", _letters_unasked),),
+        seed=6,
         shape=_AWAY,
     ),
     Mutant(

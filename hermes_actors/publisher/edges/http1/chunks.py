@@ -6,6 +6,9 @@ from hermes_actors.publisher.edges.http1.request import BAD_REQUEST, END_OF_HEAD
 
 _PARTS_MAX = 32
 """A body of nothing but empty lines has a part for each four bytes."""
+_PART_BYTES_MAX = 2_048
+_PIECES_MAX = 32
+"""Of chunks of one byte each a part has 341: after these the caller has its say."""
 _CHUNKED_REQUEST = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -31,7 +34,9 @@ class Chunks:
         Ends at the body's end, which `is_complete` tells, or with a piece of it.
         """
         parts = 0
-        while at < len(data) and not self.is_complete and (parts < _PARTS_MAX or not self._pieces):
+        while at < len(data) and not self.is_complete:
+            if self._pieces and (parts >= _PARTS_MAX or len(self._pieces) >= _PIECES_MAX):
+                break
             parts += 1
             end = self._end_of_part(data, at)
             part = data[at:end] if at or end < len(data) else data
@@ -53,8 +58,9 @@ class Chunks:
         found = seam.find(END_OF_HEAD)
         if found >= 0:
             return at + found + 4 - len(self._tail)
-        found = data.find(END_OF_HEAD, at)
-        return len(data) if found < 0 else found + 4
+        end = min(at + _PART_BYTES_MAX, len(data))
+        found = data.find(END_OF_HEAD, at, end)
+        return end if found < 0 else found + 4
 
     def _count(self, size_bytes: int) -> None:
         if self._pieces:

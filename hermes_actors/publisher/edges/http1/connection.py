@@ -23,7 +23,7 @@ from hermes_actors.security.account import ClientCertificate
 
 AHEAD_MAX = 32
 """How many requests of one connection may be under way; further ones are left with the client."""
-_TURN_STEPS = 32
+TURN_STEPS = 32
 """Requests, or pieces of a body, that are taken in one turn of the loop: a read may bring many."""
 _LINGER_S = 1.0
 """How long is read, and dropped, what a client still sends after the last answer: a connection
@@ -185,7 +185,7 @@ class Connection:
         if self._is_taking or self._is_lost:
             return
         self._is_taking = True
-        self._steps_left = _TURN_STEPS
+        self._steps_left = TURN_STEPS
         try:
             goes_on = True
             while goes_on:
@@ -200,6 +200,10 @@ class Connection:
                 goes_on = was_held and not self._holds
         finally:
             self._is_taking = False
+        # Not before: what is read while something is left would pile up.
+        if self._stopped_reading and not (self._holds or self._is_lost):
+            self._stopped_reading = False
+            self._wire.resume_reading()
 
     def _take_until_held(self) -> None:
         reader = self._reader
@@ -446,12 +450,8 @@ class Connection:
 
     def _release(self, hold: int) -> None:
         self._holds &= ~hold
-        if self._holds or self._is_lost:
-            return
-        if self._stopped_reading:
-            self._stopped_reading = False
-            self._wire.resume_reading()
-        self._take()
+        if not (self._holds or self._is_lost):
+            self._take()
 
     def _leave_body(self) -> None:
         """The rest of the body that is being read will not come."""
