@@ -7,6 +7,7 @@ SHELL := /bin/bash
 
 BIN := .venv/bin
 STAMP := .venv/.complete
+SPARK_STAMP := .venv/.spark-complete
 PYTHON ?=
 ARGS ?=
 
@@ -39,6 +40,16 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
+# PySpark comes as sources only: what builds them is locked too, and nothing else is fetched for it.
+.PHONY: spark
+spark: $(SPARK_STAMP) ## The environment with the extra [spark], for which Java 17 is needed
+
+$(SPARK_STAMP): $(STAMP) spark/requirements.lock spark/build.lock
+	@echo "make: PySpark and what it needs, hashes checked (some minutes, 1.2 GB) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r spark/build.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation -r spark/requirements.lock
+	@touch $@
+
 .PHONY: demo
 demo: $(STAMP) ## The flights demo; ARGS="…" is passed on
 	@$(BIN)/python examples/flights/demo.py $(ARGS)
@@ -64,14 +75,16 @@ check: $(STAMP) ## Format, lint, types, layers and the fast tests
 
 # pytest ends with 5 when a selection is empty, which is no failure here.
 .PHONY: test
-test: check ## check, and every other test: real processes, slow ones, Kafka, Spark
+test: check $(SPARK_STAMP) ## check, and every other test: real processes, slow ones, Kafka, Spark
 	@# Each part has the machine for itself, as there are times to keep: simulations, on all cores;
-	@# real processes, two files at once, each with a broker of its own; what nothing may run beside.
+	@# real processes, two files at once, each with a broker of its own; what nothing may run beside;
+	@# Spark, whose one session is all its tests'.
 	@# Whatever fails, all is run.
 	@failed=0; run() { $(BIN)/python -m pytest "$$@" || [ $$? -eq 5 ] || failed=1; }; \
 	run -n auto -m "slow and not (kafka or spark or live)"; \
 	run -n 2 --dist loadfile --no-loadscope-reorder -m "(live or kafka) and not (alone or spark)"; \
-	run -n 1 -m "alone or spark"; \
+	run -n 1 -m "alone and not spark"; \
+	run -n 1 -m spark; \
 	exit $$failed
 
 .PHONY: bench
@@ -86,13 +99,15 @@ lock: ## Resolve the dependencies anew into requirements.lock
 	@if [ ! -x $(BIN)/uv ]; then $(BIN)/python -m pip install --quiet --disable-pip-version-check uv; fi
 	@$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
 	    --no-emit-index-url --no-header --no-annotate --extra dev --extra local --output-file requirements.lock
-	@# The image's two parts of it: what runs, and what builds the wheel.
+	@# Parts of it: what runs in the image, and what builds its wheel; and Spark's, which has more.
 	@pins="$$(mktemp)"; trap 'rm -f "$$pins"' EXIT; \
 	sed -n 's/^\([a-zA-Z0-9._-]*==[^ ;]*\).*/\1/p' requirements.lock > "$$pins"; \
 	compile="$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	    --no-emit-index-url --no-header --no-annotate --constraint $$pins"; \
 	$$compile pyproject.toml --output-file deploy/requirements.lock; \
-	echo hatchling | $$compile - --output-file deploy/build.lock
+	echo hatchling | $$compile - --output-file deploy/build.lock; \
+	$$compile pyproject.toml --extra spark --output-file spark/requirements.lock; \
+	echo 'setuptools<81' | $$compile - --output-file spark/build.lock
 
 .PHONY: clean
 clean: ## Remove the environment and everything that was generated

@@ -57,7 +57,7 @@ def test_nothing_is_left_to_do_in_the_source() -> None:
     assert [
         f"{name}: {line.strip()}"
         for name, text in texts()
-        if not name.startswith("LICENSE") and name != "requirements.lock"
+        if not name.startswith("LICENSE") and not name.endswith("requirements.lock")
         for line in text.splitlines()
         if mark.search(line)
     ] == []
@@ -68,8 +68,9 @@ def test_no_file_points_outside_the_project() -> None:
     assert [name for name, text in texts() if outside.search(text)] == []
 
 
-def test_the_lock_holds_hashes_and_no_address() -> None:
-    lock = (ROOT / "requirements.lock").read_text()
+@pytest.mark.parametrize("name", ["requirements.lock", "spark/requirements.lock"])
+def test_the_lock_holds_hashes_and_no_address(name: str) -> None:
+    lock = (ROOT / name).read_text()
     assert "://" not in lock
     assert "--index-url" not in lock
     assert "--find-links" not in lock
@@ -90,12 +91,20 @@ def test_each_direct_dependency_says_why_it_is_there() -> None:
 
 
 def test_each_direct_dependency_is_in_the_lock() -> None:
-    locked = set(
-        re.findall(r"^([a-z0-9._-]+)==", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
-    )
-    for extra in ("", "dev"):
+    for extra in ("", "dev", "local", "spark"):
+        lock = ROOT / ("spark/requirements.lock" if extra == "spark" else "requirements.lock")
+        locked = set(re.findall(r"^([a-z0-9._-]+)==", lock.read_text(), re.MULTILINE))
         for requirement in dependencies()[extra]:
             assert distribution(requirement) in locked, requirement
+
+
+def test_what_spark_shares_with_the_product_is_locked_alike() -> None:
+    pin = re.compile(r"^([a-z0-9._-]+)==(\S+)", re.MULTILINE)
+    product = dict(pin.findall((ROOT / "requirements.lock").read_text()))
+    spark = dict(pin.findall((ROOT / "spark/requirements.lock").read_text()))
+    shared = product.keys() & spark.keys()
+    assert {"msgspec", "typer"} <= shared
+    assert {name: spark[name] for name in shared} == {name: product[name] for name in shared}
 
 
 def test_what_the_product_imports_is_a_direct_dependency() -> None:

@@ -2,12 +2,13 @@
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hermes_local import jars
 from hermes_local.failures import LaunchFailed
+from hermes_local.jars import KAFKA, JarSet
 from hermes_local.java import feature_version, java_command, maven_command
 
 
@@ -19,13 +20,13 @@ def program(path: Path, script: str) -> Path:
 
 
 @pytest.fixture
-def pom(tmp_path: Path) -> Path:
+def kafka(tmp_path: Path) -> JarSet:
     """A copy that lies in no checkout."""
     folder = tmp_path / "site-packages" / "hermes_local"
     folder.mkdir(parents=True)
     copy = folder / "pom.xml"
-    copy.write_bytes(jars.POM.read_bytes())
-    return copy
+    copy.write_bytes(KAFKA.pom.read_bytes())
+    return replace(KAFKA, pom=copy)
 
 
 @pytest.fixture
@@ -78,41 +79,41 @@ def test_a_wrong_java_home_is_refused_even_if_the_path_has_a_java(tmp_path):
 
 def test_a_missing_maven_is_one_sentence_with_two_ways_out(tmp_path):
     with pytest.raises(LaunchFailed, match=r"no mvn on the PATH; install Maven.*LOCAL_KAFKA_JARS"):
-        maven_command({"PATH": str(tmp_path)})
+        maven_command("Kafka", "LOCAL_KAFKA_JARS", {"PATH": str(tmp_path)})
 
 
 def test_a_checkout_keeps_its_jars_to_itself():
     project = Path(__file__).resolve().parents[2]
-    assert jars.cache_folder({}).parent == project / ".cache" / "kafka"
+    assert KAFKA.cache_folder({}).parent == project / ".cache" / "kafka"
 
 
-def test_an_installation_keeps_its_jars_in_the_users_cache(pom, environment, tmp_path):
-    folder = jars.cache_folder(environment, pom)
+def test_an_installation_keeps_its_jars_in_the_users_cache(kafka, environment, tmp_path):
+    folder = kafka.cache_folder(environment)
     assert folder.parent == tmp_path / "cache" / "hermes_actors" / "kafka"
     del environment["XDG_CACHE_HOME"]
-    assert jars.cache_folder(environment, pom).parent.parent.parent == Path.home() / ".cache"
+    assert kafka.cache_folder(environment).parent.parent.parent == Path.home() / ".cache"
 
 
-def test_another_version_of_kafka_is_another_folder(pom, environment):
-    before = jars.cache_folder(environment, pom)
-    assert jars.cache_folder(environment, pom) == before
-    pom.write_text(pom.read_text().replace("<kafka.version>", "<kafka.version>9"))
-    assert jars.cache_folder(environment, pom) != before
+def test_another_version_of_kafka_is_another_folder(kafka, environment):
+    before = kafka.cache_folder(environment)
+    assert kafka.cache_folder(environment) == before
+    kafka.pom.write_text(kafka.pom.read_text().replace("<kafka.version>", "<kafka.version>9"))
+    assert kafka.cache_folder(environment) != before
 
 
 def test_given_jars_are_used_as_they_are_and_in_order(tmp_path):
     for name in ("b.jar", "a.jar", "readme.txt"):
         (tmp_path / name).touch()
-    found = jars.classpath({"LOCAL_KAFKA_JARS": str(tmp_path)})
+    found = KAFKA.classpath({"LOCAL_KAFKA_JARS": str(tmp_path)})
     assert found == f"{tmp_path}/a.jar{os.pathsep}{tmp_path}/b.jar"
 
 
 def test_a_given_folder_without_jars_is_refused(tmp_path):
     with pytest.raises(LaunchFailed, match=r"LOCAL_KAFKA_JARS is .* there are no jars in it"):
-        jars.classpath({"LOCAL_KAFKA_JARS": str(tmp_path)})
+        KAFKA.classpath({"LOCAL_KAFKA_JARS": str(tmp_path)})
 
 
-def test_jars_are_fetched_once_however_many_ask_at_the_same_time(pom, environment, tmp_path):
+def test_jars_are_fetched_once_however_many_ask_at_the_same_time(kafka, environment, tmp_path):
     calls = tmp_path / "calls"
     program(
         tmp_path / "bin" / "mvn",
@@ -120,40 +121,40 @@ def test_jars_are_fetched_once_however_many_ask_at_the_same_time(pom, environmen
         '-Djars.folder=*) touch "${each#*=}/kafka.jar";; esac; done',
     )
     with ThreadPoolExecutor(8) as pool:
-        folders = set(pool.map(lambda _: jars.jars_folder(environment, pom), range(8)))
-    assert folders == {jars.cache_folder(environment, pom)}
+        folders = set(pool.map(lambda _: kafka.folder(environment), range(8)))
+    assert folders == {kafka.cache_folder(environment)}
     assert [path.name for path in folders.pop().iterdir()] == ["kafka.jar"]
     assert calls.read_text() == "called\n"
 
 
-def test_a_failed_fetch_is_one_sentence_and_leaves_nothing_half_done(pom, environment, tmp_path):
+def test_a_failed_fetch_is_one_sentence_and_leaves_nothing_half_done(kafka, environment, tmp_path):
     mvn = program(
         tmp_path / "bin" / "mvn",
         "echo '[ERROR] Could not resolve org.apache.kafka:kafka_2.13.'\n"
         "echo '[ERROR] more'\nexit 1",
     )
     with pytest.raises(LaunchFailed) as failure:
-        jars.jars_folder(environment, pom)
+        kafka.folder(environment)
     assert failure.value.message == (
         "Maven could not fetch Kafka's jars: exit code 1, Could not resolve "
         "org.apache.kafka:kafka_2.13; check the network and Maven's settings, or let "
         "LOCAL_KAFKA_JARS name a folder that has the jars"
     )
-    folder = jars.cache_folder(environment, pom)
+    folder = kafka.cache_folder(environment)
     assert [path.name for path in folder.parent.iterdir()] == [f"{folder.name}.lock"]
 
     # The next try starts over.
     program(mvn, 'touch "${5#*=}/kafka.jar"\n[ -f "${5#*=}/kafka.jar" ]')
-    assert jars.jars_folder(environment, pom) == folder
+    assert kafka.folder(environment) == folder
 
 
-def test_a_fetch_that_brings_nothing_is_a_failure(pom, environment, tmp_path):
+def test_a_fetch_that_brings_nothing_is_a_failure(kafka, environment, tmp_path):
     program(tmp_path / "bin" / "mvn", "exit 0")
     with pytest.raises(LaunchFailed, match="brought no jars"):
-        jars.jars_folder(environment, pom)
+        kafka.folder(environment)
 
 
-def test_a_cache_that_cannot_be_written_is_one_sentence(pom, environment, tmp_path):
+def test_a_cache_that_cannot_be_written_is_one_sentence(kafka, environment, tmp_path):
     (tmp_path / "cache").write_text("a file where a folder should be")
     with pytest.raises(LaunchFailed, match=r"cannot be kept in .*Not a directory"):
-        jars.jars_folder(environment, pom)
+        kafka.folder(environment)

@@ -14,10 +14,10 @@ JAVA_VERSION_MIN = 17
 _INSTALL = "install a JDK 17 or newer (Debian: apt-get install openjdk-17-jdk-headless)"
 
 
-def java_command(environment: Mapping[str, str] = os.environ) -> str:
+def java_command(environment: Mapping[str, str] = os.environ, owner: str = "Kafka") -> str:
     """The path of a `java` that is new enough: that of JAVA_HOME, else the first on the PATH.
 
-    Raises LaunchFailed when there is none.
+    `owner` is what needs it, for people. Raises LaunchFailed when there is none.
     """
     home = environment.get("JAVA_HOME")
     if home:
@@ -30,25 +30,26 @@ def java_command(environment: Mapping[str, str] = os.environ) -> str:
     else:
         on_path = shutil.which("java", path=environment.get("PATH", ""))
         if on_path is None:
-            raise LaunchFailed(f"Kafka needs Java, and there is no java on the PATH; {_INSTALL}")
+            raise LaunchFailed(f"{owner} needs Java, and there is no java on the PATH; {_INSTALL}")
         found = on_path
     version = _version_of(found)
     if version < JAVA_VERSION_MIN:
         raise LaunchFailed(
-            f"Kafka needs Java {JAVA_VERSION_MIN}, and {found} is Java {version}; {_INSTALL}, "
+            f"{owner} needs Java {JAVA_VERSION_MIN}, and {found} is Java {version}; {_INSTALL}, "
             "or let JAVA_HOME name a newer one"
         )
     return found
 
 
-def maven_command(environment: Mapping[str, str] = os.environ) -> str:
-    """The path of `mvn`. Raises LaunchFailed when there is none."""
+def maven_command(owner: str, variable: str, environment: Mapping[str, str] = os.environ) -> str:
+    """The path of `mvn`, which is to fetch the owner's jars. Raises LaunchFailed when there is
+    none, and says that the variable may name a folder that has them.
+    """
     found = shutil.which("mvn", path=environment.get("PATH", ""))
     if found is None:
         raise LaunchFailed(
-            "Kafka's jars are fetched by Maven, and there is no mvn on the PATH; install Maven "
-            "(Debian: apt-get install maven), or let LOCAL_KAFKA_JARS name a folder that has "
-            "Kafka's jars, such as libs of a Kafka distribution"
+            f"{owner}'s jars are fetched by Maven, and there is no mvn on the PATH; install Maven "
+            f"(Debian: apt-get install maven), or let {variable} name a folder that has the jars"
         )
     return found
 

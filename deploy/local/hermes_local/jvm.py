@@ -28,7 +28,7 @@ def java_arguments(main: str, heap_mb: int, options: Sequence[str]) -> list[str]
         *options,
         "-Djava.awt.headless=true",
         "-cp",
-        jars.classpath(),
+        jars.KAFKA.classpath(),
         main,
     ]
 
@@ -38,8 +38,8 @@ def archive_path() -> Path | None:
 
     None for jars that were given by LOCAL_KAFKA_JARS: nothing is written there.
     """
-    if os.environ.get(jars.JARS_VARIABLE):
+    if os.environ.get(jars.KAFKA.variable):
         return None
     java = java_command()
     key = hashlib.sha256(f"{Path(java).resolve()}\n{release(java)}".encode()).hexdigest()[:16]
-    return jars.jars_folder() / f"classes-{key}.jsa"
+    return jars.KAFKA.folder() / f"classes-{key}.jsa"

@@ -98,7 +98,7 @@ def up(
                 jvm_options=FULL_SPEED,
                 is_tethered=False,
             )
-            if not jars.are_here():
+            if not jars.KAFKA.are_here():
                 print("fetching Kafka's jars, once for this version …", file=sys.stderr, flush=True)
             cluster.start()
     assert cluster is not None, "either found or made"

@@ -1,0 +1,89 @@
+"""The columns that every stored record has in a job, whichever log keeps it."""
+
+from typing import Any
+
+COLUMNS = (
+    "dc",
+    "topic",
+    "partition",
+    "offset",
+    "timestamp_ms",
+    "key",
+    "value",
+    "message_id",
+    "published_dc",
+    "via",
+    "headers",
+)
+"""`topic` is the log's name of it without the namespace; `message_id` is null where a record has
+none; `published_dc` is the publisher's datacentre and `via` the way that the message took (local,
+fallback, hedge, spool), null where nothing says so; `headers` are all of them, in order.
+"""
+
+STORED = (
+    "dc STRING NOT NULL, topic STRING NOT NULL, partition INT NOT NULL, offset BIGINT NOT NULL, "
+    "timestamp_ms BIGINT NOT NULL, key BINARY, value BINARY, message_id STRING, "
+    "published_dc STRING, via STRING, headers ARRAY<STRUCT<name: STRING, value: BINARY>>"
+)
+"""The same as a schema of Spark, for `createDataFrame`."""
+
+_KAFKA_HEADERS = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
+_OUR_HEADERS = "ARRAY<STRUCT<name: STRING, value: BINARY>>"
+
+
+def from_kafka(rows: Any, dc: str, prefix: str) -> Any:
+    """The common columns from the rows of Spark's Kafka source, read with its headers.
+
+    `prefix` is what the log's names of topics begin with: the namespace and its separator, or "".
+    """
+    from pyspark.sql import functions as f
+
+    headers = f.coalesce(f.col("headers"), f.expr(f"CAST(array() AS {_KAFKA_HEADERS})"))
+    published_dc = _header(headers, 1, "dc")
+    return rows.select(
+        f.lit(dc).alias("dc"),
+        (f.substr("topic", f.lit(len(prefix) + 1)) if prefix else f.col("topic")).alias("topic"),
+        "partition",
+        "offset",
+        f.unix_millis("timestamp").alias("timestamp_ms"),
+        "key",
+        "value",
+        f.coalesce(_header(headers, 0, "id"), _enveloped_id(published_dc)).alias("message_id"),
+        published_dc.alias("published_dc"),
+        _header(headers, 2, "via").alias("via"),
+        headers.cast(_OUR_HEADERS).alias("headers"),
+    )
+
+
+def _header(headers: Any, place: int, name: str) -> Any:
+    """The text of the last header of that name; null for none, an empty one, or no UTF-8.
+
+    Looked for only where the three that the broker writes are not all there is: searching an array
+    costs more than all else of a row.
+    """
+    from pyspark.sql import functions as f
+
+    is_plain = f.size(headers) == 3
+    for at, plain in enumerate(("id", "dc", "via")):
+        is_plain = is_plain & (f.get(headers, f.lit(at))["key"] == plain)
+    found = f.when(is_plain, f.get(headers, f.lit(place))["value"]).otherwise(
+        f.try_element_at(f.filter(headers, lambda each: each["key"] == name), f.lit(-1))["value"]
+    )
+    return f.nullif(f.try_validate_utf8(found.cast("string")), f.lit(""))
+
+
+def _enveloped_id(published_dc: Any) -> Any:
+    """The id in the envelope that Hermes writes around a body, which need not be JSON itself."""
+    from pyspark.sql import functions as f
+
+    text = f.col("value").cast("string")
+    mark = '"metadata":'
+    # The parser stops where the metadata ends: what follows is never looked at.
+    metadata = f.substring_index(text, mark, 1)
+    metadata = f.substr(text, f.length(metadata) + len(mark) + 1)
+    ids = [
+        f.nullif(f.get_json_object(metadata, f"$.{name}"), f.lit(""))
+        for name in ("id", "messageId")
+    ]
+    is_enveloped = published_dc.isNull() & f.contains(text, f.lit('"_w":true'))
+    return f.when(is_enveloped & f.contains(text, f.lit(mark)), f.coalesce(*ids))

@@ -1,0 +1,39 @@
+"""One Spark for all tests of this folder that ask for it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_spark.session import session
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Whoever asks for Spark needs Java: forgetting the mark would break `make check`.
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+            # PySpark's client leaves sockets to the garbage collector.
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+            item.add_marker(
+                pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+            )
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A session of two local cores, started once; its files lie in a folder of the run's own."""
+    folder: Path = tmp_path_factory.mktemp("spark")
+    running = session(
+        "tests",
+        master="local[2]",
+        settings={
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.memory": "1g",
+            "spark.local.dir": str(folder / "local"),
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        },
+    )
+    yield running
+    running.stop()
