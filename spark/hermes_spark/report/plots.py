@@ -1,0 +1,123 @@
+"""The report's plots: bars and percentiles as SVG, the same bytes for the same numbers."""
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+COLOURS = ("#3b6ea5", "#c9772c", "#7a5aa6", "#4f8a5b", "#a14a5b", "#7d7d7d")
+"""Of the parts of a bar, in their order; told apart with impaired sight of colours too."""
+_WIDTH_IN = 8.6
+_ROW_IN = 0.27
+_FRAME_IN = 0.85
+_LABEL_CHARACTERS_MAX = 44
+_SETTINGS = {
+    # Ids in the SVG follow from its content, so that two runs give the same bytes.
+    "svg.hashsalt": "hermes_spark",
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 8.5,
+    # A subscription's name has a dollar sign, which is no formula.
+    "text.parse_math": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#9aa4ae",
+    "xtick.color": "#56616b",
+    "ytick.color": "#2a3138",
+}
+
+
+class Percentiles(NamedTuple):
+    """Latencies of one row, ms."""
+
+    name: str
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+
+
+def stacked_bars(rows: Sequence[tuple[str, Mapping[str, int]]], unit: str) -> str:
+    """An SVG element: a horizontal bar for each row, parted as its mapping says.
+
+    Parts have the same colour in all rows; `unit` names the axis. "" without rows.
+    """
+    if not rows:
+        return ""
+    parts = list(dict.fromkeys(part for _, values in rows for part in values))
+    with _figure(len(rows)) as (figure, axes):
+        places = range(len(rows))
+        left = [0] * len(rows)
+        for number, part in enumerate(parts):
+            widths = [values.get(part, 0) for _, values in rows]
+            colour = COLOURS[number % len(COLOURS)]
+            axes.barh(places, widths, 0.62, left, color=colour, label=part)
+            left = [at + width for at, width in zip(left, widths, strict=True)]
+        for place, total in zip(places, left, strict=True):
+            axes.text(total, place, f" {total:,}", va="center", color="#56616b")
+        _name_rows(axes, [name for name, _ in rows])
+        axes.set_xlim(0, max(*left, 1) * 1.12)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.set_xlabel(unit)
+        if len(parts) > 1:
+            axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=6, frameon=False)
+        return _svg(figure)
+
+
+def percentile_dots(rows: Sequence[Percentiles]) -> str:
+    """An SVG element: p50, p95 and p99 of each row on one axis whose steps are factors of ten.
+
+    "" without rows.
+    """
+    if not rows:
+        return ""
+    with _figure(len(rows)) as (figure, axes):
+        places = list(range(len(rows)))
+        for place, row in zip(places, rows, strict=True):
+            axes.plot([row.p50_ms, row.p99_ms], [place, place], color="#c6ced6", zorder=1)
+        for number, name in enumerate(("p50", "p95", "p99")):
+            values = [max(row[number + 1], 0.001) for row in rows]
+            axes.scatter(values, places, 26, color=COLOURS[number], label=name, zorder=2)
+        _name_rows(axes, [row.name for row in rows])
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.set_xlabel("ms from publishing to acceptance by the subscriber")
+        axes.grid(axis="x", color="#e4e8ec", zorder=0)
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
+        return _svg(figure)
+
+
+@contextmanager
+def _figure(rows: int) -> Iterator[tuple[Any, Any]]:
+    """A figure of so many rows, and its axes, under settings that end with it."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(_SETTINGS):
+        size = _WIDTH_IN, _FRAME_IN + _ROW_IN * rows
+        figure = Figure(figsize=size, layout="constrained")
+        yield figure, figure.subplots()
+
+
+def _name_rows(axes: Any, names: Sequence[str]) -> None:
+    """The first row is the uppermost one."""
+    axes.set_yticks(range(len(names)), [_shortened(name) for name in names])
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+
+
+def _shortened(name: str) -> str:
+    """The name as a label: without its middle, if it is long, and on one line."""
+    name = "".join(each if each.isprintable() else "?" for each in name)
+    if len(name) <= _LABEL_CHARACTERS_MAX:
+        return name
+    half = _LABEL_CHARACTERS_MAX // 2
+    return f"{name[:half]}…{name[-half + 1 :]}"
+
+
+def _svg(figure: Any) -> str:
+    written = io.StringIO()
+    figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
+    text = written.getvalue()
+    # Inside of a page the element alone is wanted, without XML's own head.
+    return text[text.index("<svg") :]
