@@ -147,6 +147,21 @@ def test_a_late_commit_that_is_the_last_word_is_found(
     assert checker.examined == 1
 
 
+@pytest.mark.parametrize(("end", "is_wrong"), [(2, False), (4, True)])
+def test_a_late_commit_takes_nothing_back_of_what_the_log_has_lost(
+    end: int, is_wrong: bool
+) -> None:
+    late = commit(2)
+    events = [
+        committed(4, epoch=2),
+        Dropped(PLACE, end),
+        Committed(PLACE, "group", late),
+        Overtaken(PLACE, "group", late),
+    ]
+    checker = LateCommitsAreMended(SUBJECT)
+    assert bool(found(checker, events)) is is_wrong
+
+
 # Fences
 
 

@@ -13,6 +13,7 @@ from itertools import count
 import trio
 from trio.testing import MockClock
 
+from hermes_actors.consumer.reading.progress import ASSERT_PAUSES_S
 from hermes_actors.management.access.roles import Anonymous
 from hermes_chaos.sim.checkers.checks import Checks
 from hermes_chaos.sim.cluster import Cluster
@@ -44,6 +45,7 @@ _SET_UP_MAX_S = 60.0
 _POLL_S = 0.1
 _SHIELDS_S = 60.0
 _ROUNDS = 3
+_LAST_LOOK_S = 1.5 * sum(ASSERT_PAUSES_S) + 2.0
 _RATED = tuple(plan.full_name for plan in SUBSCRIPTIONS)
 
 
@@ -336,6 +338,10 @@ class World:
         weights = {dc: node.weights() for dc, node in firsts.items()}
         self.history.tell(Rested(trio.current_time(), weights))
         await trio.sleep(_ROUNDS * interval_s)
+        # An owner's last look at its commits comes long after it has nothing else to do.
+        with trio.move_on_after(_LAST_LOOK_S):
+            while self.checks.late_commits.unmended():  # noqa: ASYNC110 -- as above
+                await trio.sleep(_POLL_S)
 
     def _count(self, event: Event) -> None:
         match event:

@@ -95,6 +95,7 @@ class Checks:
         self.refused = RefusedAreNowhere()
         self.delivered = AcknowledgedAreDelivered(subject, self.stored)
         self.commits = CommitsPassOnlySettled(subject)
+        self.late_commits = LateCommitsAreMended(subject)
         self.payloads = PayloadsAreIntact(subject)
         self.retries = RetriesWait(subject)
         self.ledgers = Ledgers()
@@ -115,7 +116,7 @@ class Checks:
             self.delivered,
             self.commits,
             SettledStaySettled(subject),
-            LateCommitsAreMended(subject),
+            self.late_commits,
             self.payloads,
             RateIsKept(subject),
             InflightIsKept(subject),

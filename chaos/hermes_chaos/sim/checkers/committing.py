@@ -247,11 +247,18 @@ class LateCommitsAreMended(Checker):
                 self._overtake((group, place), commit)
             case Sought(subscription=name):
                 self._forget(name)
-            case Dropped(place):
-                for key in [key for key in self._overtaken if key[1] == place]:
-                    del self._overtaken[key]
+            case Dropped(place, end):
+                self._cut(place, end)
             case _:
                 pass
+
+    def _cut(self, place: Place, end: int) -> None:
+        """What was committed of lost records need not be said again."""
+        for key in [key for key in self._overtaken if key[1] == place]:
+            del self._overtaken[key]
+        for key, last in self._last.items():
+            if key[1] == place and last.position > end:
+                self._last[key] = Commit(end, last.metadata)
 
     def _overtake(self, key: tuple[str, Place], late: Commit) -> None:
         before = self._before[key]
@@ -265,12 +272,16 @@ class LateCommitsAreMended(Checker):
         for key in [key for key in self._overtaken if name.partition("$")[2] in key[0]]:
             del self._overtaken[key]
 
+    def unmended(self) -> list[str]:
+        """What is said less of now than before a late commit came, and not mended yet."""
+        return [
+            f"{group}: a late commit of {late.position} came over {before.position} in "
+            f"{place}, and at the end it says {self._last[group, place].position}"
+            for (group, place), (before, late) in self._overtaken.items()
+            if self._last[group, place].position < before.position
+        ]
+
     def finish(self) -> None:
         """Judge what is only known at the end."""
-        for (group, place), (before, late) in self._overtaken.items():
-            self.examined += 1
-            if self._last[group, place].position < before.position:
-                self.violations.append(
-                    f"{group}: a late commit of {late.position} came over {before.position} in "
-                    f"{place}, and at the end it says {self._last[group, place].position}"
-                )
+        self.examined += len(self._overtaken)
+        self.violations += self.unmended()
