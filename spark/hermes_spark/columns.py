@@ -1,58 +1,64 @@
 """The columns that every stored record has in a job, whichever log keeps it."""
 
+from collections.abc import Sequence
 from typing import Any
 
-COLUMNS = (
-    "dc",
-    "topic",
-    "partition",
-    "offset",
-    "timestamp_ms",
-    "key",
-    "value",
-    "message_id",
-    "published_dc",
-    "via",
-    "headers",
-)
-"""`topic` is the log's name of it without the namespace; `message_id` is null where a record has
-none; `published_dc` is the publisher's datacentre and `via` the way that the message took (local,
-fallback, hedge, spool), null where nothing says so; `headers` are all of them, in order.
+TYPES = {
+    "dc": "STRING NOT NULL",
+    "topic": "STRING NOT NULL",
+    "partition": "INT NOT NULL",
+    "offset": "BIGINT NOT NULL",
+    "timestamp_ms": "BIGINT NOT NULL",
+    "key": "BINARY",
+    "value": "BINARY",
+    "message_id": "STRING",
+    "published_dc": "STRING",
+    "via": "STRING",
+    "headers": "ARRAY<STRUCT<name: STRING, value: BINARY>>",
+}
+"""Each column and its type. `topic` is the log's name of it without the namespace; `message_id` is
+null where a record has none; `published_dc` is the publisher's datacentre and `via` the way that
+the message took (local, fallback, hedge, spool), null where nothing says so; `headers` are all of
+them, in order.
 """
 
-STORED = (
-    "dc STRING NOT NULL, topic STRING NOT NULL, partition INT NOT NULL, offset BIGINT NOT NULL, "
-    "timestamp_ms BIGINT NOT NULL, key BINARY, value BINARY, message_id STRING, "
-    "published_dc STRING, via STRING, headers ARRAY<STRUCT<name: STRING, value: BINARY>>"
-)
-"""The same as a schema of Spark, for `createDataFrame`."""
+COLUMNS = tuple(TYPES)
+
+
+def schema_of(columns: Sequence[str] = COLUMNS) -> str:
+    """These columns as a schema of Spark."""
+    return ", ".join(f"{name} {TYPES[name]}" for name in columns)
+
+
+STORED = schema_of()
+"""All of them, for `createDataFrame`."""
 
 _KAFKA_HEADERS = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
-_OUR_HEADERS = "ARRAY<STRUCT<name: STRING, value: BINARY>>"
 
 
-def from_kafka(rows: Any, dc: str, prefix: str) -> Any:
-    """The common columns from the rows of Spark's Kafka source, read with its headers.
+def from_kafka(rows: Any, dc: str, prefix: str, columns: Sequence[str] = COLUMNS) -> Any:
+    """These common columns from the rows of Spark's Kafka source.
 
     `prefix` is what the log's names of topics begin with: the namespace and its separator, or "".
+    What the headers say can be asked for only where the source was told to read them.
     """
     from pyspark.sql import functions as f
 
-    headers = f.coalesce(f.col("headers"), f.expr(f"CAST(array() AS {_KAFKA_HEADERS})"))
-    published_dc = _header(headers, 1, "dc")
-    return rows.select(
-        f.lit(dc).alias("dc"),
-        (f.substr("topic", f.lit(len(prefix) + 1)) if prefix else f.col("topic")).alias("topic"),
-        "partition",
-        "offset",
-        f.unix_millis("timestamp").alias("timestamp_ms"),
-        "key",
-        "value",
-        f.coalesce(_header(headers, 0, "id"), _enveloped_id(published_dc)).alias("message_id"),
-        published_dc.alias("published_dc"),
-        _header(headers, 2, "via").alias("via"),
-        headers.cast(_OUR_HEADERS).alias("headers"),
-    )
+    of_source = {
+        "dc": f.lit(dc),
+        "topic": f.substr("topic", f.lit(len(prefix) + 1)) if prefix else f.col("topic"),
+        "timestamp_ms": f.unix_millis("timestamp"),
+    }
+    if "headers" in rows.columns:
+        headers = f.coalesce(f.col("headers"), f.expr(f"CAST(array() AS {_KAFKA_HEADERS})"))
+        published_dc = _header(headers, 1, "dc")
+        of_source |= {
+            "message_id": f.coalesce(_header(headers, 0, "id"), _enveloped_id(published_dc)),
+            "published_dc": published_dc,
+            "via": _header(headers, 2, "via"),
+            "headers": headers.cast(TYPES["headers"]),
+        }
+    return rows.select(*(of_source.get(name, f.col(name)).alias(name) for name in columns))
 
 
 def _header(headers: Any, place: int, name: str) -> Any:

@@ -1,5 +1,6 @@
 """One Spark for all tests of this folder that ask for it."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,9 @@ from typing import Any
 import pytest
 
 from hermes_spark.session import session
+
+# Test modules are imported by their path; a helper beside them is found by its folder's.
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

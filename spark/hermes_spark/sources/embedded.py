@@ -1,0 +1,211 @@
+"""`spark.read.format("hermes_embedded")`: an embedded log's file, also while a node writes it.
+
+Options: `folder` (of the log), `dc`, and `topics`, the JSON of a snapshot's ranges of that
+datacentre: without it all that the log holds when the read is planned. The schema says which of the
+common columns are made: what is left out is neither decoded nor shipped. A stream reads what each
+of its topics (a JSON list of names; all without it) holds and will hold.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from sqlite3 import Connection
+from typing import Any
+
+import msgspec
+from pyspark.sql import datasource
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from hermes_actors.log.embedded_schema import (
+    FILE_ERRORS,
+    CorruptLog,
+    PartitionRow,
+    read_entries,
+    read_position_at,
+)
+from hermes_spark.columns import STORED
+from hermes_spark.snapshot import PartitionRange
+from hermes_spark.sources.embedded_file import EmbeddedFile
+from hermes_spark.sources.entries import batches
+from hermes_spark.sources.failures import SourceFailed
+from hermes_spark.sources.ranges import (
+    NUMBERS,
+    TEXTS,
+    Condition,
+    Piece,
+    earliest_ms,
+    narrowed,
+    tasks,
+)
+
+FORMAT = "hermes_embedded"
+
+_Ranges = dict[str, list[PartitionRange]]
+_COMPARISONS = {
+    datasource.EqualTo: "=",
+    datasource.In: "in",
+    datasource.LessThan: "<",
+    datasource.LessThanOrEqual: "<=",
+    datasource.GreaterThan: ">",
+    datasource.GreaterThanOrEqual: ">=",
+}
+
+
+class EmbeddedSource(datasource.DataSource):
+    """An embedded log as a source of Spark's."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format`."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """All common columns, where the read names none."""
+        return STORED
+
+    def reader(self, schema: Any) -> "EmbeddedReader":
+        """What reads in batch."""
+        return EmbeddedReader(self.options, schema)
+
+    def streamReader(self, schema: Any) -> "EmbeddedStreamReader":  # noqa: N802 -- Spark's name
+        """What reads a stream, in micro-batches."""
+        return EmbeddedStreamReader(self.options, schema)
+
+
+class _Rows:
+    """The log that the options name, read into the columns of a schema."""
+
+    def __init__(self, options: Mapping[str, str], schema: Any) -> None:
+        for name in ("folder", "dc"):
+            if not options.get(name):
+                raise SourceFailed(f"{FORMAT} needs the option {name}")
+        self.dc = options["dc"]
+        self.file = EmbeddedFile(options["folder"])
+        self._schema = schema
+
+    def batches(self, piece: Piece, from_ms: int | None = None) -> Iterator[Any]:
+        """The records of the piece; those older than `from_ms` may be left out at its beginning.
+
+        Raises SourceFailed where the log does not hold all of them, or they are damaged.
+        """
+        schema = to_arrow_schema(self._schema)
+        place = f"{self.dc}: {piece.topic}/{piece.partition}"
+        constants = {"dc": self.dc, "topic": piece.topic, "partition": piece.partition}
+        try:
+            with closing(self.file.open()) as connection:
+                row = _held(connection, piece, place)
+                start = piece.start
+                if from_ms is not None:
+                    start = max(start, min(read_position_at(connection, row, from_ms), piece.end))
+                if start < piece.end:
+                    entries = read_entries(connection, row.id, start, piece.end)
+                    yield from batches(entries, schema, constants)
+        except CorruptLog as error:
+            raise SourceFailed(
+                f"{place}: offsets {piece.start} to {piece.end - 1} cannot be read: {error}; "
+                "restore the log's file, or start its node with --accept-damage and take a new "
+                "snapshot"
+            ) from error
+        except FILE_ERRORS as error:
+            raise SourceFailed(f"{place}: {self.file.path} cannot be read: {error}") from error
+
+
+def _held(connection: Connection, piece: Piece, place: str) -> PartitionRow:
+    """The row of a partition that holds the piece."""
+    row = connection.execute(
+        "SELECT partition.id, partition.start, partition.high_ms FROM partition"
+        " JOIN topic ON topic.id = partition.topic_id WHERE topic.name = ? AND number = ?",
+        (piece.topic, piece.partition),
+    ).fetchone()
+    if row is None:
+        raise SourceFailed(f"{place} is no longer there; take a new snapshot")
+    if row[1] > piece.start:
+        raise SourceFailed(
+            f"{place}: retention has taken offsets {piece.start} to {min(row[1], piece.end) - 1} "
+            "since the snapshot; take a new one, and read what is gone from the archive"
+        )
+    return PartitionRow(row[0], piece.partition, row[1], piece.end, row[2])
+
+
+class _Task(datasource.InputPartition):
+    def __init__(self, piece: Piece, from_ms: int | None = None) -> None:
+        super().__init__(None)
+        self.piece = piece
+        self.from_ms = from_ms
+
+
+class EmbeddedReader(datasource.DataSourceReader):
+    """Reads the ranges that a snapshot names, as far as the filters need them."""
+
+    def __init__(self, options: Mapping[str, str], schema: Any) -> None:
+        self._rows = _Rows(options, schema)
+        self._topics = options.get("topics")
+        self._conditions: list[Condition] = []
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 -- Spark's name
+        """Take what narrows the ranges; gives back what Spark is still to look at."""
+        for each in filters:
+            comparison = _COMPARISONS.get(type(each))
+            column = ".".join(getattr(each, "attribute", ()))
+            can_narrow = (comparison in ("=", "in") and column in TEXTS) or column in NUMBERS
+            if comparison is None or not can_narrow:
+                yield each
+                continue
+            self._conditions.append(Condition(column, comparison, each.value))
+            # A bound in time only says where to begin.
+            if column == "timestamp_ms":
+                yield each
+
+    def partitions(self) -> list[Any]:
+        """A task for about 50,000 records each."""
+        if self._topics is not None:
+            ranges = msgspec.json.decode(self._topics, type=_Ranges)
+        else:
+            ranges = self._rows.file.ranges()
+        pieces = narrowed(self._rows.dc, ranges, self._conditions)
+        from_ms = earliest_ms(self._conditions)
+        return [_Task(piece, from_ms) for piece in tasks(pieces)]
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        """Arrow batches. A read without any task is asked for None."""
+        if partition is not None:
+            yield from self._rows.batches(partition.piece, partition.from_ms)
+
+
+class EmbeddedStreamReader(datasource.DataSourceStreamReader):
+    """Follows the log: an offset is `{topic: {partition: position}}`."""
+
+    def __init__(self, options: Mapping[str, str], schema: Any) -> None:
+        self._rows = _Rows(options, schema)
+        names = options.get("topics")
+        self._names = (
+            None if names is None else frozenset(msgspec.json.decode(names, type=list[str]))
+        )
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
+        """Where each partition begins now."""
+        return self._positions("start")
+
+    def latestOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
+        """Where each partition ends now."""
+        return self._positions("end")
+
+    def _positions(self, side: str) -> dict[str, Any]:
+        return {
+            topic: {str(each.partition): getattr(each, side) for each in ranges}
+            for topic, ranges in sorted(self._rows.file.ranges(self._names).items())
+        }
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
+        """Tasks from one offset to another; a topic or partition new since then from its 0 on."""
+        ranges = {
+            topic: [
+                PartitionRange(int(number), start.get(topic, {}).get(number, 0), position)
+                for number, position in positions.items()
+            ]
+            for topic, positions in end.items()
+        }
+        return [_Task(piece) for piece in tasks(narrowed(self._rows.dc, ranges, ()))]
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        """Arrow batches."""
+        yield from self._rows.batches(partition.piece)
