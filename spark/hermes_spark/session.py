@@ -65,7 +65,7 @@ def session(
     the jars cannot be had.
     """
     require_spark()
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     # Workers of this machine run the Python that runs us; a cluster's image says its own.
@@ -73,6 +73,9 @@ def session(
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        # Started by spark-submit, whose settings are in the JVM that runs already.
+        SparkContext._ensure_initialized()
     given = SparkConf()
     is_submitted = given.contains("spark.master")
     builder = SparkSession.builder.appName(name)
