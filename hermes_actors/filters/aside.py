@@ -1,5 +1,8 @@
 """What filters ask beside the loop: large bodies, and questions that take more than a moment.
 
+On the loop all subscriptions of a node together have as much time in one turn as a message has:
+what comes then waits for a turn of its own, one after the other.
+
 Two lanes, so that nobody who sends large messages waits for those whose filters are costly. In the
 costly lane one thread works, in slices of half a millisecond, and rests nine times as long after
 each: whatever the tenants of a node configure and send, it has a tenth of a core there.
@@ -38,8 +41,10 @@ class Aside:
         self._threads = threads
         self._large = trio.CapacityLimiter(_AT_ONCE)
         self._costly = trio.CapacityLimiter(_AT_ONCE)
-        # Only one list is compiled on the loop between two turns of others.
+        # Only one list is compiled on the loop between two turns of others, or one message looked
+        # at for which this turn had no time left.
         self._turn = trio.Lock()
+        self._turn_used_s = 0.0
 
     @property
     def waiting(self) -> int:
@@ -50,6 +55,21 @@ class Aside:
     def on_loop(self) -> Budget:
         """The budget of one message on the loop."""
         return Budget(self._loop_s, self._threads.cpu_s)
+
+    @property
+    def is_turn_spent(self) -> bool:
+        """Budgets on the loop have used what there is for them in this turn: see `next_turn`."""
+        return self._turn_used_s >= self._loop_s
+
+    def count(self, budget: Budget) -> None:
+        """A budget on the loop has been used."""
+        self._turn_used_s += budget.used_s
+
+    async def next_turn(self) -> None:
+        """Wait for a turn of the loop in which nobody else who waits here does anything."""
+        async with self._turn:
+            await trio.lowlevel.checkpoint()
+            self._turn_used_s = 0.0
 
     async def ask(self, work: Callable[[Budget], T], body: bytes, spent: BudgetSpent) -> T:
         """What `work` says of the message with this body, after the loop's budget was `spent`.

@@ -43,6 +43,7 @@ class Budget:
         "_rests",
         "_steps",
         "is_aside",
+        "used_s",
     )
 
     def __init__(
@@ -60,6 +61,8 @@ class Budget:
         self._rest = rest
         self._rests = rests
         self._steps = 0
+        self.used_s = 0.0
+        """What was used until the clock was looked at last."""
         self._began_s = -1.0
         if self.is_aside:
             self._began_s = cpu_s()
@@ -79,13 +82,14 @@ class Budget:
             self._began_s = now_s
         if self._rest is not None:
             self._give_way(now_s)
-        used_s = now_s - self._began_s
+        self.used_s = used_s = now_s - self._began_s
         if used_s >= self._limit_s:
             raise BudgetSpent(f"took more than {self._limit_s * 1_000:g} ms of CPU", used_s)
         return self._limit_s - used_s
 
     def spent_in(self, place: str) -> BudgetSpent:
         """The error of one step that was given all that was left, and used it up."""
+        self.used_s = self._limit_s
         text = f"used up the message's {self._limit_s * 1_000:g} ms of CPU; it ended in {place}"
         return BudgetSpent(text, self._limit_s)
 

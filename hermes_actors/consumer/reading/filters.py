@@ -52,6 +52,8 @@ class Screening:
         self._wanted = live.subscription.filters
         # What is compiled; a subscription without filters has nothing to compile.
         self._asked: list[Filter] = []
+        # The last message took long enough for its clock to be looked at.
+        self._is_costly = True
         self._changed = Wakeup()
         self._failed = _Told("left out because a filter failed", self._now_ms)
         self._exhausted = _Told("given up because filters took too long", self._now_ms)
@@ -71,6 +73,7 @@ class Screening:
             if wanted:
                 screen = self._screen_of(await self._aside.compile(wanted, Filters), wanted)
             self._asked = wanted
+            self._is_costly = True
             self._failed.forget()
             self._exhausted.forget()
             self._on_screen(screen)
@@ -89,7 +92,7 @@ class Screening:
     def _screen_of(self, filters: Filters, wanted: Iterable[Filter]) -> Screen:
         needs_message, rejects = filters.looks_at_headers, filters.rejects
         by_kind = {each.type: Filtered(each.type) for each in wanted}
-        on_loop = self._aside.on_loop
+        aside = self._aside
 
         def screen(record: StoredRecord) -> Seen | Later:
             message = None
@@ -102,13 +105,27 @@ class Screening:
                 candidate = Candidate(message.body, message.propagated)
             else:
                 candidate = Candidate(record.value)
+            if self._is_costly and aside.is_turn_spent:
+                return Later(partial(in_turn, candidate, message))
+            return look(candidate, message)
+
+        def look(candidate: Candidate, message: Message | None) -> Seen | Later:
+            budget = aside.on_loop()
             try:
-                kind = rejects(candidate, on_loop())
+                kind = rejects(candidate, budget)
             except FilterFailed as error:
                 return self._on_failure(error)
             except BudgetSpent as spent:
                 return Later(partial(verdict, candidate, message, spent))
+            finally:
+                self._is_costly = budget.used_s > 0
+                aside.count(budget)
             return by_kind[kind] if kind else message
+
+        async def in_turn(candidate: Candidate, message: Message | None) -> Seen:
+            await aside.next_turn()
+            seen = look(candidate, message)
+            return await seen.verdict() if isinstance(seen, Later) else seen
 
         async def verdict(
             candidate: Candidate, message: Message | None, spent: BudgetSpent
@@ -117,7 +134,7 @@ class Screening:
                 return rejects(candidate, budget)
 
             try:
-                kind = await self._aside.ask(ask, candidate.body, spent)
+                kind = await aside.ask(ask, candidate.body, spent)
             except FilterFailed as error:
                 return self._on_failure(error)
             except BudgetSpent as error:

@@ -8,17 +8,23 @@ import trio
 
 from hermes_actors.config import FiltersConfig
 from hermes_actors.consumer.batch.consumer import BatchConsumer
-from hermes_actors.coordination.owned import Owned
+from hermes_actors.consumer.measures import SubscriptionMeasures
+from hermes_actors.consumer.reading.filters import Screening
+from hermes_actors.consumer.reading.screen import Later
+from hermes_actors.coordination.owned import Owned, Unfenced
 from hermes_actors.filters.aside import Aside
 from hermes_actors.filters.budget import BudgetSpent
 from hermes_actors.model.dead_letter import read_entry
 from hermes_actors.model.message import Envelope, Message, to_record
+from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.subscription import BatchPolicy, DeliveryType, Filter
 from hermes_actors.model.topic import Ack
 
 ALL_ONES = Filter(type="jsonpath", path="$.a[*]", matcher="1")
-SOON, COSTLY, ENDLESS = (b'{"a":[%b1]}' % (b"1," * count) for count in (10, 200, 5_000))
-"""Decided on the loop, in a thread, and by nobody: each 16 values are a millisecond here."""
+SOON, LONGER, COSTLY, ENDLESS = (b'{"a":[%b1]}' % (b"1," * count) for count in (10, 60, 200, 5_000))
+"""Decided on the loop, after a while there, in a thread, and by nobody: each 16 values are a
+millisecond here.
+"""
 
 
 class HandThreads:
@@ -29,11 +35,11 @@ class HandThreads:
         self.goes.set()
         self.asked = 0
         self.rested_s = 0.0
-        self._looks = 0
+        self.looks = 0
 
     def cpu_s(self):
-        self._looks += 1
-        return self._looks / 1_000
+        self.looks += 1
+        return self.looks / 1_000
 
     def rest(self, seconds):
         self.rested_s += seconds
@@ -206,6 +212,67 @@ async def test_a_closed_lease_keeps_the_dead_letter_back(world, threads, autojum
         await trio.sleep(5)
         assert [letter.reason for letter in await letters_of(world)] == ["filter-time"]
         assert world.sender.bodies == [SOON]
+
+
+class Turns(trio.abc.Instrument):
+    """How much CPU is used in a turn of the loop, at most, by a clock of the test's."""
+
+    def __init__(self, threads):
+        self.longest_s = 0.0
+        self._threads = threads
+        self._began = 0
+
+    def after_io_wait(self, timeout):
+        looks = self._threads.looks
+        self.longest_s = max(self.longest_s, (looks - self._began) / 1_000)
+        self._began = looks
+
+
+@pytest.mark.parametrize("body", [ENDLESS, LONGER])
+async def test_costly_filters_of_many_subscriptions_share_the_time_of_a_turn(
+    world, threads, autojump_clock, body
+):
+    # Whoever is asked beside the loop waits there, and takes none of its time.
+    threads.goes = trio.Event()
+    record, many, decided = StoredRecord(0, 0, 0, None, body, ()), 100, []
+    measures = SubscriptionMeasures(world.parts.metrics, world.live().name)
+
+    async def ask():
+        screens = []
+        screening = Screening(live(world), world.parts, measures, Unfenced(), screens.append)
+        await screening.prepare()
+        await trio.sleep(1)
+        seen = screens[0](record)
+        decided.append(await seen.verdict() if isinstance(seen, Later) else seen)
+
+    trio.lowlevel.add_instrument(turns := Turns(threads))
+    async with trio.open_nursery() as nursery:
+        for _ in range(many):
+            nursery.start_soon(ask)
+        await trio.sleep(10)
+        assert turns.longest_s <= 0.012
+        assert world.parts.aside.waiting + len(decided) == many
+        nursery.cancel_scope.cancel()
+
+
+async def test_whose_filters_are_soon_done_does_not_wait_behind_costly_ones(
+    world, threads, autojump_clock
+):
+    measures = SubscriptionMeasures(world.parts.metrics, world.live().name)
+    screens = []
+    for _ in range(2):
+        screening = Screening(live(world), world.parts, measures, Unfenced(), screens.append)
+        await screening.prepare()
+    costly, cheap = screens
+
+    def seen(screen, body):
+        return screen(StoredRecord(0, 0, 0, None, body, ()))
+
+    assert seen(cheap, SOON) is None
+    assert isinstance(seen(costly, ENDLESS), Later)
+    assert world.parts.aside.is_turn_spent
+    assert seen(cheap, SOON) is None
+    assert isinstance(seen(costly, SOON), Later)
 
 
 async def test_one_subscription_is_asked_beside_the_loop_at_once(autojump_clock):

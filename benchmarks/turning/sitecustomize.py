@@ -1,0 +1,51 @@
+"""Times the turns of an event loop in a process that finds this on its PYTHONPATH.
+
+asyncio's own loop takes uvloop's place, whose turns cannot be seen. What takes long is written to
+the file that BENCHMARK_TURNS names, a line each, in ms: of the CPU that one turn took (`turn`), of
+the time that one callback was held up by its own process (`held`): it neither computed nor could
+have run and had no CPU; it waited for the interpreter, say.
+"""
+
+import asyncio
+import os
+import sys
+import time
+from asyncio.base_events import BaseEventLoop
+from pathlib import Path
+from typing import Any
+
+from hermes_actors.runtime.cpu import ThreadCpu
+
+_LONG_S = 0.003
+
+
+def _measure(path: str) -> None:
+    patched: Any = BaseEventLoop
+    loop, handle = patched._run_once, asyncio.Handle._run
+    cpus: list[ThreadCpu] = []
+
+    def note(kind: str, seconds: float) -> None:
+        if seconds > _LONG_S:
+            with Path(path).open("a") as file:
+                file.write(f"{time.time():.3f} {kind} {seconds * 1_000:.2f}\n")
+
+    def run_once(self: Any) -> None:
+        began_s = time.thread_time()
+        loop(self)
+        note("turn", time.thread_time() - began_s)
+
+    def run(self: Any) -> None:
+        if not cpus:
+            cpus.append(ThreadCpu())
+        began_s, cpu_s, waited_s = time.perf_counter(), time.thread_time(), cpus[0].waited_s()
+        handle(self)
+        spent_s = time.thread_time() - cpu_s + cpus[0].waited_s() - waited_s
+        note("held", time.perf_counter() - began_s - spent_s)
+
+    patched._run_once = run_once
+    asyncio.Handle._run = run  # type: ignore[method-assign]
+    sys.modules["uvloop"] = None  # type: ignore[assignment]
+
+
+if "BENCHMARK_TURNS" in os.environ:
+    _measure(os.environ["BENCHMARK_TURNS"])
