@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from hermes_actors.runtime import guest
+from hermes_actors.runtime.cpu import ThreadCpu
 from hermes_actors.runtime.standstills import Cause, Standstill, Standstills
 from hermes_actors.runtime.watchdog import FRAMES_MAX, Telling, frames_of, place_of, watching
 
@@ -83,20 +84,29 @@ def test_one_that_begins_a_bad_time_is_told_with_its_stack_while_it_lasts() -> N
     assert telling.begun(standstill(130.0, 0.12, Cause.BUSY, is_over=False), ["  c"]) != ""
 
 
-def _watched(stall: Callable[[], None]) -> Standstills:
-    standstills = Standstills(0.05)
+def _watched(stall: Callable[[], None]) -> tuple[Standstills, float]:
+    """What was seen of it, and for how long the loop's thread had no CPU then and just before."""
+    standstills, waited_s = Standstills(0.05), 0.0
 
     async def main() -> None:
+        nonlocal waited_s
+        cpu = ThreadCpu()
         async with trio.open_nursery() as nursery:
             with watching(standstills, time.monotonic, nursery):
+                began_s = time.monotonic()
                 await trio.sleep(0.1)
+                late_s = time.monotonic() - began_s - 0.1
+                before_s = cpu.waited_s()
                 stall()
+                waited_s = late_s + cpu.waited_s() - before_s
                 with trio.move_on_after(5):
-                    while not sum(standstills.counts.values()):  # noqa: ASYNC110
+                    # A busy machine may have made it stand still before, for a moment.
+                    while not any(each.for_s > 0.2 for each in standstills.last):  # noqa: ASYNC110
                         await trio.sleep(0.01)
+        cpu.close()
 
     guest.run(main)
-    return standstills
+    return standstills, waited_s
 
 
 def _compute() -> None:
@@ -115,15 +125,24 @@ def _block() -> None:
 def test_a_loop_that_stands_still_is_counted_and_its_stack_logged_once(
     stall: Callable[[], None], cause: Cause, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, "hermes_actors.runtime.watchdog"):
-        standstills = _watched(stall)
+    standstills, tries, waited_s = Standstills(), 0, 1.0
+    while waited_s > 0.05 and tries < 20:
+        tries += 1
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "hermes_actors.runtime.watchdog"):
+            standstills, waited_s = _watched(stall)
+    if waited_s > 0.05:
+        # A machine on which a thread that computes never has a CPU for so long: the process may
+        # rightly be said to have been away.
+        assert sum(standstills.counts.values()) >= 1
+        return
     assert standstills.counts[cause] == 1
     assert 0.2 < standstills.seconds[cause] < 2
     stacks = [each.getMessage() for each in caplog.records if "innermost last" in each.message]
     assert len(stacks) == 1
     assert stall.__name__ in stacks[0]
-    (words,) = standstills.words(time.monotonic())
-    assert stall.__name__ in words
+    # A busy machine may have kept it from running too.
+    assert any(stall.__name__ in words for words in standstills.words(time.monotonic()))
 
 
 _PROCESS = """
