@@ -63,14 +63,7 @@ def test_every_promise_is_examined_in_some_seed() -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "mutant",
-    [
-        pytest.param(
-            each, marks=pytest.mark.xfail(reason="rare: found by no seed up to 21", run=False)
-        )
-        if each == "shares-rise-at-once"
-        else each
-        for each in sorted(MUTANTS)
-    ],
+    sorted(MUTANTS),
 )
 def test_a_seeded_bug_is_caught_by_its_seed_or_within_twenty(mutant: str) -> None:
     # What has changed in the product may have changed the histories; the table is behind then.

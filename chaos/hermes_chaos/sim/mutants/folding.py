@@ -1,6 +1,7 @@
 """Seeded bugs of what nodes make of their logs: snapshots that forget, registers that go back."""
 
 from collections.abc import Callable, Generator
+from dataclasses import replace as replace_shape
 
 from msgspec.structs import replace
 
@@ -11,7 +12,9 @@ from hermes_actors.metadata.commands import Copy
 from hermes_actors.metadata.replication import Replicator
 from hermes_actors.metadata.state import Register
 from hermes_actors.model.record import StoredRecord
+from hermes_chaos.sim.faults.strikes import Fault
 from hermes_chaos.sim.mutants.mutant import Mutant
+from hermes_chaos.sim.world import Shape
 
 _pack = snapshots.pack_in_steps
 _fold = Replicator._fold
@@ -33,6 +36,15 @@ def _each_ownership(change: Callable[[Ownership], Ownership]) -> Callable[[Conte
             content, ownerships={name: change(each) for name, each in content.ownerships.items()}
         )
     )
+
+
+def _without_high(ownership: Ownership) -> Ownership:
+    grants = tuple(replace(each, high=0.0, high_until_log_ms=0) for each in ownership.grants)
+    return replace(ownership, grants=grants)
+
+
+def _by_name(content: Content) -> Content:
+    return replace(content, members=tuple(sorted(content.members, key=lambda each: each.node)))
 
 
 def _wins(_self: Register, _other: Register | None) -> bool:
@@ -57,6 +69,39 @@ _SNAPSHOTS: tuple[tuple[str, str, Callable[[Content], Steps]], ...] = (
     ("weights", "what tasks cost", _each_ownership(lambda each: replace(each, load=None))),
     ("tracks", "when partitions moved", _each_ownership(lambda each: replace(each, tracks=()))),
 )
+_COMING_AND_GOING = Shape(
+    nodes_per_dc=3,
+    faults=frozenset((Fault.NODE_KILL, Fault.NODE_STOP, Fault.SUBSCRIBER)),
+    strikes=30,
+    messages_per_publisher=20,
+)
+_BUSY = replace_shape(_COMING_AND_GOING, load_s=15.0, messages_per_publisher=100)
+_STOPS = Shape(
+    nodes_per_dc=4,
+    faults=frozenset((Fault.NODE_STOP, Fault.SUBSCRIBER)),
+    strikes=60,
+    load_s=10.0,
+    messages_per_publisher=20,
+)
+# Of what lasts for moments only, or comes of orderly stops.
+_PASSING: tuple[tuple[str, str, Callable[[Content], Steps], int, Shape], ...] = (
+    ("order", "who was heard of last", _packs(_by_name), 6, _COMING_AND_GOING),
+    (
+        "stopping",
+        "who is stopping",
+        _each_member(lambda each: replace(each, stops_log_ms=None)),
+        3,
+        _STOPS,
+    ),
+    (
+        "rates",
+        "what endpoints take",
+        _each_ownership(lambda each: replace(each, rate=None)),
+        2,
+        _COMING_AND_GOING,
+    ),
+    ("high", "shares that were lowered just now", _each_ownership(_without_high), 7, _BUSY),
+)
 FOLDING = (
     *(
         Mutant(
@@ -66,6 +111,16 @@ FOLDING = (
             seed=6,
         )
         for name, what, pack in _SNAPSHOTS
+    ),
+    *(
+        Mutant(
+            f"snapshot-forgets-{name}",
+            f"a snapshot does not say {what}",
+            ((state, "pack_in_steps", pack),),
+            seed=seed,
+            shape=shape,
+        )
+        for name, what, pack, seed, shape in _PASSING
     ),
     Mutant(
         "older-overwrites",

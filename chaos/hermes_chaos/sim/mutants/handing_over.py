@@ -65,6 +65,12 @@ async def _drain_without_a_word(self: PushConsumer) -> None:
             await self._landed.wait()
 
 
+async def _commit_then_drain(self: PushConsumer) -> None:
+    with trio.move_on_after(1.0):
+        await self._commit()
+    await _drain_without_a_word(self)
+
+
 def _position_only(self: TopicProgress, partition: int, commit: Commit) -> PartitionOffsets | None:
     found = _from_commit(self, partition, commit)
     return None if found is None else PartitionOffsets(decode(commit).position)
@@ -102,6 +108,7 @@ def _letters_unasked(
 
 
 _AWAY = Shape(faults=frozenset((Fault.NODE_PAUSE, Fault.LEASE_EDGE, Fault.SUBSCRIBER)), strikes=30)
+_STOPS = Shape(faults=frozenset((Fault.NODE_STOP,)), strikes=30)
 _LATE = Shape(faults=frozenset((Fault.LATE_COMMITS,)), strikes=6, messages_per_publisher=30)
 _CUT = Shape(faults=frozenset((Fault.END_LOST,)))
 
@@ -140,6 +147,13 @@ HANDING_OVER = (
         "who stops commits nothing more",
         ((PushConsumer, "_drain", _drain_without_a_word),),
         seed=2,
+    ),
+    Mutant(
+        "commit-before-the-drain",
+        "who stops commits before what is under way has ended",
+        ((PushConsumer, "_drain", _commit_then_drain),),
+        seed=7,
+        shape=_STOPS,
     ),
     Mutant(
         "intervals-forgotten",

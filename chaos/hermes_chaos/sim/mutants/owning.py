@@ -15,7 +15,9 @@ from hermes_actors.coordination.state import State
 from hermes_actors.coordination.values import Grant, Ownership
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.clock import Clock
+from hermes_chaos.sim.faults.strikes import Fault
 from hermes_chaos.sim.mutants.mutant import Mutant
+from hermes_chaos.sim.world import Shape
 
 _pass_time = State._pass_time
 _plan = State._plan
@@ -131,13 +133,13 @@ _PATCHES: tuple[tuple[str, str, Any, str, Any], ...] = (
         "_commit",
         _commit_without_a_look,
     ),
-    (
-        "shares-rise-at-once",
-        "an owner uses a greater share before the others have heard that theirs is smaller",
-        owning,
-        "usable_share",
-        _share_at_once,
-    ),
+)
+_LATE_NEWS = Shape(
+    nodes_per_dc=3,
+    faults=frozenset((Fault.COORDINATION_SLOW, Fault.SUBSCRIBER)),
+    strikes=30,
+    load_s=15.0,
+    messages_per_publisher=100,
 )
 OWNING = (
     Mutant(
@@ -150,6 +152,13 @@ OWNING = (
         "who slept while retention took everything counts on from what it knew",
         ((CoordinationReader, "_outlive_silence", _go_on),),
         seed=13,
+    ),
+    Mutant(
+        "shares-rise-at-once",
+        "an owner uses a greater share before the others have heard that theirs is smaller",
+        ((owning, "usable_share", _share_at_once),),
+        seed=3,
+        shape=_LATE_NEWS,
     ),
     *(Mutant(name, bug, ((owner, at, patch),)) for name, bug, owner, at, patch in _PATCHES),
 )

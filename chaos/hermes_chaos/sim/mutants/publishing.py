@@ -10,7 +10,7 @@ from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.fallback.account import HedgeBudget
 from hermes_actors.fallback.breaker import Breaker
 from hermes_actors.fallback.decision import Decision
-from hermes_actors.fallback.flight import Part
+from hermes_actors.fallback.flight import Attempts, Part
 from hermes_actors.fallback.remote_queue import RemoteQueue
 from hermes_actors.fallback.spool.index import Waiting
 from hermes_actors.fallback.spool.replay import Item, Replayer
@@ -119,6 +119,17 @@ def _start_backwards(self: RemoteQueue) -> None:
     _start(self)
 
 
+def _probe_alone(_self: Decision, some: list[Attempts]) -> dict[Attempts, None]:
+    return {some[-1]: None}
+
+
+_BOTH = Shape(
+    faults=frozenset((Fault.DC_LOST, Fault.BLACKOUT)),
+    bursts=((Fault.DC_LOST, 0.5, 80), (Fault.BLACKOUT, 0.5, 80)),
+    burst_pause_max_s=0.002,
+    strikes=8,
+    messages_per_publisher=20,
+)
 _BURSTS = Shape(
     faults=frozenset((Fault.DC_LOST,)),
     bursts=((Fault.DC_LOST, 0.9, 80),),
@@ -195,6 +206,12 @@ PUBLISHING = (
         "what waits for another datacentre is sent there with the last message first",
         ((RemoteQueue, "start", _start_backwards),),
         shape=_BURSTS,
+    ),
+    Mutant(
+        "probe-goes-alone",
+        "the message that probes a log goes there without those of its key",
+        ((Decision, "_probes", _probe_alone),),
+        shape=_BOTH,
     ),
     Mutant(
         "any-payload",
