@@ -182,19 +182,33 @@ def test_who_has_not_read_its_heartbeat_does_nothing_after_two_seconds(kind: str
     assert found(FencesAreKept(), [*heard, Renewed(OLD, 2.0, 3.0), act(kind, 3.1)]) == []
 
 
-def test_a_letter_is_decided_and_kept_within_fences_and_a_clock_that_was_set_tells_nothing() -> (
-    None
-):
+def test_a_letter_is_decided_and_kept_within_fences() -> None:
     before: list[Event] = [Renewed(OLD, 1.0, 1.5)]
     heard = [*before, Renewed(OLD, 7.5, 8.0)]
     waited = Lettering(OLD, "dc1", letter(EPOCH_MS + 2_900), 9.0)
     assert found(FencesAreKept(), [*heard, waited]) == []
     assert found(FencesAreKept(), [*before, waited])
-    ahead = letter(EPOCH_MS + 4_900)
-    kept = Lettering(OLD, "dc1", ahead, 9.0)
-    assert found(FencesAreKept(), [Skewed("dc1-n1", 2_000, 0.0), *heard, kept]) == []
-    assert found(FencesAreKept(), [Skewed("dc1-n1", 0, 8.0), *heard, kept]) == []
-    assert found(FencesAreKept(), [*heard, kept])
+    late = Lettering(OLD, "dc1", letter(EPOCH_MS + 4_900), 9.0)
+    assert found(FencesAreKept(), [*heard, late])
+    never = Lettering(OLD, "dc1", letter(EPOCH_MS + 9_900), 9.0)
+    assert found(FencesAreKept(), [*heard, never])
+
+
+@pytest.mark.parametrize(("decided_s", "is_wrong"), [(0.9, True), (2.9, False), (3.1, True)])
+@pytest.mark.parametrize("skew_ms", [0, 2_000, -1_000])
+@pytest.mark.parametrize("then_ms", [-2_500, -500, 1_500])
+def test_a_letter_is_decided_by_the_clock_as_it_was_though_it_waits_until_that_is_set(
+    then_ms: int, skew_ms: int, decided_s: float, *, is_wrong: bool
+) -> None:
+    stamped = letter(EPOCH_MS + skew_ms + int(decided_s * 1_000))
+    events = [
+        Skewed("dc1-n1", skew_ms, 0.5),
+        Renewed(OLD, 1.0, 1.5),
+        Skewed("dc1-n1", then_ms, 3.2),
+        Renewed(OLD, 7.5, 8.0),
+        Lettering(OLD, "dc1", stamped, 9.0),
+    ]
+    assert bool(found(FencesAreKept(), events)) is is_wrong
 
 
 # Lost ends

@@ -4,6 +4,7 @@ could see. Told by heartbeats alone, and stricter than that others own it by the
 
 from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 
 from hermes_chaos.sim.checkers.checker import Checker
 from hermes_chaos.sim.environment.clock import EPOCH_MS
@@ -29,7 +30,8 @@ class FencesAreKept(Checker):
         # Of each life: when it read a heartbeat, and until when that lets it act.
         self._read_s: dict[str, list[float]] = defaultdict(list)
         self._until_s: dict[str, list[float]] = defaultdict(list)
-        self._skewed: dict[str, Skewed] = {}
+        # Of each node: from when on its wall clock was off by how much.
+        self._skews: dict[str, list[Skewed]] = defaultdict(list)
         self._letters: set[tuple[str, str, int]] = set()
 
     def watch(self, event: Event) -> None:
@@ -41,37 +43,55 @@ class FencesAreKept(Checker):
                 until_s.append(max(sent_s + _FENCE_S, until_s[-1] if until_s else 0.0))
             case Attempted(node=life, at_s=at_s):
                 what = f"pushed {event.message_id} to {event.subscription}"
-                self._check(life, at_s, what)
+                self._check(life, what, at_s)
             case Committing(life=life, at_s=at_s):
-                self._check(life, at_s, f"committed for {event.group}")
+                self._check(life, f"committed for {event.group}", at_s)
             case Skewed(node):
-                self._skewed[node] = event
+                self._skews[node].append(event)
             case Lettering():
                 self._check_letter(event)
             case _:
                 pass
 
     def _check_letter(self, event: Lettering) -> None:
-        letter, node = event.letter, event.life.partition("#")[0]
-        what = f"handed the dead letter of {letter.message_id} for {letter.subscription} to its log"
-        self._check(event.life, event.at_s, what)
-        key = event.life, letter.id, letter.at_ms
-        skewed = self._skewed.get(node, Skewed(node, 0, float("-inf")))
+        letter, life = event.letter, event.life
+        which = f"{letter.message_id} of {letter.subscription}"
+        self._check(life, f"handed the dead letter of {which} to its log", event.at_s)
+        key = life, letter.id, letter.at_ms
         if key in self._letters:
             return
         self._letters.add(key)
-        decided_s = (letter.at_ms - skewed.skew_ms - EPOCH_MS) / 1_000
-        # Else the clock was set since.
-        if skewed.at_s < decided_s <= event.at_s:
-            what = f"gave {letter.message_id} of {letter.subscription} up"
-            self._check(event.life, decided_s, what, _ROUNDED_S)
+        skews = self._skews[life.partition("#")[0]]
+        decided = [
+            (at_s, self._lasts_until(life, at_s + _ROUNDED_S))
+            for at_s in _shown(letter.at_ms, skews, event.at_s)
+        ]
+        if not decided:
+            self.violations.append(f"{life} gave {which} up at a time that its clock never showed")
+            return
+        self._judge(life, f"gave {which} up", *max(decided, key=lambda each: each[1] - each[0]))
 
-    def _check(self, life: str, at_s: float, what: str, later_s: float = 0.0) -> None:
-        """`later_s`: perhaps it was so much later."""
-        at = bisect_right(self._read_s[life], at_s + later_s) - 1
-        until_s = self._until_s[life][at] if at >= 0 else float("-inf")
+    def _check(self, life: str, what: str, at_s: float) -> None:
+        self._judge(life, what, at_s, self._lasts_until(life, at_s))
+
+    def _judge(self, life: str, what: str, at_s: float, until_s: float) -> None:
         self.examined += at_s > until_s - _FENCE_S / 2
         if at_s > until_s:
             self.violations.append(
                 f"{life} {what} at {at_s:.3f}; its heartbeats let it act until {until_s:.3f}"
             )
+
+    def _lasts_until(self, life: str, at_s: float) -> float:
+        """Until when the heartbeats that it has read by then let it act."""
+        at = bisect_right(self._read_s[life], at_s) - 1
+        return self._until_s[life][at] if at >= 0 else float("-inf")
+
+
+def _shown(wall_ms: int, skews: Iterable[Skewed], before_s: float) -> Iterator[float]:
+    """When a clock showed that time: more than once where it was set meanwhile."""
+    since_s, skew_ms = float("-inf"), 0
+    for each in (*skews, Skewed("", 0, before_s)):
+        at_s = (wall_ms - skew_ms - EPOCH_MS) / 1_000
+        if since_s - _ROUNDED_S <= at_s <= each.at_s + _ROUNDED_S:
+            yield at_s
+        since_s, skew_ms = each.at_s, each.skew_ms
