@@ -5,11 +5,15 @@ from typing import Annotated
 
 import typer
 
+from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.command_line.options import examples
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
 from hermes_actors.runtime.clock import SystemClock
 from hermes_spark.datacentres import datacentres
+from hermes_spark.reconcile.acknowledged import acknowledged_list
+from hermes_spark.reconcile.result import EXIT_CODES
 from hermes_spark.session import session
+from hermes_spark.snapshot import load_snapshot
 from hermes_spark.taking import take_snapshot
 
 app = command_group("Prove on Spark what was stored and delivered; archive, replay, measure.")
@@ -68,3 +72,61 @@ def snapshot(
             f"{len(each.groups)} consumer groups"
         )
     print(f"snapshot: {output}")
+
+
+@app.command(
+    cls=PlainCommand,
+    epilog=examples(
+        "hermes spark reconcile --dc dc1=embedded:data/dc1 --dc dc2=embedded:data/dc2 -o report",
+        "hermes spark reconcile --datacentres dcs.toml -o report --acknowledged sent.ndjson",
+        "hermes spark reconcile --snapshot now.json -o report --acknowledged topic:shop.sent",
+    ),
+)
+def reconcile(
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="FOLDER", help="Where report and tables go."),
+    ],
+    dc: DcOption = None,
+    file: DatacentresOption = None,
+    snapshot: Annotated[
+        Path | None,
+        typer.Option("--snapshot", metavar="FILE", help="Of this snapshot, in the place of now."),
+    ] = None,
+    acknowledged: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--acknowledged",
+            metavar="LIST",
+            help="What publishers were told is stored: FILE, TOPIC=FILE or topic:NAME; repeatable.",
+        ),
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="TOPIC", help="Only this topic; repeatable."),
+    ] = None,
+    master: MasterOption = "",
+) -> None:
+    """Tell what is lost, what is doubled and why, and what subscriptions have not settled.
+
+    Ends with 0 when nothing is lost, 1 when something is, and 3 when it cannot be known.
+    """
+    lists = [acknowledged_list(each) for each in acknowledged or []]
+    if snapshot is not None and (dc or file is not None):
+        raise UsageWrong("--snapshot says which datacentres; leave out --dc and --datacentres")
+    described = {} if snapshot is not None else datacentres(file, dc or [])
+    spark = session("hermes reconcile", master)
+    if snapshot is not None:
+        taken = load_snapshot(snapshot)
+    else:
+        print("what all datacentres hold and have settled …", flush=True)
+        taken = take_snapshot(described, SystemClock().now_ms(), lambda: spark)
+    from hermes_spark.reconcile.job import reconcile as run
+    from hermes_spark.report.page import write_page
+
+    output.mkdir(parents=True, exist_ok=True)
+    taken.save(output / "snapshot.json")
+    result = run(spark, taken, lists, output, topic or None, lambda line: print(line, flush=True))
+    write_page(result, output / "report.html")
+    print(*result.summary(), f"report: {output / 'report.html'}", sep="\n")
+    raise typer.Exit(EXIT_CODES[result.verdict])

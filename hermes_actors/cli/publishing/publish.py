@@ -123,7 +123,7 @@ def publish(
     if batch > 1 and (file is not None or message not in (None, "-")):
         raise UsageWrong("--batch is for many messages: give --lines, or pipe lines in")
     messages, total = _source(message, file, lines, KeyOf(key, key_field))
-    report = Report(output)
+    report = Report(topic, output)
     with _progress(total) as advance:
         report.advance = advance
         trio.run(_run, plan, messages, report)
@@ -191,7 +191,8 @@ async def _run(
 class Report:
     """Prints outcomes as they come, keeps what the summary needs."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, topic: str, output: Output) -> None:
+        self._topic = topic
         self._output = output
         self._latencies_ms: list[float] = []
         self._accepted = 0
@@ -218,11 +219,13 @@ class Report:
     def _print(self, outcome: Outcome) -> None:
         if self._output is Output.JSON:
             fields: dict[str, object] = {
+                "topic": self._topic,
                 "number": outcome.number,
                 "status": outcome.status,
                 "messageId": outcome.message_id,
                 "isKept": outcome.is_kept,
                 "attempts": outcome.attempts,
+                "sentMs": outcome.sent_ms,
                 "latencyMs": round(outcome.latency_ms, 3),
             }
             if outcome.error:

@@ -100,8 +100,10 @@ def test_messages_kept_on_the_nodes_disk_are_counted_apart(hermes, server):
     )
     assert result.exit_code == 0
     assert "accepted 3 (2 kept on the node's disk, sent later), not accepted 0" in result.stderr
-    told = [json.loads(line)["isKept"] for line in result.stdout.splitlines()]
-    assert told == [False, True, True]
+    told = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [each["isKept"] for each in told] == [False, True, True]
+    assert {each["topic"] for each in told} == {"a.b"}
+    assert all(each["sentMs"] > 1_700_000_000_000 for each in told)
 
 
 @pytest.mark.parametrize("source", [["1"], ["--file", "x.json"]])

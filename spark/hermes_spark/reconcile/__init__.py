@@ -1,0 +1,1 @@
+"""Reconciliation: what was acknowledged, what is stored where, and what is settled."""

@@ -1,0 +1,90 @@
+"""One row for each message: everything that is known of it, gathered by one aggregation."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hermes_spark.reconcile.flags import WAYS, Fact, place
+
+NORMALISED = "topic STRING, message_id STRING, flags BIGINT, copies INT, at_ms BIGINT"
+"""What is gathered: `copies` is 1 for a stored record and 0 for all else, `at_ms` when the record
+was published, or the message acknowledged; null where nothing tells.
+"""
+
+YOUNG_MS = 60_000
+"""What was acknowledged so shortly before the snapshot may be stored after it."""
+
+
+def of_stored(rows: Any, dcs: Sequence[str]) -> Any:
+    """Normalised rows of stored records of the common columns dc, topic, partition, offset,
+    timestamp_ms, message_id and via. `dcs` gives each datacentre its number.
+
+    A record without an id is a message of its own, called after its place.
+    """
+    from pyspark.sql import functions as f
+
+    def bit(dc: int) -> Any:
+        found = f.lit(place(dc, len(WAYS) - 1))
+        for way, name in enumerate(WAYS[:-1]):
+            found = f.when(f.col("via") == name, f.lit(place(dc, way))).otherwise(found)
+        return found
+
+    places = f.lit(0).cast("bigint")
+    for number, dc in enumerate(dcs):
+        places = f.when(f.col("dc") == dc, bit(number)).otherwise(places)
+    own_id = f.concat_ws("/", "dc", f.col("partition"), f.col("offset"))
+    has_no_id = f.when(f.col("message_id").isNull(), f.lit(int(Fact.WITHOUT_ID))).otherwise(0)
+    return rows.select(
+        "topic",
+        f.coalesce("message_id", own_id).alias("message_id"),
+        places.bitwiseOR(has_no_id).alias("flags"),
+        f.lit(1).alias("copies"),
+        f.col("timestamp_ms").alias("at_ms"),
+    )
+
+
+def of_acknowledged(rows: Any, taken_at_ms: int, retained_from_ms: Mapping[str, int]) -> Any:
+    """Normalised rows of `acknowledged`. `retained_from_ms` has, for each topic of which retention
+    has taken something, the time from which on nothing is gone.
+    """
+    from pyspark.sql import functions as f
+
+    fact = f.when(f.col("status") == 201, int(Fact.ACKNOWLEDGED)).otherwise(int(Fact.KEPT))
+    is_young = f.col("sent_ms") > taken_at_ms - YOUNG_MS
+    fact = fact.bitwiseOR(f.when(is_young, int(Fact.YOUNG)).otherwise(0))
+    if retained_from_ms:
+        limits = list(retained_from_ms.items())
+        known = rows.sparkSession.createDataFrame(limits, "topic STRING, from_ms BIGINT")
+        rows = rows.join(f.broadcast(known), "topic", "left")
+        may_be_gone = f.coalesce(f.col("sent_ms"), f.lit(0)) < f.col("from_ms")
+        fact = fact.bitwiseOR(f.when(may_be_gone, int(Fact.BEFORE_RETENTION)).otherwise(0))
+    return rows.select(
+        "topic",
+        "message_id",
+        fact.cast("bigint").alias("flags"),
+        f.lit(0).alias("copies"),
+        f.col("sent_ms").alias("at_ms"),
+    )
+
+
+def of_fact(rows: Any, fact: Fact) -> Any:
+    """Normalised rows that say this of each message (topic, message_id) of the rows."""
+    from pyspark.sql import functions as f
+
+    return rows.select(
+        "topic",
+        "message_id",
+        f.lit(int(fact)).cast("bigint").alias("flags"),
+        f.lit(0).alias("copies"),
+        f.lit(None).cast("bigint").alias("at_ms"),
+    )
+
+
+def folded(normalised: Any) -> Any:
+    """A row for each message: topic, message_id, flags, copies, and at_ms, the earliest."""
+    from pyspark.sql import functions as f
+
+    return normalised.groupBy("topic", "message_id").agg(
+        f.bit_or("flags").alias("flags"),
+        f.sum("copies").alias("copies"),
+        f.min("at_ms").alias("at_ms"),
+    )

@@ -1,0 +1,242 @@
+"""The job: from a snapshot and lists of what was acknowledged to tables in Parquet and a result."""
+
+from collections.abc import Callable, Collection, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hermes_actors.cli.command_line.failures import UsageWrong
+from hermes_actors.model.names import RESERVED_GROUP
+from hermes_spark.reconcile.acknowledged import AcknowledgedList, acknowledged
+from hermes_spark.reconcile.flags import DATACENTRES_MAX, Fact, Fate, fate_of
+from hermes_spark.reconcile.folding import folded, of_acknowledged, of_fact, of_stored
+from hermes_spark.reconcile.letters import open_letters
+from hermes_spark.reconcile.result import (
+    Combination,
+    Result,
+    SubscriptionCount,
+    subscription_results,
+    topic_results,
+)
+from hermes_spark.reconcile.settled import SubscriptionSettled, subscriptions_of, tails
+from hermes_spark.snapshot import PartitionRange, Snapshot
+from hermes_spark.sources import stored
+
+MESSAGES = "messages"
+UNSETTLED = "unsettled"
+LETTERS = "dead-letters"
+"""The folders of Parquet below the output: a row for each message, for each stored record that a
+subscription has not settled, and for each open dead letter.
+"""
+LOST_SHOWN_MAX = 50
+"""The most ids of lost messages that a result names for each topic; `messages` has all."""
+
+_GAPS = (
+    "dc STRING, topic STRING, partition INT, subscription STRING, gap_start BIGINT, gap_end BIGINT"
+)
+
+
+def reconcile(
+    spark: Any,
+    snapshot: Snapshot,
+    lists: Sequence[AcknowledgedList],
+    output: Path,
+    topics: Collection[str] | None = None,
+    say: Callable[[str], None] = print,
+) -> Result:
+    """Compare all datacentres of the snapshot, write the tables into `output`, and tell the result.
+
+    `topics` are all but the broker's own where they are None. `say` is told what is done next.
+    The same snapshot and lists give the same result. Raises UsageWrong for more than nine
+    datacentres, SourceFailed where a log does not hold what the snapshot names any more.
+    """
+    # The JVM may have been started in another folder.
+    output = output.absolute()
+    dcs = sorted(snapshot.datacentres)
+    if len(dcs) > DATACENTRES_MAX:
+        raise UsageWrong(
+            f"{len(dcs)} datacentres are more than the {DATACENTRES_MAX} that one run compares; "
+            "leave some out"
+        )
+    published = [
+        topic
+        for datacentre in snapshot.datacentres.values()
+        for topic in datacentre.topics
+        if not topic.startswith(f"{RESERVED_GROUP}.") and (topics is None or topic in topics)
+    ]
+    own = snapshot.only(published)
+    subscriptions = subscriptions_of(own)
+
+    say(f"{own_records(own):,} records of {len(set(published))} topics in {len(dcs)} datacentres")
+    say(f"what {len(subscriptions)} subscriptions have not settled …")
+    _write(_unsettled(spark, own, subscriptions), output / UNSETTLED)
+    unsettled = spark.read.parquet(str(output / UNSETTLED))
+    say("open dead letters …")
+    letters = open_letters(spark, snapshot)
+    if topics is not None:
+        letters = letters.where(letters["topic"].isin(*topics))
+    _write(letters, output / LETTERS)
+    letters = spark.read.parquet(str(output / LETTERS))
+
+    say("which message is stored where …")
+    columns = ["dc", "topic", "partition", "offset", "timestamp_ms", "message_id", "via"]
+    normalised = [of_stored(stored(spark, own, columns=columns), dcs)]
+    if lists:
+        listed = acknowledged(spark, lists, snapshot)
+        if topics is not None:
+            listed = listed.where(listed["topic"].isin(*topics))
+        retained = _retained_from_ms(spark, own)
+        normalised.append(of_acknowledged(listed, snapshot.taken_at_ms, retained))
+    normalised += [of_fact(unsettled, Fact.UNSETTLED), of_fact(letters, Fact.DEAD_LETTERED)]
+    _write(folded(reduce(lambda one, other: one.unionAll(other), normalised)), output / MESSAGES)
+    messages = spark.read.parquet(str(output / MESSAGES))
+
+    combinations = [
+        Combination(row.topic, row.flags, row.copies, row.messages)
+        for row in _counted(messages, "topic", "flags", "copies").collect()
+    ]
+    result = Result(
+        snapshot.taken_at_ms,
+        dcs,
+        bool(lists),
+        topic_results(combinations, dcs, _lost_ids(messages, combinations)),
+        subscription_results(subscriptions, _counts(unsettled, letters, own)),
+    )
+    result.save(output / "result.json")
+    return result
+
+
+def own_records(snapshot: Snapshot) -> int:
+    """How many offsets the snapshot names."""
+    return sum(each.records for each in snapshot.datacentres.values())
+
+
+def _write(rows: Any, folder: Path) -> None:
+    rows.write.mode("overwrite").parquet(str(folder))
+
+
+def _counted(rows: Any, *columns: str) -> Any:
+    from pyspark.sql import functions as f
+
+    return rows.groupBy(*columns).agg(f.count(f.lit(1)).alias("messages"))
+
+
+def _unsettled(spark: Any, snapshot: Snapshot, subscriptions: list[SubscriptionSettled]) -> Any:
+    """A row for each stored record and each subscription that has not settled it."""
+    from pyspark.sql import functions as f
+
+    gaps = [
+        (part.dc, each.topic, gap.partition, each.name, gap.start, gap.end)
+        for each in subscriptions
+        for part in each.partitions
+        for gap in part.unsettled()
+    ]
+    columns = ["dc", "topic", "partition", "offset", "timestamp_ms", "message_id"]
+    rows = stored(spark, tails(snapshot, subscriptions), columns=columns)
+    lies_in = f.col("offset").between(f.col("gap_start"), f.col("gap_end") - 1)
+    own_id = f.concat_ws("/", "dc", f.col("partition"), f.col("offset"))
+    return (
+        rows.join(f.broadcast(spark.createDataFrame(gaps, _GAPS)), ["dc", "topic", "partition"])
+        .where(lies_in)
+        .select(
+            "topic",
+            "subscription",
+            "dc",
+            "partition",
+            "offset",
+            "timestamp_ms",
+            f.coalesce("message_id", own_id).alias("message_id"),
+        )
+    )
+
+
+def _retained_from_ms(spark: Any, snapshot: Snapshot) -> dict[str, int]:
+    """Of each topic of which retention has taken something: from when on nothing is gone.
+
+    That is the time of the first record of those partitions which do not begin at 0 any more, the
+    latest of all of them; where such a one is empty, the time of the snapshot.
+    """
+    from pyspark.sql import functions as f
+
+    heads: dict[str, dict[str, list[PartitionRange]]] = {}
+    found: dict[str, int] = {}
+    for dc, datacentre in snapshot.datacentres.items():
+        for topic, ranges in datacentre.topics.items():
+            for each in ranges:
+                if each.start and each.start == each.end:
+                    found[topic] = snapshot.taken_at_ms
+                elif each.start:
+                    head = PartitionRange(each.partition, each.start, each.start + 1)
+                    heads.setdefault(dc, {}).setdefault(topic, []).append(head)
+    if not heads:
+        return found
+    first = msgspec.structs.replace(
+        snapshot,
+        datacentres={
+            dc: msgspec.structs.replace(datacentre, topics=heads.get(dc, {}))
+            for dc, datacentre in snapshot.datacentres.items()
+        },
+    )
+    rows = stored(spark, first, columns=["topic", "timestamp_ms"])
+    for row in rows.groupBy("topic").agg(f.max("timestamp_ms").alias("from_ms")).collect():
+        found[row.topic] = max(found.get(row.topic, 0), row.from_ms)
+    return found
+
+
+def _lost_ids(messages: Any, combinations: Sequence[Combination]) -> dict[str, list[str]]:
+    """The first lost ids of each topic."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.window import Window
+
+    lost = sorted({each.flags for each in combinations if fate_of(each.flags) is Fate.LOST})
+    if not lost:
+        return {}
+    number = f.row_number().over(Window.partitionBy("topic").orderBy("message_id"))
+    rows = messages.where(f.col("flags").isin(*lost)).withColumn("number", number)
+    found: dict[str, list[str]] = {}
+    for row in rows.where(f.col("number") <= LOST_SHOWN_MAX).orderBy("topic", "number").collect():
+        found.setdefault(row.topic, []).append(row.message_id)
+    return found
+
+
+def _counts(unsettled: Any, letters: Any, snapshot: Snapshot) -> list[SubscriptionCount]:
+    from pyspark.sql import functions as f
+
+    late = unsettled.groupBy("topic", "subscription", "dc").agg(
+        f.count(f.lit(1)).alias("unsettled"), f.min("timestamp_ms").alias("oldest_ms")
+    )
+    ends = [
+        (dc, topic, each.partition, each.end)
+        for dc, datacentre in snapshot.datacentres.items()
+        for topic, ranges in datacentre.topics.items()
+        for each in ranges
+    ]
+    columns = "dc STRING, topic STRING, partition INT, end BIGINT"
+    known = f.broadcast(letters.sparkSession.createDataFrame(ends, columns))
+    given_up = (
+        letters.join(known, ["dc", "topic", "partition"], "left")
+        .groupBy(
+            "topic",
+            f.substring_index("subscription", "$", -1).alias("subscription"),
+            "dc",
+        )
+        .agg(
+            f.count(f.lit(1)).alias("dead_letters"),
+            f.count(f.when(f.col("offset") >= f.col("end"), 1)).alias("without_store"),
+        )
+    )
+    joined = late.join(given_up, ["topic", "subscription", "dc"], "full")
+    return [
+        SubscriptionCount(
+            row.topic,
+            row.subscription,
+            row.dc,
+            row.unsettled or 0,
+            row.oldest_ms,
+            row.dead_letters or 0,
+            row.without_store or 0,
+        )
+        for row in joined.collect()
+    ]

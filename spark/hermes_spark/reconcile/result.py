@@ -1,0 +1,320 @@
+"""What a reconciliation found, as plain values: for JSON, the report and the exit code. Pure."""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from hermes_spark.reconcile.flags import (
+    UNKNOWN_FATES,
+    Fact,
+    Fate,
+    causes_of,
+    fate_of,
+    places_of,
+)
+from hermes_spark.reconcile.settled import SubscriptionSettled
+
+
+class Verdict(StrEnum):
+    """The answer to: is anything lost?"""
+
+    CLEAN = "clean"
+    LOST = "lost"
+    UNKNOWN = "unknown"
+
+
+EXIT_CODES = {Verdict.CLEAN: 0, Verdict.LOST: 1, Verdict.UNKNOWN: 3}
+"""Of the command, for cron and the like; 2 is a wrong command line, as everywhere."""
+
+
+class Combination(Struct, frozen=True):
+    """How many messages of a topic have exactly these flags and so many copies each."""
+
+    topic: str
+    flags: int
+    copies: int
+    messages: int
+
+
+class SubscriptionCount(Struct, frozen=True):
+    """What Spark counted of one subscription in one datacentre's log."""
+
+    topic: str
+    subscription: str
+    dc: str
+    unsettled: int = 0
+    oldest_ms: int | None = None
+    dead_letters: int = 0
+    settled_without_store: int = 0
+    """Dead letters of offsets that the log does not hold and never held."""
+
+
+class TopicResult(Struct, frozen=True):
+    """One topic. Counts are of messages by their exact id, but for `records`, `stored_in` and
+    `ways`, which count stored copies by datacentre and by the way that they took.
+
+    `fates` counts messages by `Fate`, those that are stored left out where nothing was said of
+    them; `causes` counts the messages with further copies, by cause; `surplus` those copies.
+    """
+
+    topic: str
+    messages: int = 0
+    records: int = 0
+    acknowledged: int = 0
+    fates: dict[str, int] = {}
+    stored_in: dict[str, int] = {}
+    ways: dict[str, int] = {}
+    duplicated: int = 0
+    surplus: int = 0
+    causes: dict[str, int] = {}
+    without_id: int = 0
+    lost_ids: list[str] = []
+    """The first of them, in order."""
+
+
+class SubscriptionInDc(Struct, frozen=True):
+    """One subscription in one datacentre's log. `records` are those that the log holds of its
+    topic; `unknown` of them lie in partitions without a commit, of which nothing can be told.
+    """
+
+    dc: str
+    records: int
+    unsettled: int
+    unknown: int
+    oldest_unsettled_ms: int | None
+    dead_letters: int
+    settled_without_store: int
+
+
+class SubscriptionResult(Struct, frozen=True):
+    """One subscription in all datacentres."""
+
+    topic: str
+    name: str
+    retransmissions: int
+    datacentres: list[SubscriptionInDc]
+
+    @property
+    def unsettled(self) -> int:
+        """How many stored records it has not settled."""
+        return sum(each.unsettled for each in self.datacentres)
+
+    @property
+    def dead_letters(self) -> int:
+        """How many of its dead letters are open."""
+        return sum(each.dead_letters for each in self.datacentres)
+
+    @property
+    def unknown(self) -> int:
+        """How many stored records nothing can be told of."""
+        return sum(each.unknown for each in self.datacentres)
+
+    @property
+    def settled_without_store(self) -> int:
+        """How much it has settled that no log holds, which must be impossible."""
+        return sum(each.settled_without_store for each in self.datacentres)
+
+    @property
+    def oldest_unsettled_ms(self) -> int | None:
+        """When the oldest record that it has not settled was published."""
+        known = [
+            each.oldest_unsettled_ms
+            for each in self.datacentres
+            if each.oldest_unsettled_ms is not None
+        ]
+        return min(known, default=None)
+
+
+class Result(Struct, frozen=True):
+    """All of it. `has_lists` says whether lists of acknowledged messages were given: without any
+    nobody can say that nothing is lost.
+    """
+
+    taken_at_ms: int
+    datacentres: list[str]
+    has_lists: bool
+    topics: list[TopicResult]
+    subscriptions: list[SubscriptionResult]
+
+    def count(self, *fates: Fate) -> int:
+        """How many messages of all topics have one of these fates."""
+        return sum(topic.fates.get(fate, 0) for topic in self.topics for fate in fates)
+
+    @property
+    def unlisted(self) -> list[str]:
+        """The topics that hold messages, and of which no list says what was acknowledged."""
+        return [each.topic for each in self.topics if each.messages and not each.acknowledged]
+
+    @property
+    def settled_without_store(self) -> int:
+        """Over all subscriptions; above 0 a log has lost its end."""
+        return sum(each.settled_without_store for each in self.subscriptions)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Lost when anything certainly is; clean only when that was looked for in every topic."""
+        if self.count(Fate.LOST) or self.settled_without_store:
+            return Verdict.LOST
+        if self.count(*UNKNOWN_FATES) or self.unlisted or not self.has_lists:
+            return Verdict.UNKNOWN
+        return Verdict.CLEAN
+
+    def reasons(self) -> list[str]:
+        """Why the verdict is what it is: a sentence for each reason."""
+        said = [
+            (self.count(Fate.LOST), "acknowledged and in no datacentre's log: lost"),
+            (
+                self.settled_without_store,
+                "settled by a subscription and in no log: that log has lost its end",
+            ),
+            (self.count(Fate.PENDING), "acknowledged within the last minute and not stored yet"),
+            (
+                self.count(Fate.KEPT),
+                "kept in a node's spool (202) and in no log yet, or lost there",
+            ),
+            (self.count(Fate.EXPIRED), "in no log any more, or never: retention has passed them"),
+        ]
+        found = [f"{_messages(count)} {text}" for count, text in said if count]
+        if not self.has_lists:
+            found.append(
+                "No list of acknowledged messages was given, so what is stored nowhere cannot be "
+                "known; give --acknowledged"
+            )
+        elif self.unlisted:
+            names = ", ".join(self.unlisted[:5]) + (" …" if len(self.unlisted) > 5 else "")
+            found.append(
+                f"Of {len(self.unlisted)} topics no list says what was acknowledged: {names}"
+            )
+        if not found:
+            acknowledged = sum(each.acknowledged for each in self.topics)
+            found.append(f"All {acknowledged:,} acknowledged messages are stored")
+        return found
+
+    def summary(self) -> list[str]:
+        """The whole as a few lines for a terminal."""
+        messages = sum(each.messages for each in self.topics)
+        records = sum(each.records for each in self.topics)
+        duplicated = sum(each.duplicated for each in self.topics)
+        lines = [f"{self.verdict.upper()}: {each}" for each in self.reasons()]
+        lines.append(
+            f"{messages:,} messages in {len(self.topics)} topics, {records:,} records in "
+            f"{len(self.datacentres)} datacentres, {duplicated:,} messages in more than one copy"
+            f"{_causes(self.causes)}"
+        )
+        late = [each for each in self.subscriptions if each.unsettled]
+        lines.append(
+            f"{len(self.subscriptions)} subscriptions, {len(late)} with unsettled records"
+            f" ({sum(each.unsettled for each in late):,}),"
+            f" {sum(each.dead_letters for each in self.subscriptions):,} open dead letters"
+        )
+        return lines
+
+    @property
+    def causes(self) -> dict[str, int]:
+        """How many messages have further copies by each cause, over all topics."""
+        return _summed(
+            (cause, count) for each in self.topics for cause, count in each.causes.items()
+        )
+
+    def save(self, path: Path) -> None:
+        """Write it as JSON, with verdict and reasons. Raises OSError."""
+        fields = {"verdict": self.verdict, "reasons": self.reasons(), **msgspec.to_builtins(self)}
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(fields), indent=1))
+
+
+def topic_results(
+    combinations: Iterable[Combination], dcs: Sequence[str], lost_ids: dict[str, list[str]]
+) -> list[TopicResult]:
+    """The topics, by name, from how many messages have which flags."""
+    by_topic: dict[str, list[Combination]] = {}
+    for each in combinations:
+        by_topic.setdefault(each.topic, []).append(each)
+    return [
+        _topic(topic, by_topic[topic], dcs, lost_ids.get(topic, [])) for topic in sorted(by_topic)
+    ]
+
+
+def _topic(
+    topic: str, combinations: list[Combination], dcs: Sequence[str], lost_ids: list[str]
+) -> TopicResult:
+    listed = Fact.ACKNOWLEDGED | Fact.KEPT
+    stored = [each for each in combinations if each.copies]
+    doubled = [each for each in stored if each.copies > 1]
+    fates = (
+        (fate_of(each.flags).value, each.messages)
+        for each in combinations
+        if each.flags & listed or not each.copies
+    )
+    places = [(place, each.messages) for each in stored for place in places_of(each.flags)]
+    return TopicResult(
+        topic,
+        messages=sum(each.messages for each in stored),
+        records=sum(each.messages * each.copies for each in stored),
+        acknowledged=sum(each.messages for each in combinations if each.flags & listed),
+        fates=_summed(fates),
+        stored_in=_summed((dcs[dc], count) for (dc, _), count in places),
+        ways=_summed((way, count) for (_, way), count in places),
+        duplicated=sum(each.messages for each in doubled),
+        surplus=sum(each.messages * (each.copies - 1) for each in doubled),
+        causes=_summed(
+            (cause, each.messages)
+            for each in doubled
+            for cause in causes_of(each.flags, each.copies)
+        ),
+        without_id=sum(each.messages for each in stored if each.flags & Fact.WITHOUT_ID),
+        lost_ids=lost_ids,
+    )
+
+
+def subscription_results(
+    subscriptions: Iterable[SubscriptionSettled],
+    counts: Iterable[SubscriptionCount],
+) -> list[SubscriptionResult]:
+    """The subscriptions, from their commits and from what was counted of each; one that only dead
+    letters tell of, as it has no commit anywhere, is left out.
+    """
+    counted = {(each.topic, each.subscription, each.dc): each for each in counts}
+    results = []
+    for each in subscriptions:
+        by_dc = []
+        for dc in dict.fromkeys(part.dc for part in each.partitions):
+            parts = [part for part in each.partitions if part.dc == dc]
+            count = counted.get(
+                (each.topic, each.name, dc), SubscriptionCount(each.topic, each.name, dc)
+            )
+            by_dc.append(
+                SubscriptionInDc(
+                    dc,
+                    records=sum(part.range.end - part.range.start for part in parts),
+                    unsettled=count.unsettled,
+                    unknown=sum(
+                        part.range.end - part.range.start for part in parts if part.position is None
+                    ),
+                    oldest_unsettled_ms=count.oldest_ms,
+                    dead_letters=count.dead_letters,
+                    settled_without_store=count.settled_without_store
+                    + sum(part.beyond for part in parts),
+                )
+            )
+        results.append(SubscriptionResult(each.topic, each.name, each.retransmissions, by_dc))
+    return results
+
+
+def _summed(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
+    totals: dict[str, int] = {}
+    for name, count in pairs:
+        totals[name] = totals.get(name, 0) + count
+    return dict(sorted(totals.items()))
+
+
+def _messages(count: int) -> str:
+    return f"{count:,} message is" if count == 1 else f"{count:,} messages are"
+
+
+def _causes(causes: dict[str, int]) -> str:
+    if not causes:
+        return ""
+    return " (" + ", ".join(f"{cause} {count:,}" for cause, count in causes.items()) + ")"

@@ -1,0 +1,140 @@
+"""What each subscription has settled, by the commits of a snapshot. Pure."""
+
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct
+
+from hermes_actors.errors import Refused
+from hermes_actors.log.base import Commit
+from hermes_actors.log.commits import Interval, Ownership, Progress, decode
+from hermes_actors.model.names import SubscriptionName, TopicName
+from hermes_spark.snapshot import Datacentre, PartitionRange, Snapshot
+
+
+class PartitionSettled(Struct, frozen=True):
+    """One partition of a datacentre's log, as one subscription has settled it.
+
+    All below `position` is settled, and the `intervals` above it; `position` is None where nothing
+    is committed, so that it cannot be known.
+    """
+
+    dc: str
+    range: PartitionRange
+    position: int | None
+    intervals: tuple[Interval, ...] = ()
+
+    @property
+    def beyond(self) -> int:
+        """How many offsets are settled that are not stored: above 0 the log has lost its end."""
+        highest = max((end for _, end in self.intervals), default=self.position or 0)
+        return max(0, max(highest, self.position or 0) - self.range.end)
+
+    def unsettled(self) -> Iterator[PartitionRange]:
+        """The stored offsets that are not settled, ascending; none where it cannot be known."""
+        if self.position is None:
+            return
+        at = max(self.position, self.range.start)
+        for start, end in (*self.intervals, (self.range.end, self.range.end)):
+            stop = min(start, self.range.end)
+            if at < stop:
+                yield PartitionRange(self.range.partition, at, stop)
+            at = max(at, end)
+
+
+class SubscriptionSettled(Struct, frozen=True):
+    """One subscription in all datacentres. `retransmissions` is how often it was set back."""
+
+    topic: str
+    name: str
+    partitions: tuple[PartitionSettled, ...]
+    retransmissions: int
+
+
+def subscriptions_of(snapshot: Snapshot) -> list[SubscriptionSettled]:
+    """Each subscription of the snapshot's topics that has a commit in at least one datacentre, by
+    topic and name.
+
+    Commits of an earlier life of a topic or subscription say nothing of the present one: those of
+    an older incarnation than another datacentre's are left out.
+    """
+    found: dict[tuple[str, str], dict[str, dict[int, Progress]]] = {}
+    for dc, datacentre in snapshot.datacentres.items():
+        for group, topics in datacentre.groups.items():
+            for topic, commits in topics.items():
+                if not any(topic in each.topics for each in snapshot.datacentres.values()):
+                    continue
+                name = _subscription_of(group, topic, datacentre.namespace)
+                if name:
+                    found.setdefault((topic, name), {})[dc] = {
+                        each.partition: decode(Commit(each.position, each.metadata))
+                        for each in commits
+                    }
+    return [
+        _settled(topic, name, by_dc, snapshot.datacentres)
+        for (topic, name), by_dc in sorted(found.items())
+    ]
+
+
+def _subscription_of(group: str, topic: str, namespace: str) -> str:
+    """The subscription whose consumer group that is; "" for a group of others."""
+    try:
+        parsed = TopicName.parse(topic)
+    except Refused:
+        # A topic of others in the same cluster.
+        return ""
+    prefix = SubscriptionName(parsed, "").consumer_group(namespace)
+    escaped = group.removeprefix(prefix)
+    name = escaped.replace("__", "_")
+    is_one = bool(name) and SubscriptionName(parsed, name).consumer_group(namespace) == group
+    return name if is_one else ""
+
+
+def _settled(
+    topic: str,
+    name: str,
+    by_dc: dict[str, dict[int, Progress]],
+    datacentres: dict[str, Datacentre],
+) -> SubscriptionSettled:
+    owned = [
+        each.ownership
+        for partitions in by_dc.values()
+        for each in partitions.values()
+        if each.ownership is not None
+    ]
+    newest = max(map(_life, owned), default=(0, 0))
+    partitions = []
+    for dc, datacentre in datacentres.items():
+        for held in datacentre.topics.get(topic, []):
+            said = by_dc.get(dc, {}).get(held.partition)
+            if said is None or (said.ownership is not None and _life(said.ownership) < newest):
+                partitions.append(PartitionSettled(dc, held, None))
+            else:
+                partitions.append(PartitionSettled(dc, held, said.position, said.intervals))
+    retransmissions = max((each.seek for each in owned if _life(each) == newest), default=0)
+    return SubscriptionSettled(topic, name, tuple(partitions), retransmissions)
+
+
+def _life(ownership: Ownership) -> tuple[int, int]:
+    return ownership.topic_incarnation, ownership.incarnation
+
+
+def tails(snapshot: Snapshot, subscriptions: list[SubscriptionSettled]) -> Snapshot:
+    """The snapshot cut to what at least one subscription has not settled, as one range for each
+    partition: mostly the last few offsets of it.
+    """
+    lowest: dict[tuple[str, str, int], PartitionRange] = {}
+    for subscription in subscriptions:
+        for each in subscription.partitions:
+            for gap in each.unsettled():
+                key = (each.dc, subscription.topic, gap.partition)
+                start = min(gap.start, lowest[key].start) if key in lowest else gap.start
+                lowest[key] = PartitionRange(gap.partition, start, each.range.end)
+    cut = {}
+    for dc, datacentre in snapshot.datacentres.items():
+        topics: dict[str, list[PartitionRange]] = {}
+        for (owner, topic, _), tail in sorted(lowest.items()):
+            if owner == dc:
+                topics.setdefault(topic, []).append(tail)
+        cut[dc] = msgspec.structs.replace(datacentre, topics=topics)
+    return msgspec.structs.replace(snapshot, datacentres=cut)
