@@ -71,6 +71,7 @@ class FrontendConfig(Struct, frozen=True, forbid_unknown_fields=True):
     propagation: PropagationConfig = field(default_factory=PropagationConfig)
     preview: PreviewConfig = field(default_factory=PreviewConfig)
     cloud_events: bool = True
+    replay: bool = False
     idle_timeout_ms: int = 65
     long_idle_timeout_ms: int = 400
     max_publish_request_duration_ms: int = 500

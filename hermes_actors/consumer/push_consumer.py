@@ -80,6 +80,7 @@ class PushConsumer:
         self._intake = Intake(
             parts.log,
             log_topic,
+            live.name.name,
             self._progress,
             buffer,
             parts.config,

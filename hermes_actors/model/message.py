@@ -1,11 +1,11 @@
 """A message, and the two forms in which a log holds it.
 
 The native form keeps the body as sent and puts all else into record headers: `id`, `dc` (of the
-publisher), `via`, `traceparent`, `h-<Name>` for each propagated request header, and `ce_<name>` for
-each attribute of a CloudEvent, as CloudEvents' own binding for Kafka has them (`datacontenttype` is
-`content-type` there). The Hermes form wraps the body in Hermes' own JSON envelope, for a cluster
-shared with Hermes. Readers know both: a native record carries the `dc` header, which Hermes never
-writes.
+publisher), `via`, `traceparent`, `only-for` (of a replayed message that one subscription alone is
+to get), `h-<Name>` for each propagated request header, and `ce_<name>` for each attribute of a
+CloudEvent, as CloudEvents' own binding for Kafka has them (`datacontenttype` is `content-type`
+there). The Hermes form wraps the body in Hermes' own JSON envelope, for a cluster shared with
+Hermes. Readers know both: a native record carries the `dc` header, which Hermes never writes.
 """
 
 import json
@@ -53,6 +53,7 @@ class Message(Struct, frozen=True, gc=False):
     others wrote too never one by which the broker speaks (`is_reserved_header`), `dc` the
     publisher's datacentre ("" when unknown), `traceparent` the W3C trace context ("" when none).
     `attributes` are those of a CloudEvent, without their prefix: none when it is no CloudEvent.
+    `only_for` is the one subscription that a replayed message is for, "" for all of them.
     """
 
     id: str
@@ -64,6 +65,7 @@ class Message(Struct, frozen=True, gc=False):
     via: str = Via.LOCAL.value
     traceparent: str = ""
     attributes: Headers = ()
+    only_for: str = ""
 
     @property
     def headers_size(self) -> int:
@@ -75,6 +77,9 @@ class Message(Struct, frozen=True, gc=False):
 class UndecodableRecord(Exception):
     """The record is in neither form; the message says why. It must not block its partition."""
 
+
+ONLY_FOR = "only-for"
+"""The record header with the name of the one subscription that is to get the message."""
 
 _PLAIN = ("id", "dc", "via")
 _PROPAGATED_PREFIX = "h-"
@@ -90,6 +95,8 @@ def to_record(message: Message, envelope: Envelope = Envelope.NATIVE, via: str =
     propagated = tuple(
         (_PROPAGATED_PREFIX + name, value.encode()) for name, value in message.propagated
     )
+    if message.only_for:
+        propagated = ((ONLY_FOR, message.only_for.encode()), *propagated)
     if message.attributes:
         propagated += tuple(
             (
@@ -120,6 +127,16 @@ def to_record(message: Message, envelope: Envelope = Envelope.NATIVE, via: str =
     )
 
 
+def is_for_another(record: StoredRecord, subscription: str) -> bool:
+    """True for a replayed record that only another subscription of the topic is to get."""
+    headers = record.headers
+    # Nearly every record has just the three of the native form.
+    if len(headers) == 3 and headers[2][0] == "via":
+        return False
+    only_for = next((raw for name, raw in headers if name == ONLY_FOR), b"")
+    return bool(only_for) and only_for != subscription.encode()
+
+
 def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Message:
     """The message that a record holds; `make_id` serves foreign records, which have no id.
 
@@ -142,7 +159,7 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
                 )
             except UnicodeDecodeError as error:
                 raise UndecodableRecord(f"a record header is not UTF-8: {error}") from error
-    message_id = dc = via = traceparent = None
+    message_id = dc = via = traceparent = only_for = None
     propagated: list[tuple[str, str]] = []
     attributes: list[tuple[str, str]] = []
     try:
@@ -155,6 +172,8 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
                 via = raw.decode()
             elif name == "traceparent":
                 traceparent = raw.decode()
+            elif name == ONLY_FOR:
+                only_for = raw.decode()
             elif name.startswith(_PROPAGATED_PREFIX):
                 plain = name[len(_PROPAGATED_PREFIX) :]
                 if not is_reserved_header(plain):
@@ -181,6 +200,7 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
         via=via or Via.LOCAL.value,
         traceparent=traceparent or "",
         attributes=tuple(attributes),
+        only_for=only_for or "",
     )
 
 

@@ -105,6 +105,8 @@ class Batches:
                 "Idempotency-Key is for one message; in a batch give each an id, as a line of "
                 "application/vnd.hermes.messages+ndjson"
             )
+        if head.get("hermes-replay-id") is not None:
+            raise Refused("Hermes-Replay-Id is for one message; send each in a request of its own")
         coding = head.get("content-encoding") or "identity"
         if coding.strip().lower() != "identity":
             raise Refused(

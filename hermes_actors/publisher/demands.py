@@ -1,4 +1,5 @@
-"""What a publish asks for beside being stored: a key of its own, a CloudEvent, headers to go along.
+"""What a publish asks for beside being stored: a key of its own, to be stored under an id that it
+had before, a CloudEvent, headers to go along.
 
 Most publishes ask for none of it and never come here.
 """
@@ -9,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_actors.config import FrontendConfig
+from hermes_actors.errors import Refused
 from hermes_actors.model.keyed_id import keyed_id
 from hermes_actors.model.message import Headers, Message
 from hermes_actors.publisher.cloudevents import (
@@ -18,8 +20,9 @@ from hermes_actors.publisher.cloudevents import (
     is_structured,
 )
 from hermes_actors.publisher.head import Head
-from hermes_actors.publisher.idempotency import Claim, KeyWindow, parse_key
+from hermes_actors.publisher.idempotency import HEADER, Claim, KeyWindow, parse_key
 from hermes_actors.publisher.propagation import Propagation
+from hermes_actors.publisher.replayed import REPLAY_ID, replay_of
 from hermes_actors.runtime.clock import Clock
 
 # W3C Trace Context, 3.2: what does not look like it is ignored, as the recommendation asks.
@@ -28,8 +31,8 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.
 
 class Demand(Struct, frozen=True):
     """What one request asks for. `model` is its message as far as the head says: all but body and
-    time. `is_event`: the body is a CloudEvent. `claim` is its use of an `Idempotency-Key`, which
-    must be concluded once, whatever comes of it.
+    time. `is_event`: the body is a CloudEvent. `claim` is its use of an `Idempotency-Key`, or of
+    the id that it is replayed under, which must be concluded once, whatever comes of it.
     """
 
     model: Message
@@ -46,6 +49,7 @@ class Demands:
         self._now_s = clock.monotonic_s
         self._dc = dc
         self._takes_events = config.cloud_events
+        self._takes_replays = config.replay
         self._propagation = Propagation(config.propagation) if config.propagation.enabled else None
         self._window = KeyWindow(config.idempotency.keys_max, config.idempotency.window_ms / 1_000)
         self.reads_every_head = self._propagation is not None
@@ -72,6 +76,20 @@ class Demands:
                 model, attributes=event.attributes, key=event.key if key is None else key
             )
         value = head.get("idempotency-key")
+        replayed = replay_of(head)
+        if replayed is not None:
+            if not self._takes_replays:
+                raise Refused(
+                    f"{REPLAY_ID}: this node takes no replays; send it to one that has "
+                    "frontend.replay = true",
+                    status=403,
+                )
+            if value is not None:
+                raise Refused(f"{REPLAY_ID} and {HEADER} exclude each other; send one of them")
+            model = replace(model, id=replayed.id, only_for=replayed.only_for)
+            name = f"{replayed.only_for}/{replayed.id}"
+            claim = self._window.claim(log_topic, name, self._now_s(), REPLAY_ID)
+            return Demand(model, is_event, claim)
         if value is None:
             return Demand(model, is_event)
         # Last, since from here on somebody must conclude it.

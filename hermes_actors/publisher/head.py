@@ -4,7 +4,9 @@ from collections.abc import Mapping
 
 from hermes_actors.security.account import Account, ClientCertificate
 
-SPECIAL = frozenset({"idempotency-key", "ce-specversion", "traceparent"})
+SPECIAL = frozenset(
+    {"idempotency-key", "ce-specversion", "traceparent", "hermes-replay-id", "hermes-replay-for"}
+)
 """The headers that ask for more than to be stored. A request without them takes the short way."""
 
 _SPECIAL_BYTES = frozenset(name.encode() for name in SPECIAL)

@@ -53,9 +53,11 @@ class Claim:
     __slots__ = ("_digest", "_is_open", "_name", "_status", "_window")
 
     def __init__(
-        self, window: "KeyWindow", name: tuple[str, str], digest: bytes, status: int
+        self, window: "KeyWindow", name: tuple[str, str, str], digest: bytes, status: int
     ) -> None:
-        """`status` 0: the first use; else what the first one was answered, and its digest."""
+        """`name` is the header, the log's topic and the key. `status` 0: the first use; else what
+        the first one was answered, and its digest.
+        """
         self._window = window
         self._name = name
         self._digest = digest
@@ -71,8 +73,8 @@ class Claim:
             self._digest = digest
         elif digest != self._digest:
             raise Refused(
-                f"{HEADER} was used for another message before: body or Partition-Key differ; "
-                "use a new key for each message",
+                f"{self._name[0]} was used for another message before: body or Partition-Key "
+                "differ; use a new one for each message",
                 status=422,
             )
         return self._status
@@ -103,22 +105,22 @@ class KeyWindow:
     def __init__(self, keys_max: int, window_s: float) -> None:
         self._keys_max = keys_max
         self._window_s = window_s
-        self._under_way: set[tuple[str, str]] = set()
+        self._under_way: set[tuple[str, str, str]] = set()
         # In the order of their answers, which is that of their ends.
-        self._answered: OrderedDict[tuple[str, str], _Answered] = OrderedDict()
+        self._answered: OrderedDict[tuple[str, str, str], _Answered] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._under_way) + len(self._answered)
 
-    def claim(self, log_topic: str, key: str, now_s: float) -> Claim:
-        """Use the key. Raises Refused (409) while its first use is under way, and Unavailable when
-        nothing can be remembered because so many are.
+    def claim(self, log_topic: str, key: str, now_s: float, header: str = HEADER) -> Claim:
+        """Use the key, which came in that header. Raises Refused (409) while its first use is
+        under way, and Unavailable when nothing can be remembered because so many are.
         """
         self._expire(now_s)
-        name = (log_topic, key)
+        name = (header, log_topic, key)
         if name in self._under_way:
             error = Refused(
-                f"A publish with this {HEADER} is under way; try again when it has been answered",
+                f"A publish with this {header} is under way; try again when it has been answered",
                 ErrorCode.OTHER,
                 409,
             )
@@ -137,7 +139,7 @@ class KeyWindow:
         self._under_way.add(name)
         return Claim(self, name, b"", 0)
 
-    def end(self, name: tuple[str, str], answered: _Answered) -> None:
+    def end(self, name: tuple[str, str, str], answered: _Answered) -> None:
         """The key's first use has been answered."""
         self._under_way.discard(name)
         if answered.status in _SUCCESSES:

@@ -81,6 +81,58 @@ async def test_a_failure_is_forgotten_and_the_retry_is_stored_under_the_same_id(
     assert again.headers["hermes-message-id"] == failed.headers["hermes-message-id"]
 
 
+@pytest.fixture
+async def replaying(open_world, autojump_clock):
+    """A frontend that takes replays."""
+    async with open_world(replay=True) as world:
+        await world.add_topic("shop.orders")
+        yield world
+
+
+async def test_a_replayed_message_is_stored_once_under_its_own_id(replaying) -> None:
+    named = {"hermes_replay_id": "%C5%BC%2F1"}
+    first = await replaying.publish(body=b"1", **named)
+    again = await replaying.publish(body=b"1", **named)
+    other = await replaying.publish(body=b"2", **named)
+    assert (first.status_code, again.status_code, other.status_code) == (201, 201, 422)
+    assert again.headers["idempotency-replayed"] == "true"
+    assert other.json()["message"].startswith("Hermes-Replay-Id was used for another message")
+    assert [headers["id"].decode() for headers in stored(replaying)] == ["ż/1"]
+
+
+async def test_a_replay_for_one_subscription_says_so_in_the_record(replaying) -> None:
+    answer = await replaying.publish(hermes_replay_id="x", hermes_replay_for="billing")
+    assert answer.status_code == 201
+    (record,) = replaying.stored
+    assert dict(record.headers)["only-for"] == b"billing"
+    message = from_record(record, str)
+    assert (message.id, message.only_for) == ("x", "billing")
+
+
+@pytest.mark.parametrize(
+    ("headers", "complaint"),
+    [
+        ({"hermes_replay_id": ""}, "Hermes-Replay-Id is not an id"),
+        ({"hermes_replay_id": "%00"}, "Hermes-Replay-Id is not an id"),
+        ({"hermes_replay_id": "%ff"}, "not percent-encoded UTF-8"),
+        ({"hermes_replay_id": "a" * 256}, "1 to 255 printable characters"),
+        ({"hermes_replay_for": "billing"}, "goes with Hermes-Replay-Id"),
+        ({"hermes_replay_id": "a", "hermes_replay_for": "a b"}, "no subscription is called so"),
+        ({"hermes_replay_id": "a", "idempotency_key": "k"}, "exclude each other"),
+    ],
+)
+async def test_a_replay_that_makes_no_sense_is_refused(replaying, headers, complaint) -> None:
+    answer = await replaying.publish(**headers)
+    assert (answer.status_code, replaying.stored) == (400, [])
+    assert complaint in answer.json()["message"]
+
+
+async def test_without_the_setting_nobody_chooses_ids(world, autojump_clock) -> None:
+    answer = await world.publish(hermes_replay_id="x")
+    assert (answer.status_code, world.stored) == (403, [])
+    assert "frontend.replay = true" in answer.json()["message"]
+
+
 async def test_a_refusal_is_forgotten(world, autojump_clock) -> None:
     status, _, _ = await world.call([], {"idempotency-key": "k"})
     assert status == 400

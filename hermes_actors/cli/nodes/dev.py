@@ -37,6 +37,7 @@ DEV_DEFAULTS: dict[str, dict[str, Any]] = {
         "long_idle_timeout_ms": 2_000,
         "max_publish_request_duration_ms": 2_000,
         "read_timeout_ms": 2_000,
+        "replay": True,
         # No load balancer looks at a laptop's health.
         "graceful_shutdown_initial_wait_ms": 0,
     },

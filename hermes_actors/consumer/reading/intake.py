@@ -23,6 +23,7 @@ from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
 from hermes_actors.metadata.seek import Seek
 from hermes_actors.model.dead_letter import DiscardReason
+from hermes_actors.model.message import is_for_another
 from hermes_actors.model.record import StoredRecord
 
 _logger = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ _POISON = (
     "or with few others; it was not looked at again"
 )
 _SHARE_MIN = 0.001
+_FOR_ANOTHER = Filtered("only-for")
 
 
 class Intake:
@@ -56,6 +58,7 @@ class Intake:
         self,
         log: Log,
         topic: str,
+        subscription: str,
         progress: TopicProgress,
         lanes: Buffer,
         config: ConsumersConfig,
@@ -68,6 +71,7 @@ class Intake:
     ) -> None:
         self._log = log
         self._topic = topic
+        self._subscription = subscription
         self._progress = progress
         self._lanes = lanes
         self._config = config
@@ -419,7 +423,9 @@ class Intake:
                 self._set_aside(record, offsets)
                 continue
             seen: Seen = None
-            if self.screen is not let_pass and not offsets.was_settled(record.offset):
+            if is_for_another(record, self._subscription):
+                seen = _FOR_ANOTHER
+            elif self.screen is not let_pass and not offsets.was_settled(record.offset):
                 first_look = self.screen(record)
                 if isinstance(first_look, Later):
                     # Not begun yet: whatever cancels this, the record is read again.

@@ -197,6 +197,7 @@ async def test_looking_at_records_leaves_others_their_turns(world, autojump_cloc
     intake = Intake(
         world.log,
         world.topic,
+        "slow",
         progress,
         lanes,
         world.config,
@@ -238,3 +239,17 @@ async def test_batches_hold_only_what_passes_and_the_rest_is_settled(world, auto
         ]
         assert (await world.committed()).position == 100
     assert world.count("filtered_out") == 90
+
+
+async def test_a_replay_for_another_subscription_is_settled_unseen(world, autojump_clock):
+    own = world.live().name.name
+    for number, only_for in enumerate(("", own, "another")):
+        at_ms = world.clock.now_ms()
+        message = Message(f"id-{number}", b"%d" % number, at_ms, only_for=only_for)
+        await append(world, to_record(message))
+        await append(world, to_record(message, Envelope.HERMES))
+    async with world.consuming(world.live()):
+        await trio.sleep(3)
+        assert sorted(world.sender.bodies) == [b"0", b"0", b"1", b"1"]
+        assert (await world.committed()).position == 6
+    assert world.count("filtered_out") == 2
