@@ -162,7 +162,7 @@ def test_too_few_replicas_in_sync_are_unavailable_and_nothing_is_stored(cluster)
 
     async def main(log):
         await log.create_topic(topic, TopicSettings())
-        _, followers = await leader_and_followers(cluster, topic)
+        leader, followers = await leader_and_followers(cluster, topic)
         await administer(
             cluster,
             "alter_configs",
@@ -178,6 +178,8 @@ def test_too_few_replicas_in_sync_are_unavailable_and_nothing_is_stored(cluster)
                 return False
 
         await until(is_found_out)
+        # A leader that has not heard of it writes first, and what it answers then is unknown.
+        await has_heard(cluster, log, leader)
         outcomes = await log.append(topic, 0, batch(b"x", b"y"), Ack.ALL)
         assert [type(outcome).__name__ for outcome in outcomes] == ["UnavailableRecord"] * 2
         assert "NOT_ENOUGH_REPLICAS" in outcomes[0].reason
@@ -265,6 +267,25 @@ async def create_on(cluster: Cluster, topic: str, brokers: list[Broker]) -> None
     where = {0: [broker.node_id for broker in brokers]}
     new = NewTopic(topic, -1, -1, replica_assignments=where)
     await administer(cluster, "create_topics", [new])
+
+
+async def has_heard(cluster: Cluster, log, broker: Broker) -> None:
+    """Wait until the broker has acted on all that the cluster has decided so far.
+
+    It takes decisions in their order, several in one step, and a topic that it serves is one. What
+    was decided before the first topic is in that one's step or before it; the second topic is
+    decided when the first is served, so when that is served too, the step is over.
+    """
+    for topic in ("three.heard.first", "three.heard.second"):
+
+        async def is_served(topic=topic):
+            try:
+                await create_on(cluster, topic, [broker])
+            except KafkaError:
+                return False
+            return bool(stored(await log.append(topic, 0, batch(b"heard"), Ack.LEADER)))
+
+        await until(is_served)
 
 
 async def described(cluster: Cluster, topic: str):
