@@ -135,7 +135,7 @@ class Reader(Protocol):
     def doubtful(self) -> Collection[int]:
         """The partitions that, since it was opened, may have got a leader that knows less than the
         one before: what was read may be gone, and other records may have its offsets. Told at the
-        latest with the first batch of the new leader.
+        latest with the first batch of the new leader, or once it has been closed.
         """
 
     async def next_batch(self, records_max: int, bytes_max: int) -> Sequence[StoredRecord]:

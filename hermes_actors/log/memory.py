@@ -361,6 +361,7 @@ class _MemoryReader:
     def __init__(self, log: MemoryLog, topic: str, positions: Mapping[int, int]) -> None:
         self._log = log
         self._topic = topic
+        self._numbers = sorted(positions)
         self._cursor = Cursor(topic, positions)
         self._cuts = self._cuts_of_each()
 
@@ -374,7 +375,9 @@ class _MemoryReader:
             partitions = self._log.topic_or_raise(self._topic).partitions
         except UnknownTopic:
             return {}
-        return {number: partition.cuts for number, partition in enumerate(partitions)}
+        return {
+            number: partitions[number].cuts for number in self._numbers if number < len(partitions)
+        }
 
     def seek(self, partition: int, position: int) -> None:
         self._cursor.seek(partition, position)

@@ -242,6 +242,19 @@ async def test_who_reads_is_told_before_the_first_record_that_another_broker_may
 
 
 @in_guest
+async def test_who_stops_reading_before_it_is_known_who_leads_is_told_that_it_may_be_another(
+    brokers, positions
+):
+    reader = KafkaReader(brokers, positions, "t", {0: 0, 1: 0})
+    with trio.move_on_after(0.05):
+        await reader.next_batch(10, 10_000)
+    brokers.answer(0, p0=kafka_errors.NotLeaderForPartitionError.errno, p1=b"")
+    assert set(reader.doubtful) == set()
+    reader.close()
+    assert set(reader.doubtful) == {0}
+
+
+@in_guest
 async def test_one_partition_without_a_leader_casts_no_doubt_on_the_others(brokers, positions):
     reader = KafkaReader(brokers, positions, "t", {0: 0, 1: 0})
     found = []

@@ -85,6 +85,7 @@ class Intake:
         self._room = Wakeup()
         self._scope = trio.CancelScope()
         self._reads: dict[int, int] = {}
+        self._stuck: set[int] = set()
         self._is_over = False
         # Of which the log may have lost what was read, and when each is looked at; until then it
         # is not read.
@@ -135,6 +136,11 @@ class Intake:
         if self._progress.is_after_loss:
             self._care = Care(trio.current_time())
         while not self._is_over:
+            with_room = self._with_room()
+            if back := self._stuck & with_room.keys():
+                # While nobody read them, nobody would have noticed that they were cut.
+                self._doubt(back)
+            self._stuck = self._progress.partitions.keys() - with_room.keys()
             self._reads = self._readable()
             with trio.CancelScope() as self._scope:
                 if self._reads:
@@ -162,7 +168,6 @@ class Intake:
         while True:
             await trio.sleep(_PARTITION_CHECK_S)
             if self._reader is not None and self._reader.doubtful:
-                self._doubt(self._reader.doubtful)
                 self._scope.cancel()
             try:
                 if await self._progress.load():
@@ -279,13 +284,15 @@ class Intake:
             for partition, position in self._reads.items()
         }
         self._looks_back = positions != self._reads
-        async with self._log.reader(self._topic, positions) as reader:
-            self._reader = reader
-            try:
-                while await self._wait_for_room():
-                    await self._read_batch(reader)
-            finally:
-                self._reader = None
+        try:
+            async with self._log.reader(self._topic, positions) as self._reader:
+                while not self._reader.doubtful and await self._wait_for_room():
+                    await self._read_batch(self._reader)
+        finally:
+            reader, self._reader = self._reader, None
+            # However it ended, and for whichever partition: the next reader would not know.
+            if reader is not None and reader.doubtful:
+                self._doubt(reader.doubtful)
 
     async def _compare(self, partition: int) -> None:
         """Go back to where the log is still what was read of it. What it lost was stored at other
@@ -354,7 +361,6 @@ class Intake:
         self.trouble = ""
         if reader.doubtful:
             # What was read may be gone: this may lie above others that are there instead of it.
-            self._doubt(reader.doubtful)
             return
         if self._scope.cancel_called:
             # A retransmission may have moved what this was read of. It is read again, or not.

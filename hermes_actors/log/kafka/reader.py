@@ -139,8 +139,11 @@ class KafkaReader:
                 self._arrived = None
 
     def close(self) -> None:
-        """End all fetches. What was fetched and not taken is dropped."""
+        """End all fetches. What was fetched and not taken is dropped; of whom nothing was heard is
+        doubtful then: who leads now is not asked any more.
+        """
         self._is_closed = True
+        self._doubtful |= self._unheard
         if self._retry is not None:
             self._retry.cancel()
         for flight in self._flights:

@@ -13,7 +13,7 @@ from hermes_actors.log.commits import Ownership, encode
 from hermes_actors.model.record import StoredRecord
 from hermes_chaos.sim.environment.clock import EPOCH_MS
 
-OK = SendOutcome(200)
+OK, BUSY = SendOutcome(200), SendOutcome(503)
 
 
 def bodies(first, end):
@@ -98,6 +98,49 @@ async def test_while_one_partition_has_no_leader_the_others_are_delivered(
         await trio.sleep(3)
         assert world.sender.bodies[15:] == [b"30"]
         assert consumer.status().why == ""
+    assert world.crashes == []
+
+
+async def test_that_one_partition_ends_too_early_hides_not_that_another_was_cut(
+    make_world, autojump_clock
+):
+    """Both were cut, and one has as many records again as were read of it."""
+    world = make_world(partitions=2)
+    await world.create()
+    for partition in (0, 1):
+        await world.publish(*bodies(0, 10), partition=partition)
+    async with world.consuming() as consumer:
+        await trio.sleep(3)
+        world.log.faults.read_delay_s = (1.0, 1.0)
+        for partition, new in ((0, bodies(100, 103)), (1, bodies(200, 201))):
+            world.log.topic_or_raise(world.topic).partitions[partition].cut(7)
+            await world.publish(*new, partition=partition)
+        await trio.sleep(60)
+        assert sorted(world.sender.bodies[20:]) == [*bodies(100, 103), b"200"]
+        assert consumer.status().positions == {0: 10, 1: 8}
+    assert world.crashes == []
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+@pytest.mark.parametrize("new", [2, 3, 5])
+async def test_a_cut_of_a_partition_that_is_not_read_since_too_much_is_unsettled_is_noticed(
+    make_world, autojump_clock, new, partitions
+):
+    world = make_world(partitions=partitions, unsettled_span_max=10)
+    await world.create()
+    stuck: set[bytes] = {b"0"}
+    world.sender.script = lambda push: BUSY if push.body in stuck else OK
+    async with world.consuming() as consumer:
+        await world.publish(*bodies(0, 10))
+        await trio.sleep(3)
+        assert "unsettled_span_max" in consumer.status().why
+        world.log.topic_or_raise(world.topic).partitions[0].cut(7)
+        await world.publish(*bodies(100, 100 + new))
+        await trio.sleep(3)
+        stuck.clear()
+        await trio.sleep(60)
+        assert [body for body in world.sender.bodies if len(body) == 3] == bodies(100, 100 + new)
+        assert consumer.status().positions[0] == 7 + new
     assert world.crashes == []
 
 
