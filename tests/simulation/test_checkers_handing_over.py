@@ -48,12 +48,12 @@ def found(checker: Checker, events: Iterable[Event]) -> list[str]:
     return checker.violations
 
 
-def commit(position: int, *intervals: Interval, epoch: int = 1) -> Commit:
-    return Commit(position, encode(position, intervals, Ownership(1, 1, epoch)))
+def commit(position: int, *intervals: Interval, epoch: int = 1, seek: int = 0) -> Commit:
+    return Commit(position, encode(position, intervals, Ownership(1, 1, epoch, seek)))
 
 
-def committed(position: int, *intervals: Interval, epoch: int = 1) -> Committed:
-    return Committed(PLACE, "group", commit(position, *intervals, epoch=epoch))
+def committed(position: int, *intervals: Interval, epoch: int = 1, seek: int = 0) -> Committed:
+    return Committed(PLACE, "group", commit(position, *intervals, epoch=epoch, seek=seek))
 
 
 def attempted(offset: int, node: str = NEW, retries: int = 0, at_s: float = 5.0) -> Attempted:
@@ -87,6 +87,16 @@ def test_what_a_commit_covers_is_not_pushed_by_who_begins_with_it(
 def test_a_commit_that_came_after_the_beginning_proves_nothing() -> None:
     events = [*STORED, committed(0), Adopted(NEW, NAME), committed(4), attempted(1)]
     assert found(SettledStaySettled(SUBJECT), events) == []
+
+
+@pytest.mark.parametrize(("seek", "is_wrong"), [(0, False), (3, False), (4, True), (5, True)])
+def test_nobody_begins_with_the_commit_of_who_has_not_heard_of_a_retransmission(
+    seek: int, is_wrong: bool
+) -> None:
+    sought = Sought(OLD, NAME, 4, None, 0, 2.0)
+    last = committed(4, seek=seek)
+    events = [*STORED, committed(2), sought, committed(0, seek=4), last, Adopted(NEW, NAME)]
+    assert bool(found(SettledStaySettled(SUBJECT), [*events, attempted(3)])) is is_wrong
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ class SettledStaySettled(Checker):
         self._delivered: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
         self._lettered: set[tuple[str, str]] = set()
         self._lives: dict[str, str] = {}
-        self._sought_s: dict[tuple[str, str], float] = {}
+        self._sought: dict[tuple[str, str], Sought] = {}
         self._troubled: dict[str, list[Troubled]] = defaultdict(list)
         self._calmed_s: dict[str, float] = {}
         self._stale: set[str] = set()
@@ -86,8 +86,8 @@ class SettledStaySettled(Checker):
                     times[message_id] = attempt.at_s
             case Lettered(letter=letter):
                 self._lettered.add((letter.subscription, letter.message_id))
-            case Sought(node, name, at_s=at_s):
-                self._seek(event.dc, name, at_s)
+            case Sought():
+                self._seek(event)
             case Named(life, boot):
                 self._lives[boot] = life
             case Coordinated(said=Release() as release):
@@ -110,6 +110,11 @@ class SettledStaySettled(Checker):
 
     def _commit(self, event: Committed) -> None:
         name, progress = self._by_group[event.group], decode(event.commit)
+        owner, sought = progress.ownership, self._sought.get((event.place[0], name))
+        if owner is not None and sought is not None and owner.seek < sought.number:
+            # Of who was stopping already when the retransmission came: nobody begins with it.
+            self._commits.pop((name, event.place), None)
+            return
         before = self._commits.get((name, event.place))
         if before is not None and progress.position < before.position:
             # Who comes may have found the one or the other.
@@ -159,8 +164,9 @@ class SettledStaySettled(Checker):
         is_plain = len(places) == 1 and (name, message_id) not in self._lettered
         return places[0] if is_plain else None
 
-    def _seek(self, dc: str, name: str, at_s: float) -> None:
-        self._sought_s[dc, name] = at_s
+    def _seek(self, event: Sought) -> None:
+        dc, name = event.dc, event.subscription
+        self._sought[dc, name] = event
         for life, other in list(self._found):
             if other == name and life.startswith(f"{dc}-"):
                 del self._found[life, other]
@@ -191,7 +197,8 @@ class SettledStaySettled(Checker):
         times = self._delivered.pop((life, name), {})
         if name not in self._by_name or self._is_troubled(dc, life, event.at_s):
             return
-        since_s = self._sought_s.get((dc, name), float("-inf")) + _HEARD_WITHIN_S
+        sought = self._sought.get((dc, name))
+        since_s = float("-inf") if sought is None else sought.at_s + _HEARD_WITHIN_S
         missing: list[str] = []
         for message_id, at_s in times.items():
             at = self._place(dc, name, message_id)
