@@ -30,6 +30,7 @@ from hermes_chaos.sim.history.events import (
     Closed,
     Committed,
     Delivery,
+    Dropped,
     Ended,
     Event,
     Halted,
@@ -173,6 +174,16 @@ def test_a_commit_over_what_only_one_of_two_has_is_found() -> None:
     checker = CommitsPassOnlySettled(SUBJECT)
     (found,) = found_by(checker, [stored(0), answer(0, BOTH), committed(1, "both")])
     assert "over 1 unsettled offsets: 0" in found
+
+
+@pytest.mark.parametrize(("number", "is_found"), [(2, False), (3, True)])
+def test_only_a_commit_that_was_made_before_may_land_when_the_log_has_lost_its_end(
+    number: int, is_found: bool
+) -> None:
+    before = [*map(stored, range(3)), *map(answer, range(3)), committed(2, "s")]
+    events = [*before, Dropped(PLACE, 1), Stored(PLACE, 1, "new", b"", "g.t")]
+    found = found_by(CommitsPassOnlySettled(SUBJECT), [*events, committed(number, "s")])
+    assert bool(found) is is_found
 
 
 def test_a_commit_may_pass_what_a_filter_leaves_out_and_nothing_else() -> None:

@@ -175,6 +175,7 @@ class CommitsPassOnlySettled(Checker):
             audience.name: set() for audience in subject.audiences if audience.wants_even
         }
         self._last: dict[tuple[str, Place], int] = {}
+        self._said: set[Committed] = set()
 
     def watch(self, event: Event) -> None:
         """Take note, and check."""
@@ -222,6 +223,10 @@ class CommitsPassOnlySettled(Checker):
             )
             return
         self._last[audience.name, place] = number
+        # A dead owner's commit may land once more when the log has lost its end, and was true.
+        if event in self._said:
+            return
+        self._said.add(event)
         key = audience.name, life, number, place
         proven = self._proven.get(key, first)
         claimed = list(range(proven, progress.position))
