@@ -10,6 +10,7 @@ STAMP := .venv/.complete
 SPARK_STAMP := .venv/.spark-complete
 PYTHON ?=
 ARGS ?=
+SPARK ?=
 
 define find_python
 found=""; \
@@ -50,12 +51,19 @@ $(SPARK_STAMP): $(STAMP) spark/requirements.lock spark/build.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation -r spark/requirements.lock
 	@touch $@
 
+# With Java and Maven here, the demos end with Spark's reconciliation; else they say what is missing.
+.PHONY: spark-if-java
+spark-if-java: $(STAMP)
+	@if [ "$(SPARK)" != no ] && [ ! -e $(SPARK_STAMP) ] && command -v java >/dev/null && command -v mvn >/dev/null; then \
+	    $(MAKE) --no-print-directory spark || echo "make: the demo goes on without the extra [spark]"; \
+	fi
+
 .PHONY: demo
-demo: $(STAMP) ## The flights demo; ARGS="…" is passed on
+demo: spark-if-java ## The flights demo; ARGS="…" is passed on
 	@$(BIN)/python examples/flights/demo.py $(ARGS)
 
 .PHONY: demo-kafka
-demo-kafka: $(STAMP) ## The same on two Kafka clusters and ten node processes
+demo-kafka: spark-if-java ## The same on two Kafka clusters and ten node processes
 	@$(BIN)/python examples/flights/demo.py --compose deploy/compose.yaml $(ARGS)
 
 # How many examples a property test tries: tests/conftest.py. `make test` tries all.

@@ -53,11 +53,14 @@ def shares_of(flights: list[tuple[int, bytes]]) -> tuple[list[Message], list[Mes
 
 @dataclass(frozen=True)
 class Datacentre:
-    """Where one datacentre is reached: its frontends' and its management's base URLs."""
+    """Where one datacentre is reached: its frontends' and its management's base URLs, and where its
+    log is, as `hermes spark` names it; "" where nobody says.
+    """
 
     name: str
     frontends: list[str]
     management: str
+    log: str = ""
 
 
 class Share(NamedTuple):
@@ -68,9 +71,17 @@ class Share(NamedTuple):
 
 
 def datacentres_of(ready: dict[str, Any]) -> list[Datacentre]:
-    """Those of a ready line; one without `frontends` has the one that `publish` names."""
+    """Those of a ready line; one without `frontends` has the one that `publish` names, one without
+    `log` an embedded log below `data`.
+    """
+    data = ready.get("data")
     return [
-        Datacentre(dc["dc"], dc.get("frontends") or [dc["publish"]], dc["management"])
+        Datacentre(
+            dc["dc"],
+            dc.get("frontends") or [dc["publish"]],
+            dc["management"],
+            dc.get("log") or (f"embedded:{data}/{dc['dc']}" if data else ""),
+        )
         for dc in ready["dcs"]
     ]
 

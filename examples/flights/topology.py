@@ -15,11 +15,13 @@ from hermes_actors.errors import HermesError
 from hermes_local.compose import Topology
 from hermes_local.rewriting import NETWORK_DEFAULT
 
-PUBLISH_PORT, MANAGEMENT_PORT = 8080, 8090
+PUBLISH_PORT, MANAGEMENT_PORT, KAFKA_PORT = 8080, 8090, 9092
 
 
 def datacentres(topology: Topology) -> list[dict[str, object]]:
-    """Name, management, frontends, consuming nodes of each datacentre, by its services' names."""
+    """Name, management, frontends, consuming nodes and log of each datacentre, by its services'
+    names.
+    """
     found: list[dict[str, object]] = []
     for name, service in topology.services.items():
         role, _, dc = name.partition("-")
@@ -41,6 +43,7 @@ def datacentres(topology: Topology) -> list[dict[str, object]]:
                 "publish": frontends[0],
                 "frontends": frontends,
                 "management": service.url(MANAGEMENT_PORT),
+                "log": f"kafka:{topology.services[f'kafka-{dc}'].address}:{KAFKA_PORT}",
                 "consumers": consumers,
             }
         )

@@ -38,11 +38,19 @@ def processes_of(folder):
     return found
 
 
-def test_nothing_is_missing_and_nothing_stays_behind(tmp_path):
+@pytest.mark.spark
+def test_nothing_is_missing_by_both_verdicts_and_nothing_stays_behind(tmp_path, tmp_path_factory):
     environment = os.environ | {"TMPDIR": str(tmp_path)}
+    report = tmp_path_factory.mktemp("report")
     done = subprocess.run(
-        [*DEMO, "--limit", "2000"], capture_output=True, text=True, env=environment, check=False
+        [*DEMO, "--limit", "2000", "--report", str(report)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
     )
+    assert "CLEAN: All that was acknowledged is stored: 2,000 messages" in done.stdout
+    assert "Nothing is lost" in (report / "report.html").read_text()
     assert done.stdout.splitlines()[-1:] == ["missing 0"], done.stdout + done.stderr
     assert done.returncode == 0
     assert list(tmp_path.iterdir()) == []

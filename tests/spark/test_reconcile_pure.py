@@ -153,7 +153,7 @@ STORED = Combination("shop.orders", Fact.ACKNOWLEDGED | place(0, LOCAL), 1, 5)
 @pytest.mark.parametrize(
     ("found", "verdict", "reason"),
     [
-        (result(STORED), Verdict.CLEAN, "All 5 acknowledged messages are stored"),
+        (result(STORED), Verdict.CLEAN, "All that was acknowledged is stored: 5 messages"),
         (
             result(STORED, Combination("shop.orders", Fact.ACKNOWLEDGED, 0, 2)),
             Verdict.LOST,
@@ -167,7 +167,7 @@ STORED = Combination("shop.orders", Fact.ACKNOWLEDGED | place(0, LOCAL), 1, 5)
         (
             result(STORED, Combination("shop.bills", place(1, LOCAL), 1, 3)),
             Verdict.UNKNOWN,
-            "Of 1 topics no list says what was acknowledged: shop.bills",
+            "Of 1 topic no list says what was acknowledged: shop.bills",
         ),
         (
             result(has_lists=False),

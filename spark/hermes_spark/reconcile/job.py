@@ -69,8 +69,9 @@ def reconcile(
     own = snapshot.only(published)
     subscriptions = subscriptions_of(own)
 
-    say(f"{own_records(own):,} records of {len(set(published))} topics in {len(dcs)} datacentres")
-    say(f"what {len(subscriptions)} subscriptions have not settled …")
+    records = sum(each.records for each in own.datacentres.values())
+    say(f"records: {records:,}; topics: {len(set(published))}; datacentres: {len(dcs)}")
+    say(f"what is not settled; subscriptions: {len(subscriptions)} …")
     _write(_unsettled(spark, own, subscriptions), output / UNSETTLED)
     unsettled = spark.read.parquet(str(output / UNSETTLED))
     say("open dead letters …")
@@ -106,11 +107,6 @@ def reconcile(
     )
     result.save(output / "result.json")
     return result
-
-
-def own_records(snapshot: Snapshot) -> int:
-    """How many offsets the snapshot names."""
-    return sum(each.records for each in snapshot.datacentres.values())
 
 
 def _write(rows: Any, folder: Path) -> None:

@@ -177,7 +177,11 @@ class Result(Struct, frozen=True):
             ),
             (self.count(Fate.EXPIRED), "in no log any more, or never: retention has passed them"),
         ]
-        found = [f"{_messages(count)} {text}" for count, text in said if count]
+        found = [
+            f"{_counted(count, 'message')} {'is' if count == 1 else 'are'} {text}"
+            for count, text in said
+            if count
+        ]
         if not self.has_lists:
             found.append(
                 "No list of acknowledged messages was given, so what is stored nowhere cannot be "
@@ -186,11 +190,14 @@ class Result(Struct, frozen=True):
         elif self.unlisted:
             names = ", ".join(self.unlisted[:5]) + (" …" if len(self.unlisted) > 5 else "")
             found.append(
-                f"Of {len(self.unlisted)} topics no list says what was acknowledged: {names}"
+                f"Of {_counted(len(self.unlisted), 'topic')} no list says what was acknowledged: "
+                f"{names}"
             )
         if not found:
             acknowledged = sum(each.acknowledged for each in self.topics)
-            found.append(f"All {acknowledged:,} acknowledged messages are stored")
+            found.append(
+                f"All that was acknowledged is stored: {_counted(acknowledged, 'message')}"
+            )
         return found
 
     def summary(self) -> list[str]:
@@ -200,15 +207,15 @@ class Result(Struct, frozen=True):
         duplicated = sum(each.duplicated for each in self.topics)
         lines = [f"{self.verdict.upper()}: {each}" for each in self.reasons()]
         lines.append(
-            f"{messages:,} messages in {len(self.topics)} topics, {records:,} records in "
-            f"{len(self.datacentres)} datacentres, {duplicated:,} messages in more than one copy"
-            f"{_causes(self.causes)}"
+            f"{_counted(messages, 'message')} in {_counted(len(self.topics), 'topic')}, "
+            f"{_counted(records, 'record')} in {_counted(len(self.datacentres), 'datacentre')}, "
+            f"{_counted(duplicated, 'message')} in more than one copy{_causes(self.causes)}"
         )
         late = [each for each in self.subscriptions if each.unsettled]
         lines.append(
-            f"{len(self.subscriptions)} subscriptions, {len(late)} with unsettled records"
-            f" ({sum(each.unsettled for each in late):,}),"
-            f" {sum(each.dead_letters for each in self.subscriptions):,} open dead letters"
+            f"{_counted(len(self.subscriptions), 'subscription')}, {len(late)} of them with "
+            f"{_counted(sum(each.unsettled for each in late), 'record')} not settled, "
+            + _counted(sum(each.dead_letters for each in self.subscriptions), "open dead letter")
         )
         return lines
 
@@ -310,8 +317,8 @@ def _summed(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
     return dict(sorted(totals.items()))
 
 
-def _messages(count: int) -> str:
-    return f"{count:,} message is" if count == 1 else f"{count:,} messages are"
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _causes(causes: dict[str, int]) -> str:

@@ -1,0 +1,62 @@
+"""The first verdict: Spark compares both datacentres' logs with what was acknowledged."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from examples.flights.publishing import Datacentre
+from hermes_actors.cli.publishing.publisher import Outcome
+from hermes_local.failures import LaunchFailed
+
+SPARK = (sys.executable, "-m", "hermes_actors.cli", "spark", "reconcile")
+_LOST = 1
+
+
+def spark_is_missing() -> str:
+    """Why the reconciliation cannot be made here, and what helps; "" where it can."""
+    try:
+        from hermes_spark.session import require_spark
+
+        require_spark()
+    except LaunchFailed as missing:
+        return str(missing)
+    return ""
+
+
+def reconcile(
+    dcs: Sequence[Datacentre],
+    topic: str,
+    outcomes: Sequence[Outcome],
+    report: Path,
+    console: Console,
+) -> bool:
+    """Make it, show its result and the report's path; False when something is lost.
+
+    Without Spark, or where the logs' places are not known, one line says so: True.
+    """
+    reason = spark_is_missing()
+    if reason or not all(dc.log for dc in dcs):
+        console.print(f"no reconciliation by Spark: {reason or 'the logs are not named'}")
+        return True
+    console.print("reconciling both datacentres' logs with what was acknowledged, by Spark …")
+    report.mkdir(parents=True, exist_ok=True)
+    listed = report / "acknowledged.ndjson"
+    with listed.open("w") as file:
+        for each in outcomes:
+            fields = {
+                "topic": topic,
+                "messageId": each.message_id,
+                "status": each.status,
+                "sentMs": each.sent_ms,
+            }
+            file.write(json.dumps(fields) + "\n")
+    command = [*SPARK, "--acknowledged", str(listed), "--topic", topic, "--output", str(report)]
+    for dc in dcs:
+        command += ["--dc", f"{dc.name}={dc.log}"]
+    sys.stdout.flush()
+    done = subprocess.run(command, check=False)
+    return done.returncode != _LOST
