@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 FORMS = "a time such as 2030-01-31T12:00:00Z, how long ago (15m, 1h, 2d), or epoch milliseconds"
 """For errors and help: what can be given."""
 
-_AGO = re.compile(r"([0-9]{1,9})(s|m|h|d|w)")
+_SPAN = re.compile(r"([0-9]{1,9})(s|m|h|d|w)")
 # Fewer digits are seconds, or a date, taken for milliseconds.
 _EPOCH_MS = re.compile(r"0|[0-9]{12,15}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -23,8 +23,8 @@ def moment_ms(text: str, now_ms: int, *, zone: tzinfo | None = UTC) -> int:
     own. Raises ValueError, whose text is FORMS.
     """
     text = text.strip()
-    if (ago := _AGO.fullmatch(text)) is not None:
-        return max(0, now_ms - int(ago[1]) * _UNIT_MS[ago[2]])
+    if (length_ms := span_ms(text)) is not None:
+        return max(0, now_ms - length_ms)
     if _EPOCH_MS.fullmatch(text):
         return int(text)
     try:
@@ -34,6 +34,12 @@ def moment_ms(text: str, now_ms: int, *, zone: tzinfo | None = UTC) -> int:
         return max(0, round(moment.timestamp() * 1_000))
     except (ValueError, OverflowError, OSError) as error:
         raise ValueError(FORMS) from error
+
+
+def span_ms(text: str) -> int | None:
+    """A length of time such as 15m, 1h or 90d, in milliseconds; None for what is none."""
+    length = _SPAN.fullmatch(text.strip())
+    return None if length is None else int(length[1]) * _UNIT_MS[length[2]]
 
 
 def is_of_some_zone(text: str) -> bool:

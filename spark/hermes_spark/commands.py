@@ -5,39 +5,23 @@ from typing import Annotated
 
 import typer
 
-from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.command_line.options import examples
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
-from hermes_actors.runtime.clock import SystemClock
-from hermes_spark.datacentres import datacentres
+from hermes_spark.archive.command import app as archive
+from hermes_spark.options import (
+    DatacentresOption,
+    DcOption,
+    MasterOption,
+    SnapshotOption,
+    TopicsOption,
+    snapshot_of,
+)
 from hermes_spark.reconcile.acknowledged import acknowledged_list
 from hermes_spark.reconcile.result import EXIT_CODES
 from hermes_spark.session import session
-from hermes_spark.snapshot import load_snapshot
-from hermes_spark.taking import take_snapshot
 
 app = command_group("Prove on Spark what was stored and delivered; archive, replay, measure.")
-
-DcOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--dc",
-        metavar="NAME=LOG",
-        help="A datacentre: name=kafka:host:port,… or name=embedded:folder; repeatable.",
-    ),
-]
-DatacentresOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--datacentres", metavar="FILE", help="The same as TOML, with namespaces and TLS or SASL."
-    ),
-]
-MasterOption = Annotated[
-    str,
-    typer.Option(
-        "--master", metavar="URL", help="Spark's master; else local[2], or what spark-submit says."
-    ),
-]
+app.add_typer(archive, name="archive")
 
 
 @app.callback()
@@ -61,10 +45,7 @@ def snapshot(
     master: MasterOption = "",
 ) -> None:
     """Keep what all datacentres hold and have settled now, so that jobs can be run again on it."""
-    described = datacentres(file, dc or [])
-    taken = take_snapshot(
-        described, SystemClock().now_ms(), lambda: session("hermes snapshot", master)
-    )
+    taken = snapshot_of(None, file, dc, lambda: session("hermes snapshot", master))
     taken.save(output)
     for name, each in taken.datacentres.items():
         print(
@@ -89,10 +70,7 @@ def reconcile(
     ],
     dc: DcOption = None,
     file: DatacentresOption = None,
-    snapshot: Annotated[
-        Path | None,
-        typer.Option("--snapshot", metavar="FILE", help="Of this snapshot, in the place of now."),
-    ] = None,
+    snapshot: SnapshotOption = None,
     acknowledged: Annotated[
         list[str] | None,
         typer.Option(
@@ -101,10 +79,7 @@ def reconcile(
             help="What publishers were told is stored: FILE, TOPIC=FILE or topic:NAME; repeatable.",
         ),
     ] = None,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", metavar="TOPIC", help="Only this topic; repeatable."),
-    ] = None,
+    topic: TopicsOption = None,
     master: MasterOption = "",
 ) -> None:
     """Tell what is lost, what is doubled and why, and what subscriptions have not settled.
@@ -112,15 +87,10 @@ def reconcile(
     Ends with 0 when nothing is lost, 1 when something is, and 3 when it cannot be known.
     """
     lists = [acknowledged_list(each) for each in acknowledged or []]
-    if snapshot is not None and (dc or file is not None):
-        raise UsageWrong("--snapshot says which datacentres; leave out --dc and --datacentres")
-    described = {} if snapshot is not None else datacentres(file, dc or [])
-    spark = session("hermes reconcile", master)
-    if snapshot is not None:
-        taken = load_snapshot(snapshot)
-    else:
+    if snapshot is None:
         print("what all datacentres hold and have settled …", flush=True)
-        taken = take_snapshot(described, SystemClock().now_ms(), lambda: spark)
+    taken = snapshot_of(snapshot, file, dc, lambda: session("hermes reconcile", master))
+    spark = session("hermes reconcile", master)
     from hermes_spark.reconcile.job import reconcile as run
     from hermes_spark.report.page import write_page
 

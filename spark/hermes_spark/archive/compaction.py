@@ -1,0 +1,93 @@
+"""Hours that are over, each put together to one file for each datacentre."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from hermes_spark.archive.append import COMPRESSION
+from hermes_spark.archive.commits import Archive, Move
+from hermes_spark.archive.layout import (
+    HOUR_MS,
+    FileName,
+    Hour,
+    compacted_file,
+    files_of,
+    hours_of,
+    topics_of,
+)
+
+CLOSED_AFTER_MS = HOUR_MS
+"""An hour is closed so long after its end: later there is little to come for it."""
+GROUP_BYTES = 64 << 20
+"""A row group has about so many, before compression: what a merge holds in memory."""
+_READ_BYTES = 4 << 20
+
+Found = Sequence[tuple[Path, FileName]]
+
+
+def compact(archive: Archive, now_ms: int) -> Iterator[Hour]:
+    """Put the files of each closed hour together, where a datacentre has more than one; gives the
+    hours as they are done.
+
+    Each hour is a commit: readers that list its folder find either the old files or the new ones.
+    One that has listed the old ones and opens them later finds them gone. Raises OSError.
+    """
+    for topic in topics_of(archive.folder):
+        for hour in hours_of(archive.folder, topic):
+            if hour.end_ms + CLOSED_AFTER_MS > now_ms:
+                continue
+            merges = [each for each in _by_dc(files_of(archive.folder, hour)) if len(each) > 1]
+            if merges:
+                _compact(archive, hour, merges)
+                yield hour
+
+
+def _by_dc(found: Found) -> Iterator[Found]:
+    by_dc = sorted(found, key=lambda each: (each[1].dc, each[1].last, each[0].name))
+    for _, of_one in groupby(by_dc, key=lambda each: each[1].dc):
+        yield list(of_one)
+
+
+def _compact(archive: Archive, hour: Hour, merges: Sequence[Found]) -> None:
+    staged = archive.staging()
+    folder = archive.folder / staged
+    folder.mkdir(parents=True)
+    names = []
+    for each in merges:
+        first = min(name.first for _, name in each)
+        names.append(compacted_file(each[0][1].dc, first, each[-1][1].last))
+        merge([path for path, _ in each], folder / names[-1])
+    merged = {path for each in merges for path, _ in each}
+    for path in sorted((archive.folder / hour.path).iterdir()):
+        if path not in merged:
+            shutil.copyfile(path, folder / path.name)
+    archive.commit([Move(staged, hour.path, names[0])], archive.manifest.next())
+
+
+def merge(paths: Sequence[Path], target: Path) -> None:
+    """A Parquet file with the rows of these, in their order, in bounded memory. Raises OSError."""
+    from pyarrow import Table
+    from pyarrow.parquet import ParquetFile, ParquetWriter, read_schema
+
+    with ParquetWriter(target, read_schema(paths[0]), compression=COMPRESSION) as writer:
+        waiting: list[Any] = []
+        size = 0
+        for path in paths:
+            with ParquetFile(path) as file:
+                for batch in file.iter_batches(batch_size=_batch_rows(file.metadata)):
+                    waiting.append(batch)
+                    size += batch.nbytes
+                    if size >= GROUP_BYTES:
+                        writer.write_table(Table.from_batches(waiting))
+                        waiting, size = [], 0
+        if waiting:
+            writer.write_table(Table.from_batches(waiting))
+
+
+def _batch_rows(metadata: Any) -> int:
+    """How many rows are a few megabytes, on average."""
+    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+    size = sum(each.total_byte_size for each in groups)
+    return int(max(1, min(10_000, _READ_BYTES * metadata.num_rows // max(1, size))))

@@ -1,0 +1,57 @@
+"""The options that say what a job reads, the same for all of them."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hermes_actors.cli.command_line.failures import UsageWrong
+from hermes_actors.runtime.clock import SystemClock
+from hermes_spark.datacentres import datacentres
+from hermes_spark.snapshot import Snapshot, load_snapshot
+from hermes_spark.taking import take_snapshot
+
+DcOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dc",
+        metavar="NAME=LOG",
+        help="A datacentre: name=kafka:host:port,… or name=embedded:folder; repeatable.",
+    ),
+]
+DatacentresOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--datacentres", metavar="FILE", help="The same as TOML, with namespaces and TLS or SASL."
+    ),
+]
+SnapshotOption = Annotated[
+    Path | None,
+    typer.Option("--snapshot", metavar="FILE", help="Of this snapshot, in the place of now."),
+]
+TopicsOption = Annotated[
+    list[str] | None,
+    typer.Option("--topic", metavar="TOPIC", help="Only this topic; repeatable."),
+]
+MasterOption = Annotated[
+    str,
+    typer.Option(
+        "--master", metavar="URL", help="Spark's master; else local[2], or what spark-submit says."
+    ),
+]
+
+
+def snapshot_of(
+    snapshot: Path | None, file: Path | None, dc: Sequence[str] | None, session: Callable[[], Any]
+) -> Snapshot:
+    """The snapshot that the options name, or a new one of the datacentres that they name.
+
+    Raises UsageWrong, LaunchFailed and SourceFailed.
+    """
+    if snapshot is None:
+        described = datacentres(file, dc or [])
+        return take_snapshot(described, SystemClock().now_ms(), session)
+    if dc or file is not None:
+        raise UsageWrong("--snapshot says which datacentres; leave out --dc and --datacentres")
+    return load_snapshot(snapshot)
