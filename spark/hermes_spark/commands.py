@@ -18,6 +18,7 @@ from hermes_spark.options import (
 )
 from hermes_spark.reconcile.acknowledged import acknowledged_list
 from hermes_spark.reconcile.result import EXIT_CODES
+from hermes_spark.replay.command import replay
 from hermes_spark.session import session
 
 app = command_group("Prove on Spark what was stored and delivered; archive, replay, measure.")
@@ -100,3 +101,14 @@ def reconcile(
     write_page(result, output / "report.html")
     print(*result.summary(), f"report: {output / 'report.html'}", sep="\n")
     raise typer.Exit(EXIT_CODES[result.verdict])
+
+
+app.command(
+    cls=PlainCommand,
+    epilog=examples(
+        "hermes spark replay report --archive /srv/archive --dry-run",
+        "hermes spark replay report --archive /srv/archive --rate 50",
+        "hermes spark replay report --which unsettled --subscription 'shop.orders$billing'",
+        "hermes spark replay report --ids ids.txt --subscription 'shop.orders$billing'",
+    ),
+)(replay)

@@ -1,0 +1,1 @@
+"""Replay: what a reconciliation found missing is published again, under its own ids."""

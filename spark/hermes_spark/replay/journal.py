@@ -1,0 +1,71 @@
+"""What a replay has put back, a line for each message, so that it goes on where it was cut off."""
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from msgspec import Struct
+
+
+class Replayed(Struct, frozen=True, rename="camel"):
+    """One answer: the status and, where it is no success, why. The form is that of a list of what
+    was acknowledged, so that a reconciliation can be given it.
+    """
+
+    topic: str
+    message_id: str
+    status: int
+    sent_ms: int
+    only_for: str = ""
+    error: str = ""
+
+    @property
+    def is_done(self) -> bool:
+        """Stored, or kept in a spool."""
+        return self.status in (201, 202)
+
+
+class Journal:
+    """The file, open for more. What an earlier run put back is known from the start."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError, and ValueError for a file that is no journal."""
+        self._done: set[tuple[str, str, str]] = set()
+        text = path.read_bytes() if path.exists() else b""
+        # A run that was killed may have left half a line.
+        whole = text.rpartition(b"\n")[0]
+        try:
+            for each in msgspec.json.Decoder(Replayed).decode_lines(whole):
+                self._know(each)
+        except msgspec.MsgspecError as error:
+            raise ValueError(f"{path} is no journal of a replay: {error}") from error
+        self._file = path.open("r+b" if path.exists() else "wb")
+        self._file.truncate(len(whole) + 1 if whole else 0)
+        self._file.seek(0, os.SEEK_END)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def is_done(self, topic: str, message_id: str, only_for: str) -> bool:
+        """True for what has been put back already."""
+        return (topic, message_id, only_for) in self._done
+
+    def add(self, answer: Replayed) -> None:
+        """Write it down. Raises OSError."""
+        self._file.write(msgspec.json.encode(answer) + b"\n")
+        self._file.flush()
+        self._know(answer)
+
+    def _know(self, answer: Replayed) -> None:
+        if answer.is_done:
+            self._done.add((answer.topic, answer.message_id, answer.only_for))

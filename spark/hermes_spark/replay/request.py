@@ -1,0 +1,70 @@
+"""The request that publishes a stored record again, as it was. Pure."""
+
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from hermes_actors.model.message import Message, UndecodableRecord, from_record
+from hermes_actors.model.record import Record
+
+_DATA_TYPE = "datacontenttype"
+# RFC 9110, 5.5: what a field's value may hold beside visible ASCII, space and tab are these bytes.
+_FORBIDDEN = frozenset(range(32)) - {9} | {127}
+
+
+class CannotReplay(Exception):
+    """The record cannot be published again as it was; the message says why."""
+
+
+class ReplayRequest(Struct, frozen=True):
+    """The headers and the body of one publish to `topic`."""
+
+    topic: str
+    message_id: str
+    headers: tuple[tuple[str, bytes], ...]
+    body: bytes
+
+
+def replay_request(
+    topic: str, message_id: str, record: Record, only_for: str = ""
+) -> ReplayRequest:
+    """The publish of this record under that id, to all subscriptions or `only_for` one.
+
+    Key, trace context, CloudEvent attributes and the headers that travelled are those of the first
+    time, the time of publication is not. Raises CannotReplay for what HTTP cannot carry, and for a
+    record in no form that is known.
+    """
+    try:
+        message = from_record(record, lambda: message_id)
+    except UndecodableRecord as error:
+        raise CannotReplay(f"the record cannot be decoded: {error}") from error
+    headers = [("Hermes-Replay-Id", quote(message_id, safe="").encode())]
+    if only_for:
+        headers.append(("Hermes-Replay-For", only_for.encode()))
+    if message.key is not None:
+        headers.append(("Partition-Key", message.key))
+    if message.traceparent:
+        headers.append(("traceparent", message.traceparent.encode()))
+    headers += _attributes(message) or [("Content-Type", b"application/json")]
+    taken = {name.lower() for name, _ in headers}
+    headers += [
+        (name, value.encode()) for name, value in message.propagated if name.lower() not in taken
+    ]
+    for name, value in headers:
+        if not _FORBIDDEN.isdisjoint(value) or value != value.strip(b" \t"):
+            raise CannotReplay(f"its {name} holds bytes that no HTTP header can")
+    return ReplayRequest(topic, message_id, tuple(headers), message.body)
+
+
+def _attributes(message: Message) -> list[tuple[str, bytes]]:
+    """A CloudEvent's attributes in the binary mode, whose values are percent-encoded."""
+    return [
+        ("Content-Type", value.encode())
+        if name == _DATA_TYPE
+        else (f"ce-{name}", quote(value, safe=_PLAIN).encode())
+        for name, value in message.attributes
+    ]
+
+
+# CloudEvents' HTTP binding, 3.1.3.2: all visible ASCII but the double quote and the percent sign.
+_PLAIN = "".join(chr(code) for code in range(33, 127) if chr(code) not in '"%')

@@ -1,0 +1,100 @@
+"""Which messages of a reconciliation are to be put back, and the records that hold them."""
+
+from collections.abc import Collection, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from hermes_actors.cli.command_line.failures import UsageWrong
+from hermes_actors.model.record import Record
+from hermes_spark.reconcile.flags import Fate, fate_of
+from hermes_spark.reconcile.job import MESSAGES, UNSETTLED
+from hermes_spark.replay.publishing import Candidate
+from hermes_spark.replay.request import replay_request
+
+COLUMNS = (
+    "dc",
+    "topic",
+    "partition",
+    "offset",
+    "timestamp_ms",
+    "key",
+    "value",
+    "message_id",
+    "headers",
+)
+
+
+class Which(StrEnum):
+    """What is put back."""
+
+    LOST = "lost"
+    """What is acknowledged and in no log."""
+    UNSETTLED = "unsettled"
+    """What is stored and not settled, by the one subscription or by any."""
+
+
+def named(spark: Any, report: Path, which: Which, subscription: str = "") -> Any:
+    """The messages that a reconciliation's tables tell of, once each: topic and message_id.
+
+    Raises UsageWrong for a folder that holds none.
+    """
+    from pyspark.sql import functions as f
+
+    folder = report.absolute() / (MESSAGES if which is Which.LOST else UNSETTLED)
+    if not folder.is_dir():
+        raise UsageWrong(f"{report} holds no reconciliation; make one: hermes spark reconcile -o …")
+    rows = spark.read.parquet(str(folder))
+    if which is Which.LOST:
+        flags = [row.flags for row in rows.where("copies = 0").select("flags").distinct().collect()]
+        lost = [each for each in flags if fate_of(each) is Fate.LOST]
+        rows = rows.where((f.col("copies") == 0) & f.col("flags").isin(*lost))
+    elif subscription:
+        rows = rows.where(f.concat_ws("$", "topic", "subscription") == subscription)
+    return rows.select("topic", "message_id").distinct()
+
+
+def of_ids(spark: Any, ids: Path, topic: str) -> Any:
+    """The messages of a file with an id in each line, once each: topic and message_id."""
+    from pyspark.sql import functions as f
+
+    rows = spark.read.text(str(ids.absolute())).select(f.trim("value").alias("message_id"))
+    return (
+        rows.where("message_id != ''").distinct().select(f.lit(topic).alias("topic"), "message_id")
+    )
+
+
+def records_of(wanted: Any, records: Any, topics: Collection[str] | None = None) -> Any:
+    """One record for each wanted message that the records (in the common columns) hold, in order.
+
+    The first copy by datacentre, partition and offset stands for all of them.
+    """
+    from pyspark.sql import functions as f
+
+    own_id = f.concat_ws("/", "dc", f.col("partition"), f.col("offset"))
+    rows = records.withColumn("message_id", f.coalesce("message_id", own_id))
+    if topics:
+        rows = rows.where(f.col("topic").isin(*topics))
+    place = ("dc", "partition", "offset")
+    content = ("timestamp_ms", "key", "value", "headers")
+    first = f.min_by(f.struct(*place, *content), f.struct(*place)).alias("first")
+    found = rows.join(wanted, ["topic", "message_id"], "left_semi")
+    return (
+        found.groupBy("topic", "message_id")
+        .agg(first)
+        .select("topic", "message_id", "first.*")
+        .orderBy("topic", *place)
+    )
+
+
+def candidates(rows: Any, only_for: str = "") -> Iterator[Candidate]:
+    """What `records_of` found, one row after the other, as they are asked for."""
+    for row in rows.toLocalIterator():
+
+        def make(row: Any = row) -> Any:
+            headers = tuple((each["name"], bytes(each["value"] or b"")) for each in row.headers)
+            key = None if row.key is None else bytes(row.key)
+            record = Record(key, bytes(row.value or b""), headers, row.timestamp_ms)
+            return replay_request(row.topic, row.message_id, record, only_for)
+
+        yield Candidate(row.topic, row.message_id, make)

@@ -1,0 +1,178 @@
+"""A replay publishes records as they were, once, no faster than allowed, also after a kill."""
+
+import json
+from itertools import pairwise
+from urllib.parse import unquote
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_actors.cli.command_line.failures import CommandFailed
+from hermes_actors.model.message import Envelope, Message, to_record
+from hermes_actors.model.record import Record
+from hermes_spark.replay.journal import Journal
+from hermes_spark.replay.publishing import ATTEMPTS_MAX, Candidate, Replayer, Tally
+from hermes_spark.replay.request import CannotReplay, ReplayRequest, replay_request
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.mark.parametrize("envelope", list(Envelope))
+def test_a_record_is_published_again_as_it_was(envelope):
+    message = Message("ż/1", b'{"a": 1}', 5, b"key", (("Channel", "web"), ("id", "2")), "dc1")
+    request = replay_request("shop.orders", "ż/1", to_record(message, envelope), "billing")
+    assert request.body == b'{"a": 1}'
+    headers = [(name, value.decode()) for name, value in request.headers]
+    assert headers == [
+        ("Hermes-Replay-Id", "%C5%BC%2F1"),
+        ("Hermes-Replay-For", "billing"),
+        ("Partition-Key", "key"),
+        ("Content-Type", "application/json"),
+        ("Channel", "web"),
+        ("id", "2"),
+    ]
+
+
+def test_an_event_keeps_its_attributes_and_a_trace_its_parent():
+    attributes = (("specversion", "1.0"), ("subject", 'a "ż" %'), ("datacontenttype", "text/plain"))
+    message = Message("1", b"x", 5, None, (), "dc1", traceparent=TRACE, attributes=attributes)
+    request = replay_request("shop.orders", "1", to_record(message))
+    assert dict(request.headers) == {
+        "Hermes-Replay-Id": b"1",
+        "traceparent": TRACE.encode(),
+        "ce-specversion": b"1.0",
+        "ce-subject": b"a%20%22%C5%BC%22%20%25",
+        "Content-Type": b"text/plain",
+    }
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=20))
+def test_any_id_comes_back_from_its_header(message_id):
+    request = replay_request("shop.orders", message_id, Record(None, b"", (), 5))
+    raw = dict(request.headers)["Hermes-Replay-Id"].decode("ascii")
+    assert unquote(raw, errors="strict") == message_id
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        (to_record(Message("1", b"", 5, b"a\nb")), "its Partition-Key holds bytes"),
+        (to_record(Message("1", b"", 5, b" a")), "its Partition-Key holds bytes"),
+        (Record(None, b'{"_w":true,"metadata":7}', (), 5), "cannot be decoded"),
+    ],
+)
+def test_what_http_cannot_carry_is_said(record, why):
+    with pytest.raises(CannotReplay, match=why):
+        replay_request("shop.orders", "1", record)
+
+
+class HandClock:
+    """Time that passes while somebody sleeps."""
+
+    def __init__(self):
+        self.at_s = 100.0
+
+    def monotonic_s(self):
+        return self.at_s
+
+    def now_ms(self):
+        return int(self.at_s * 1_000)
+
+    def sleep(self, seconds):
+        self.at_s += seconds
+
+
+class Frontend:
+    """Answers in turn what it was told to, then 201; keeps what came and when."""
+
+    def __init__(self, clock, *answers):
+        self.clock = clock
+        self.answers = list(answers)
+        self.taken = []
+        self.at_s = []
+
+    def __call__(self, request):
+        answer = self.answers.pop(0) if self.answers else httpx.Response(201)
+        if isinstance(answer, Exception):
+            raise answer
+        self.at_s.append(self.clock.at_s)
+        if answer.is_success:
+            self.taken.append((request.url.path, request.headers["hermes-replay-id"]))
+        return answer
+
+
+def candidate(number, topic="shop.orders"):
+    def make():
+        if number < 0:
+            raise CannotReplay("its key holds bytes")
+        return ReplayRequest(topic, f"id-{number}", (("Hermes-Replay-Id", b"id-%d" % number),), b"")
+
+    return Candidate(topic, f"id-{number}", make)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Replays candidates of these numbers to a frontend that answers so; frontend and tally."""
+
+    def replayed(numbers, *answers, rate=100.0, only_for=""):
+        clock = HandClock()
+        frontend, tally = Frontend(clock, *answers), Tally()
+        with (
+            Journal(tmp_path / "replayed.ndjson") as journal,
+            httpx.Client(transport=httpx.MockTransport(frontend)) as client,
+        ):
+            replayer = Replayer(
+                client, "http://node.test/", journal, rate, only_for, clock, clock.sleep
+            )
+            replayer.run((candidate(number) for number in numbers), tally)
+        return frontend, tally
+
+    return replayed
+
+
+def test_they_go_in_order_at_the_rate_and_no_faster(run):
+    frontend, tally = run(range(5), rate=4)
+    assert [message_id for _, message_id in frontend.taken] == [f"id-{n}" for n in range(5)]
+    assert frontend.taken[0][0] == "/topics/shop.orders"
+    assert all(later - earlier >= 0.25 for earlier, later in pairwise(frontend.at_s))
+    assert tally == Tally(replayed=5)
+
+
+def test_a_second_run_sends_what_is_missing_and_nothing_twice(run, tmp_path):
+    run([1, 2])
+    journal = tmp_path / "replayed.ndjson"
+    # A run that was killed in the middle of a line.
+    journal.write_bytes(journal.read_bytes() + b'{"topic":"shop.ord')
+    frontend, tally = run([1, 2, 3])
+    assert [message_id for _, message_id in frontend.taken] == ["id-3"]
+    assert tally == Tally(replayed=1, before=2)
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    assert [(line["messageId"], line["status"]) for line in lines] == [
+        ("id-1", 201),
+        ("id-2", 201),
+        ("id-3", 201),
+    ]
+    assert run([1], only_for="billing")[1] == Tally(replayed=1)
+
+
+def test_a_busy_frontend_is_tried_again_as_late_as_it_asks(run):
+    frontend, tally = run([1], httpx.Response(503, headers={"Retry-After": "7"}))
+    assert frontend.at_s[1] - frontend.at_s[0] >= 7
+    assert tally == Tally(replayed=1)
+
+
+def test_what_is_refused_or_cannot_be_carried_is_told_and_the_rest_goes_on(run, tmp_path):
+    refused = httpx.Response(400, json={"message": "too long"})
+    _, tally = run([-1, 1, 2], refused)
+    assert tally == Tally(replayed=1, failed=2)
+    lines = [json.loads(each) for each in (tmp_path / "replayed.ndjson").read_text().splitlines()]
+    assert [line.get("error", "") for line in lines] == ["its key holds bytes", "too long", ""]
+
+
+def test_a_refusal_that_all_would_get_and_silence_end_the_run(run):
+    with pytest.raises(CommandFailed, match=r"refuses messages of shop\.orders with 403: no"):
+        run([1, 2], httpx.Response(403, json={"message": "no"}))
+    with pytest.raises(CommandFailed, match=r"does not answer: .*run the same command again"):
+        run([1], *[httpx.ConnectError("refused")] * ATTEMPTS_MAX)
