@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_actors.cli.command_line.failures import CommandFailed
+from hermes_actors.cli.main import app
 from hermes_actors.model.message import Envelope, Message, to_record
 from hermes_actors.model.record import Record
 from hermes_spark.replay.journal import Journal
@@ -176,3 +177,18 @@ def test_a_refusal_that_all_would_get_and_silence_end_the_run(run):
         run([1, 2], httpx.Response(403, json={"message": "no"}))
     with pytest.raises(CommandFailed, match=r"does not answer: .*run the same command again"):
         run([1], *[httpx.ConnectError("refused")] * ATTEMPTS_MAX)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "name the archive that holds it: --archive"),
+        (["--ids", "ids.txt"], "--ids needs the one topic"),
+        (["--subscription", "shop.orders$a", "--topic", "shop.bills"], "leave out --topic"),
+    ],
+)
+def test_a_command_that_cannot_work_says_what_to_give(arguments, complaint, capsys):
+    with pytest.raises(SystemExit) as end:
+        app(["spark", "replay", "report", *arguments])
+    assert end.value.code == 2
+    assert complaint in " ".join(capsys.readouterr().err.split())

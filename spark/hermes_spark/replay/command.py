@@ -80,6 +80,8 @@ def replay(
         topics = [str(name.topic)]
     if ids is not None and len(topics) != 1:
         raise UsageWrong("--ids needs the one topic of the ids: --topic, or --subscription")
+    if ids is None and which is Which.LOST and archive is None:
+        raise UsageWrong("what is lost is in no log; name the archive that holds it: --archive")
     spark = session("hermes replay", master)
     if ids is not None:
         wanted = of_ids(spark, ids, topics[0])
