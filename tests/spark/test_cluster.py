@@ -13,22 +13,6 @@ from hermes_local.ports import free_ports
 from hermes_spark.jars import jar_paths
 
 ROOT = Path(__file__).resolve().parents[2]
-JOB = """
-import sys
-from pathlib import Path
-
-import hermes_spark
-from hermes_spark.session import session
-from hermes_spark.snapshot import load_snapshot
-from hermes_spark.sources import stored
-
-spark = session("a job on a cluster")
-rows = stored(spark, load_snapshot(Path(sys.argv[1])), columns=["message_id", "via"])
-print("master", spark.sparkContext.master)
-print("code", hermes_spark.__file__)
-print("rows", rows.where("via = 'local'").count(), rows.select("message_id").distinct().count())
-spark.stop()
-"""
 
 
 @pytest.fixture
@@ -134,8 +118,6 @@ def test_a_job_runs_on_a_cluster_that_has_our_code_from_the_wheel_alone(
     master, python, wheel, tmp_path
 ):
     fill_embedded(tmp_path / "dc1", {"shop.orders": [[native(n) for n in range(300)], [native(5)]]})
-    script = tmp_path / "job.py"
-    script.write_text(JOB)
     file = tmp_path / "snapshot.json"
     main = ROOT / "spark" / "hermes_spark" / "__main__.py"
 
@@ -145,7 +127,14 @@ def test_a_job_runs_on_a_cluster_that_has_our_code_from_the_wheel_alone(
         *("--dc", f"dc1=embedded:{tmp_path / 'dc1'}", "--output", str(file)),
     )
     assert "dc1: 301 records in 1 topics" in taken
-    said = submit(master, python, wheel, script, str(file)).splitlines()
-    assert f"master {master}" in said
-    assert any(line.startswith("code ") and "hermes_actors.zip" in line for line in said)
-    assert "rows 301 300" in said
+    ids = tmp_path / "ids.txt"
+    ids.write_text("".join(f"id-{number}\n" for number in range(300)))
+    report = tmp_path / "report"
+    said = submit(
+        master,
+        *(python, wheel, main, "reconcile", "--snapshot", str(file), "--output", str(report)),
+        *("--acknowledged", f"shop.orders={ids}"),
+    ).splitlines()
+    assert "CLEAN: All that was acknowledged is stored: 300 messages" in said
+    assert any(line.endswith("1 message in more than one copy (again 1)") for line in said)
+    assert "Nothing is lost" in (report / "report.html").read_text()
