@@ -8,6 +8,7 @@ import typer
 from hermes_actors.cli.command_line.options import examples
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
 from hermes_spark.archive.command import app as archive
+from hermes_spark.latency.command import app as latency
 from hermes_spark.options import (
     DatacentresOption,
     DcOption,
@@ -23,6 +24,7 @@ from hermes_spark.session import session
 
 app = command_group("Prove on Spark what was stored and delivered; archive, replay, measure.")
 app.add_typer(archive, name="archive")
+app.add_typer(latency)
 
 
 @app.callback()

@@ -1,0 +1,1 @@
+"""How long messages took to their subscribers, and what hedging has cost."""

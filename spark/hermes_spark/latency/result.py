@@ -1,0 +1,123 @@
+"""What a latency job found, as plain values: for JSON and the terminal. Pure."""
+
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+
+class Stage(StrEnum):
+    """What is measured, each from the publication: when the frontend had taken the message in."""
+
+    FIRST_ATTEMPT = "first attempt"
+    DELIVERED = "delivered"
+    GIVEN_UP = "given up"
+
+
+PERCENTS = (50, 90, 95, 99)
+ACCURACY = 10_000
+"""Of the percentiles: the rank of what is told is at most a ten-thousandth of all wrong."""
+
+NOBODY_SAYS_WHEN_STORED = (
+    "publish to store: no record says when its log had it; a node's metrics "
+    "hermes_frontend_topic_ack_{all,leader}_broker_latency_seconds have it as a histogram"
+)
+
+
+class Latency(Struct, frozen=True, rename="camel"):
+    """The latencies of one stage, ms; null where none is known. `dc` is where the message lies,
+    null for all datacentres together, "several" for messages that lie in more than one.
+
+    Of `messages` so many are `known`; of the others it is not known whether they are still waiting,
+    filtered out or given up. `below_zero` are those that came before they were published, by clocks
+    that differ.
+    """
+
+    topic: str
+    subscription: str
+    stage: str
+    dc: str | None
+    messages: int
+    known: int
+    below_zero: int
+    p50_ms: int | None
+    p90_ms: int | None
+    p95_ms: int | None
+    p99_ms: int | None
+    max_ms: int | None
+
+
+class Hedging(Struct, frozen=True, rename="camel"):
+    """What hedging has stored. `published_dc` is the publisher's datacentre, null for all.
+
+    Of `messages` so many are `hedged`: a copy came as a hedge. Of `rescued` that is the only copy;
+    `doubled` have another one too, and cost `surplus` copies.
+    """
+
+    topic: str
+    published_dc: str | None
+    messages: int
+    copies: int
+    hedged: int
+    rescued: int
+    doubled: int
+    surplus: int
+
+    @property
+    def hedge_percent(self) -> float:
+        """The share of messages that were hedged."""
+        return 100 * self.hedged / self.messages if self.messages else 0.0
+
+    @property
+    def surplus_percent(self) -> float:
+        """How many copies more than messages hedging has stored."""
+        return 100 * self.surplus / self.messages if self.messages else 0.0
+
+
+class Repeated(Struct, frozen=True, rename="camel"):
+    """How often a subscriber took a message once more, by its journal. `unmatched` messages of the
+    journal are in no log of the snapshot: of another topic, of a batch, younger, or expired.
+    """
+
+    topic: str
+    subscription: str
+    messages: int
+    repetitions: int
+    unmatched: int
+
+
+class Result(Struct, frozen=True, rename="camel"):
+    """All of it but the hours, which are in the tables. `unknown` says what cannot be known."""
+
+    taken_at_ms: int
+    latencies: list[Latency]
+    hedging: list[Hedging]
+    repeated: list[Repeated]
+    unknown: list[str]
+    accuracy: int = ACCURACY
+
+    def save(self, path: Path) -> None:
+        """Write it as JSON. Raises OSError."""
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1))
+
+
+def not_known(
+    topics: Sequence[str],
+    journalled: Sequence[tuple[str, str]],
+    subscribed: Sequence[tuple[str, str]],
+) -> Iterator[str]:
+    """What cannot be known of these topics, in sentences. `journalled` are the subscriptions of
+    which there is a journal, `subscribed` those that have ever settled something.
+    """
+    if topics:
+        yield NOBODY_SAYS_WHEN_STORED
+    for topic, name in subscribed:
+        if (topic, name) not in journalled:
+            yield (
+                f"{topic}${name}: first attempt and delivered: no log says when; give its "
+                f"subscriber's journal with --journal '{topic}${name}=FILE'"
+            )
+    if topics:
+        yield "hedges that were sent and stored nothing: they leave no trace in a log"
