@@ -291,6 +291,13 @@ def test_a_move_at_rest_is_found() -> None:
     assert found == "all was at rest in dc1, and the plan at 4 moves something"
 
 
+def test_one_move_at_rest_may_follow_weights_that_follow_measures() -> None:
+    back = log(Release("one", S, 3), plan("one", 4, ONE), first=5)
+    assert balancer_settles(*BEGUN, Rested(1.0), *MOVED, is_weighted=True) == []
+    (found,) = balancer_settles(*BEGUN, Rested(1.0), *MOVED, *back, is_weighted=True)
+    assert found == "all was at rest in dc1, and the plan at 6 moves something"
+
+
 def test_other_shares_at_rest_are_no_move() -> None:
     shares = log(plan("one", 3, Target("one", (0, 1), 0.5)), first=4)
     assert balancer_settles(*BEGUN, Rested(1.0), *shares) == []

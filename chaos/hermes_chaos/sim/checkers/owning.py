@@ -248,6 +248,7 @@ class BalancerSettles(Checker):
     others: half more than the mean at most, and a task. Where tasks are weighed, each counts as
     what it costs by the nodes' measures, the least as idle ones do, and that task is the heaviest;
     one may outweigh all others together, and what is even then looks very uneven to who counts.
+    Weights follow the measures for minutes, so one plan may still move what they lead to.
     """
 
     name = "the balancer settles"
@@ -256,23 +257,24 @@ class BalancerSettles(Checker):
         super().__init__()
         self._ledgers = ledgers
         self._is_weighted = is_weighted
-        self._moved_at: dict[str, int] = {}
+        self._moves: dict[str, int] = {}
         self._weights: Mapping[str, Mapping[str, float]] = {}
 
     def watch(self, event: Event) -> None:
         """Take note."""
         if isinstance(event, Rested):
-            self._moved_at = {dc: ledger.moved_at for dc, ledger in self._ledgers.of.items()}
+            self._moves = {dc: len(ledger.moves) for dc, ledger in self._ledgers.of.items()}
             self._weights = event.weights
 
     def finish(self) -> None:
         """Judge what has become of it."""
-        for dc, moved_at in self._moved_at.items():
+        for dc, count in self._moves.items():
             self.examined += 1
             ledger = self._ledgers.of[dc]
-            if ledger.moved_at != moved_at:
+            moves = ledger.moves[count + self._is_weighted :]
+            if moves:
                 self.violations.append(
-                    f"all was at rest in {dc}, and the plan at {ledger.moved_at} moves something"
+                    f"all was at rest in {dc}, and the plan at {moves[0]} moves something"
                 )
             tasks = ledger.tasks(self._weights.get(dc, {}) if self._is_weighted else None)
             loads = {boot: sum(costs) for boot, costs in tasks.items()}

@@ -43,8 +43,8 @@ class Ledger:
         """The living: boot → node."""
         self.holdings: dict[str, list[Holding]] = {}
         """By subscription."""
-        self.moved_at = -1
-        """The offset of the last plan that has changed who is to own something."""
+        self.moves: list[int] = []
+        """The offsets of the plans that have changed who is to own something."""
         self._heard_ms: dict[str, int] = {}
         self._gone: set[str] = set()
         self._stopping: set[str] = set()
@@ -140,11 +140,12 @@ class Ledger:
         ):
             return
         self._plan = offset
+        before = dict(self._targets)
         for each in plan.assignments:
             targets = {target.boot: frozenset(target.partitions) for target in each.targets}
-            if self._targets.get(each.subscription, {}) != targets:
-                self.moved_at = offset
             self._targets[each.subscription] = targets
+        if any(before.get(name, {}) != targets for name, targets in self._targets.items()):
+            self.moves.append(offset)
 
     def _grant(self, offset: int) -> None:
         """A target of a member that does not stop becomes its own once nobody holds any of it."""
