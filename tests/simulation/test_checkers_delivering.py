@@ -358,6 +358,25 @@ def test_pushes_to_an_endpoint_at_which_all_fails_are_found(status: int, is_foun
     assert found_by(DeadEndpointsRest(SUBJECT), events) == []
 
 
+@pytest.mark.parametrize(("had_failed", "is_found"), [(45, False), (10, True), (0, True)])
+@pytest.mark.parametrize("lasts_s", [3, 5])
+def test_messages_that_had_failed_before_others_were_taken_show_later_that_an_endpoint_is_dead(
+    had_failed: int, is_found: bool, lasts_s: int
+) -> None:
+    events: list[Event] = []
+    for number in range(50 * lasts_s):
+        serial = number % had_failed if had_failed > 20 else number
+        attempt = pushed(serial, S, at_s=2 + number / 50)
+        events += [attempt, Ended(attempt, 500, "", attempt.at_s + 0.01)]
+    before: list[Event] = []
+    for serial in range(had_failed):
+        attempt = pushed(serial, S, at_s=1)
+        before.append(Ended(attempt, 500, "", 1.01))
+    before.append(Ended(pushed(1_000, S, at_s=1.5), 200, "", 1.6))
+    found = found_by(DeadEndpointsRest(SUBJECT), [*before, *events])
+    assert bool(found) is (is_found or lasts_s == 5)
+
+
 # Dead letters
 
 

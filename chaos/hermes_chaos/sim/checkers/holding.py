@@ -25,6 +25,8 @@ _SURELY_FALLEN = 30
 """Ten failures more than successes in a round show it; those of the round before may not count."""
 _UNTIL_SURE_S = 0.5
 """For so long nothing must have been taken before failures are an outage; it goes on until then."""
+_UNTIL_COUNTED_AGAIN_S = 3.5
+"""A message that had failed before others were taken may itself be what is wrong, for so long."""
 _AT_ONCE_S = 0.1
 
 
@@ -162,7 +164,8 @@ class BatchesAreBounded(Checker):
 class DeadEndpointsRest(Checker):
     """Half a second after the first failure at an endpoint at which nothing has come of anything
     else since, few more messages are attempted there, and one a second beside; until its consumer
-    begins anew or hears of a change. Judged where failures come at once.
+    begins anew or hears of a change. Judged where failures come at once. Messages that had failed
+    before count three seconds later.
     """
 
     name = "dead endpoints rest"
@@ -176,6 +179,8 @@ class DeadEndpointsRest(Checker):
         }
         # Since when only failures, and which messages were attempted since.
         self._failing: dict[tuple[str, str], tuple[float, dict[str, None]]] = {}
+        # When each message failed first.
+        self._failed_s: dict[tuple[str, str, str], float] = {}
 
     def watch(self, event: Event) -> None:
         """Take note, and check."""
@@ -185,7 +190,10 @@ class DeadEndpointsRest(Checker):
             case Ended(attempt=attempt) if attempt.subscription in self._audiences:
                 lane = attempt.node, attempt.subscription
                 is_late = event.at_s - attempt.at_s > _AT_ONCE_S
-                if is_late or not self._is_failure(event):
+                is_failure = self._is_failure(event)
+                if is_failure:
+                    self._failed_s.setdefault((*lane, attempt.message_id), event.at_s)
+                if is_late or not is_failure:
                     self._failing.pop(lane, None)
                 else:
                     self._failing.setdefault(lane, (event.at_s, {}))
@@ -202,7 +210,9 @@ class DeadEndpointsRest(Checker):
         return ended.status >= 500 and not ended.retry_after and not is_refused
 
     def _check(self, attempt: Attempted, since_s: float, attempted: dict[str, None]) -> None:
-        if attempt.at_s - since_s < _UNTIL_SURE_S:
+        failed_s = self._failed_s.get((attempt.node, attempt.subscription, attempt.message_id))
+        had_failed = failed_s is not None and failed_s < since_s
+        if attempt.at_s - since_s < (_UNTIL_COUNTED_AGAIN_S if had_failed else _UNTIL_SURE_S):
             return
         attempted[attempt.message_id] = None
         self.examined += len(attempted) > _MANY
