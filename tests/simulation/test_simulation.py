@@ -1,8 +1,10 @@
 """The ordinary run's seeds, and the seeded bugs that they must find."""
 
+import re
 from collections import Counter
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from hermes_chaos.sim.mutants.all import MUTANTS
 from hermes_chaos.sim.run import Verdict, run_seed
 from hermes_chaos.sim.world import Shape
 
+TABLE = Path(__file__).parents[2] / "docs" / "simulation.md"
 SEEDS = range(1, 21)
 AT_EACH_COMMIT = 3
 """Seeds that are run at each commit, soon over; whole runs are for `make test`."""
@@ -70,6 +73,11 @@ def test_a_seeded_bug_is_caught_by_its_seed_or_within_twenty(mutant: str) -> Non
     known = MUTANTS[mutant].seed
     seeds = dict.fromkeys((known, *SEEDS, *range(known + 1, known + 20)))
     assert any(is_caught(run_seed(seed, mutant=mutant, is_hunt=True)) for seed in seeds)
+
+
+def test_the_table_names_each_seeded_bug_and_its_seed() -> None:
+    rows = re.findall(r"^\| `([a-z-]+)`: .*?\| (\d+) \|$", TABLE.read_text(), re.MULTILINE)
+    assert sorted(rows) == sorted((name, str(each.seed)) for name, each in MUTANTS.items())
 
 
 @pytest.mark.slow

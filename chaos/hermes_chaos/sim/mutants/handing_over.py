@@ -2,6 +2,7 @@
 logs that lose their end.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import trio
@@ -101,6 +102,10 @@ async def _wait_where_it_was(self: Intake) -> None:
         self._pause(str(error))
 
 
+def _doubt_nothing(_self: Intake, _partitions: Iterable[int], _after_s: float = 0.0) -> None:
+    pass
+
+
 def _letters_unasked(
     self: KeptDeadLetters, live: Any, log_topic: str, parts: Any, _lease: object
 ) -> None:
@@ -180,7 +185,7 @@ HANDING_OVER = (
     Mutant(
         "cut-log-outwaited",
         "a reader whose log has lost its end waits until that has grown to where it was",
-        ((Intake, "_survive", _wait_where_it_was),),
+        ((Intake, "_survive", _wait_where_it_was), (Intake, "_doubt", _doubt_nothing)),
         shape=_CUT,
     ),
 )

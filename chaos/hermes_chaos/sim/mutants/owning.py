@@ -92,13 +92,6 @@ def _share_at_once(ownership: Ownership, boot: str, _log_ms: int) -> float:
 
 _PATCHES: tuple[tuple[str, str, Any, str, Any], ...] = (
     (
-        "never-release",
-        "an owner that has stopped does not say so",
-        Releases,
-        "_append_some",
-        _say_nothing,
-    ),
-    (
         "double-start",
         "a new owner starts without the release of the one before",
         owning,
@@ -146,6 +139,12 @@ OWNING = (
         "ignore-terms",
         "while one node leads all do, and their plans count in any term",
         ((Leader, "_leads", _lead_too), (State, "_plan", _any_plan)),
+    ),
+    Mutant(
+        "never-release",
+        "an owner that has stopped does not say so",
+        ((Releases, "_append_some", _say_nothing),),
+        seed=2,
     ),
     Mutant(
         "terms-go-on",

@@ -184,6 +184,7 @@ PUBLISHING = (
         "no-hedge-budget",
         "every message that is slow is sent to another datacentre",
         ((HedgeBudget, "take", _grant_all),),
+        seed=6,
     ),
     Mutant(
         "no-rescue",
