@@ -9,7 +9,7 @@ from jsonpath_rfc9535.function_extensions import Match, Search
 from jsonpath_rfc9535.function_extensions._pattern import map_re
 
 from hermes_actors.filters.budget import Budget, BudgetSpent
-from hermes_actors.filters.patterns import compiled_size, is_bounded
+from hermes_actors.filters.patterns import compiled_size, is_bounded, unsearched
 
 BUDGET: ContextVar[Budget] = ContextVar("BUDGET")
 """Of the message that is being looked into: the library hands nothing on to its functions."""
@@ -44,7 +44,7 @@ def _asks(string: object, pattern: object, *, is_whole: bool) -> bool:
     ask = regex.fullmatch if is_whole else regex.search
     try:
         found = ask(
-            map_re(pattern),
+            unsearched(map_re(pattern)),
             string,
             regex.VERSION1,
             timeout=left_s,

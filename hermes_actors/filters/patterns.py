@@ -26,9 +26,16 @@ _BACK_REFERENCE = regex.compile(r"\\\d|\\g|\(\?P=")
 # `(?:abc){e<=2}` matches what is nearly that, and `(?b)` the best of all: in how many steps is
 # for nobody to say.
 _FUZZY = regex.compile(r"\{[^\d,]|\(\?[a-zA-Z]*[bep]")
+# In verbose patterns spaces and comments may stand between.
+_LAZY = regex.compile(r"(?<!\\)(?:\\\\)*[*+?}](?:\s|#[^\n]*\n)*\?")
+_NEVER = "(?!)|"
 
 _UNTIMED_STEPS_MAX = 20_000
 """How much a match may try without a clock: a tenth of a millisecond."""
+_SEARCHED_SIZE_MAX = 100
+"""Of a pattern in which the module may search for a text, with its repetitions written out: the
+tables for that take a quarter of a millisecond, once.
+"""
 
 
 class Pattern:
@@ -79,6 +86,17 @@ def _untimed_characters(text: str) -> float:
     return math.pow(steps_max, 1 / repetitions)
 
 
+def unsearched(text: str) -> str:
+    """The same pattern, of which the module begins no match by a search for what each must have.
+
+    For that it makes tables as Boyer and Moore do, with the first text that is long enough, in a
+    time that grows with the third power of a length in which parts recur: ten seconds for 4,800
+    characters, in which the interpreter does nothing else. Where there is a choice there is nothing
+    that each must have.
+    """
+    return _NEVER + text if compiled_size(text) > _SEARCHED_SIZE_MAX else text
+
+
 def is_bounded(text: str) -> bool:
     """True if compiling the pattern takes bounded memory."""
     return len(text) <= TEXT_CHARACTERS_MAX and pattern_size(text) <= PATTERN_SIZE_MAX
@@ -103,7 +121,15 @@ def _compiled(text: str) -> regex.Pattern[str]:
             f"must have at most {PATTERN_SIZE_MAX} characters with its repetitions ({{n}}) "
             "written out; use smaller ones",
         )
+    if _LAZY.search(text) and pattern_size(text) > _SEARCHED_SIZE_MAX:
+        # What follows a lazy repetition is searched for, by the same tables.
+        raise FilterInvalid(
+            "matcher",
+            f"must have at most {_SEARCHED_SIZE_MAX} characters where a repetition is lazy (`*?`); "
+            "in a match of the whole text a greedy one (`*`) does as well",
+        )
     flags = 0 if _PROPERTY.search(text) else regex.ASCII
+    text = unsearched(text)
     try:
         return regex.compile(text, flags)
     except regex.error as error:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hermes_actors.filters.budget import LOOK_EVERY, Budget, BudgetSpent
 from hermes_actors.filters.failures import FilterFailed, FilterInvalid
 from hermes_actors.filters.paths import Path
+from hermes_actors.runtime.threads import SystemThreads
 
 names = st.sampled_from(["a", "b", "ż", "x-y", "0", "it's", "*"])
 documents = st.recursive(
@@ -127,6 +128,15 @@ def test_functions_of_the_standard_are_there_and_their_patterns_are_bounded():
     assert found("$[?match(@.a, 'a{1000000000}')].a", [{"a": "a"}]) == []
     with pytest.raises(BudgetSpent, match=r"ended in match\(\) of its path$"):
         Path("$[?match(@, '((a|a)*(a|a)*)*[bc]')]").values(["a" * 40], Budget(0.005, lambda: 0.0))
+
+
+def test_a_long_pattern_of_the_messages_own_is_searched_for_without_tables():
+    cpu_s, long = SystemThreads().cpu_s, "aab" * 1_500
+    began_s = cpu_s()
+    budget = Budget(1_000.0, lambda: 0.0, lambda _seconds: None)
+    document = [{"a": "a" * 9_500, "b": long}, {"a": f"x{long}", "b": long}]
+    assert Path("$[?search(@.a, @.b)].a").values(document, budget) == [f"x{long}"]
+    assert cpu_s() - began_s < 1.0
 
 
 def test_the_part_that_finds_little_time_left_is_not_said_to_have_taken_it_all():

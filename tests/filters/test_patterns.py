@@ -8,6 +8,7 @@ from budgets import Ticking, ample
 from hermes_actors.filters.budget import Budget, BudgetSpent
 from hermes_actors.filters.failures import FilterInvalid
 from hermes_actors.filters.patterns import PATTERN_SIZE_MAX, Pattern
+from hermes_actors.runtime.threads import SystemThreads
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,44 @@ def test_the_whole_text_must_match(pattern, matching, others):
     compiled = Pattern(pattern)
     assert [compiled.matches(text, ample()) for text in matching] == [True] * len(matching)
     assert [compiled.matches(text, ample()) for text in others] == [False] * len(others)
+
+
+LONG = "aab" * 1_000
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        LONG,
+        f".*{LONG}",
+        f"(?i){LONG}.*",
+        f"(?x){LONG} # the same",
+        f"x*({LONG})|{LONG}b",
+        f"{LONG}{LONG}{LONG}",
+    ],
+)
+def test_the_first_match_of_a_long_pattern_takes_no_longer_than_others(pattern):
+    """The module's tables for such a search took seconds, which no time limit ended."""
+    compiled, cpu_s = Pattern(pattern), SystemThreads().cpu_s
+    began_s = cpu_s()
+    matches = [compiled.matches(text, ample()) for text in ("a" * 9_500, LONG, LONG + "b")]
+    assert cpu_s() - began_s < 0.5
+    assert matches[1:] == [compiled.matches(text, ample()) for text in (LONG, LONG + "b")]
+    assert not matches[0]
+
+
+@pytest.mark.parametrize(
+    "lazy", [".*?", "a{2,}?", "(?:x|.+?)", "(?x).* ?", "(?x).*# so\n ?", r"\\*?"]
+)
+def test_a_lazy_repetition_is_for_short_patterns(lazy):
+    with pytest.raises(FilterInvalid, match="where a repetition is lazy"):
+        Pattern(lazy + LONG)
+    assert Pattern(lazy + "aab").matches("\\aab" if "\\" in lazy else "aaaab", ample())
+
+
+@pytest.mark.parametrize("not_lazy", [r"\+?", "x?", "[^?]*", "x++"])
+def test_what_only_looks_lazy_may_be_long(not_lazy):
+    assert Pattern(f"(?:{not_lazy})?{LONG}").matches(LONG, ample())
 
 
 @pytest.mark.parametrize(
