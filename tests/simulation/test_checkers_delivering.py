@@ -35,6 +35,7 @@ from hermes_chaos.sim.history.events import (
     Event,
     Halted,
     Lettered,
+    Lettering,
     Published,
     Sought,
     Stored,
@@ -275,6 +276,13 @@ def test_a_batch_before_an_earlier_message_is_settled_is_found() -> None:
     assert found_by(OrderIsKept(SUBJECT), [*ROWS, first, second])
 
 
+def test_a_batch_waits_for_no_letter_of_what_was_given_up_unread() -> None:
+    given_up = letter(0, DiscardReason.POISON, name=BATCH)
+    handed = Lettering(NODE, "dc1", given_up, 1.0)
+    assert found_by(OrderIsKept(SUBJECT), [*ROWS, handed, batch("id1")]) == []
+    assert found_by(OrderIsKept(SUBJECT), [*ROWS, handed, batch("id2")])
+
+
 # Held back
 
 
@@ -420,6 +428,17 @@ def test_a_dead_letter_that_is_closed_without_a_delivery_is_found(
     assert bool(found_by(LettersCloseByDelivery(SUBJECT), [kept, *answers, closed])) == is_found
     others = replace(closed, kind="expired")
     assert found_by(LettersCloseByDelivery(SUBJECT), [kept, others]) == []
+
+
+@pytest.mark.parametrize(("delivered_s", "is_found"), [(4.5, False), (3.5, True)])
+def test_a_message_may_be_delivered_while_the_letter_of_another_attempt_is_being_stored(
+    delivered_s: float, is_found: bool
+) -> None:
+    kept = lettered(0, at_s=5.0)
+    handed = Lettering(NODE, "dc1", kept.letter, 4.0)
+    closed = Closed("dc1", S, "redriven", (kept.letter.id,), 7.0)
+    events = [answer(0, at_s=delivered_s), handed, kept, closed]
+    assert bool(found_by(LettersCloseByDelivery(SUBJECT), events)) == is_found
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from math import inf
 from hermes_actors.model.dead_letter import DiscardReason, Letter, MarkKind
 from hermes_chaos.sim.checkers.checker import Checker
 from hermes_chaos.sim.checkers.sequencing import ENVELOPE_BYTES
-from hermes_chaos.sim.history.events import Answer, Closed, Event, Lettered
+from hermes_chaos.sim.history.events import Answer, Closed, Event, Lettered, Lettering
 from hermes_chaos.sim.history.settlements import Settlements
 from hermes_chaos.sim.workload.subject import Subject
 
@@ -80,10 +80,14 @@ class LettersCloseByDelivery(Checker):
         # By id, the first of the last ones that are the same.
         self._letters: dict[tuple[str, str, str], Lettered] = {}
         self._known: set[Letter] = set()
+        # When each was handed to the log first: it was given up by then.
+        self._handed_s: dict[Letter, float] = {}
 
     def watch(self, event: Event) -> None:
         """Take note, and check."""
         match event:
+            case Lettering(letter=letter, at_s=at_s):
+                self._handed_s.setdefault(letter, at_s)
             case Lettered(dc, letter):
                 if letter not in self._known:
                     self._known.add(letter)
@@ -102,7 +106,8 @@ class LettersCloseByDelivery(Checker):
     def _check(self, closed: Closed, lettered: Lettered) -> None:
         self.examined += 1
         dc, name, letter = closed.dc, closed.subscription, lettered.letter
-        if self._settlements.delivered_s(dc, name, letter.message_id) < lettered.at_s:
+        given_up_s = self._handed_s.get(letter, lettered.at_s)
+        if self._settlements.delivered_s(dc, name, letter.message_id) < given_up_s:
             self.violations.append(
                 f"{name}: the dead letter {letter.id} was closed at {closed.at_s:.3f}, and its "
                 "message had not been delivered since"

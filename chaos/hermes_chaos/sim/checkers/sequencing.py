@@ -11,6 +11,7 @@ from hermes_chaos.sim.history.events import (
     Event,
     Expired,
     Lettered,
+    Lettering,
     Place,
     Sought,
     Stored,
@@ -75,6 +76,10 @@ class OrderIsKept(Checker):
                 if self._by_name[name].batch is not None and self._by_name[name].ends(event.status):
                     # The next batch does not wait until the letters of this one are stored.
                     self._refused.add((event.dc, name, event.message_id))
+            case Lettering(dc=dc, letter=letter) if letter.subscription in self._names:
+                # Nor until that of a message is stored which was given up unread.
+                if self._by_name[letter.subscription].batch is not None:
+                    self._refused.add((dc, letter.subscription, letter.message_id))
             case Lettered(letter=letter) if letter.subscription in self._names:
                 self._settlements.watch(event)
             case Dropped(place, end):
