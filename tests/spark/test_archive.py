@@ -283,7 +283,7 @@ def test_the_command_appends_tells_what_is_missing_and_shows_it(spark, tmp_path,
     assert hermes("show", folder, "--json") == 0
     shown = {each["topic"]: each for each in json.loads(capsys.readouterr().out)}
     assert shown.keys() == TOPICS.keys()
-    assert shown["shop.bills"]["gapOffsets"] == 2
+    assert shown["shop.bills"]["gap_offsets"] == 2
     assert shown["shop.bills"]["kept"]["files"] == 2
     assert hermes("compact", folder) == 0
     assert capsys.readouterr().out.startswith("compacted: ")

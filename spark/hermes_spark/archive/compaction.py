@@ -23,6 +23,10 @@ CLOSED_AFTER_MS = HOUR_MS
 GROUP_BYTES = 64 << 20
 """A row group has about so many, before compression: what a merge holds in memory."""
 _READ_BYTES = 4 << 20
+_MOSTLY_DIFFERENT = frozenset(
+    {"offset", "timestamp_ms", "value", "message_id", "headers.list.element.value"}
+)
+"""Columns that a dictionary would only make larger."""
 
 Found = Sequence[tuple[Path, FileName]]
 
@@ -69,9 +73,16 @@ def _compact(archive: Archive, hour: Hour, merges: Sequence[Found]) -> None:
 def merge(paths: Sequence[Path], target: Path) -> None:
     """A Parquet file with the rows of these, in their order, in bounded memory. Raises OSError."""
     from pyarrow import Table
-    from pyarrow.parquet import ParquetFile, ParquetWriter, read_schema
+    from pyarrow.parquet import ParquetFile, ParquetWriter, read_metadata, read_schema
 
-    with ParquetWriter(target, read_schema(paths[0]), compression=COMPRESSION) as writer:
+    columns = read_metadata(paths[0]).schema
+    places = [columns.column(at).path for at in range(len(columns))]
+    with ParquetWriter(
+        target,
+        read_schema(paths[0]),
+        compression=COMPRESSION,
+        use_dictionary=[each for each in places if each not in _MOSTLY_DIFFERENT],
+    ) as writer:
         waiting: list[Any] = []
         size = 0
         for path in paths:

@@ -22,7 +22,7 @@ class Kept(Struct):
     last_hour: str = ""
 
 
-class Contents(Struct, frozen=True, rename="camel"):
+class Contents(Struct, frozen=True):
     """One topic of one datacentre: `records` were archived ever, `gap_offsets` never; `kept` is
     what retention and compaction have left, and `expired_before` the hour before which retention
     deleted all, "" for none.

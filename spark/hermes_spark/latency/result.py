@@ -26,7 +26,7 @@ NOBODY_SAYS_WHEN_STORED = (
 )
 
 
-class Latency(Struct, frozen=True, rename="camel"):
+class Latency(Struct, frozen=True):
     """The latencies of one stage, ms; null where none is known. `dc` is where the message lies,
     null for all datacentres together, "several" for messages that lie in more than one.
 
@@ -49,7 +49,7 @@ class Latency(Struct, frozen=True, rename="camel"):
     max_ms: int | None
 
 
-class Hedging(Struct, frozen=True, rename="camel"):
+class Hedging(Struct, frozen=True):
     """What hedging has stored. `published_dc` is the publisher's datacentre, null for all.
 
     Of `messages` so many are `hedged`: a copy came as a hedge. Of `rescued` that is the only copy;
@@ -76,7 +76,7 @@ class Hedging(Struct, frozen=True, rename="camel"):
         return 100 * self.surplus / self.messages if self.messages else 0.0
 
 
-class Repeated(Struct, frozen=True, rename="camel"):
+class Repeated(Struct, frozen=True):
     """How often a subscriber took a message once more, by its journal. `unmatched` messages of the
     journal are in no log of the snapshot: of another topic, of a batch, younger, or expired.
     """
@@ -88,7 +88,7 @@ class Repeated(Struct, frozen=True, rename="camel"):
     unmatched: int
 
 
-class Result(Struct, frozen=True, rename="camel"):
+class Result(Struct, frozen=True):
     """All of it but the hours, which are in the tables. `unknown` says what cannot be known."""
 
     taken_at_ms: int
