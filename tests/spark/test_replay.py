@@ -49,6 +49,34 @@ def test_an_event_keeps_its_attributes_and_a_trace_its_parent():
     }
 
 
+OF_THE_REQUEST = (
+    ("Host", "first.test"),
+    ("Content-Length", "99"),
+    ("Transfer-Encoding", "chunked"),
+    ("Idempotency-Key", "7"),
+    ("Authorization", "Bearer old"),
+    ("Expect", "100-continue"),
+)
+
+
+def test_headers_of_the_first_request_itself_are_not_sent_again():
+    travelled = (*OF_THE_REQUEST, ("Content-Type", "text/plain"), ("Channel", "web"))
+    request = replay_request("shop.orders", "1", to_record(Message("1", b"x", 5, None, travelled)))
+    assert dict(request.headers) == {
+        "Hermes-Replay-Id": b"1",
+        "Content-Type": b"text/plain",
+        "Channel": b"web",
+    }
+
+
+def test_an_event_that_came_in_json_is_sent_as_headers_and_data():
+    attributes = (("specversion", "1.0"), ("id", "7"))
+    travelled = (("Content-Type", "application/cloudevents+json"),)
+    message = Message("1", b"x", 5, None, travelled, attributes=attributes)
+    names = [name for name, _ in replay_request("shop.orders", "1", to_record(message)).headers]
+    assert names == ["Hermes-Replay-Id", "ce-specversion", "ce-id"]
+
+
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=20))
 def test_any_id_comes_back_from_its_header(message_id):
     request = replay_request("shop.orders", message_id, Record(None, b"", (), 5))
@@ -61,6 +89,7 @@ def test_any_id_comes_back_from_its_header(message_id):
     [
         (to_record(Message("1", b"", 5, b"a\nb")), "its Partition-Key holds bytes"),
         (to_record(Message("1", b"", 5, b" a")), "its Partition-Key holds bytes"),
+        (to_record(Message("1", b"", 5, None, (("a b", "c"),))), "a name that HTTP does not allow"),
         (Record(None, b'{"_w":true,"metadata":7}', (), 5), "cannot be decoded"),
     ],
 )
@@ -158,10 +187,36 @@ def test_a_second_run_sends_what_is_missing_and_nothing_twice(run, tmp_path):
     assert run([1], only_for="billing")[1] == Tally(replayed=1)
 
 
+def test_what_a_later_reconciliation_misses_is_sent_again(run, tmp_path):
+    run([1])
+    path = tmp_path / "replayed.ndjson"
+    (line,) = [json.loads(each) for each in path.read_text().splitlines()]
+    for since_ms, is_done in ((line["sentMs"], True), (line["sentMs"] + 1, False)):
+        with Journal(path, since_ms) as journal:
+            assert journal.is_done("shop.orders", "id-1", "") == is_done
+
+
+def test_two_replays_of_one_report_do_not_run_at_once(tmp_path):
+    with Journal(tmp_path / "replayed.ndjson"), pytest.raises(BlockingIOError):
+        Journal(tmp_path / "replayed.ndjson")
+    Journal(tmp_path / "replayed.ndjson").__exit__(None, None, None)
+
+
 def test_a_busy_frontend_is_tried_again_as_late_as_it_asks(run):
     frontend, tally = run([1], httpx.Response(503, headers={"Retry-After": "7"}))
     assert frontend.at_s[1] - frontend.at_s[0] >= 7
     assert tally == Tally(replayed=1)
+
+
+@pytest.mark.parametrize("status", [409, 500, 502, 504])
+def test_what_is_under_way_or_broken_for_a_moment_is_tried_again(run, status):
+    _, tally = run([1], httpx.Response(status, json={"message": "a moment"}))
+    assert tally == Tally(replayed=1)
+
+
+def test_what_the_client_itself_refuses_to_send_stops_nothing(run):
+    _, tally = run([1, 2], httpx.LocalProtocolError("illegal header"))
+    assert tally == Tally(replayed=1, failed=1)
 
 
 def test_what_is_refused_or_cannot_be_carried_is_told_and_the_rest_goes_on(run, tmp_path):

@@ -109,7 +109,7 @@ def replay(
     headers = {"Authorization": shown} if (shown := authorization()) else {}
     tls = tls_context()
     with (
-        Journal(report / JOURNAL) as journal,
+        _journal(report) as journal,
         httpx.Client(
             headers=headers, timeout=TIMEOUT_S, trust_env=False, verify=tls or True
         ) as client,
@@ -125,3 +125,14 @@ def replay(
     if tally.failed:
         raise CommandFailed(f"{tally.failed:,} were not taken; why stands in {report / JOURNAL}")
     raise typer.Exit(1 if missing else 0)
+
+
+def _journal(report: Path) -> Journal:
+    taken = report / "snapshot.json"
+    try:
+        # What a later reconciliation misses is sent again, whatever was put back before it.
+        return Journal(report / JOURNAL, load_snapshot(taken).taken_at_ms if taken.exists() else 0)
+    except BlockingIOError as error:
+        raise CommandFailed(f"another replay of {report} is under way; wait for its end") from error
+    except ValueError as error:
+        raise CommandFailed(f"{error}; move it away") from error

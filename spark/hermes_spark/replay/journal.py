@@ -1,5 +1,6 @@
 """What a replay has put back, a line for each message, so that it goes on where it was cut off."""
 
+import fcntl
 import os
 from pathlib import Path
 from types import TracebackType
@@ -30,10 +31,27 @@ class Replayed(Struct, frozen=True, rename="camel"):
 class Journal:
     """The file, open for more. What an earlier run put back is known from the start."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises OSError, and ValueError for a file that is no journal."""
+    def __init__(self, path: Path, since_ms: int = 0) -> None:
+        """What was put back before `since_ms` counts no more: whoever looked at the logs then has
+        missed it all the same.
+
+        Raises OSError, ValueError for a file that is no journal, and BlockingIOError where another
+        run has it open.
+        """
         self._done: set[tuple[str, str, str]] = set()
-        text = path.read_bytes() if path.exists() else b""
+        self._since_ms = since_ms
+        self._file = path.open("a+b")
+        try:
+            # The kernel's lock: a run that is killed leaves none.
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._read(path)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _read(self, path: Path) -> None:
+        self._file.seek(0)
+        text = self._file.read()
         # A run that was killed may have left half a line.
         whole = text.rpartition(b"\n")[0]
         try:
@@ -41,7 +59,6 @@ class Journal:
                 self._know(each)
         except msgspec.MsgspecError as error:
             raise ValueError(f"{path} is no journal of a replay: {error}") from error
-        self._file = path.open("r+b" if path.exists() else "wb")
         self._file.truncate(len(whole) + 1 if whole else 0)
         self._file.seek(0, os.SEEK_END)
 
@@ -67,5 +84,5 @@ class Journal:
         self._know(answer)
 
     def _know(self, answer: Replayed) -> None:
-        if answer.is_done:
+        if answer.is_done and answer.sent_ms >= self._since_ms:
             self._done.add((answer.topic, answer.message_id, answer.only_for))

@@ -15,7 +15,8 @@ ATTEMPTS_MAX = 6
 TIMEOUT_S = 10.0
 _PAUSE_FIRST_S = 0.5
 _PAUSE_MAX_S = 30.0
-_FOR_LATER = (429, 503)
+_FOR_LATER = (408, 409, 429, 500, 502, 503, 504)
+"""Answers that may be others a moment later; 409 says that an earlier try is still under way."""
 _FOR_ALL = (401, 403, 404, 415)
 """Answers that every other message would get too."""
 
@@ -40,7 +41,7 @@ class Replayer:
     """Publishes candidates at `url`, `rate_per_s` at most, each once, and keeps the journal.
 
     One request is under way at a time, so what came in an order is stored in it. What is answered
-    429 or 503, or not at all, is tried again up to six times.
+    429, 409 (an earlier try is under way) or 5xx, or not at all, is tried six times.
     """
 
     def __init__(
@@ -102,6 +103,8 @@ class Replayer:
             pause_s = min(_PAUSE_FIRST_S * 2 ** (attempt - 1), _PAUSE_MAX_S)
             try:
                 answer = self._client.post(url, content=request.body, headers=headers)
+            except httpx.LocalProtocolError as error:
+                return 0, f"it cannot be sent: {error}"
             except httpx.HTTPError as error:
                 if attempt == ATTEMPTS_MAX:
                     raise CommandFailed(

@@ -1,5 +1,6 @@
 """The request that publishes a stored record again, as it was. Pure."""
 
+import re
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -8,6 +9,29 @@ from hermes_actors.model.message import Message, UndecodableRecord, from_record
 from hermes_actors.model.record import Record
 
 _DATA_TYPE = "datacontenttype"
+_CONTENT_TYPE = "content-type"
+_EVENT = "application/cloudevents"
+# Of the first request's own making: its connection, the length and form of its body, how it was
+# stored once, and who sent it. The others may travel with the message.
+_OF_ITS_REQUEST = frozenset(
+    {
+        "authorization",
+        "connection",
+        "content-encoding",
+        "content-length",
+        _CONTENT_TYPE,
+        "expect",
+        "host",
+        "idempotency-key",
+        "keep-alive",
+        "proxy-authorization",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # RFC 9110, 5.5: what a field's value may hold beside visible ASCII, space and tab are these bytes.
 _FORBIDDEN = frozenset(range(32)) - {9} | {127}
 
@@ -31,8 +55,8 @@ def replay_request(
     """The publish of this record under that id, to all subscriptions or `only_for` one.
 
     Key, trace context, CloudEvent attributes and the headers that travelled are those of the first
-    time, the time of publication is not. Raises CannotReplay for what HTTP cannot carry, and for a
-    record in no form that is known.
+    time, but for those of the request itself; the time of publication is not. Raises CannotReplay
+    for what HTTP cannot carry, and for a record in no form that is known.
     """
     try:
         message = from_record(record, lambda: message_id)
@@ -45,15 +69,24 @@ def replay_request(
         headers.append(("Partition-Key", message.key))
     if message.traceparent:
         headers.append(("traceparent", message.traceparent.encode()))
-    headers += _attributes(message) or [("Content-Type", b"application/json")]
-    taken = {name.lower() for name, _ in headers}
+    headers += _attributes(message) or [("Content-Type", _content_type(message))]
+    taken = {name.lower() for name, _ in headers} | _OF_ITS_REQUEST
     headers += [
         (name, value.encode()) for name, value in message.propagated if name.lower() not in taken
     ]
     for name, value in headers:
+        if not _NAME.fullmatch(name):
+            raise CannotReplay(f"its header {name!r} has a name that HTTP does not allow")
         if not _FORBIDDEN.isdisjoint(value) or value != value.strip(b" \t"):
             raise CannotReplay(f"its {name} holds bytes that no HTTP header can")
     return ReplayRequest(topic, message_id, tuple(headers), message.body)
+
+
+def _content_type(message: Message) -> bytes:
+    """That of the first time where it travelled; of an event in JSON its data is stored alone."""
+    said = next((value for name, value in message.propagated if name.lower() == _CONTENT_TYPE), "")
+    is_plain = said and not said.lower().startswith(_EVENT)
+    return said.encode() if is_plain else b"application/json"
 
 
 def _attributes(message: Message) -> list[tuple[str, bytes]]:
