@@ -5,8 +5,10 @@ from typing import Annotated
 
 import typer
 
+from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.command_line.options import examples
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
+from hermes_actors.errors import HermesError
 from hermes_spark.archive.command import app as archive
 from hermes_spark.latency.command import app as latency
 from hermes_spark.options import (
@@ -18,7 +20,7 @@ from hermes_spark.options import (
     snapshot_of,
 )
 from hermes_spark.reconcile.acknowledged import acknowledged_list
-from hermes_spark.reconcile.result import EXIT_CODES
+from hermes_spark.reconcile.result import EXIT_CODES, Verdict
 from hermes_spark.replay.command import replay
 from hermes_spark.session import session
 
@@ -87,8 +89,26 @@ def reconcile(
 ) -> None:
     """Tell what is lost, what is doubled and why, and what subscriptions have not settled.
 
-    Ends with 0 when nothing is lost, 1 when something is, and 3 when it cannot be known.
+    Ends with 0 when nothing is lost, 1 when something is, 3 when it cannot be known, and 2 when it
+    could not be looked at.
     """
+    try:
+        verdict = _reconciled(output, dc, file, snapshot, acknowledged, topic, master)
+    except (HermesError, OSError) as error:
+        # 1, with which commands end that fail, would say here that something is lost.
+        raise UsageWrong(str(error)) from error
+    raise typer.Exit(EXIT_CODES[verdict])
+
+
+def _reconciled(
+    output: Path,
+    dc: list[str] | None,
+    file: Path | None,
+    snapshot: Path | None,
+    acknowledged: list[str] | None,
+    topic: list[str] | None,
+    master: str,
+) -> Verdict:
     lists = [acknowledged_list(each) for each in acknowledged or []]
     if snapshot is None:
         print("what all datacentres hold and have settled …", flush=True)
@@ -102,7 +122,7 @@ def reconcile(
     result = run(spark, taken, lists, output, topic or None, lambda line: print(line, flush=True))
     write_page(result, output / "report.html")
     print(*result.summary(), f"report: {output / 'report.html'}", sep="\n")
-    raise typer.Exit(EXIT_CODES[result.verdict])
+    return result.verdict
 
 
 app.command(

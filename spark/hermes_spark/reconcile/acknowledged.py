@@ -1,6 +1,7 @@
 """A publisher's own lists of what was acknowledged: files, or a topic."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -8,13 +9,19 @@ from typing import Any
 from msgspec import Struct
 
 from hermes_actors.cli.command_line.failures import UsageWrong
+from hermes_actors.model.message import from_record
+from hermes_actors.model.record import Record
 from hermes_spark.snapshot import Snapshot
 from hermes_spark.sources import stored
 
 ACCEPTED = (201, 202)
-COLUMNS = "topic STRING, messageId STRING, status INT, sentMs BIGINT"
+COLUMNS = {"topic": "STRING", "messageId": "STRING", "status": "INT", "sentMs": "BIGINT"}
 """What a list says: `status` is 201 where none is said, `sentMs` may be missing."""
 
+_TEXTS = ", ".join(f"{name} STRING" for name in COLUMNS)
+# A number may be written as text: it is read as text, and then as what it is.
+_CAST = tuple(f"CAST({name} AS {kind}) AS {name}" for name, kind in COLUMNS.items())
+_GLOB = re.compile(r"[\\*?\[\]{}]")
 _TOPIC = "topic:"
 _FORMATS = {
     ".ndjson": "json",
@@ -60,61 +67,83 @@ def acknowledged_list(text: str) -> AcknowledgedList:
         raise UsageWrong(f"--acknowledged {text}: ids alone need their topic; write TOPIC={path}")
     if not Path(path).exists():
         raise UsageWrong(f"--acknowledged {text}: there is no file {path}")
+    if Path(path).name.startswith(("_", ".")):
+        raise UsageWrong(
+            f"--acknowledged {text}: Spark passes over files whose name begins with _ or a dot; "
+            "call it otherwise"
+        )
     return AcknowledgedList(topic, str(Path(path).absolute()), found)
 
 
 def acknowledged(spark: Any, lists: Sequence[AcknowledgedList], snapshot: Snapshot) -> Any:
     """The rows of all lists: topic, message_id, status (201 or 202) and sent_ms (null: unknown).
 
-    Lines with another status, which promised nothing, are left out, and those without an id too.
-    Running it fails for a line that cannot be read.
+    Lines with another status, which promised nothing, are left out. Running it fails for a line
+    that cannot be read, and for an accepted one that says no topic or id. Raises UsageWrong for a
+    list without such columns, and for a topic that no datacentre has.
     """
     from pyspark.sql import functions as f
 
-    frames = [_read(spark, each, snapshot) for each in lists]
+    def said(name: str) -> Any:
+        missing = f"SourceFailed: a line of the lists of --acknowledged has no {name}"
+        return f.coalesce(name, f.raise_error(f.lit(missing)))
+
+    frames = [_read(spark, each, snapshot).selectExpr(*_CAST) for each in lists]
     rows = reduce(lambda one, other: one.unionByName(other), frames)
-    return rows.select(
-        "topic",
-        f.col("messageId").alias("message_id"),
-        f.coalesce("status", f.lit(ACCEPTED[0])).alias("status"),
+    status = f.coalesce("status", f.lit(ACCEPTED[0]))
+    return rows.where(status.isin(*ACCEPTED)).select(
+        said("topic").alias("topic"),
+        said("messageId").alias("message_id"),
+        status.alias("status"),
         f.col("sentMs").alias("sent_ms"),
-    ).where(f.col("status").isin(*ACCEPTED) & f.col("message_id").isNotNull())
-
-
-def _read(spark: Any, of: AcknowledgedList, snapshot: Snapshot) -> Any:
-    from pyspark.sql import functions as f
-
-    if of.stored_in:
-        values = stored(spark, snapshot, topics=[of.stored_in], columns=["value"])
-        text = f.col("value").cast("string")
-        said = f.from_json(text, COLUMNS, {"mode": "FAILFAST"})
-        return values.select(said.alias("said")).select("said.*")
-    if of.format == "text":
-        rows = spark.read.text(of.path).select(f.trim("value").alias("messageId"))
-        return rows.where("messageId != ''").selectExpr(
-            f"{_literal(of.topic)} AS topic",
-            "messageId",
-            "CAST(NULL AS INT) AS status",
-            "CAST(NULL AS BIGINT) AS sentMs",
-        )
-    reader = spark.read.format(of.format)
-    if of.format != "parquet":
-        reader = reader.schema(COLUMNS).option("mode", "FAILFAST").option("header", "true")
-        # By name, in whichever order the columns stand.
-        reader = reader.option("enforceSchema", "false") if of.format == "csv" else reader
-    rows = reader.load(of.path)
-    missing = [name for name in ("topic", "status", "sentMs") if name not in rows.columns]
-    for name in missing:
-        rows = rows.withColumn(name, f.lit(None))
-    if of.topic:
-        rows = rows.withColumn("topic", f.lit(of.topic))
-    return rows.selectExpr(
-        "CAST(topic AS STRING)",
-        "CAST(messageId AS STRING)",
-        "CAST(status AS INT)",
-        "CAST(sentMs AS BIGINT)",
     )
 
 
-def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+def _read(spark: Any, of: AcknowledgedList, snapshot: Snapshot) -> Any:
+    """The rows of one list, with all columns as text."""
+    from pyspark.sql import functions as f
+
+    if of.stored_in:
+        if not any(of.stored_in in each.topics for each in snapshot.datacentres.values()):
+            raise UsageWrong(f"--acknowledged topic:{of.stored_in}: no datacentre has that topic")
+        columns = ["value", "headers"]
+        rows = stored(spark, snapshot, topics=[of.stored_in], columns=columns)
+        rows = rows.mapInPandas(_bodies, "body STRING").where("trim(body) != ''")
+        said = f.from_json("body", _TEXTS, {"mode": "FAILFAST"})
+        return rows.select(said.alias("said")).select("said.*")
+    path = _GLOB.sub(r"\\\g<0>", of.path)
+    if of.format == "text":
+        rows = spark.read.text(path).select(f.trim("value").alias("messageId"))
+        rows = rows.where("messageId != ''")
+    elif of.format == "json":
+        rows = spark.read.schema(_TEXTS).option("mode", "FAILFAST").json(path)
+    elif of.format == "csv":
+        rows = spark.read.csv(path, header=True, mode="FAILFAST", escape='"')
+    else:
+        rows = spark.read.parquet(path)
+    if of.topic:
+        rows = rows.withColumn("topic", f.lit(of.topic))
+    for name in COLUMNS:
+        if name in rows.columns:
+            continue
+        if name in ("topic", "messageId"):
+            raise UsageWrong(
+                f"--acknowledged {of.path}: it has no column {name}, but {', '.join(rows.columns)}"
+                + ("; or write TOPIC=FILE" if name == "topic" else "")
+            )
+        rows = rows.withColumn(name, f.lit(None))
+    return rows
+
+
+def _bodies(frames: Iterable[Any]) -> Iterator[Any]:
+    """The messages' bodies: Hermes' own envelope may lie around them."""
+    import pandas as pd
+
+    for frame in frames:
+        yield pd.DataFrame({"body": [_body(each) for each in frame.itertuples(index=False)]})
+
+
+def _body(row: Any) -> str:
+    headers = tuple((each["name"], bytes(each["value"] or b"")) for each in row.headers)
+    record = Record(None, bytes(row.value or b""), headers, 0)
+    return from_record(record, lambda: "").body.decode()

@@ -23,6 +23,7 @@ from hermes_spark.reconcile.result import (
 from hermes_spark.reconcile.settled import SubscriptionSettled, subscriptions_of, tails
 from hermes_spark.snapshot import PartitionRange, Snapshot
 from hermes_spark.sources import stored
+from hermes_spark.sources.failures import source_failures
 
 MESSAGES = "messages"
 UNSETTLED = "unsettled"
@@ -48,10 +49,24 @@ def reconcile(
 ) -> Result:
     """Compare all datacentres of the snapshot, write the tables into `output`, and tell the result.
 
-    `topics` are all but the broker's own where they are None. `say` is told what is done next.
+    `topics` are all but the broker's own and those of the lists where they are None. `say` is told
+    what is done next.
     The same snapshot and lists give the same result. Raises UsageWrong for more than nine
-    datacentres, SourceFailed where a log does not hold what the snapshot names any more.
+    datacentres, and for a topic that neither a datacentre nor a list knows; SourceFailed where a
+    log does not hold what the snapshot names any more, or a list cannot be read.
     """
+    with source_failures():
+        return _reconcile(spark, snapshot, lists, output, topics, say)
+
+
+def _reconcile(
+    spark: Any,
+    snapshot: Snapshot,
+    lists: Sequence[AcknowledgedList],
+    output: Path,
+    topics: Collection[str] | None,
+    say: Callable[[str], None],
+) -> Result:
     # The JVM may have been started in another folder.
     output = output.absolute()
     dcs = sorted(snapshot.datacentres)
@@ -60,11 +75,13 @@ def reconcile(
             f"{len(dcs)} datacentres are more than the {DATACENTRES_MAX} that one run compares; "
             "leave some out"
         )
+    said_in = {each.stored_in for each in lists}
     published = [
         topic
         for datacentre in snapshot.datacentres.values()
         for topic in datacentre.topics
-        if not topic.startswith(f"{RESERVED_GROUP}.") and (topics is None or topic in topics)
+        if not topic.startswith(f"{RESERVED_GROUP}.")
+        and (topic not in said_in if topics is None else topic in topics)
     ]
     own = snapshot.only(published)
     subscriptions = subscriptions_of(own)
@@ -98,6 +115,10 @@ def reconcile(
         Combination(row.topic, row.flags, row.copies, row.messages)
         for row in _counted(messages, "topic", "flags", "copies").collect()
     ]
+    known = {*published, *(each.topic for each in combinations)}
+    for topic in topics or ():
+        if topic not in known:
+            raise UsageWrong(f"--topic {topic}: neither a datacentre nor a list knows that topic")
     result = Result(
         snapshot.taken_at_ms,
         dcs,

@@ -21,19 +21,23 @@ class SourceFailed(HermesError):
 
 
 _SAID = re.compile(r"(?:SourceFailed|LaunchFailed): ([^\n]+)")
+_SPARK_SAID = re.compile(r"(\[[A-Z][A-Z0-9_.]+\] [^\n]+)")
 
 
 @contextmanager
 def source_failures() -> Iterator[None]:
     """Whatever Spark raises within is one SourceFailed, with what the source itself has said."""
-    from py4j.protocol import Py4JJavaError
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
         yield
-    except (PySparkException, Py4JJavaError) as error:
+    except (PySparkException, Py4JError) as error:
         # A worker's error comes as text, within the traces of two languages.
         text = str(error)
         said = _SAID.search(text)
-        message = said[1] if said else text.strip().partition("\n")[0]
-        raise SourceFailed(f"Spark: {message}" if said is None else message) from error
+        if said is not None:
+            raise SourceFailed(said[1].removesuffix(" SQLSTATE: P0001")) from error
+        # What was done when it failed comes first, and why at last.
+        causes = _SPARK_SAID.findall(text) or [text.strip().partition("\n")[0]]
+        raise SourceFailed(f"Spark: {': '.join(dict.fromkeys((causes[0], causes[-1])))}") from error
