@@ -1,4 +1,4 @@
-"""The data pipeline: how fast Spark reads both kinds of log and reconciles, and how that grows.
+"""The data pipeline: how fast Spark reads logs, reconciles and archives, and how that grows.
 
     python benchmarks/spark.py [--records 1000000,5000000] [--fold 20000000] [--logs embedded,kafka]
 
@@ -31,6 +31,11 @@ from hermes_actors.log.embedded_schema import FILE_NAME, read_entries, read_topi
 from hermes_actors.model.message import Message, to_record
 from hermes_actors.runtime.clock import SystemClock
 from hermes_local.kafka import Cluster
+from hermes_spark.archive import archived
+from hermes_spark.archive.append import append
+from hermes_spark.archive.commits import open_archive
+from hermes_spark.archive.compaction import compact
+from hermes_spark.latency.job import latency
 from hermes_spark.reconcile.acknowledged import acknowledged_list
 from hermes_spark.reconcile.flags import Fact, place
 from hermes_spark.reconcile.folding import folded
@@ -45,6 +50,7 @@ TOPIC = "bench.spark"
 PARTITIONS = 4
 DOUBLED_EVERY = 50
 CHUNK = 1_000
+ARCHIVE_BATCH = 250_000
 BEGAN_MS = 1_700_000_000_000
 LOOP_RECORDS_MAX = 1_000_000
 """A plain loop does not grow otherwise than by its rows, so it is measured on so many."""
@@ -274,6 +280,11 @@ def _of_log(kind: str, records: int, folder: Path, spark: Any, table: Table) -> 
         print(
             f"  with {total - records // DOUBLED_EVERY:,} lines of a list: {seconds:.1f} s in all"
         )
+        table.row(f"{name}: latency", total, lambda: _latency(spark, snapshot, folder / "latency"))
+        kept = folder / "archive"
+        table.row(f"{name}: archive", total, lambda: _archive(spark, snapshot, kept))
+        table.row("  compacted", total, lambda: _compact(kept, taken_at_ms + 86_400_000))
+        table.row("  read back", total, lambda: _read_back(spark, kept, total))
 
 
 def _count(spark: Any, snapshot: Snapshot, column: str) -> None:
@@ -291,6 +302,28 @@ def _decode(spark: Any, snapshot: Snapshot) -> None:
     said = f.from_json(text, "id BIGINT, order STRUCT<country: STRING, total: DOUBLE>, note STRING")
     rows = stored(spark, snapshot, columns=["value"]).select(said.alias("said"))
     rows.agg(f.max("said.id"), f.sum("said.order.total"), f.max("said.note")).collect()
+
+
+def _latency(spark: Any, snapshot: Snapshot, folder: Path) -> None:
+    result = latency(spark, snapshot, [], folder, say=lambda _: None)
+    assert result.hedging[0].messages
+
+
+def _archive(spark: Any, snapshot: Snapshot, folder: Path) -> None:
+    with open_archive(folder, snapshot.taken_at_ms) as archive:
+        append(lambda: spark, archive, snapshot, ARCHIVE_BATCH)
+
+
+def _compact(folder: Path, now_ms: int) -> None:
+    with open_archive(folder, now_ms) as archive:
+        assert list(compact(archive, now_ms))
+
+
+def _read_back(spark: Any, folder: Path, records: int) -> None:
+    from pyspark.sql import functions as f
+
+    (found,) = archived(spark, folder, columns=["message_id"]).agg(f.count("message_id")).collect()
+    assert found[0] == records
 
 
 def _reconciled(spark: Any, snapshot: Snapshot, lists: Any, out: Path, records: int) -> None:
