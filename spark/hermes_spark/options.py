@@ -1,6 +1,6 @@
 """The options that say what a job reads, the same for all of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,6 +40,13 @@ MasterOption = Annotated[
         "--master", metavar="URL", help="Spark's master; else local[2], or what spark-submit says."
     ),
 ]
+
+
+def require_topics(snapshot: Snapshot, option: str, names: Iterable[str]) -> None:
+    """Raises UsageWrong, which names the option, for a topic that no datacentre has."""
+    for name in names:
+        if not any(name in each.topics for each in snapshot.datacentres.values()):
+            raise UsageWrong(f"{option} {name}: no datacentre has that topic")
 
 
 def snapshot_of(

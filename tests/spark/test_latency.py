@@ -177,7 +177,7 @@ def test_the_tables_are_what_a_plain_program_finds(spark, scene, tmp_path):
     taken = [line["messageId"] for line in lines if line["status"] < 300]
     (repeated,) = result.repeated
     assert repeated.repetitions == len(taken) - len(set(taken))
-    assert (repeated.messages, repeated.unmatched) == (491, 1)
+    assert (repeated.messages, repeated.unmatched, repeated.unreadable) == (491, 1, 1)
 
     assert json.loads((output / "result.json").read_text())["accuracy"] == 10_000
 
@@ -204,6 +204,16 @@ def test_without_journals_the_command_says_what_cannot_be_known(
     ):
         assert any(line.startswith(f"not known: {unknown}") for line in lines)
     assert (tmp_path / "out" / "snapshot.json").is_file()
+
+
+def test_a_topic_that_no_datacentre_has_is_refused(scene, tmp_path, capsys):
+    dc = f"dc1=embedded:{tmp_path / 'dc1'}"
+    for arguments, said in (
+        (("--topic", "shop.x"), "--topic shop.x: no datacentre has that topic"),
+        (("--journal", f"shop.x$a={scene[2]}"), "--journal shop.x: no datacentre has that topic"),
+    ):
+        assert hermes("--dc", dc, "-o", tmp_path / "out", *arguments) == 2
+        assert said in capsys.readouterr().err
 
 
 def test_what_cannot_be_known_is_said_of_subscriptions_without_a_journal_only():

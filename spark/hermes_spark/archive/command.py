@@ -24,6 +24,7 @@ from hermes_spark.options import (
     MasterOption,
     SnapshotOption,
     TopicsOption,
+    require_topics,
     snapshot_of,
 )
 from hermes_spark.session import session
@@ -79,12 +80,10 @@ def append(
 
 def _of_topics(snapshot: Snapshot, names: list[str] | None) -> Snapshot:
     """The snapshot with these topics; for None with all but the broker's own. Dead letters stay."""
-    held = {name for each in snapshot.datacentres.values() for name in each.topics}
     if names:
-        missing = sorted(set(names) - held)
-        if missing:
-            raise UsageWrong(f"--topic {missing[0]}: no datacentre has that topic")
+        require_topics(snapshot, "--topic", names)
         return snapshot.only(names)
+    held = {name for each in snapshot.datacentres.values() for name in each.topics}
     own = f"{RESERVED_GROUP}."
     return snapshot.only(
         {name for name in held if not name.startswith(own) or name.startswith(DEAD_LETTERS_PREFIX)}

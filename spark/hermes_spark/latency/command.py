@@ -17,6 +17,7 @@ from hermes_spark.options import (
     MasterOption,
     SnapshotOption,
     TopicsOption,
+    require_topics,
     snapshot_of,
 )
 from hermes_spark.session import session
@@ -53,6 +54,8 @@ def latency(
     """Tell how long messages took to their subscribers, and what hedging has stored too often."""
     journals = [journal_of(each) for each in journal or []]
     taken = snapshot_of(snapshot, file, dc, lambda: session("hermes latency", master))
+    require_topics(taken, "--topic", topic or [])
+    require_topics(taken.only(topic) if topic else taken, "--journal", [j.topic for j in journals])
     spark = session("hermes latency", master)
     from hermes_spark.latency.job import latency as run
 
@@ -109,6 +112,7 @@ def show(result: Result) -> None:
         print(
             f"{each.topic}${each.subscription}: {each.repetitions:,} repeated deliveries of "
             f"{each.messages:,} messages; {each.unmatched:,} of these are in no log of the snapshot"
+            + (f"; {each.unreadable:,} lines cannot be read" if each.unreadable else "")
         )
     for sentence in result.unknown:
         print(f"not known: {sentence}")

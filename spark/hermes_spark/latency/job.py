@@ -54,7 +54,6 @@ def latency(
         }
     )
     names = sorted({topic for each in own.datacentres.values() for topic in each.topics})
-    journals = [each for each in journals if each.topic in names]
     with source_failures():
         messages = _messages(stored(spark, own, columns=_COLUMNS)).cache()
         say("what hedging has stored …")
@@ -199,14 +198,16 @@ def _rows(table: Any, kind: Any, *order: str) -> list[Any]:
 def _repeated(taken: Any, messages: Any) -> list[Repeated]:
     from pyspark.sql import functions as f
 
+    has_id = f.col("message_id").isNotNull()
     known = messages.select("topic", "message_id", f.lit(True).alias("is_stored"))
     counts = (
         taken.join(known, ["topic", "message_id"], "left")
         .groupBy("topic", "subscription")
         .agg(
-            f.count(f.lit(1)),
-            f.sum(f.greatest(f.col("times_delivered") - 1, f.lit(0))),
-            f.count(f.when(f.col("is_stored").isNull(), 1)),
+            f.count("message_id"),
+            f.sum(f.when(has_id, f.greatest(f.col("times_delivered") - 1, f.lit(0))).otherwise(0)),
+            f.count(f.when(has_id & f.col("is_stored").isNull(), 1)),
+            f.sum(f.when(has_id, f.lit(0)).otherwise(f.col("lines"))),
         )
     )
     return [Repeated(*row) for row in sorted(counts.collect())]

@@ -14,7 +14,7 @@ from hermes_actors.model.names import SubscriptionName
 _LINE = "receivedMs BIGINT, messageId STRING, status INT"
 DELIVERIES = (
     "topic STRING, subscription STRING, message_id STRING, attempted_ms BIGINT, "
-    "delivered_ms BIGINT, times_delivered BIGINT"
+    "delivered_ms BIGINT, times_delivered BIGINT, lines BIGINT"
 )
 
 
@@ -46,7 +46,8 @@ def deliveries(spark: Any, journals: Sequence[Journal]) -> Any:
     """A row for each message and subscription: when it was first sent there, when it was first
     taken (null: not yet), and how often it was.
 
-    Lines that are no JSON, such as the last one of a sink that was killed, are left out.
+    Lines that do not say which message and when, such as the last one of a sink that was killed,
+    are counted together, as `lines` of a message whose id is null.
     """
     from pyspark.sql import functions as f
 
@@ -61,13 +62,13 @@ def deliveries(spark: Any, journals: Sequence[Journal]) -> Any:
         for each in journals
     ]
     rows = reduce(lambda one, other: one.unionAll(other), frames)
+    is_whole = f.col("messageId").isNotNull() & f.col("receivedMs").isNotNull()
     is_taken = f.col("status").between(200, 299)
-    return (
-        rows.where(f.col("messageId").isNotNull() & f.col("receivedMs").isNotNull())
-        .groupBy("topic", "subscription", f.col("messageId").alias("message_id"))
-        .agg(
-            f.min("receivedMs").alias("attempted_ms"),
-            f.min(f.when(is_taken, f.col("receivedMs"))).alias("delivered_ms"),
-            f.count(f.when(is_taken, 1)).alias("times_delivered"),
-        )
+    return rows.groupBy(
+        "topic", "subscription", f.when(is_whole, f.col("messageId")).alias("message_id")
+    ).agg(
+        f.min("receivedMs").alias("attempted_ms"),
+        f.min(f.when(is_taken, f.col("receivedMs"))).alias("delivered_ms"),
+        f.count(f.when(is_taken, 1)).alias("times_delivered"),
+        f.count(f.lit(1)).alias("lines"),
     )

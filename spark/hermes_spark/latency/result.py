@@ -79,6 +79,7 @@ class Hedging(Struct, frozen=True):
 class Repeated(Struct, frozen=True):
     """How often a subscriber took a message once more, by its journal. `unmatched` messages of the
     journal are in no log of the snapshot: of another topic, of a batch, younger, or expired.
+    `unreadable` lines say nothing.
     """
 
     topic: str
@@ -86,6 +87,7 @@ class Repeated(Struct, frozen=True):
     messages: int
     repetitions: int
     unmatched: int
+    unreadable: int
 
 
 class Result(Struct, frozen=True):
