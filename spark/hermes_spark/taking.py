@@ -44,10 +44,17 @@ def take_snapshot(
             )
             for name in looks
         }
-        # Asked anew: a topic made since the commits were looked at may have been published to.
+        # Asked anew: a topic made since the commits were looked at may have been published to. Dead
+        # letters made meanwhile are left out, as they may speak of what came too late to be seen.
         names = {name: _named(look.topics(), datacentres[name]) for name, look in looks.items()}
         others = {
-            name: looks[name].ranges([own for own in names[name] if own not in letters[name]])
+            name: looks[name].ranges(
+                [
+                    own
+                    for own, plain in names[name].items()
+                    if not plain.startswith(DEAD_LETTERS_PREFIX)
+                ]
+            )
             for name in looks
         }
     return Snapshot(

@@ -129,6 +129,13 @@ def write_letters(random, world, topics, dc):
     return records
 
 
+def begins_ms(world, dc, topic, offsets):
+    """A minute after the first of these records that did not come out of a spool."""
+    held = {each[3]: each[5:] for each in world.stored if each[:3] == (dc, topic, 0)}
+    in_time = [at_ms for way, at_ms in map(held.get, offsets) if way != "spool"]
+    return in_time[0] + 60_000 if in_time else TAKEN_AT_MS
+
+
 def retained(random, world, snapshot, topics):
     """The snapshot as if retention had taken the first records of a partition."""
     if random.random() < 0.4:
@@ -138,9 +145,8 @@ def retained(random, world, snapshot, topics):
     first, *others = datacentre.topics[topic]
     start = random.randint(0, first.end)
     gone = {(dc, topic, 0, offset) for offset in range(start)}
-    kept = [each[6] for each in world.stored if each[:4] == (dc, topic, 0, start)]
     if start:
-        world.retained_from_ms[topic] = kept[0] if kept else TAKEN_AT_MS
+        world.retained_from_ms[topic] = begins_ms(world, dc, topic, range(start, first.end))
     world.stored = [each for each in world.stored if each[:4] not in gone]
     cut = datacentre.topics | {topic: [PartitionRange(0, start, first.end), *others]}
     return msgspec.structs.replace(

@@ -11,6 +11,7 @@ from msgspec import Struct
 from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.model.message import from_record
 from hermes_actors.model.record import Record
+from hermes_spark.lives import lives_in
 from hermes_spark.snapshot import Snapshot
 from hermes_spark.sources import stored
 
@@ -104,10 +105,11 @@ def _read(spark: Any, of: AcknowledgedList, snapshot: Snapshot) -> Any:
     from pyspark.sql import functions as f
 
     if of.stored_in:
-        if not any(of.stored_in in each.topics for each in snapshot.datacentres.values()):
+        held = lives_in(snapshot, [of.stored_in])
+        if not held:
             raise UsageWrong(f"--acknowledged topic:{of.stored_in}: no datacentre has that topic")
         columns = ["value", "headers"]
-        rows = stored(spark, snapshot, topics=[of.stored_in], columns=columns)
+        rows = stored(spark, snapshot, topics=held, columns=columns)
         rows = rows.mapInPandas(_bodies, "body STRING").where("trim(body) != ''")
         said = f.from_json("body", _TEXTS, {"mode": "FAILFAST"})
         return rows.select(said.alias("said")).select("said.*")

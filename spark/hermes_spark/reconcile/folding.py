@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hermes_spark.lives import topic_of
 from hermes_spark.reconcile.flags import WAYS, Fact, place
 
 NORMALISED = "topic STRING, message_id STRING, flags BIGINT, copies INT, at_ms BIGINT"
@@ -34,7 +35,7 @@ def of_stored(rows: Any, dcs: Sequence[str]) -> Any:
     own_id = f.concat_ws("/", "dc", f.col("partition"), f.col("offset"))
     has_no_id = f.when(f.col("message_id").isNull(), f.lit(int(Fact.WITHOUT_ID))).otherwise(0)
     return rows.select(
-        "topic",
+        topic_of("topic").alias("topic"),
         f.coalesce("message_id", own_id).alias("message_id"),
         places.bitwiseOR(has_no_id).alias("flags"),
         f.lit(1).alias("copies"),

@@ -8,10 +8,18 @@ from typing import Any
 import msgspec
 
 from hermes_actors.cli.command_line.failures import UsageWrong
+from hermes_actors.model.message import Via
 from hermes_actors.model.names import RESERVED_GROUP
+from hermes_spark.lives import life_of, topic_of
 from hermes_spark.reconcile.acknowledged import AcknowledgedList, acknowledged
 from hermes_spark.reconcile.flags import DATACENTRES_MAX, Fact, Fate, fate_of
-from hermes_spark.reconcile.folding import folded, of_acknowledged, of_fact, of_stored
+from hermes_spark.reconcile.folding import (
+    YOUNG_MS,
+    folded,
+    of_acknowledged,
+    of_fact,
+    of_stored,
+)
 from hermes_spark.reconcile.letters import open_letters
 from hermes_spark.reconcile.result import (
     Combination,
@@ -31,6 +39,8 @@ LETTERS = "dead-letters"
 """The folders of Parquet below the output: a row for each message, for each stored record that a
 subscription has not settled, and for each open dead letter.
 """
+HEAD_RECORDS = 200
+"""How many of a partition's first records are looked at for one that did not wait in a spool."""
 LOST_SHOWN_MAX = 50
 """The most ids of lost messages that a result names for each topic; `messages` has all."""
 
@@ -80,8 +90,7 @@ def _reconcile(
         topic
         for datacentre in snapshot.datacentres.values()
         for topic in datacentre.topics
-        if not topic.startswith(f"{RESERVED_GROUP}.")
-        and (topic not in said_in if topics is None else topic in topics)
+        if not topic.startswith(f"{RESERVED_GROUP}.") and _is_compared(topic, topics, said_in)
     ]
     own = snapshot.only(published)
     subscriptions = subscriptions_of(own)
@@ -115,7 +124,7 @@ def _reconcile(
         Combination(row.topic, row.flags, row.copies, row.messages)
         for row in _counted(messages, "topic", "flags", "copies").collect()
     ]
-    known = {*published, *(each.topic for each in combinations)}
+    known = {*(life_of(each)[0] for each in published), *(each.topic for each in combinations)}
     for topic in topics or ():
         if topic not in known:
             raise UsageWrong(f"--topic {topic}: neither a datacentre nor a list knows that topic")
@@ -128,6 +137,12 @@ def _reconcile(
     )
     result.save(output / "result.json")
     return result
+
+
+def _is_compared(log_topic: str, topics: Collection[str] | None, said_in: set[str]) -> bool:
+    topic = life_of(log_topic)[0]
+    # A topic of others in the same cluster need not be called as ours are.
+    return ("." in topic and topic not in said_in) if topics is None else topic in topics
 
 
 def _write(rows: Any, folder: Path) -> None:
@@ -145,7 +160,7 @@ def _unsettled(spark: Any, snapshot: Snapshot, subscriptions: list[SubscriptionS
     from pyspark.sql import functions as f
 
     gaps = [
-        (part.dc, each.topic, gap.partition, each.name, gap.start, gap.end)
+        (part.dc, each.log_topic, gap.partition, each.name, gap.start, gap.end)
         for each in subscriptions
         for part in each.partitions
         for gap in part.unsettled()
@@ -158,7 +173,7 @@ def _unsettled(spark: Any, snapshot: Snapshot, subscriptions: list[SubscriptionS
         rows.join(f.broadcast(spark.createDataFrame(gaps, _GAPS)), ["dc", "topic", "partition"])
         .where(lies_in)
         .select(
-            "topic",
+            topic_of("topic").alias("topic"),
             "subscription",
             "dc",
             "partition",
@@ -173,20 +188,26 @@ def _retained_from_ms(spark: Any, snapshot: Snapshot) -> dict[str, int]:
     """Of each topic of which retention has taken something: from when on nothing is gone.
 
     That is the time of the first record of those partitions which do not begin at 0 any more, the
-    latest of all of them; where such a one is empty, the time of the snapshot.
+    latest of all of them, and a minute for what was published at once; where such a one is empty,
+    the time of the snapshot. What came out of a spool is older than its neighbours, and passed
+    over. A topic that was made again may have lost what was stored before.
     """
     from pyspark.sql import functions as f
 
     heads: dict[str, dict[str, list[PartitionRange]]] = {}
     found: dict[str, int] = {}
     for dc, datacentre in snapshot.datacentres.items():
-        for topic, ranges in datacentre.topics.items():
+        for log_topic, ranges in datacentre.topics.items():
+            topic, life = life_of(log_topic)
+            if life:
+                found[topic] = max(found.get(topic, 0), life)
             for each in ranges:
                 if each.start and each.start == each.end:
                     found[topic] = snapshot.taken_at_ms
                 elif each.start:
-                    head = PartitionRange(each.partition, each.start, each.start + 1)
-                    heads.setdefault(dc, {}).setdefault(topic, []).append(head)
+                    end = min(each.start + HEAD_RECORDS, each.end)
+                    head = PartitionRange(each.partition, each.start, end)
+                    heads.setdefault(dc, {}).setdefault(log_topic, []).append(head)
     if not heads:
         return found
     first = msgspec.structs.replace(
@@ -196,8 +217,14 @@ def _retained_from_ms(spark: Any, snapshot: Snapshot) -> dict[str, int]:
             for dc, datacentre in snapshot.datacentres.items()
         },
     )
-    rows = stored(spark, first, columns=["topic", "timestamp_ms"])
-    for row in rows.groupBy("topic").agg(f.max("timestamp_ms").alias("from_ms")).collect():
+    columns = ["dc", "topic", "partition", "offset", "timestamp_ms", "via"]
+    rows = stored(spark, first, columns=columns)
+    is_in_time = (f.coalesce("via", f.lit("")) != Via.SPOOL.value) & (f.col("timestamp_ms") > 0)
+    at_ms = f.min_by(f.when(is_in_time, f.col("timestamp_ms")), f.when(is_in_time, f.col("offset")))
+    begins = rows.groupBy("dc", "topic", "partition").agg(at_ms.alias("at_ms"))
+    from_ms = f.max(f.coalesce(f.col("at_ms") + YOUNG_MS, f.lit(snapshot.taken_at_ms)))
+    topic = topic_of("topic").alias("topic")
+    for row in begins.groupBy(topic).agg(from_ms.alias("from_ms")).collect():
         found[row.topic] = max(found.get(row.topic, 0), row.from_ms)
     return found
 
@@ -225,15 +252,15 @@ def _counts(unsettled: Any, letters: Any, snapshot: Snapshot) -> list[Subscripti
         f.count(f.lit(1)).alias("unsettled"), f.min("timestamp_ms").alias("oldest_ms")
     )
     ends = [
-        (dc, topic, each.partition, each.end)
+        (dc, datacentre.topic_prefix + topic, each.partition, each.end)
         for dc, datacentre in snapshot.datacentres.items()
         for topic, ranges in datacentre.topics.items()
         for each in ranges
     ]
-    columns = "dc STRING, topic STRING, partition INT, end BIGINT"
+    columns = "dc STRING, log_topic STRING, partition INT, end BIGINT"
     known = f.broadcast(letters.sparkSession.createDataFrame(ends, columns))
     given_up = (
-        letters.join(known, ["dc", "topic", "partition"], "left")
+        letters.join(known, ["dc", "log_topic", "partition"], "left")
         .groupBy(
             "topic",
             f.substring_index("subscription", "$", -1).alias("subscription"),

@@ -11,7 +11,7 @@ from hermes_spark.sources import stored
 _EVER_MS = 2**63 - 1
 ENTRIES = (
     "dc STRING, letter STRING, at BIGINT, up_to_ms BIGINT, topic STRING, subscription STRING, "
-    "message_id STRING, partition INT, offset BIGINT, reason STRING, at_ms BIGINT"
+    "log_topic STRING, message_id STRING, partition INT, offset BIGINT, reason STRING, at_ms BIGINT"
 )
 """A row for a letter, and one for each id that a mark closes: then `up_to_ms` is not null. `dc` and
 `letter`, the letter's id, tell which letter is meant, `at` the entry's place among those of it.
@@ -20,7 +20,7 @@ ENTRIES = (
 
 def open_letters(spark: Any, snapshot: Snapshot) -> Any:
     """A row for each letter that is open: dc, topic, subscription, message_id, the place of the
-    original (partition, offset), reason and at_ms.
+    original (log_topic, as the log calls it, partition, offset), reason and at_ms.
 
     Of all entries about a letter the last decides, as in `OpenLetters`. An entry that cannot be
     read is left out: the consumers' own view is the same.
@@ -54,7 +54,7 @@ def open_letters(spark: Any, snapshot: Snapshot) -> Any:
     )
 
 
-_LETTER = ("at_ms", "topic", "message_id", "partition", "offset", "reason")
+_LETTER = ("at_ms", "topic", "log_topic", "message_id", "partition", "offset", "reason")
 
 
 def _entries(frames: Iterable[Any]) -> Iterator[Any]:
@@ -82,7 +82,7 @@ def _rows_of(row: Any) -> Iterator[tuple[Any, ...]]:
         subscription = bytes(row.key or b"").decode("utf-8", "replace")
         for letter_id, up_to_ms in entry.closings():
             limit = _EVER_MS if up_to_ms == float("inf") else int(up_to_ms)
-            yield (row.dc, letter_id, at, limit, None, subscription, None, None, None, None, None)
+            yield (row.dc, letter_id, at, limit, None, subscription, *[None] * 6)
         return
     yield _letter_row(row.dc, at, entry)
 
@@ -96,6 +96,7 @@ def _letter_row(dc: str, at: int, letter: Letter) -> tuple[Any, ...]:
         None,
         topic,
         letter.subscription,
+        letter.log_topic,
         letter.message_id,
         letter.partition,
         letter.offset,

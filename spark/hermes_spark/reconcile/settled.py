@@ -9,6 +9,7 @@ from hermes_actors.errors import Refused
 from hermes_actors.log.base import Commit
 from hermes_actors.log.commits import Interval, Ownership, Progress, decode
 from hermes_actors.model.names import SubscriptionName, TopicName
+from hermes_spark.lives import life_of
 from hermes_spark.snapshot import Datacentre, PartitionRange, Snapshot
 
 
@@ -43,10 +44,13 @@ class PartitionSettled(Struct, frozen=True):
 
 
 class SubscriptionSettled(Struct, frozen=True):
-    """One subscription in all datacentres. `retransmissions` is how often it was set back."""
+    """One subscription in all datacentres. `log_topic` is what the logs call its topic's newest
+    life; `retransmissions` is how often it was set back.
+    """
 
     topic: str
     name: str
+    log_topic: str
     partitions: tuple[PartitionSettled, ...]
     retransmissions: int
 
@@ -58,22 +62,24 @@ def subscriptions_of(snapshot: Snapshot) -> list[SubscriptionSettled]:
     Commits of an earlier life of a topic or subscription say nothing of the present one: those of
     an older incarnation than another datacentre's are left out.
     """
-    found: dict[tuple[str, str], dict[str, dict[int, Progress]]] = {}
+    newest: dict[str, int] = {}
+    for datacentre in snapshot.datacentres.values():
+        for topic, life in map(life_of, datacentre.topics):
+            newest[topic] = max(newest.get(topic, 0), life)
+    found: dict[tuple[str, str, str], dict[str, dict[int, Progress]]] = {}
     for dc, datacentre in snapshot.datacentres.items():
         for group, topics in datacentre.groups.items():
-            for topic, commits in topics.items():
-                if not any(topic in each.topics for each in snapshot.datacentres.values()):
+            for log_topic, commits in topics.items():
+                topic, life = life_of(log_topic)
+                if newest.get(topic) != life:
                     continue
                 name = _subscription_of(group, topic, datacentre.namespace)
                 if name:
-                    found.setdefault((topic, name), {})[dc] = {
+                    found.setdefault((topic, name, log_topic), {})[dc] = {
                         each.partition: decode(Commit(each.position, each.metadata))
                         for each in commits
                     }
-    return [
-        _settled(topic, name, by_dc, snapshot.datacentres)
-        for (topic, name), by_dc in sorted(found.items())
-    ]
+    return [_settled(*names, by_dc, snapshot.datacentres) for names, by_dc in sorted(found.items())]
 
 
 def _subscription_of(group: str, topic: str, namespace: str) -> str:
@@ -93,6 +99,7 @@ def _subscription_of(group: str, topic: str, namespace: str) -> str:
 def _settled(
     topic: str,
     name: str,
+    log_topic: str,
     by_dc: dict[str, dict[int, Progress]],
     datacentres: dict[str, Datacentre],
 ) -> SubscriptionSettled:
@@ -105,14 +112,14 @@ def _settled(
     newest = max(map(_life, owned), default=(0, 0))
     partitions = []
     for dc, datacentre in datacentres.items():
-        for held in datacentre.topics.get(topic, []):
+        for held in datacentre.topics.get(log_topic, []):
             said = by_dc.get(dc, {}).get(held.partition)
             if said is None or (said.ownership is not None and _life(said.ownership) < newest):
                 partitions.append(PartitionSettled(dc, held, None))
             else:
                 partitions.append(PartitionSettled(dc, held, said.position, said.intervals))
     retransmissions = max((each.seek for each in owned if _life(each) == newest), default=0)
-    return SubscriptionSettled(topic, name, tuple(partitions), retransmissions)
+    return SubscriptionSettled(topic, name, log_topic, tuple(partitions), retransmissions)
 
 
 def _life(ownership: Ownership) -> tuple[int, int]:
@@ -127,7 +134,7 @@ def tails(snapshot: Snapshot, subscriptions: list[SubscriptionSettled]) -> Snaps
     for subscription in subscriptions:
         for each in subscription.partitions:
             for gap in each.unsettled():
-                key = (each.dc, subscription.topic, gap.partition)
+                key = (each.dc, subscription.log_topic, gap.partition)
                 start = min(gap.start, lowest[key].start) if key in lowest else gap.start
                 lowest[key] = PartitionRange(gap.partition, start, each.range.end)
     cut = {}

@@ -13,6 +13,8 @@ from hermes_actors.cli.command_line.options import PUBLISH_URL_DEFAULT, PublishU
 from hermes_actors.model.names import SubscriptionName
 from hermes_actors.runtime.clock import SystemClock
 from hermes_spark.archive import archived
+from hermes_spark.archive.layout import topics_of
+from hermes_spark.lives import lives, lives_in
 from hermes_spark.options import MasterOption, TopicsOption
 from hermes_spark.replay.journal import Journal
 from hermes_spark.replay.publishing import TIMEOUT_S, Replayer, Tally
@@ -91,10 +93,12 @@ def replay(
             wanted = wanted.where(wanted["topic"].isin(*topics))
     wanted = wanted.cache()
     if archive is not None:
-        records = archived(spark, archive, topics or None, COLUMNS)
+        held = lives(topics_of(archive), topics) if topics else None
+        records = archived(spark, archive, held, COLUMNS)
     else:
         snapshot = load_snapshot(report / "snapshot.json")
-        held = [row.topic for row in wanted.select("topic").distinct().collect()]
+        names = [row.topic for row in wanted.select("topic").distinct().collect()]
+        held = lives_in(snapshot, names)
         records = stored(spark, snapshot, topics=held, columns=COLUMNS)
     found = records_of(wanted, records).cache()
     count, held_count = wanted.count(), found.count()

@@ -7,6 +7,7 @@ from typing import Any
 
 from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.model.record import Record
+from hermes_spark.lives import topic_of
 from hermes_spark.reconcile.flags import Fate, fate_of
 from hermes_spark.reconcile.job import MESSAGES, UNSETTLED
 from hermes_spark.replay.publishing import Candidate
@@ -73,6 +74,7 @@ def records_of(wanted: Any, records: Any, topics: Collection[str] | None = None)
 
     own_id = f.concat_ws("/", "dc", f.col("partition"), f.col("offset"))
     rows = records.withColumn("message_id", f.coalesce("message_id", own_id))
+    rows = rows.withColumn("topic", topic_of("topic"))
     if topics:
         rows = rows.where(f.col("topic").isin(*topics))
     place = ("dc", "partition", "offset")
