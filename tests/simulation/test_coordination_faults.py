@@ -116,13 +116,18 @@ async def test_a_killed_node_s_last_commit_comes_late_and_over_others(log: Watch
     history.watchers.append(late.append)
     way = CoordinationWay(random.Random(1))
     mortal = MortalLog(log, "dc1-n1#1", {}, history, way)
+    # It has handed this one over long ago.
+    await mortal.commit("other", "sim.ledger_1", {0: Commit(1)})
+    await trio.sleep(2.1)
     await mortal.commit("group", "sim.ledger_1", {0: Commit(2)})
     mortal.die(commits_after_s=4.0)
-    await log.commit("group", "sim.ledger_1", {0: Commit(3)})
+    for group in ("group", "other"):
+        await log.commit(group, "sim.ledger_1", {0: Commit(3)})
     await trio.sleep(3.9)
     assert await log.committed("group", "sim.ledger_1") == {0: Commit(3)}
     await trio.sleep(0.2)
     assert await log.committed("group", "sim.ledger_1") == {0: Commit(2)}
+    assert await log.committed("other", "sim.ledger_1") == {0: Commit(3)}
     assert late[-1] == Overtaken(("dc1", "sim.ledger_1", 0), "group", Commit(2))
 
 

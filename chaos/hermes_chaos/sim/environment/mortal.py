@@ -31,6 +31,8 @@ from hermes_chaos.sim.workload.plans import GROUP
 
 _LETTERS = dlq_topic(GROUP)
 _KIND_BYTES = 24
+_UNDER_WAY_S = 2.0
+"""What was committed longer ago has been answered for, or was given up: it lies in no socket."""
 
 
 class MortalLog:
@@ -55,24 +57,34 @@ class MortalLog:
         self._is_dead = False
         # When each heartbeat was begun to be sent, until it is read: boot and number.
         self._beats: dict[tuple[str, int], float] = {}
-        self._commits: dict[tuple[str, str], dict[int, Commit]] = {}
+        # When each was begun, its group, topic and what it said; of those that may be under way.
+        self._commits: list[tuple[float, str, str, Mapping[int, Commit]]] = []
 
     def die(self, commits_after_s: float | None = None) -> None:
         """The node behind this is gone. With a time, its last commits reach the log once more then:
         they lay in a socket.
         """
         self._is_dead = True
-        if commits_after_s is not None and self._commits:
-            trio.lowlevel.spawn_system_task(self._commit_late, commits_after_s)
+        late: dict[tuple[str, str], dict[int, Commit]] = {}
+        for _, group, topic, commits in self._under_way():
+            late.setdefault((group, topic), {}).update(commits)
+        if commits_after_s is not None and late:
+            trio.lowlevel.spawn_system_task(self._commit_late, commits_after_s, late)
 
-    async def _commit_late(self, after_s: float) -> None:
+    async def _commit_late(
+        self, after_s: float, late: Mapping[tuple[str, str], Mapping[int, Commit]]
+    ) -> None:
         await trio.sleep(after_s)
-        for (group, topic), commits in self._commits.items():
+        for (group, topic), commits in late.items():
             with suppress(LogUnavailable, UnknownTopic):
                 await self._log.commit(group, topic, commits)
                 for partition, commit in commits.items():
                     place = (self.dc, topic, partition)
                     self._history.tell(Overtaken(place, group, commit))
+
+    def _under_way(self) -> list[tuple[float, str, str, Mapping[int, Commit]]]:
+        since_s = trio.current_time() - _UNDER_WAY_S
+        return [each for each in self._commits if each[0] >= since_s]
 
     @property
     def dc(self) -> str:
@@ -137,8 +149,9 @@ class MortalLog:
     async def commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
         """As `Log.commit`."""
         log = self._living()
-        self._history.tell(Committing(self._life, self.dc, group, commits, trio.current_time()))
-        self._commits.setdefault((group, topic), {}).update(commits)
+        now_s = trio.current_time()
+        self._history.tell(Committing(self._life, self.dc, group, commits, now_s))
+        self._commits = [*self._under_way(), (now_s, group, topic, commits)]
         await log.commit(group, topic, commits)
 
     async def committed(self, group: str, topic: str) -> dict[int, Commit]:
