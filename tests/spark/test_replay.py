@@ -13,9 +13,11 @@ from hermes_actors.cli.command_line.failures import CommandFailed
 from hermes_actors.cli.main import app
 from hermes_actors.model.message import Envelope, Message, to_record
 from hermes_actors.model.record import Record
+from hermes_spark.replay.command import _look_for
 from hermes_spark.replay.journal import Journal
 from hermes_spark.replay.publishing import ATTEMPTS_MAX, Candidate, Replayer, Tally
 from hermes_spark.replay.request import CannotReplay, ReplayRequest, replay_request
+from hermes_spark.snapshot import Snapshot
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -232,6 +234,12 @@ def test_a_refusal_that_all_would_get_and_silence_end_the_run(run):
         run([1, 2], httpx.Response(403, json={"message": "no"}))
     with pytest.raises(CommandFailed, match=r"does not answer: .*run the same command again"):
         run([1], *[httpx.ConnectError("refused")] * ATTEMPTS_MAX)
+
+
+def test_a_subscription_that_the_report_does_not_know_is_told(tmp_path, capsys):
+    Snapshot(0, {}).save(tmp_path / "snapshot.json")
+    _look_for("shop.orders$biling", tmp_path)
+    assert "knows nothing of a subscription shop.orders$biling" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,23 @@ def test_commits_then_dead_letters_then_topics_each_in_all_datacentres(tmp_path,
     ]
 
 
+def test_dead_letters_that_come_between_are_left_out(tmp_path, monkeypatch):
+    fill_embedded(tmp_path / "dc1", {"shop.orders": [[native(1)]]})
+
+    class Watched(EmbeddedFile):
+        def ranges(self, topics):
+            found = super().ranges(topics)
+            if not topics:
+                # The first dead letter of all, between the look at those and that at topics.
+                fill_embedded(tmp_path / "dc1", {"_hermes.dlq.shop": [[native(2)]]})
+            return found
+
+    monkeypatch.setattr(taking, "EmbeddedFile", Watched)
+    described = {"dc1": Datacentre(EmbeddedLog(str(tmp_path / "dc1")))}
+    taken = take_snapshot(described, 0, lambda: None)
+    assert list(taken.datacentres["dc1"].topics) == ["shop.orders"]
+
+
 def test_the_command_writes_a_snapshot_without_java_for_embedded_logs(tmp_path, capsys):
     fill_embedded(tmp_path / "dc1", TOPICS)
     commit_embedded(tmp_path / "dc1", "shop_orders_a", "shop.orders", {0: Commit(1, "h1:0:0:0:0:")})

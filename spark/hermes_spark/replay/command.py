@@ -8,7 +8,7 @@ import httpx
 import typer
 
 from hermes_actors.cli.command_line.credentials import authorization, tls_context
-from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
+from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong, warn
 from hermes_actors.cli.command_line.options import PUBLISH_URL_DEFAULT, PublishUrlOption
 from hermes_actors.model.names import SubscriptionName
 from hermes_actors.runtime.clock import SystemClock
@@ -16,6 +16,7 @@ from hermes_spark.archive import archived
 from hermes_spark.archive.layout import topics_of
 from hermes_spark.lives import lives, lives_in
 from hermes_spark.options import MasterOption, TopicsOption
+from hermes_spark.reconcile.settled import subscriptions_of
 from hermes_spark.replay.journal import Journal
 from hermes_spark.replay.publishing import TIMEOUT_S, Replayer, Tally
 from hermes_spark.replay.selection import (
@@ -84,6 +85,8 @@ def replay(
         raise UsageWrong("--ids needs the one topic of the ids: --topic, or --subscription")
     if ids is None and which is Which.LOST and archive is None:
         raise UsageWrong("what is lost is in no log; name the archive that holds it: --archive")
+    if only_for:
+        _look_for(subscription, report)
     spark = session("hermes replay", master)
     if ids is not None:
         wanted = of_ids(spark, ids, topics[0])
@@ -129,6 +132,18 @@ def replay(
     if tally.failed:
         raise CommandFailed(f"{tally.failed:,} were not taken; why stands in {report / JOURNAL}")
     raise typer.Exit(1 if missing else 0)
+
+
+def _look_for(subscription: str, report: Path) -> None:
+    taken = report / "snapshot.json"
+    if not taken.exists():
+        return
+    known = {f"{each.topic}${each.name}" for each in subscriptions_of(load_snapshot(taken))}
+    if subscription not in known:
+        warn(
+            f"{report} knows nothing of a subscription {subscription}: if there is none, nobody "
+            "gets what is put back for it"
+        )
 
 
 def _journal(report: Path) -> Journal:

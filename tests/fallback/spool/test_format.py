@@ -49,7 +49,9 @@ def segment(payloads: list[bytes]) -> tuple[bytes, list[int]]:
 
 
 def entry(body: bytes = b"{}", key: bytes | None = b"k") -> SpoolEntry:
-    message = Message("an-id", body, 1_000, key, (("X-A", "ä"),), "dc1", "spool", "00-aa-bb-01")
+    message = Message(
+        "an-id", body, 1_000, key, (("X-A", "ä"),), "dc1", "spool", "00-aa-bb-01", (), "billing"
+    )
     return SpoolEntry("shop.orders", "shop.orders_7", 7, Ack.ALL, 2_000, message)
 
 
