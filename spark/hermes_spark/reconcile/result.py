@@ -53,8 +53,8 @@ class SubscriptionCount(Struct, frozen=True):
 
 
 class TopicResult(Struct, frozen=True):
-    """One topic. Counts are of messages by their exact id, but for `records`, `stored_in` and
-    `ways`, which count stored copies by datacentre and by the way that they took.
+    """One topic. Counts are of messages by their exact id, but for `records`.
+    `stored_in` and `ways` count a message once for each way into each datacentre's log.
 
     `fates` counts messages by `Fate`, those that are stored left out where nothing was said of
     them; `causes` counts the messages with further copies, by cause; `surplus` those copies.
