@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 from archive_oracle import archived_plainly, logged_in_file, logged_in_kafka
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from stored_scene import ODD, T0_MS, fill_embedded, fill_kafka, foreign, native
 
 from hermes_actors.cli.main import app
@@ -175,6 +177,23 @@ def test_what_is_taken_between_snapshot_and_reading_ends_the_run_and_leaves_what
     assert [row[3] for row in archived_plainly(folder / RECORDS)] == list(range(8))
     run(spark, folder, described, at_ms=T0_MS + 1)
     assert [row[3] for row in archived_plainly(folder / RECORDS)] == [*range(8), *range(12, 20)]
+
+
+@pytest.mark.kafka
+def test_what_kafka_no_longer_holds_ends_the_run_with_one_sentence(spark, kafka_cluster, tmp_path):
+    servers = ",".join(kafka_cluster.bootstrap_servers)
+    namespace = tmp_path.name.replace("_", "-")
+    fill_kafka(servers.split(","), f"{namespace}_", {"shop.bills": [[native(n) for n in range(9)]]})
+    snapshot = taken({"dc1": Datacentre(KafkaLog(servers), namespace)}, spark)
+    place = TopicPartition(f"{namespace}_shop.bills", 0, 4)
+    # Without a name it would be gone before it has asked.
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_records([place])[place].result()
+    said = (
+        r"_shop\.bills-0: Kafka no longer holds all of the offsets 0 to 8 that the snapshot names"
+    )
+    with open_archive(tmp_path / "archive", 0) as archive, pytest.raises(SourceFailed, match=said):
+        append(lambda: spark, archive, snapshot)
 
 
 def retain_from(folder, start):

@@ -23,6 +23,11 @@ class SourceFailed(HermesError):
 _SAID = re.compile(r"(?:SourceFailed|LaunchFailed): ([^\n]+)")
 _SPARK_SAID = re.compile(r"(\[[A-Z][A-Z0-9_.]+\] [^\n]+)")
 
+_KAFKA_SAID = re.compile(
+    r"offset \[(?P<start>\d+), (?P<end>\d+)\) for topic partition (?P<place>\S+)"
+)
+_JAVA_SAID = re.compile(r"^An error occurred while calling \S+\n: ")
+
 
 @contextmanager
 def source_failures() -> Iterator[None]:
@@ -33,11 +38,22 @@ def source_failures() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        # A worker's error comes as text, within the traces of two languages.
-        text = str(error)
-        said = _SAID.search(text)
-        if said is not None:
-            raise SourceFailed(said[1].removesuffix(" SQLSTATE: P0001")) from error
-        # What was done when it failed comes first, and why at last.
-        causes = _SPARK_SAID.findall(text) or [text.strip().partition("\n")[0]]
-        raise SourceFailed(f"Spark: {': '.join(dict.fromkeys((causes[0], causes[-1])))}") from error
+        raise SourceFailed(said_by(str(error))) from error
+
+
+def said_by(text: str) -> str:
+    """What is wrong, from the text of an error of Spark's."""
+    # A worker's error comes as text, within the traces of two languages.
+    said = _SAID.search(text)
+    if said is not None:
+        return said[1].removesuffix(" SQLSTATE: P0001")
+    gone = _KAFKA_SAID.search(text)
+    if gone is not None:
+        return (
+            f"{gone['place']}: Kafka no longer holds all of the offsets {gone['start']} to "
+            f"{int(gone['end']) - 1} that the snapshot names; take a new one, and read what is "
+            "gone from the archive"
+        )
+    # What was done when it failed comes first, and why at last.
+    causes = _SPARK_SAID.findall(text) or [_JAVA_SAID.sub("", text).strip().partition("\n")[0]]
+    return f"Spark: {': '.join(dict.fromkeys((causes[0], causes[-1])))}"
