@@ -136,6 +136,9 @@ class Frontend:
 
 
 def candidate(number, topic="shop.orders"):
+    """Of a topic of its own from 100 on."""
+    topic = topic if number < 100 else "shop.bills"
+
     def make():
         if number < 0:
             raise CannotReplay("its key holds bytes")
@@ -214,6 +217,12 @@ def test_a_busy_frontend_is_tried_again_as_late_as_it_asks(run):
 def test_what_is_under_way_or_broken_for_a_moment_is_tried_again(run, status):
     _, tally = run([1], httpx.Response(status, json={"message": "a moment"}))
     assert tally == Tally(replayed=1)
+
+
+def test_a_topic_that_is_not_there_keeps_no_other_from_its_messages(run):
+    frontend, tally = run([1, 2, 100], httpx.Response(404, json={"message": "no topic"}))
+    assert [message_id for _, message_id in frontend.taken] == ["id-100"]
+    assert tally == Tally(replayed=1, failed=2)
 
 
 def test_what_the_client_itself_refuses_to_send_stops_nothing(run):

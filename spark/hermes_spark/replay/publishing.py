@@ -17,8 +17,10 @@ _PAUSE_FIRST_S = 0.5
 _PAUSE_MAX_S = 30.0
 _FOR_LATER = (408, 409, 429, 500, 502, 503, 504)
 """Answers that may be others a moment later; 409 says that an earlier try is still under way."""
-_FOR_ALL = (401, 403, 404, 415)
+_FOR_ALL = (401, 403, 415)
 """Answers that every other message would get too."""
+_FOR_ITS_TOPIC = 404
+"""The topic is not there: every other message of it would get that too."""
 
 
 class Candidate(Struct, frozen=True):
@@ -65,11 +67,16 @@ class Replayer:
 
     def run(self, candidates: Iterable[Candidate], tally: Tally) -> None:
         """All of them, counted in the tally as they end. Raises CommandFailed when going on is of
-        no use: nobody answers, or the answer would be the same for all.
+        no use: nobody answers, or the answer would be the same for all. Of a topic that is not
+        there the first message is tried, and none of the others.
         """
+        gone: set[str] = set()
         for candidate in candidates:
             if self._journal.is_done(candidate.topic, candidate.message_id, self._only_for):
                 tally.before += 1
+                continue
+            if candidate.topic in gone:
+                tally.failed += 1
                 continue
             answer = self._put_back(candidate)
             self._journal.add(answer)
@@ -77,6 +84,8 @@ class Replayer:
                 tally.replayed += 1
                 continue
             tally.failed += 1
+            if answer.status == _FOR_ITS_TOPIC:
+                gone.add(candidate.topic)
             if answer.status in _FOR_ALL:
                 raise CommandFailed(
                     f"{self._url} refuses messages of {answer.topic} with {answer.status}: "
