@@ -44,12 +44,12 @@ def fates(world):
 
 
 def missing(world, topic, said):
-    if any(ms is not None and ms > world.taken_at_ms - 60_000 for _, ms in said):
-        return "pending"
     limit = world.retained_from_ms.get(topic)
-    if limit is not None and any(ms is None or ms < limit for _, ms in said):
-        return "expired"
-    return "lost" if any(status == 201 for status, _ in said) else "kept"
+    young = {ms for _, ms in said if ms is not None and ms > world.taken_at_ms - 60_000}
+    old = {ms for _, ms in said if limit is not None and (ms is None or ms < limit)}
+    if any(status == 201 and ms not in young | old for status, ms in said):
+        return "lost"
+    return "pending" if young else "expired" if old else "kept"
 
 
 def letter_ids(world):

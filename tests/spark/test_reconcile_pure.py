@@ -47,6 +47,12 @@ def test_only_what_201_was_said_of_and_must_be_there_is_lost(facts):
     assert fate_of(facts | place(0, LOCAL)) is Fate.STORED
 
 
+def test_what_must_be_there_is_lost_whatever_was_said_of_it_at_other_times():
+    later = Fact.ACKNOWLEDGED | Fact.YOUNG | Fact.BEFORE_RETENTION
+    assert fate_of(later) is Fate.PENDING
+    assert fate_of(later | Fact.EXPECTED) is Fate.LOST
+
+
 @pytest.mark.parametrize(
     ("places", "copies", "causes"),
     [

@@ -36,6 +36,10 @@ class Fact(IntFlag):
     """An open dead letter holds the message."""
     WITHOUT_ID = 64
     """A record without an id, which only its place tells from others."""
+    EXPECTED = 128
+    """Answered with 201 at a time that is neither too young nor too old: it must be stored,
+    whatever else was said of it at other times.
+    """
 
 
 class Fate(StrEnum):
@@ -85,6 +89,8 @@ def fate_of(flags: int) -> Fate:
         return Fate.STORED
     if flags & Fact.DEAD_LETTERED:
         return Fate.GIVEN_UP
+    if flags & Fact.EXPECTED:
+        return Fate.LOST
     if flags & Fact.YOUNG:
         return Fate.PENDING
     if flags & Fact.BEFORE_RETENTION:

@@ -50,14 +50,18 @@ def of_acknowledged(rows: Any, taken_at_ms: int, retained_from_ms: Mapping[str, 
     from pyspark.sql import functions as f
 
     fact = f.when(f.col("status") == 201, int(Fact.ACKNOWLEDGED)).otherwise(int(Fact.KEPT))
-    is_young = f.col("sent_ms") > taken_at_ms - YOUNG_MS
+    is_young = f.coalesce(f.col("sent_ms") > taken_at_ms - YOUNG_MS, f.lit(False))
+    may_be_gone = f.lit(False)
     fact = fact.bitwiseOR(f.when(is_young, int(Fact.YOUNG)).otherwise(0))
     if retained_from_ms:
         limits = list(retained_from_ms.items())
         known = rows.sparkSession.createDataFrame(limits, "topic STRING, from_ms BIGINT")
         rows = rows.join(f.broadcast(known), "topic", "left")
-        may_be_gone = f.coalesce(f.col("sent_ms"), f.lit(0)) < f.col("from_ms")
+        is_old = f.coalesce(f.col("sent_ms"), f.lit(0)) < f.col("from_ms")
+        may_be_gone = f.coalesce(is_old, f.lit(False))
         fact = fact.bitwiseOR(f.when(may_be_gone, int(Fact.BEFORE_RETENTION)).otherwise(0))
+    is_expected = (f.col("status") == 201) & ~is_young & ~may_be_gone
+    fact = fact.bitwiseOR(f.when(is_expected, int(Fact.EXPECTED)).otherwise(0))
     return rows.select(
         "topic",
         "message_id",
