@@ -32,7 +32,7 @@ from hermes_chaos.wanted import subscription_body, topic_body
 CASES: Mapping[str, tuple[list[dict[str, str]], bytes]] = {
     "walk": (
         [{"type": "jsonpath", "path": "$.a[*]", "matcher": "1"}] * 100,
-        b'{"a":[' + b"1," * 199_999 + b"1]}",
+        b'{"a":[' + b"1, " * 199_999 + b"1]}",
     ),
     "match": (
         [{"type": "jsonpath", "path": "$.v", "matcher": "(a|aa)+b"}],
