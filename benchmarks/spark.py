@@ -311,7 +311,9 @@ def _latency(spark: Any, snapshot: Snapshot, folder: Path) -> None:
 
 def _archive(spark: Any, snapshot: Snapshot, folder: Path) -> None:
     with open_archive(folder, snapshot.taken_at_ms) as archive:
-        append(lambda: spark, archive, snapshot, ARCHIVE_BATCH)
+        offsets = sum(each.records for each in snapshot.datacentres.values())
+        # Two batches at least: else there is nothing to put together afterwards.
+        append(lambda: spark, archive, snapshot, min(ARCHIVE_BATCH, offsets // 4))
 
 
 def _compact(folder: Path, now_ms: int) -> None:

@@ -26,6 +26,7 @@ SMALL = {
         "--rounds 1 --seconds 0.05 --entries 500 --directory {folder}",
         "bytes of memory each",
     ),
+    "fuzzed_filters": ("--cases 30", "refused when they are made"),
     "hedging": ("--seconds 2 --seeds 1", "adaptive"),
     "publish": (
         (
@@ -53,6 +54,11 @@ ON_KAFKA = {
     "costly_filters": ("--cases match --seconds 8", "given up 3 times by 3 subscriptions"),
     "idle_subscriptions": ("--subscriptions 4 --topics 2 --seconds 1", "aiokafka"),
     "stalled_partition": ("--rounds 2", "p99 moves by"),
+}
+
+
+ON_SPARK = {
+    "spark": ("--records 2000 --fold 4000 --logs embedded", "latency"),
 }
 
 
@@ -148,10 +154,16 @@ def test_a_benchmark_on_kafka_prints_its_table(name: str, tmp_path: Path) -> Non
     run(name, ON_KAFKA[name], tmp_path)
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize("name", sorted(ON_SPARK))
+def test_a_benchmark_on_spark_prints_its_table(name: str, tmp_path: Path) -> None:
+    run(name, ON_SPARK[name], tmp_path)
+
+
 def test_each_benchmark_is_run_by_make_bench_and_by_these_tests() -> None:
     names = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
     (line,) = [
         line for line in (ROOT / "Makefile").read_text().splitlines() if "for name in" in line
     ]
     listed = set(line.partition(" in ")[2].partition(";")[0].split())
-    assert listed == names == set(SMALL) | set(ON_KAFKA) | {"deliver", "failover"}
+    assert listed == names == set(SMALL) | set(ON_KAFKA) | set(ON_SPARK) | {"deliver", "failover"}
