@@ -357,7 +357,9 @@ def _kafka(stack: ExitStack, folder: Path, dc: str, records: int) -> Datacentre:
     cluster.start()
     servers = cluster.bootstrap_servers[0]
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result()
+    # The records are older than what a broker keeps by itself.
+    topic = NewTopic(TOPIC, PARTITIONS, 1, config={"retention.ms": "-1"})
+    admin.create_topics([topic])[TOPIC].result()
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 50, "acks": 1})
     for number, message in enumerate(_messages(dc, records)):
         record = to_record(message)
