@@ -1,4 +1,4 @@
-"""What a publish asks for beside being stored: a key of its own, to be stored under an id that it
+"""The wishes of a publish beside being stored: a key of its own, to be stored under an id that it
 had before, a CloudEvent, headers to go along.
 
 Most publishes ask for none of it and never come here.

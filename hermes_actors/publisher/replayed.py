@@ -21,7 +21,7 @@ class Replayed(Struct, frozen=True):
 
 
 def replay_of(head: Head) -> Replayed | None:
-    """What the head says of it, None when it says nothing.
+    """The replay that the head asks for, None when it asks for none.
 
     The id is percent-encoded UTF-8. Raises Refused for one that is empty, too long or not
     printable, for a name that no subscription can have, and for a subscription without an id.

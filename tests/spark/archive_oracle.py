@@ -1,4 +1,4 @@
-"""What logs hold and what an archive's folder holds, each by other people's readers alone."""
+"""The contents of logs and of an archive's folder, each by other people's readers alone."""
 
 import sqlite3
 from contextlib import closing

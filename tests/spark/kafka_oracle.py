@@ -1,4 +1,4 @@
-"""What two Kafka clusters hold, by librdkafka and loops: nothing of the product is used."""
+"""The contents of two Kafka clusters, by librdkafka and loops, without the product."""
 
 from collections import Counter
 

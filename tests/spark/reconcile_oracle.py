@@ -1,4 +1,4 @@
-"""What a reconciliation must find, told from plain lists by loops: nothing of the product is used.
+"""An oracle for reconciliation: plain lists and loops, nothing of the product.
 
 A world is what was written: `stored` are (dc, topic, partition, offset, id, way, at_ms) with id
 None for a record of others, `settled` by (topic, subscription) a set of (dc, partition, offset),

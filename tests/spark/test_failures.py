@@ -1,4 +1,4 @@
-"""What Spark raises is told in one sentence that says what is wrong, not where it was noticed."""
+"""Errors of Spark are told in one sentence: the cause, not where it was noticed."""
 
 import pytest
 

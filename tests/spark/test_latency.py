@@ -87,7 +87,7 @@ def journal_lines():
 
 @pytest.fixture
 def scene(tmp_path):
-    """What is in the logs and the journal, and where they are."""
+    """The contents of the logs and the journal, and where they are."""
     for dc, topics in LOGS.items():
         fill_embedded(tmp_path / dc, topics)
     commit_embedded(tmp_path / "dc1", "shop_orders_other", TOPIC, {0: Commit(7, "")})

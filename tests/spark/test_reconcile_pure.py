@@ -1,4 +1,4 @@
-"""What follows from the facts of one message, and from the commits of one subscription."""
+"""The fate of a message from its facts, and settled offsets from a subscription's commits."""
 
 import itertools
 

@@ -15,7 +15,7 @@ from hermes_spark.sources import stored
 from hermes_spark.sources.failures import source_failures
 
 BATCH_OFFSETS = 1_000_000
-"""What is made visible together, and made again after a crash."""
+"""A set of changes that become visible together, and are made again after a crash."""
 COMPRESSION = "zstd"
 
 _DAY_HOURS = 24

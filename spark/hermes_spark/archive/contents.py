@@ -1,4 +1,4 @@
-"""What an archive holds, topic by topic and datacentre by datacentre, for people and programs."""
+"""The contents of an archive by topic and datacentre, for people and programs."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ class Contents(Struct, frozen=True):
 
 
 def contents(folder: Path) -> list[Contents]:
-    """What is archived there, in the order of topics. Raises LaunchFailed, OSError."""
+    """Each topic that the archive holds, by name. Raises LaunchFailed, OSError."""
     manifest = load_manifest(folder)
     kept: defaultdict[tuple[str, str], Kept] = defaultdict(Kept)
     for topic in topics_of(folder):

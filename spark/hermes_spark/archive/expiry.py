@@ -9,7 +9,7 @@ from hermes_spark.archive.layout import files_of, hour_text, hours_of, topics_of
 
 
 class Deleted(NamedTuple):
-    """What was deleted of a topic."""
+    """How much of a topic was deleted."""
 
     topic: str
     hours: int

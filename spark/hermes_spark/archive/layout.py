@@ -47,7 +47,7 @@ class Hour(NamedTuple):
 
 
 class FileName(NamedTuple):
-    """What a file's name says: its datacentre, and the first and last commit that brought it."""
+    """A file by its name: its datacentre, and the first and last commit that brought it."""
 
     dc: str
     first: int

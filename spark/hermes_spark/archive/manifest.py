@@ -65,8 +65,8 @@ class ArchivedTopic(Struct, frozen=True):
 
 
 class Expired(Struct, frozen=True):
-    """What was deleted of a topic: all hours before `before` (such as 2030-01-31T12) that there
-    were, and how many hours and records that were in all.
+    """The part of a topic that was deleted: all its hours before `before` (such as 2030-01-31T12),
+    and how many hours and records that were in all.
     """
 
     before: str
@@ -75,7 +75,7 @@ class Expired(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True):
-    """What an archive holds, as of its commit number `sequence`. `taken_at_ms` is the time of the
+    """The state of an archive as of its commit number `sequence`. `taken_at_ms` is the time of the
     newest snapshot that was archived; `topics` are by datacentre and name, `expired` by name.
     """
 
@@ -190,7 +190,7 @@ def _with_partition(topic: ArchivedTopic, partition: ArchivedPartition) -> Archi
 
 
 def unarchived(manifest: Manifest, snapshot: Snapshot) -> Ranges:
-    """What the snapshot holds behind the manifest's ends, once that was faced with it."""
+    """The ranges of a snapshot that lie behind the manifest's ends, and what is missing there."""
     found: Ranges = {}
     for dc, topic, each in _places(snapshot):
         held = manifest.partition(dc, topic, each.partition)

@@ -1,4 +1,4 @@
-"""What subscribers were sent, and when: the files that `hermes sink --write` makes."""
+"""Journals of subscribers, which say when each was sent a message: the files of `hermes sink`."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -29,7 +29,7 @@ class Journal(Struct, frozen=True):
 
 
 def journal_of(text: str) -> Journal:
-    """What an option names: `group.topic$subscription=FILE`. Raises UsageWrong."""
+    """The journal that an option names as `group.topic$subscription=FILE`. Raises UsageWrong."""
     name, sign, path = text.partition("=")
     try:
         parsed = SubscriptionName.parse(name)

@@ -1,4 +1,4 @@
-"""What a latency job found, as plain values: for JSON and the terminal. Pure."""
+"""The result of a latency job as plain values, for JSON and the terminal. Pure."""
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class Stage(StrEnum):
-    """What is measured, each from the publication: when the frontend had taken the message in."""
+    """The times that are measured, each from when the frontend had taken the message in."""
 
     FIRST_ATTEMPT = "first attempt"
     DELIVERED = "delivered"
@@ -50,7 +50,7 @@ class Latency(Struct, frozen=True):
 
 
 class Hedging(Struct, frozen=True):
-    """What hedging has stored. `published_dc` is the publisher's datacentre, null for all.
+    """The copies that hedging stored. `published_dc` is the publisher's datacentre, null for all.
 
     Of `messages` so many are `hedged`: a copy came as a hedge. Of `rescued` that is the only copy;
     `doubled` have another one too, and cost `surplus` copies.
@@ -110,8 +110,8 @@ def not_known(
     journalled: Sequence[tuple[str, str]],
     subscribed: Sequence[tuple[str, str]],
 ) -> Iterator[str]:
-    """What cannot be known of these topics, in sentences. `journalled` are the subscriptions of
-    which there is a journal, `subscribed` those that have ever settled something.
+    """Sentences that say which answers these topics do not allow. `journalled` are the
+    subscriptions of which there is a journal, `subscribed` those that have ever settled something.
     """
     if topics:
         yield NOBODY_SAYS_WHEN_STORED

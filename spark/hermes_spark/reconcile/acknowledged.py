@@ -17,7 +17,7 @@ from hermes_spark.sources import stored
 
 ACCEPTED = (201, 202)
 COLUMNS = {"topic": "STRING", "messageId": "STRING", "status": "INT", "sentMs": "BIGINT"}
-"""What a list says: `status` is 201 where none is said, `sentMs` may be missing."""
+"""The columns of a list: `status` is 201 where none is said, `sentMs` may be missing."""
 
 _TEXTS = ", ".join(f"{name} STRING" for name in COLUMNS)
 # A number may be written as text: it is read as text, and then as what it is.
@@ -47,7 +47,7 @@ class AcknowledgedList(Struct, frozen=True):
 
 
 def acknowledged_list(text: str) -> AcknowledgedList:
-    """What an option names: `FILE`, `TOPIC=FILE` or `topic:TOPIC`. Raises UsageWrong.
+    """The list that an option names as `FILE`, `TOPIC=FILE` or `topic:TOPIC`. Raises UsageWrong.
 
     A file is JSON lines, CSV with a header, Parquet, or text with an id in each line, by its
     ending; `.gz` may follow it.

@@ -1,4 +1,4 @@
-"""What is known of one message, each fact a bit, and what follows from all of them. Pure.
+"""The facts that are known of one message, each a bit, and the fate that follows. Pure.
 
 The bits of several rows of a message are joined by `or`, so one aggregation gathers everything.
 """
@@ -18,7 +18,7 @@ _PLACES_FROM = 16
 
 
 class Fact(IntFlag):
-    """What is known of a message beside its places: bits 0 to 15. A place, one datacentre's log
+    """A fact about a message beside its places: bits 0 to 15. A place, one datacentre's log
     entered by one way, is a bit from 16 on.
     """
 
@@ -43,7 +43,7 @@ class Fact(IntFlag):
 
 
 class Fate(StrEnum):
-    """What became of a message, by all that is known."""
+    """The fate of a message, by all that is known."""
 
     STORED = "stored"
     """In the log of at least one datacentre."""
@@ -84,7 +84,7 @@ def places_of(flags: int) -> Iterator[tuple[int, str]]:
 
 
 def fate_of(flags: int) -> Fate:
-    """What became of the message. One that only 202 was said of is never called lost."""
+    """The fate that these facts give. A message that only 202 was said of is never called lost."""
     if flags >> _PLACES_FROM:
         return Fate.STORED
     if flags & Fact.DEAD_LETTERED:

@@ -7,12 +7,12 @@ from hermes_spark.lives import topic_of
 from hermes_spark.reconcile.flags import WAYS, Fact, place
 
 NORMALISED = "topic STRING, message_id STRING, flags BIGINT, copies INT, at_ms BIGINT"
-"""What is gathered: `copies` is 1 for a stored record and 0 for all else, `at_ms` when the record
-was published, or the message acknowledged; null where nothing tells.
+"""The columns that are gathered: `copies` is 1 for a stored record and 0 for all else, `at_ms` when
+the record was published, or the message acknowledged; null where nothing tells.
 """
 
 YOUNG_MS = 60_000
-"""What was acknowledged so shortly before the snapshot may be stored after it."""
+"""A message acknowledged so shortly before the snapshot may be stored after it."""
 
 
 def of_stored(rows: Any, dcs: Sequence[str]) -> Any:

@@ -1,4 +1,4 @@
-"""What a reconciliation found, as plain values: for JSON, the report and the exit code. Pure."""
+"""The result of a reconciliation as plain values: for JSON, report and exit code. Pure."""
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -40,7 +40,7 @@ class Combination(Struct, frozen=True):
 
 
 class SubscriptionCount(Struct, frozen=True):
-    """What Spark counted of one subscription in one datacentre's log."""
+    """The counts of one subscription in one datacentre's log."""
 
     topic: str
     subscription: str

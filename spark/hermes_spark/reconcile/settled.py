@@ -1,4 +1,4 @@
-"""What each subscription has settled, by the commits of a snapshot. Pure."""
+"""The offsets that each subscription has settled, by the commits of a snapshot. Pure."""
 
 from collections.abc import Iterator
 

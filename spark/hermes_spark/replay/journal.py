@@ -1,4 +1,4 @@
-"""What a replay has put back, a line for each message, so that it goes on where it was cut off."""
+"""The journal of a replay, a line for each message, so that it goes on where it was cut off."""
 
 import fcntl
 import os
@@ -32,8 +32,8 @@ class Journal:
     """The file, open for more. What an earlier run put back is known from the start."""
 
     def __init__(self, path: Path, since_ms: int = 0) -> None:
-        """What was put back before `since_ms` counts no more: whoever looked at the logs then has
-        missed it all the same.
+        """Messages put back before `since_ms` count no more: whoever looked at the logs then has
+        missed them all the same.
 
         Raises OSError, ValueError for a file that is no journal, and BlockingIOError where another
         run has it open.

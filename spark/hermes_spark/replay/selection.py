@@ -27,12 +27,12 @@ COLUMNS = (
 
 
 class Which(StrEnum):
-    """What is put back."""
+    """The kind of message that is put back."""
 
     LOST = "lost"
-    """What is acknowledged and in no log."""
+    """Acknowledged, and in no log."""
     UNSETTLED = "unsettled"
-    """What is stored and not settled, by the one subscription or by any."""
+    """Stored and not settled, by the one subscription or by any."""
 
 
 def named(spark: Any, report: Path, which: Which, subscription: str = "") -> Any:
@@ -90,7 +90,7 @@ def records_of(wanted: Any, records: Any, topics: Collection[str] | None = None)
 
 
 def candidates(rows: Any, only_for: str = "") -> Iterator[Candidate]:
-    """What `records_of` found, one row after the other, as they are asked for."""
+    """A candidate for each row of `records_of`, made when it is asked for."""
     for row in rows.toLocalIterator():
 
         def make(row: Any = row) -> Any:

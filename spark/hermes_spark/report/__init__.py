@@ -1,1 +1,1 @@
-"""What a job found, for people: one page that needs nothing beside it."""
+"""Reports for people: one page that needs nothing beside it."""

@@ -42,7 +42,7 @@ def source_failures() -> Iterator[None]:
 
 
 def said_by(text: str) -> str:
-    """What is wrong, from the text of an error of Spark's."""
+    """One sentence that says what is wrong, from the text of an error of Spark's."""
     # A worker's error comes as text, within the traces of two languages.
     said = _SAID.search(text)
     if said is not None:

@@ -32,7 +32,7 @@ from hermes_chaos.sim.workload.plans import GROUP
 _LETTERS = dlq_topic(GROUP)
 _KIND_BYTES = 24
 _UNDER_WAY_S = 2.0
-"""What was committed longer ago has been answered for, or was given up: it lies in no socket."""
+"""A commit older than this has been answered for, or was given up: it lies in no socket."""
 
 
 class MortalLog:
