@@ -21,6 +21,7 @@ from hermes_spark.reconcile.result import (
     EXIT_CODES,
     Combination,
     Result,
+    SubscriptionCount,
     Verdict,
     subscription_results,
     topic_results,
@@ -199,3 +200,18 @@ def test_a_log_that_lost_its_end_is_a_loss():
         "4 messages are settled by a subscription and in no log: that log has lost its end"
     ]
     assert [(each.records, each.unknown) for each in late[0].datacentres] == [(10, 0), (10, 10)]
+
+
+def test_the_summary_says_who_is_behind_or_that_nobody_is():
+    commits = {"shop_orders_a": {"shop.orders": [commit(4)]}}
+    snapshot = snapshot_of(dc1=commits, dc2=commits)
+    subscriptions = subscriptions_of(snapshot)
+    settled = result(STORED, subscriptions=subscription_results(subscriptions, []))
+    assert settled.summary()[-1] == (
+        "1 subscription, none with anything unsettled, 0 open dead letters"
+    )
+    counts = [SubscriptionCount("shop.orders", "a", "dc1", unsettled=6, dead_letters=1)]
+    late = result(STORED, subscriptions=subscription_results(subscriptions, counts))
+    assert late.summary()[-1] == (
+        "1 subscription, 1 of them with 6 records not settled, 1 open dead letter"
+    )

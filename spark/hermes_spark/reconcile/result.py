@@ -212,10 +212,16 @@ class Result(Struct, frozen=True):
             f"{_counted(duplicated, 'message')} in more than one copy{_causes(self.causes)}"
         )
         late = [each for each in self.subscriptions if each.unsettled]
+        unsettled = sum(each.unsettled for each in late)
+        behind = (
+            f"{len(late):,} of them with {_counted(unsettled, 'record')} not settled"
+            if late
+            else "none with anything unsettled"
+        )
+        letters = sum(each.dead_letters for each in self.subscriptions)
         lines.append(
-            f"{_counted(len(self.subscriptions), 'subscription')}, {len(late)} of them with "
-            f"{_counted(sum(each.unsettled for each in late), 'record')} not settled, "
-            + _counted(sum(each.dead_letters for each in self.subscriptions), "open dead letter")
+            f"{_counted(len(self.subscriptions), 'subscription')}, {behind}, "
+            + _counted(letters, "open dead letter")
         )
         return lines
 
