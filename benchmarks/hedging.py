@@ -34,8 +34,8 @@ from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, Topic
+from hermes_actors.publisher.demands import Head
 from hermes_actors.publisher.frontend import Frontend
-from hermes_actors.publisher.head import Head
 from hermes_actors.publisher.pending import Pending
 from hermes_actors.runtime.clock import IdSource
 from hermes_actors.telemetry.metrics import Metrics

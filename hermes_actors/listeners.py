@@ -16,7 +16,7 @@ from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.edges.asgi import PagesEdge, Receive, Send
 from hermes_actors.publisher.edges.hypercorn import HypercornServer
 from hermes_actors.publisher.edges.server import FrontendServer
-from hermes_actors.publisher.route import Tally
+from hermes_actors.publisher.pending import Tally
 from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.bridge import open_bridge

@@ -31,16 +31,16 @@ from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.signing_secrets import SigningKey, SigningScheme
 from hermes_actors.model.subscription import BatchBody, Filter
 from hermes_actors.publisher.cloudevents import event_in
+from hermes_actors.publisher.demands import Propagation
 from hermes_actors.publisher.edges.heads import HeadLimits
 from hermes_actors.publisher.edges.http1.connection import TURN_STEPS
 from hermes_actors.publisher.edges.http1.request import Heads
 from hermes_actors.publisher.edges.http1.wire import Reader
 from hermes_actors.publisher.forms import form_of
 from hermes_actors.publisher.idempotency import KeyWindow, parse_key
-from hermes_actors.publisher.preview import Previews
-from hermes_actors.publisher.propagation import Propagation
 from hermes_actors.security.account import BadCredentials
 from hermes_actors.security.tokens import TokenRules, header_of
+from hermes_actors.status.previews import Previews
 
 CALLS_MAX = 40_000
 MESSAGE_BYTES = 2_097_152

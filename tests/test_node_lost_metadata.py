@@ -14,7 +14,7 @@ from hermes_actors.management.access.roles import Anonymous
 from hermes_actors.metadata.commands import METADATA_TOPIC
 from hermes_actors.node import open_node
 from hermes_actors.publisher.answers import Answer
-from hermes_actors.publisher.head import Head
+from hermes_actors.publisher.demands import Head
 from hermes_actors.publisher.pending import Pending
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_chaos.sim.environment.clock import SimulatedClock

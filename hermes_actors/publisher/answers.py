@@ -1,13 +1,11 @@
-"""What a publisher is told: status, code and text for each outcome. Pure."""
+"""The ends that a publish can have, and what its publisher is told: status, code and text. Pure."""
 
 import msgspec
 from msgspec import Struct
 
-from hermes_actors.errors import HermesError, Refused
-from hermes_actors.log.base import Stored
+from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
+from hermes_actors.log.base import Outcome, RefusedRecord, Stored, UnknownRecord
 from hermes_actors.model.topic import Topic
-from hermes_actors.publisher.outcomes import Abandoned, Buffered, Replayed, log_error
-from hermes_actors.publisher.pending import Pending
 
 JSON = "application/json"
 
@@ -35,10 +33,29 @@ class ErrorBody(Struct, frozen=True):
     code: str
 
 
+class Abandoned(Struct, frozen=True):
+    """The publisher left before its body was complete: nobody waits for an answer."""
+
+
+class Buffered(Struct, frozen=True):
+    """No log has it yet, but this node's disk does, and sends it until one has."""
+
+
+class Replayed(Struct, frozen=True):
+    """The message was stored before, under the same key: the first answer's status again."""
+
+    status: int
+
+
+Settled = Outcome | HermesError | Abandoned | Buffered | Replayed
+"""The final outcome of a message."""
+
+
 NOT_FOUND = Answer(404)
 SHUTTING_DOWN = Answer(503, closes=True)
 BAD_REQUEST = Answer(400, closes=True)
 _REPLAYED = (("idempotency-replayed", "true"),)
+_WITHOUT_ERROR: dict[type[object], int] = {Stored: 201, Buffered: 202, Abandoned: 0}
 
 
 def error_answer(error: HermesError, message_id: str, *, closes: bool = False) -> Answer:
@@ -47,22 +64,43 @@ def error_answer(error: HermesError, message_id: str, *, closes: bool = False) -
     return Answer(error.status, message_id, body, JSON, closes=closes, headers=error.headers)
 
 
-def answer_to(pending: Pending) -> Answer:
-    """The answer to a settled publish."""
-    outcome = pending.outcome
-    message_id = pending.id
-    if isinstance(outcome, Stored):
-        return Answer(201, message_id)
-    if isinstance(outcome, Buffered):
-        return Answer(202, message_id)
+def answer_to(outcome: Settled, message_id: str, topic: str, *, has_body: bool) -> Answer:
+    """The answer to a publish that ended so; `has_body`: its body has been read to its end."""
     if isinstance(outcome, Replayed):
         return Answer(outcome.status, message_id, headers=_REPLAYED)
+    status = _WITHOUT_ERROR.get(type(outcome))
+    if status is not None:
+        assert status, "nobody waits for this answer"
+        return Answer(status, message_id)
+    # The rest of a body that was not read would be taken for the next request.
+    return error_answer(error_of(outcome, topic), message_id, closes=not has_body)
+
+
+def status_of(outcome: Settled, topic: str) -> int:
+    """The status that it is answered with; 0 when nobody is."""
+    if isinstance(outcome, Replayed):
+        return outcome.status
+    status = _WITHOUT_ERROR.get(type(outcome))
+    return error_of(outcome, topic).status if status is None else status
+
+
+def error_of(outcome: Settled, topic: str) -> HermesError:
+    """What is said of an outcome that is no success: of a record that the log has not stored, as
+    far as it knows.
+    """
     if isinstance(outcome, HermesError):
-        # The rest of a body that was not read would be taken for the next request.
-        return error_answer(outcome, message_id, closes=not pending.has_body)
-    assert outcome is not None, "it is not settled"
-    assert not isinstance(outcome, Abandoned), "nobody waits for this answer"
-    return error_answer(log_error(outcome, pending.route.name), message_id)
+        return outcome
+    assert not isinstance(outcome, Stored | Buffered | Replayed | Abandoned), "it is no error"
+    if isinstance(outcome, RefusedRecord) and outcome.is_too_large:
+        return Refused(
+            f"Message for topic {topic} was not stored: {outcome.reason}: the larger one of "
+            "management.topic_bytes_max and the topic's maxMessageSize with room for headers; send "
+            "less at once, or have one of them raised"
+        )
+    became = "may or may not have been" if isinstance(outcome, UnknownRecord) else "was not"
+    return HermesError(
+        f"Message for topic {topic} {became} stored: {outcome.reason}", ErrorCode.INTERNAL_ERROR
+    )
 
 
 def too_long_for_server(size_text: str, bytes_max: int) -> Refused:
@@ -78,4 +116,42 @@ def too_long_for_topic(size: int, topic: Topic) -> Refused:
     return Refused(
         f"Message is {size} bytes long; topic {topic.name} takes at most {topic.max_message_size} "
         "(its maxMessageSize); send less at once, or have its owner raise that"
+    )
+
+
+def overdue(limit_ms: int, *, may_be_stored: bool) -> Unavailable:
+    """No log acknowledged within the limit."""
+    became = (
+        "acknowledged by the log within {} ms; it may have been stored"
+        if may_be_stored
+        else "given to the log within {} ms; it was not stored"
+    )
+    return Unavailable(
+        f"Message was not {became.format(limit_ms)}", ErrorCode.SENDING_TO_KAFKA_TIMEOUT
+    )
+
+
+def full_behind_key(topic: str, *, was_sent: bool) -> Unavailable:
+    """Older messages of its key are kept, and no more can be."""
+    became = "may have been stored" if was_sent else "was not stored"
+    return Unavailable(
+        f"Message for topic {topic} {became}: older messages of its key wait in the spool, "
+        "which takes no more; try again",
+        ErrorCode.SENDING_TO_KAFKA_TIMEOUT if was_sent else ErrorCode.OTHER,
+    )
+
+
+def not_written(topic: str, reason: str, *, was_sent: bool) -> Unavailable:
+    """The spool took it, and its disk did not."""
+    if not was_sent:
+        # Older messages of its key wait in the spool, or the log did not come round to it in time.
+        return Unavailable(
+            f"Message for topic {topic} was not given to the log, and this node could not keep it: "
+            f"{reason}; it was not stored, try again",
+            ErrorCode.OTHER,
+        )
+    return Unavailable(
+        f"Message for topic {topic} was not acknowledged by the log, and this node could not keep "
+        f"it: {reason}; it may have been stored",
+        ErrorCode.SENDING_TO_KAFKA_TIMEOUT,
     )

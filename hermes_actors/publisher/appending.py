@@ -16,8 +16,7 @@ from hermes_actors.log.batching import Batch
 from hermes_actors.model.message import Envelope, Via, to_record
 from hermes_actors.model.messages import joined, records_of
 from hermes_actors.model.record import Record
-from hermes_actors.publisher.pending import SETTLED, Pending
-from hermes_actors.publisher.route import Route
+from hermes_actors.publisher.pending import SETTLED, Pending, Route
 from hermes_actors.runtime.clock import Clock
 
 
@@ -126,11 +125,11 @@ class Appending:
             elif pending.conclude(outcomes[at:following]):
                 ended.append(pending)
             at = following
-        measures = self._route.measures
         stored = stored_count(outcomes)
         if stored:
-            measures.acknowledged(dc, stored, append_s)
-        measures.settled(ended, self._clock.monotonic_s())
+            self._route.measures.acknowledged(dc, stored, append_s)
+        if ended:
+            self._route.settled(ended, self._clock.monotonic_s())
 
     async def _join_kept(self, spool: Spool, pendings: Sequence[Pending]) -> None:
         """A key whose older messages the spool holds: its newer ones go behind them."""
@@ -154,7 +153,8 @@ class Appending:
         """The records of these, which go to that datacentre's log now."""
         for pending in pendings:
             pending.sent()
-        self._route.measures.sent(pendings, dc, via)
+        for listener in self._route.tally.listeners:
+            listener.sent(pendings, dc, via)
         return self._records(pendings, via)
 
     def _records(self, pendings: Sequence[Pending], via: str) -> Sequence[Record]:

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from hermes_actors.errors import ErrorCode, HermesError, Refused
 from hermes_actors.model.topic import PublishingAuth
 from hermes_actors.publisher.answers import SHUTTING_DOWN, Answer, error_answer
+from hermes_actors.publisher.demands import Head
 from hermes_actors.publisher.drain import Drain
-from hermes_actors.publisher.head import Head
 from hermes_actors.publisher.measures import FrontendMeasures
-from hermes_actors.publisher.route import Route
+from hermes_actors.publisher.pending import Route
 from hermes_actors.security.account import (
     PUBLISHER,
     Account,

@@ -19,14 +19,12 @@ from hermes_actors.log.base import Stored, is_all_stored
 from hermes_actors.model.message import Message
 from hermes_actors.model.messages import Keys, MessageRun
 from hermes_actors.model.partitioner import partition_of
-from hermes_actors.publisher.answers import too_long_for_topic
+from hermes_actors.publisher.answers import Settled, too_long_for_topic
 from hermes_actors.publisher.batch_lines import LINE_BYTES, end_line, lines_of, stored_lines
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.forms import Form, Parcel
-from hermes_actors.publisher.outcomes import Settled
-from hermes_actors.publisher.pending import Pending
+from hermes_actors.publisher.pending import Pending, Route
 from hermes_actors.publisher.permits import Permits
-from hermes_actors.publisher.route import Route
 from hermes_actors.runtime.clock import Clock
 
 
@@ -335,7 +333,8 @@ class BatchStream:
         self.route.tally.in_flight += len(ways)
         for pending, _, _ in ways:
             self._deadlines.add(pending)
-        self.route.measures.admitted([pending for pending, _, _ in ways])
+        for listener in self.route.tally.listeners:
+            listener.admitted([pending for pending, _, _ in ways])
         for pending, _, messages in ways:
             self._hand_over(pending, messages)
         if not ways:

@@ -6,7 +6,7 @@ import msgspec
 
 from hermes_actors.errors import HermesError
 from hermes_actors.log.base import Stored
-from hermes_actors.publisher.outcomes import Abandoned, Buffered, Replayed, Settled, log_error
+from hermes_actors.publisher.answers import Buffered, Settled, error_of
 
 _STORED = b'{"status":201,"id":"%b"}\n'
 _KEPT = b'{"status":202,"id":"%b"}\n'
@@ -29,7 +29,7 @@ def lines_of(ids: Sequence[bytes], outcomes: Sequence[Settled], topic: str) -> b
         elif isinstance(outcome, Buffered):
             lines.append(_KEPT % message_id)
         else:
-            lines.append(_error_line(_error_of(outcome, topic), message_id))
+            lines.append(_error_line(error_of(outcome, topic), message_id))
     return b"".join(lines)
 
 
@@ -38,13 +38,6 @@ def end_line(error: HermesError) -> bytes:
     message's.
     """
     return _encode({"status": error.status, "message": error.message, "code": error.code.name})
-
-
-def _error_of(outcome: Settled, topic: str) -> HermesError:
-    if isinstance(outcome, HermesError):
-        return outcome
-    assert not isinstance(outcome, Stored | Buffered | Abandoned | Replayed), "no error"
-    return log_error(outcome, topic)
 
 
 def _error_line(error: HermesError, message_id: bytes) -> bytes:

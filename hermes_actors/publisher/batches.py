@@ -9,11 +9,10 @@ from hermes_actors.model.message import Headers, Message
 from hermes_actors.publisher.answers import Answer
 from hermes_actors.publisher.batch import BatchStream, Limits
 from hermes_actors.publisher.deadlines import Deadlines
+from hermes_actors.publisher.demands import Head
 from hermes_actors.publisher.forms import form_of
-from hermes_actors.publisher.head import Head
-from hermes_actors.publisher.pending import Pending
+from hermes_actors.publisher.pending import Pending, Route
 from hermes_actors.publisher.permits import Permits
-from hermes_actors.publisher.route import Route
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.security.account import Account
 

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 import trio
 
-from hermes_actors.publisher.pending import FIRST, LAST, LATE, SETTLED, Pending, Stage
-from hermes_actors.publisher.route import Limits
+from hermes_actors.publisher.pending import FIRST, LAST, LATE, SETTLED, Limits, Pending, Stage
 from hermes_actors.runtime.clock import Clock
 
 _SWEEP_INTERVAL_MIN_S = 0.001

@@ -1,32 +1,151 @@
-"""The wishes of a publish beside being stored: a key of its own, to be stored under an id that it
-had before, a CloudEvent, headers to go along.
+"""The head of a publish, and what it may ask for beside being stored: a key of its own, the id that
+it had before, to be taken as a CloudEvent, headers to go along.
 
-Most publishes ask for none of it and never come here.
+Most publishes ask for none of it: their heads are plain, and nobody here reads them.
 """
 
 import re
+from collections.abc import Iterable, Mapping
+from urllib.parse import unquote
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_actors.config import FrontendConfig
+from hermes_actors.config import FrontendConfig, PropagationConfig
 from hermes_actors.errors import Refused
 from hermes_actors.model.keyed_id import keyed_id
-from hermes_actors.model.message import Headers, Message
+from hermes_actors.model.message import Headers, Message, is_reserved_header
+from hermes_actors.model.names import is_name_part
 from hermes_actors.publisher.cloudevents import (
     VERSION_HEADER,
     event_in,
     event_of,
     is_structured,
 )
-from hermes_actors.publisher.head import Head
 from hermes_actors.publisher.idempotency import HEADER, Claim, KeyWindow, parse_key
-from hermes_actors.publisher.propagation import Propagation
-from hermes_actors.publisher.replayed import REPLAY_ID, replay_of
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.security.account import Account, ClientCertificate
+
+REPLAY_ID = "Hermes-Replay-Id"
+REPLAY_FOR = "Hermes-Replay-For"
+ID_CHARACTERS_MAX = 255
 
 # W3C Trace Context, 3.2: what does not look like it is ignored, as the recommendation asks.
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+
+SPECIAL = frozenset(
+    {"idempotency-key", "ce-specversion", "traceparent", "hermes-replay-id", "hermes-replay-for"}
+)
+"""The headers that ask for more than to be stored. A request without them takes the short way."""
+
+_SPECIAL_BYTES = frozenset(name.encode() for name in SPECIAL)
+_CLOUD_EVENTS = b"application/cloudevents"
+
+
+class Head:
+    """One request's headers.
+
+    `pairs` are all of them as they came, `fields` has their names in lower case; of a repeated
+    header the last value counts. `is_plain`: none of SPECIAL is there, and the body is no
+    CloudEvent. `certificate` is the client's, verified, None without one. `account` is the
+    author's, once he has been identified.
+    """
+
+    __slots__ = ("_fields", "_pairs", "account", "certificate", "is_plain")
+
+    def __init__(
+        self,
+        pairs: list[tuple[bytes, bytes]],
+        fields: Mapping[bytes, bytes],
+        certificate: ClientCertificate | None = None,
+    ) -> None:
+        self._pairs = pairs
+        self._fields = fields
+        self.certificate = certificate
+        self.account: Account | None = None
+        self.is_plain = _SPECIAL_BYTES.isdisjoint(fields) and not fields.get(
+            b"content-type", b""
+        ).lower().startswith(_CLOUD_EVENTS)
+
+    def get(self, name: str) -> str | None:
+        """The header's value, None when it is absent; `name` is in lower case."""
+        value = self._fields.get(name.encode())
+        return None if value is None else value.decode("latin-1")
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """All headers, in the order and the letter case that the connection brought."""
+        return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self._pairs]
+
+
+class Replayed(Struct, frozen=True):
+    """Under which id the message is stored, and for which subscription alone; "" for all."""
+
+    id: str
+    only_for: str
+
+
+def replay_of(head: Head) -> Replayed | None:
+    """The replay that the head asks for, None when it asks for none.
+
+    The id is percent-encoded UTF-8. Raises Refused for one that is empty, too long or not
+    printable, for a name that no subscription can have, and for a subscription without an id.
+    """
+    raw_id, only_for = head.get("hermes-replay-id"), head.get("hermes-replay-for")
+    if raw_id is None:
+        if only_for is not None:
+            raise Refused(f"{REPLAY_FOR} goes with {REPLAY_ID}; send the message's own id too")
+        return None
+    try:
+        message_id = unquote(raw_id.strip(), errors="strict")
+    except UnicodeDecodeError as error:
+        raise Refused(f"{REPLAY_ID} is not percent-encoded UTF-8: {error.reason}") from error
+    if not 0 < len(message_id) <= ID_CHARACTERS_MAX or not message_id.isprintable():
+        raise Refused(
+            f"{REPLAY_ID} is not an id: send 1 to {ID_CHARACTERS_MAX} printable characters, "
+            "percent-encoded"
+        )
+    if only_for is not None and not is_name_part(only_for):
+        raise Refused(
+            f"{REPLAY_FOR}: no subscription is called so; send the name alone, without its topic"
+        )
+    return Replayed(message_id, only_for or "")
+
+
+SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})
+"""What travels only when it is named: it is meant for this server, and not for subscribers."""
+
+
+class Propagation:
+    """Picks headers by their names, whatever their letter case.
+
+    Without names every header travels but the secret ones; one by which the broker speaks to
+    subscribers never does. One without a value does not; of a repeated one the first does, as in
+    Hermes. Names keep the case that the server tells.
+    """
+
+    def __init__(self, config: PropagationConfig) -> None:
+        self._allowed = frozenset(config.allowed)
+
+    def pick(self, pairs: Iterable[tuple[str, str]]) -> Headers:
+        """The headers to store with the message; values are as their bytes in ISO 8859-1."""
+        allowed = self._allowed
+        picked: dict[str, tuple[str, str]] = {}
+        for name, value in pairs:
+            lower = name.lower()
+            is_wanted = lower in allowed if allowed else lower not in SECRET
+            if is_wanted and value and lower not in picked and not is_reserved_header(lower):
+                picked[lower] = (name, _text(value))
+        return tuple(picked.values())
+
+
+def _text(value: str) -> str:
+    """The value as its sender meant it: UTF-8 where it is that."""
+    if value.isascii():
+        return value
+    try:
+        return value.encode("latin-1").decode()
+    except (UnicodeDecodeError, UnicodeEncodeError):
+        return value
 
 
 class Demand(Struct, frozen=True):

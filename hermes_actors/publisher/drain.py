@@ -5,7 +5,7 @@ from enum import Enum
 
 import trio
 
-from hermes_actors.publisher.route import Tally
+from hermes_actors.publisher.pending import Tally
 
 _POLL_S = 0.02
 

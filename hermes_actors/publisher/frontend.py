@@ -14,7 +14,7 @@ from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.measures import FrontendMeasures
-from hermes_actors.publisher.route import Tally
+from hermes_actors.publisher.pending import Tally
 from hermes_actors.publisher.router import Routes
 from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime.clock import Clock, IdSource

@@ -13,31 +13,29 @@ import msgspec
 from hermes_actors.actors.mailbox import MailboxClosed, MailboxFull
 from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
-from hermes_actors.log.base import Stored
 from hermes_actors.model.message import Headers, Message
 from hermes_actors.publisher.answers import (
     SHUTTING_DOWN,
+    Abandoned,
     Answer,
-    answer_to,
+    Replayed,
     error_answer,
+    status_of,
     too_long_for_server,
     too_long_for_topic,
 )
 from hermes_actors.publisher.authentication import PublishSecurity, forbidden, may_publish
 from hermes_actors.publisher.batches import Batches
 from hermes_actors.publisher.deadlines import Deadlines
-from hermes_actors.publisher.demands import Demand, Demands
+from hermes_actors.publisher.demands import Demand, Demands, Head
 from hermes_actors.publisher.drain import Drain
-from hermes_actors.publisher.head import Head
 from hermes_actors.publisher.idempotency import Claim
 from hermes_actors.publisher.measures import FrontendMeasures
-from hermes_actors.publisher.outcomes import Abandoned, Buffered, Replayed
-from hermes_actors.publisher.pending import CHUNKED, Pending
-from hermes_actors.publisher.preview import Previews
+from hermes_actors.publisher.pending import CHUNKED, Pending, Route, Tally, without_schema
 from hermes_actors.publisher.quota import Quotas
-from hermes_actors.publisher.route import Route, Tally, without_schema
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.security.account import Account
+from hermes_actors.status.previews import Previews
 
 TOO_MANY_BYTES = ErrorCode.THROUGHPUT_QUOTA_VIOLATION.status
 
@@ -67,7 +65,7 @@ class Gateway:
         self._deadlines = deadlines
         self._measures = measures
         self._dc = measures.dc
-        self._listeners = measures.listeners
+        self._listeners = tally.listeners
         self._now_s = clock.monotonic_s
         self._now_ms = clock.now_ms
         self._message_id = ids.message_id
@@ -152,8 +150,8 @@ class Gateway:
         )
         self._tally.in_flight += 1
         self._deadlines.add(pending)
-        if self._listeners:
-            measures.admitted((pending,))
+        for listener in self._listeners:
+            listener.admitted((pending,))
         return pending
 
     def hand_over(self, pending: Pending, body: bytes) -> None:
@@ -232,9 +230,8 @@ class Gateway:
 
     def _conclude(self, claim: Claim, notify: Callable[[Pending], None], pending: Pending) -> None:
         """A publish with an Idempotency-Key is settled: remember its success, and go on."""
-        outcome = pending.outcome
-        status = 201 if isinstance(outcome, Stored) else 202 if isinstance(outcome, Buffered) else 0
-        claim.conclude(status, self._now_s())
+        assert pending.outcome is not None, "it is settled"
+        claim.conclude(status_of(pending.outcome, pending.route.name), self._now_s())
         notify(pending)
 
     def admit_batch(self, topic: str, head: Head) -> Route | Answer:
@@ -310,7 +307,7 @@ class Gateway:
 
     def answer(self, pending: Pending) -> Answer:
         """The answer to a settled publish."""
-        answer = answer_to(pending)
+        answer = pending.answer
         if self.tells_quota and answer.status != TOO_MANY_BYTES:
             told = self.quota_headers(pending)
             answer = msgspec.structs.replace(answer, headers=answer.headers + told)

@@ -1,54 +1,11 @@
-"""The publishing side's metrics, counted where messages come from one state to the next.
+"""The publishing side's metrics: each name and label once, added to once for each batch."""
 
-Each name and label is there once, and is added to once for each batch. Whoever else wants to know
-of the transitions, a trace or a tracker, is told of them here too.
-"""
+from collections.abc import Callable
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
-
-from hermes_actors.log.base import Stored, stored_count
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Ack
-from hermes_actors.publisher import outcomes
-from hermes_actors.publisher.outcomes import status_of
 from hermes_actors.status.record import Published
 from hermes_actors.telemetry.metrics import Counter, Metrics, Timer
-
-if TYPE_CHECKING:
-    # It is counted here, and knows the measures that count it.
-    from hermes_actors.publisher.pending import Pending
-
-
-class Admitted(NamedTuple):
-    """The heads of these have passed their checks."""
-
-    pendings: "Sequence[Pending]"
-
-
-class Sent(NamedTuple):
-    """A batch of these goes to this datacentre's log; `via` is their records' way."""
-
-    pendings: "Sequence[Pending]"
-    dc: str
-    via: str
-
-
-class Kept(NamedTuple):
-    """The spool has taken these, and will send them; its disk may not have them yet."""
-
-    pendings: "Sequence[Pending]"
-
-
-class Settled(NamedTuple):
-    """These have their outcomes, and were told."""
-
-    pendings: "Sequence[Pending]"
-
-
-Transition = Admitted | Sent | Kept | Settled
-Listener = Callable[[Transition], None]
-"""Called synchronously, after what happened was counted. It must not raise, nor keep messages."""
 
 
 class _Both:
@@ -79,8 +36,6 @@ class FrontendMeasures:
         self.throughput_bytes = metrics.counter("topic_global_throughput_bytes")
         self.sizes = metrics.sizes("topic_global_message_size_bytes")
         metrics.gauge("inflight_requests", in_flight)
-        self.listeners: list[Listener] = []
-        """Told of every transition of every topic."""
 
     def status(self, code: int) -> Counter:
         """How often this status was the answer to a publish, whatever its topic."""
@@ -142,11 +97,6 @@ class TopicMeasures:
             both = self._status[status] = _Both(one, self._frontend.status(status))
         both.add(count)
 
-    def admitted(self, pendings: "Sequence[Pending]") -> None:
-        """The heads of these have passed their checks."""
-        for listener in self._frontend.listeners:
-            listener(Admitted(pendings))
-
     def taken(self, count: int, size_bytes: int) -> None:
         """A batch of so many messages, their bodies together so many bytes, begins to be sent."""
         frontend = self._frontend
@@ -154,11 +104,6 @@ class TopicMeasures:
         frontend.throughput_bytes.value += size_bytes
         self._sizes.add(count, size_bytes)
         frontend.sizes.add(count, size_bytes)
-
-    def sent(self, pendings: "Sequence[Pending]", dc: str, via: str) -> None:
-        """A batch of these goes to this datacentre's log, perhaps after another one."""
-        for listener in self._frontend.listeners:
-            listener(Sent(pendings, dc, via))
 
     def acknowledged(self, dc: str, stored: int, append_s: float) -> None:
         """Of a batch, `stored` messages were acknowledged after `append_s` in that datacentre's
@@ -172,44 +117,10 @@ class TopicMeasures:
         published.value += stored
         self._broker.observe(append_s, stored)
 
-    def kept(self, pendings: "Sequence[Pending]") -> None:
-        """The spool has taken these."""
-        for listener in self._frontend.listeners:
-            listener(Kept(pendings))
-
-    def settled(self, pendings: "Sequence[Pending]", now_s: float = 0.0) -> None:
-        """These have their outcomes; `now_s`, monotonic, is asked for where one of them is stored:
-        its latency is that from headers read to answer.
-        """
-        if not pendings:
-            return
-        answered = 0
-        for pending in pendings:
-            assert pending.outcome is not None, "it is settled"
-            stored = 0
-            if pending.outcomes is not None:
-                stored = stored_count(pending.outcomes)
-                if stored < pending.count:
-                    for outcome in pending.outcomes:
-                        self._answered_without(outcome, pending, 1)
-            elif type(pending.outcome) is Stored:
-                stored = pending.count
-            else:
-                self._answered_without(pending.outcome, pending, pending.count)
-            if stored:
-                answered += stored
-                self._latency.observe(now_s - pending.started_s, stored)
-                self._global_latency.observe(now_s - pending.started_s, stored)
-        if answered:
-            self.answered(201, answered)
-        for listener in self._frontend.listeners:
-            listener(Settled(pendings))
-
-    def _answered_without(self, outcome: outcomes.Settled, pending: "Pending", count: int) -> None:
-        """So many were answered with what may be something else than 201."""
-        status = status_of(outcome, pending.route.name)
-        if status not in (0, 201):
-            self.answered(status, count)
+    def took(self, latency_s: float, count: int) -> None:
+        """`count` messages of one publish were stored so long after its head had been read."""
+        self._latency.observe(latency_s, count)
+        self._global_latency.observe(latency_s, count)
 
     def published(self) -> Published:
         """What was published to the topic here, and what of it was answered otherwise."""

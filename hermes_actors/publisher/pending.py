@@ -1,4 +1,5 @@
-"""The whole fate of one admitted publish: admitted, validating, queued, sent, kept, settled.
+"""The whole fate of one admitted publish: admitted, validating, queued, sent, kept, settled; and
+the route that it goes, with all that publishing to one topic needs.
 
 Each transition is one function, and asserts that it may happen. It is told exactly once, by
 whoever is first.
@@ -6,22 +7,46 @@ whoever is first.
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
+from typing import NamedTuple
 
-from hermes_actors.errors import ErrorCode, Refused
+import trio
+from msgspec.structs import replace
+
+from hermes_actors.actors.mailbox import Ref
+from hermes_actors.errors import ErrorCode, HermesError, Refused
+from hermes_actors.fallback.spool.format import SpoolEntry
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.fallback.spool.store import SpoolUnavailable
 from hermes_actors.log.base import Outcome, Stored, UnavailableRecord, UnknownRecord, stored_count
-from hermes_actors.model.message import Message
+from hermes_actors.metadata.keys import parse_log_topic
+from hermes_actors.model.message import Message, Via
 from hermes_actors.model.messages import keys_of
-from hermes_actors.publisher.demands import Demand
-from hermes_actors.publisher.outcomes import (
+from hermes_actors.model.topic import ContentType, Topic
+from hermes_actors.publisher.answers import (
+    Answer,
     Buffered,
     Settled,
+    answer_to,
     full_behind_key,
     not_written,
     overdue,
+    status_of,
 )
-from hermes_actors.publisher.route import Limits, Route
+from hermes_actors.publisher.demands import Demand
+from hermes_actors.publisher.measures import TopicMeasures
+from hermes_actors.publisher.permits import Permits
+
+
+class Limits(NamedTuple):
+    """The time limits of a publish, in ms after its start: until the spool is asked, until it is
+    answered that none took it, and until it is answered that the spool's disk did not. Without a
+    spool all are the same.
+    """
+
+    first_ms: int
+    late_ms: int
+    kept_ms: int
+
 
 CHUNKED = -2
 """`expected_bytes` of a body whose length is not announced and need not be."""
@@ -93,7 +118,7 @@ class Pending:
     def __init__(
         self,
         message_id: str,
-        route: Route,
+        route: "Route",
         started_s: float,
         key: bytes | None,
         expected_bytes: int,
@@ -134,6 +159,12 @@ class Pending:
     def keys(self) -> Sequence[bytes | None] | None:
         """The key of each message; None when all have the same."""
         return keys_of(self.messages) if self.count > 1 else None
+
+    @property
+    def answer(self) -> Answer:
+        """What its publisher is told, once it is settled."""
+        assert self.outcome is not None, "it is not settled"
+        return answer_to(self.outcome, self.id, self.route.name, has_body=self.has_body)
 
     # The way to a log.
 
@@ -217,7 +248,8 @@ class Pending:
         self.state = KEPT
         self.is_done = True
         self.keeper = spool
-        self.route.measures.kept((self,))
+        for listener in self.route.tally.listeners:
+            listener.kept((self,))
         return True
 
     def _written(self, error: SpoolUnavailable | None) -> None:
@@ -241,7 +273,7 @@ class Pending:
         else:
             outcomes = [outcome if each is None else each for each in known]
             self.end(outcomes[0], outcomes)
-        self.route.measures.settled((self,), self.started_s)
+        self.route.settled((self,), self.started_s)
         return True
 
     def end(self, outcome: Settled, outcomes: Sequence[Settled] | None = None) -> None:
@@ -278,3 +310,176 @@ class Pending:
         self.route.hurry()
         self.settle(overdue(limit_ms, may_be_stored=self.is_sent or self.state == KEPT))
         return None
+
+
+class Transitions:
+    """Hears of every transition of a node's publishes, of all that take it together at once, as
+    `consumer.delivery.Transitions` does of deliveries. As it is, it does nothing.
+
+    The calls come on the publishing path: they do not wait, do not raise, and keep no sequence.
+    """
+
+    def admitted(self, pendings: Sequence[Pending]) -> None:
+        """The heads of these have passed their checks."""
+
+    def sent(self, pendings: Sequence[Pending], dc: str, via: str) -> None:
+        """An append of these begins, to this datacentre's log; `via` is their records' way."""
+
+    def kept(self, pendings: Sequence[Pending]) -> None:
+        """The spool has taken these, and will send them; its disk may not have them yet."""
+
+    def settled(self, pendings: Sequence[Pending]) -> None:
+        """These have their outcomes, and were told."""
+
+
+class Tally:
+    """How many publishes of this node are under way, and who hears of their transitions."""
+
+    __slots__ = ("in_flight", "listeners")
+
+    def __init__(self) -> None:
+        self.in_flight = 0
+        self.listeners: list[Transitions] = []
+
+
+Validate = Callable[[Message, Callable[[HermesError | None], None]], None]
+"""Checks a message for its topic, and calls back once, now or later: None for a good one."""
+
+
+def without_schema(topic: str) -> Refused:
+    """The topic's messages need a schema, and there is none."""
+    return Refused(f"No schema is known for topic {topic}", ErrorCode.SCHEMA_COULD_NOT_BE_LOADED)
+
+
+def _nobody() -> None:
+    pass
+
+
+class Route:
+    """One live topic.
+
+    `is_open` is False while the topic's producer backs off after a failure. `version` grows when
+    the topic changes, so that the producer looks its partitions up again; `change` also wakes it,
+    before the next message. `producer` is what the supervisor calls that actor, `ref` its mailbox
+    of Pendings. `partitions` is 0 until the producer knows how many the log topic has.
+    `batch_permits` bounds what batches have under way for it, `batch_limits` are those of their
+    messages. `validate` is what the topic demands of a message beyond its length; None for nothing.
+    `hurry` has those told of their fate that is known, before their limit is what they
+    are answered with.
+    """
+
+    __slots__ = (
+        "batch_limits",
+        "batch_permits",
+        "changed",
+        "hurry",
+        "incarnation",
+        "is_open",
+        "limits",
+        "log_topic",
+        "measures",
+        "name",
+        "partitions",
+        "producer",
+        "ref",
+        "spool",
+        "tally",
+        "topic",
+        "validate",
+        "version",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        log_topic: str,
+        topic: Topic,
+        ref: Ref[Pending],
+        limits: Limits,
+        measures: TopicMeasures,
+        tally: Tally,
+        producer: str,
+    ) -> None:
+        self.name = name
+        self.log_topic = log_topic
+        parsed = parse_log_topic(log_topic)
+        self.incarnation = parsed[1] if parsed is not None else 0
+        self.topic = topic
+        self.validate = self._validation(topic)
+        self.ref = ref
+        self.limits = limits
+        self.measures = measures
+        self.tally = tally
+        self.producer = producer
+        self.spool: Spool | None = None
+        self.hurry: Callable[[], None] = _nobody
+        self.is_open = True
+        self.partitions = 0
+        self.batch_limits = limits
+        self.batch_permits: Permits | None = None
+        self.version = 0
+        self.changed = trio.Event()
+
+    def change(self, topic: Topic) -> None:
+        """The topic is now this."""
+        self.topic = topic
+        self.validate = self._validation(topic)
+        self.version += 1
+        self.changed.set()
+        self.changed = trio.Event()
+
+    def _validation(self, topic: Topic) -> Validate | None:
+        if topic.content_type is ContentType.JSON:
+            return None
+        return lambda _message, done: done(without_schema(self.name))
+
+    def keep(
+        self,
+        spool: Spool,
+        messages: Sequence[Message],
+        done: Callable[[SpoolUnavailable | None], None],
+        sent_as: object,
+    ) -> bool:
+        """Offer these to the spool, all or none: True when it takes them, and calls `done` once,
+        later. `sent_as` is what their append is known by; None when none is under way.
+        """
+        clock = spool.clock
+        spooled_at_ms = clock.now_ms()
+        ack = self.topic.ack
+        entries = [
+            SpoolEntry(
+                topic=self.name,
+                log_topic=self.log_topic,
+                incarnation=self.incarnation,
+                ack=ack,
+                spooled_at_ms=spooled_at_ms,
+                message=replace(message, via=Via.SPOOL.value),
+            )
+            for message in messages
+        ]
+        return spool.offer(entries, done, sent_as=sent_as, now_s=clock.monotonic_s())
+
+    def settled(self, pendings: Sequence[Pending], now_s: float = 0.0) -> None:
+        """Count that these have their outcomes, and tell who listens; `now_s`, monotonic, is asked
+        for where one of them is stored: its latency is that from headers read to answer.
+        """
+        measures = self.measures
+        answered = 0
+        for pending in pendings:
+            outcome, outcomes, count = pending.outcome, pending.outcomes, pending.count
+            assert outcome is not None, "it is settled"
+            if outcomes is None and type(outcome) is Stored:
+                stored = count
+            else:
+                outcomes = (outcome,) * count if outcomes is None else outcomes
+                stored = stored_count(outcomes)
+                for each in outcomes if stored < count else ():
+                    if (status := status_of(each, self.name)) not in (0, 201):
+                        measures.answered(status, 1)
+            if stored:
+                answered += stored
+                measures.took(now_s - pending.started_s, stored)
+        if answered:
+            measures.answered(201, answered)
+        for listener in self.tally.listeners:
+            listener.settled(pendings)

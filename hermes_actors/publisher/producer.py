@@ -22,8 +22,7 @@ from hermes_actors.log.base import (
 from hermes_actors.log.batching import Batch, Batcher
 from hermes_actors.model.message import Envelope
 from hermes_actors.publisher.appending import Appending
-from hermes_actors.publisher.pending import Pending
-from hermes_actors.publisher.route import Route
+from hermes_actors.publisher.pending import Pending, Route
 from hermes_actors.runtime.clock import Clock
 
 _SLOW_S = 0.020

@@ -17,9 +17,8 @@ from hermes_actors.model.message import Envelope
 from hermes_actors.model.topic import Ack, Topic
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.measures import FrontendMeasures
-from hermes_actors.publisher.pending import Pending
+from hermes_actors.publisher.pending import Limits, Pending, Route, Tally
 from hermes_actors.publisher.producer import TopicProducer
-from hermes_actors.publisher.route import Limits, Route, Tally
 from hermes_actors.runtime.clock import Clock
 
 _STOP_GRACE_S = 5.0

@@ -16,7 +16,7 @@ from hermes_actors import config
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.node import open_node
-from hermes_actors.publisher.head import Head
+from hermes_actors.publisher.demands import Head
 from hermes_actors.publisher.pending import Pending
 from hermes_actors.security.account import Credentials
 from hermes_actors.telemetry.metrics import render

@@ -30,8 +30,7 @@ from hermes_actors.publisher.edges.http1.request import Heads, Malformed, Reques
 from hermes_actors.publisher.edges.http1.wire import END, Reader
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.measures import FrontendMeasures
-from hermes_actors.publisher.pending import Pending
-from hermes_actors.publisher.route import Limits, Route, Tally
+from hermes_actors.publisher.pending import Limits, Pending, Route, Tally
 from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime.clock import SystemClock, seeded_ids
 from hermes_actors.telemetry.metrics import Metrics

@@ -1,30 +1,38 @@
 """Pendings without a frontend, on a route that a test may look at."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 from hermes_actors.model.names import TopicName
-from hermes_actors.model.topic import Ack
+from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, Topic
 from hermes_actors.publisher.measures import FrontendMeasures
-from hermes_actors.publisher.pending import Pending
-from hermes_actors.publisher.route import Limits, Tally
+from hermes_actors.publisher.pending import Limits, Pending, Route, Tally
 from hermes_actors.telemetry.metrics import Metrics
 
 LIMITS = Limits(65, 65, 65)
+TOPIC = Topic(
+    name="shop.orders",
+    description="",
+    owner=Owner("Plaintext", "team"),
+    content_type=ContentType.JSON,
+    retention_time=RetentionTime(1),
+)
 
 
-def route_of(**parts: Any) -> SimpleNamespace:
-    """As much of a route as a Pending needs."""
-    tally = Tally()
+class AnyRoute(Route):
+    """A route whose parts a test may replace."""
+
+
+def route_of(**parts: Any) -> Any:
+    """A route that no producer stands behind."""
     measures = FrontendMeasures(Metrics("hermes_frontend"), "dc1", lambda: 0)
-    given = {
-        "name": "shop.orders",
-        "log_topic": "shop.orders_1",
-        "spool": None,
-        "measures": measures.topic(TopicName.parse("shop.orders"), Ack.LEADER),
-    }
-    return SimpleNamespace(**given | {"tally": tally, "hurry": lambda: None} | parts)
+    topic_measures = measures.topic(TopicName.parse("shop.orders"), Ack.LEADER)
+    route = AnyRoute(
+        "shop.orders", "shop.orders_1", TOPIC, None, LIMITS, topic_measures, Tally(), "producer"
+    )
+    for name, part in parts.items():
+        setattr(route, name, part)
+    return route
 
 
 def pending_of(

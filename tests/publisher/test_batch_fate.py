@@ -10,7 +10,7 @@ from hermes_actors.model.message import Envelope, Message
 from hermes_actors.model.messages import MessageRun, joined, records_of
 from hermes_actors.model.record import Record
 from hermes_actors.model.run import RecordRun
-from hermes_actors.publisher.outcomes import Buffered
+from hermes_actors.publisher.answers import Buffered
 from hermes_actors.publisher.pending import Pending
 
 LIMIT_MS = 500

@@ -8,8 +8,7 @@ from pendings import pending_of, route_of
 from hermes_actors.errors import Refused
 from hermes_actors.log.base import Stored
 from hermes_actors.publisher.deadlines import Deadlines
-from hermes_actors.publisher.pending import Pending
-from hermes_actors.publisher.route import Limits
+from hermes_actors.publisher.pending import Limits, Pending
 from hermes_chaos.sim.environment.clock import SimulatedClock
 
 STORED = Stored(0)

@@ -16,7 +16,6 @@ from hermes_actors.log.base import Stored, TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.topic import Chaos, ChaosMode, ChaosPolicy
-from hermes_actors.publisher.answers import answer_to
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_chaos.sim.environment.clock import SimulatedClock
 
@@ -111,7 +110,7 @@ async def test_a_loop_that_is_late_answers_with_each_datacentre_too(
         autojump_clock.jump(0.2)
         # The sweep comes first, before the message's own timer.
         world.frontend.deadlines.sweep(trio.current_time())
-        answer = answer_to(publication)
+        answer = publication.answer
         assert answer.status == 500
         assert b"[dc2: no acknowledgement in time]" in answer.body
 
@@ -225,7 +224,7 @@ async def test_keys_keep_their_order_through_an_outage(open_pair, autojump_clock
             await trio.sleep(1)
             pair.own.faults.heal()
         await trio.sleep(1)
-        assert [answer_to(each).status for each in publications] == [201] * 3_000
+        assert [each.answer.status for each in publications] == [201] * 3_000
         for kept in (world.stored, pair.kept):
             for key in {record.key for record in kept}:
                 numbers = [int(record.value) for record in kept if record.key == key]
@@ -265,7 +264,7 @@ async def test_publishers_do_not_notice_that_a_datacentre_dies(open_pair, autoju
             pair.own.faults.heal()
             pair.own.faults.delay_s = (0.001, 0.006)
         await trio.sleep(1)
-        assert {answer_to(each).status for each in publications} == {201}
+        assert {each.answer.status for each in publications} == {201}
         gaps_s = [b - a for a, b in pairwise(successes_s)]
         assert max(gaps_s) < 0.020 + 0.050
         at_home = {dict(each.headers)["id"].decode() for each in world.stored}
@@ -367,7 +366,7 @@ async def test_a_topic_that_asks_for_the_remote_later_has_it_before_its_next_mes
         assert (await world.publish()).status_code == 201
         assert await statuses_of_batch(world, 1_000) == [201] * 1_000
         assert trio.current_time() - started_s < 0.2
-        assert {answer_to(each).status for each in publications} == {201}
+        assert {each.answer.status for each in publications} == {201}
         assert len(pair.kept) == 1_104
 
 
@@ -385,7 +384,7 @@ async def test_a_silent_own_log_is_helped_by_a_remote_that_is_known_late(
         pair.own.faults.silent = True
         publications = [world.admit() for _ in range(100)]
         assert await statuses_of_batch(world, 1_000) == [201] * 1_000
-        assert {answer_to(each).status for each in publications} == {201}
+        assert {each.answer.status for each in publications} == {201}
 
 
 async def test_the_remote_is_looked_up_when_a_topic_asks_for_it_and_not_when_it_is_published_to(

@@ -14,7 +14,6 @@ from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.fallback.node import Fallback
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
-from hermes_actors.publisher.answers import answer_to
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_chaos.sim.environment.clock import SimulatedClock
 
@@ -63,7 +62,7 @@ async def answered_after(world, publication) -> tuple[int, float]:
     await world.add_topic("shop.orders", fallback=True, is_created=False)
     while not publication.is_answered:  # noqa: ASYNC110
         await trio.sleep(0.001)
-    return answer_to(publication).status, trio.current_time() - started_s
+    return publication.answer.status, trio.current_time() - started_s
 
 
 async def test_an_acknowledgement_is_201(open_switched, autojump_clock) -> None:
@@ -112,7 +111,7 @@ async def test_newer_messages_of_its_key_do_not_overtake_it(open_switched, autoj
         await answered_after(world, world.admit(body=b"1", key=b"k"))
         later = [world.admit(body=b"2", key=b"k"), world.admit(body=b"3", key=b"other")]
         await trio.sleep(0.4)
-        assert [answer_to(each).status for each in later] == [202, 201]
+        assert [each.answer.status for each in later] == [202, 201]
         assert world.keeper.bodies == [b"1", b"2"]
         ends = await world.remote.end_positions("shop.orders_1")
         assert sum(ends.values()) == 1

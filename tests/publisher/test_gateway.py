@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from hermes_actors.model.topic import Ack, ContentType
-from hermes_actors.publisher.head import Head
+from hermes_actors.publisher.demands import Head
 from hermes_actors.status.record import Published
 
 UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")

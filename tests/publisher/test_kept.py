@@ -7,7 +7,6 @@ import trio
 from keeper import Keeper
 
 from hermes_actors.fallback.spool.store import SpoolUnavailable
-from hermes_actors.publisher.answers import answer_to
 from hermes_actors.publisher.pending import Pending
 
 
@@ -23,7 +22,7 @@ async def world(open_world, autojump_clock):
 
 
 def statuses(publications: Iterable[Pending]) -> list[int]:
-    return [answer_to(each).status for each in publications if each.is_answered]
+    return [each.answer.status for each in publications if each.is_answered]
 
 
 async def test_silence_is_kept_before_the_limit_and_answered_202(world, autojump_clock) -> None:
@@ -48,7 +47,7 @@ async def test_what_the_disk_does_not_take_in_time_either_is_503_and_may_be_stor
     assert not publication.is_answered, "a slow disk has longer than a slow log"
     await trio.sleep(0.7)
     assert statuses([publication]) == [503]
-    assert b"may have been stored" in answer_to(publication).body
+    assert b"may have been stored" in publication.answer.body
 
 
 async def test_a_log_that_says_nothing_at_the_start_leaves_room_for_what_is_kept(
@@ -120,8 +119,8 @@ async def test_a_disk_that_fails_says_nothing_of_keys_where_the_log_was_not_aske
     waiting = world.admit()
     await trio.sleep(0.055)
     world.keeper.written(SpoolUnavailable("disk", "its disk is full"))
-    assert b"may have been stored" in answer_to(sent).body
-    said = answer_to(waiting).body
+    assert b"may have been stored" in sent.answer.body
+    said = waiting.answer.body
     assert b"was not given to the log" in said
     assert b"it was not stored" in said
     assert b"older" not in said
@@ -162,7 +161,7 @@ async def test_newer_messages_of_a_kept_key_wait_behind_it(world, autojump_clock
     fourth = world.admit(body=b"5", key=b"k")
     await trio.sleep(0.002)
     assert statuses([fourth]) == [503]
-    assert b"older messages of its key" in answer_to(fourth).body
+    assert b"older messages of its key" in fourth.answer.body
     assert [record.value for record in world.stored] == [b"1", b"4"]
 
 

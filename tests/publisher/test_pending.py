@@ -9,9 +9,18 @@ from hermes_actors.errors import ErrorCode, HermesError
 from hermes_actors.fallback.spool.store import SpoolUnavailable
 from hermes_actors.log.base import RefusedRecord, Stored, UnavailableRecord, UnknownRecord
 from hermes_actors.model.message import Message
-from hermes_actors.publisher.outcomes import Abandoned, Buffered
-from hermes_actors.publisher.pending import FIRST, KEPT, LAST, LATE, QUEUED, SENT, Pending, State
-from hermes_actors.publisher.route import Limits
+from hermes_actors.publisher.answers import Abandoned, Buffered
+from hermes_actors.publisher.pending import (
+    FIRST,
+    KEPT,
+    LAST,
+    LATE,
+    QUEUED,
+    SENT,
+    Limits,
+    Pending,
+    State,
+)
 
 KINDS = (Stored(7), RefusedRecord("no"), UnavailableRecord("away"), UnknownRecord("torn"))
 OUTCOMES = st.sampled_from(KINDS)

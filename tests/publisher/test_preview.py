@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from hermes_actors.config import PreviewConfig
 from hermes_actors.model.message import Message
-from hermes_actors.publisher.preview import Previews
+from hermes_actors.status.previews import Previews
 
 published = st.tuples(st.sampled_from(["a.x", "a.y", "a.z"]), st.integers(0, 2_000))
 

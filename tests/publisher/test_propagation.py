@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from hermes_actors.config import PropagationConfig
 from hermes_actors.model.message import Message, from_record, to_record
-from hermes_actors.publisher.propagation import SECRET, Propagation
+from hermes_actors.publisher.demands import SECRET, Propagation
 
 tokens = st.text(alphabet="aAbBxX-", min_size=1, max_size=4)
 values = st.text(alphabet=[chr(code) for code in (*range(0x20, 0x7F), *range(0xA0, 0x100))])

@@ -17,7 +17,6 @@ from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.model.message import from_record
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
-from hermes_actors.publisher.answers import answer_to
 from hermes_actors.publisher.spooling import spool_of
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics
@@ -77,7 +76,7 @@ def open_buffered(open_world):
 
 
 def status(publication) -> int:
-    return answer_to(publication).status if publication.is_answered else 0
+    return publication.answer.status if publication.is_answered else 0
 
 
 async def wait_empty(world) -> None:
@@ -128,7 +127,7 @@ async def test_what_the_disk_cannot_keep_is_503_and_says_that_it_may_be_stored(
         publication = world.admit()
         await trio.sleep(0.01)
         assert status(publication) == 503
-        answer = answer_to(publication)
+        answer = publication.answer
         assert b"may have been stored" in answer.body
         assert b"SENDING_TO_KAFKA_TIMEOUT" in answer.body
 
@@ -146,7 +145,7 @@ async def test_what_waits_for_its_key_and_cannot_be_kept_is_503_and_was_never_se
         second = world.admit(key=b"k")
         await trio.sleep(0.01)
         assert status(second) == 503
-        answer = answer_to(second)
+        answer = second.answer
         assert b"was not given to the log" in answer.body
         assert b"OTHER" in answer.body
 

@@ -5,14 +5,13 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 from hermes_actors.log.base import Stored
-from hermes_actors.publisher.answers import BAD_REQUEST, Answer
+from hermes_actors.publisher.answers import BAD_REQUEST, Abandoned, Answer
 from hermes_actors.publisher.batch import BatchStream
+from hermes_actors.publisher.demands import Head
 from hermes_actors.publisher.edges.bodies import BatchExchange, MessageBody
 from hermes_actors.publisher.edges.edge import Edge
 from hermes_actors.publisher.edges.listener import Timed
 from hermes_actors.publisher.forms import ANSWERS
-from hermes_actors.publisher.head import Head
-from hermes_actors.publisher.outcomes import Abandoned
 from hermes_actors.publisher.pending import ABSENT, Pending
 from hermes_actors.publisher.status import Pages, batch_topic_in, topic_in
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from hermes_actors.publisher.answers import Answer
+from hermes_actors.publisher.demands import Head
 from hermes_actors.publisher.edges.bodies import BatchExchange, MessageBody
 from hermes_actors.publisher.edges.edge import Edge, Wire
 from hermes_actors.publisher.edges.http1.rendering import CONTINUE, chunk
@@ -17,7 +18,6 @@ from hermes_actors.publisher.edges.http1.request import Malformed, Request
 from hermes_actors.publisher.edges.http1.watch import State, Watch
 from hermes_actors.publisher.edges.http1.wire import Reader
 from hermes_actors.publisher.edges.listener import LEAVE_S
-from hermes_actors.publisher.head import Head
 from hermes_actors.publisher.pending import Pending
 from hermes_actors.security.account import ClientCertificate
 

@@ -12,8 +12,8 @@ import httptools
 
 from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import Refused
+from hermes_actors.publisher.demands import Head
 from hermes_actors.publisher.edges.heads import HeadLimits
-from hermes_actors.publisher.head import Head
 from hermes_actors.publisher.pending import ABSENT, CHUNKED
 from hermes_actors.publisher.status import batch_topic_in, origin_form, topic_in
 
