@@ -1,6 +1,7 @@
 """Long collections set aside what they leave, and not for good."""
 
 import gc
+from typing import Any
 
 import pytest
 
@@ -80,7 +81,26 @@ def test_garbage_that_was_set_aside_is_found_later() -> None:
 
 
 def test_the_collector_is_as_before_after_the_block() -> None:
-    before = list(gc.callbacks)
+    before, thresholds = list(gc.callbacks), gc.get_threshold()
     with long_lived_set_aside(lambda: 0.0):
         assert len(gc.callbacks) == len(before) + 1
     assert gc.callbacks == before
+    assert gc.get_threshold() == thresholds
+
+
+def test_a_full_window_of_requests_causes_no_collection() -> None:
+    collections: list[int] = []
+
+    def counted(phase: str, info: dict[str, Any]) -> None:
+        if phase == "start":
+            collections.append(info["generation"])
+
+    with long_lived_set_aside(lambda: 0.0):
+        gc.collect()
+        gc.callbacks.append(counted)
+        try:
+            under_way = [[number] for number in range(5_000)]
+        finally:
+            gc.callbacks.remove(counted)
+    assert len(under_way) == 5_000
+    assert collections == []
