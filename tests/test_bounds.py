@@ -30,13 +30,13 @@ from hermes_actors.model.message import Envelope, Message, UndecodableRecord, to
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.signing_secrets import SigningKey, SigningScheme
 from hermes_actors.model.subscription import BatchBody, Filter
+from hermes_actors.publisher.batches.forms import form_of
 from hermes_actors.publisher.cloudevents import event_in
 from hermes_actors.publisher.demands import Propagation
 from hermes_actors.publisher.edges.heads import HeadLimits
 from hermes_actors.publisher.edges.http1.connection import TURN_STEPS
 from hermes_actors.publisher.edges.http1.request import Heads
 from hermes_actors.publisher.edges.http1.wire import Reader
-from hermes_actors.publisher.forms import form_of
 from hermes_actors.publisher.idempotency import KeyWindow, parse_key
 from hermes_actors.security.account import BadCredentials
 from hermes_actors.security.tokens import TokenRules, header_of
@@ -232,7 +232,7 @@ def test_pieces_of_a_batch(media_type, piece):
     # As much as one read of a connection brings.
     rest = piece * (262_144 // len(piece))
     for _ in range(3):
-        size = form.size_at_once(rest)
+        size = form.splitter.size_at_once(rest)
         calls = calls_of(lambda rest=rest, size=size: form.feed(rest[:size]))
         # Where brackets have to be counted, each byte of a piece is looked at.
         assert calls <= max(CALLS_MAX, 5 * 16_384)

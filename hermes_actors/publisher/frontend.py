@@ -10,6 +10,7 @@ from hermes_actors.log.base import Log
 from hermes_actors.model.message import Envelope
 from hermes_actors.model.topic import Topic
 from hermes_actors.publisher.authentication import PublishSecurity
+from hermes_actors.publisher.batches.streams import Streams
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.gateway import Gateway
@@ -91,6 +92,9 @@ class Frontend:
             ids,
             doubt_about,
         )
+        self.batches = batches = Streams(config, self.gateway)
+        self.drain.on_closed.append(batches.end_all)
+        metrics.gauge("batch_streams", lambda: len(batches))
         if config.authentication.enabled:
             assert authenticator is not None, "who asks for accounts brings the mechanisms"
             self.gateway.security = PublishSecurity(

@@ -13,10 +13,9 @@ import msgspec
 from hermes_actors.actors.mailbox import MailboxClosed, MailboxFull
 from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
-from hermes_actors.model.message import Headers, Message
+from hermes_actors.model.message import Message
 from hermes_actors.publisher.answers import (
     SHUTTING_DOWN,
-    Abandoned,
     Answer,
     Replayed,
     error_answer,
@@ -25,9 +24,8 @@ from hermes_actors.publisher.answers import (
     too_long_for_topic,
 )
 from hermes_actors.publisher.authentication import PublishSecurity, forbidden, may_publish
-from hermes_actors.publisher.batches import Batches
 from hermes_actors.publisher.deadlines import Deadlines
-from hermes_actors.publisher.demands import Demand, Demands, Head
+from hermes_actors.publisher.demands import Demands, Head
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.idempotency import Claim
 from hermes_actors.publisher.measures import FrontendMeasures
@@ -58,6 +56,13 @@ class Gateway:
         ids: IdSource,
         doubt_about: Callable[[str], str] = lambda _topic: "",
     ) -> None:
+        self.clock = clock
+        self.ids = ids
+        self.body_bytes_max = config.body_bytes_max
+        self.demands = Demands(config, clock, measures.dc)
+        self.security: PublishSecurity | None = None
+        """Who publishes is asked with it, before `admit`; None: everybody is a guest."""
+        self.previews = Previews(config.preview) if config.preview.enabled else None
         self._routes = routes
         self._doubt_about = doubt_about
         self._drain = drain
@@ -65,30 +70,21 @@ class Gateway:
         self._deadlines = deadlines
         self._measures = measures
         self._dc = measures.dc
-        self._listeners = tally.listeners
         self._now_s = clock.monotonic_s
         self._now_ms = clock.now_ms
         self._message_id = ids.message_id
         self._enforces_size = config.force_topic_max_message_size
-        self.body_bytes_max = config.body_bytes_max
-        self._demands = Demands(config, clock, measures.dc)
-        self._reads_every_head = self._demands.reads_every_head
+        self._reads_every_head = self.demands.reads_every_head
         self._quotas: Quotas | None = None
         if config.throughput.type != "unlimited":
             self._quotas = Quotas(config.throughput, clock.monotonic_s())
         self.tells_quota = self._quotas is not None and config.throughput.headers_always
         """True when every answer to an admitted publish has the `quota_headers`."""
-        self.security: PublishSecurity | None = None
-        """Who publishes is asked with it, before `admit`; None: everybody is a guest."""
-        self.previews: Previews | None = None
-        if config.preview.enabled:
-            self.previews = previews = Previews(config.preview)
+        if self.previews is not None:
+            previews = self.previews
             measures.metrics.total("previews_left_out", lambda: previews.left_out)
-        measures.metrics.total("idempotency_replays", lambda: self._demands.replays)
-        measures.metrics.gauge("idempotency_keys", lambda: self._demands.keys)
-        self.batches = Batches(config, self, deadlines, clock, ids)
-        drain.on_closed.append(self.batches.end_all)
-        measures.metrics.gauge("batch_streams", lambda: len(self.batches))
+        measures.metrics.total("idempotency_replays", lambda: self.demands.replays)
+        measures.metrics.gauge("idempotency_keys", lambda: self.demands.keys)
 
     @property
     def is_leaving(self) -> bool:
@@ -108,31 +104,25 @@ class Gateway:
         `expected_bytes` is the announced size of the body, CHUNKED or ABSENT. From here the time
         limit runs; `notify` may be called before the body has come.
         """
-        if self._drain.is_refusing:
-            return SHUTTING_DOWN
-        message_id = self._message_id()
-        route = self._routes.get(topic)
-        if route is None:
-            return self._unknown_topic(topic, message_id)
-        auth = route.topic.auth
-        if auth.enabled and not may_publish(auth, head.account):
-            return self._forbidden(topic, head, message_id)
-        measures = route.measures
-        measures.requests.value += 1
-        self._measures.requests.value += 1
+        route = self._route_for(topic, head)
+        if isinstance(route, Answer):
+            return route
+        route.measures.requested(1)
         if expected_bytes > self.body_bytes_max:
-            return self._too_long(route, expected_bytes, message_id)
+            error = too_long_for_server(f"{expected_bytes} bytes", self.body_bytes_max)
+            return self.refuse(error, route, closes=True)
         started_s = self._now_s()
         if self._quotas is not None:
             violation = self._quotas.refusal(topic, started_s)
             if violation is not None:
-                return self._refusal(route, violation, message_id)
+                return self.refuse(violation, route)
+        message_id = self._message_id()
         demand = None
         if self._reads_every_head or not head.is_plain:
             try:
-                demand = self._demands.read(topic, route.log_topic, message_id, key, head)
+                demand = self.demands.read(topic, route.log_topic, message_id, key, head)
             except HermesError as error:
-                return self._refusal(route, error, message_id)
+                return self.refuse(error, route)
             message_id = demand.model.id
             if demand.claim is not None:
                 notify = partial(self._conclude, demand.claim, notify)
@@ -148,11 +138,16 @@ class Gateway:
             1,
             self._now_ms(),
         )
-        self._tally.in_flight += 1
-        self._deadlines.add(pending)
-        for listener in self._listeners:
-            listener.admitted((pending,))
+        self.begin((pending,))
         return pending
+
+    def begin(self, pendings: Sequence[Pending]) -> None:
+        """Their time runs from here on: each is settled by its deadline, whatever comes of it."""
+        self._tally.in_flight += len(pendings)
+        for pending in pendings:
+            self._deadlines.add(pending)
+        for listener in self._tally.listeners:
+            listener.admitted(pendings)
 
     def hand_over(self, pending: Pending, body: bytes) -> None:
         """Check the body: its length, the quota, what the head asks for, and last what its topic
@@ -166,11 +161,17 @@ class Gateway:
         route = pending.route
         size = len(body)
         expected = pending.expected_bytes
-        if (expected != size and expected != CHUNKED) or self._enforces_size:
-            refusal = self._length_error(route, expected, size)
-            if refusal is not None:
-                pending.settle(refusal)
-                return
+        if expected not in (size, CHUNKED):
+            pending.settle(
+                Refused(
+                    f"Content-Length does not match the received body: header {expected}, "
+                    f"received {size}"
+                )
+            )
+            return
+        if self._enforces_size and size > route.topic.max_message_size:
+            pending.settle(too_long_for_topic(size, route.topic))
+            return
         if self._quotas is not None:
             violation = self._quotas.count(route.name, size, self._now_s())
             if violation is not None:
@@ -180,8 +181,13 @@ class Gateway:
         if demand is None:
             message = Message(pending.id, body, pending.started_ms, pending.key, (), self._dc)
         else:
-            taken = self._taken(pending, demand, body)
-            if taken is None:
+            try:
+                taken = self.demands.take(demand, body)
+            except HermesError as error:
+                pending.settle(error)
+                return
+            if isinstance(taken, int):
+                pending.settle(Replayed(taken))
                 return
             message = msgspec.structs.replace(taken, published_at_ms=pending.started_ms)
             size = len(message.body)
@@ -189,18 +195,6 @@ class Gateway:
             self._queue(pending, (message,), message.key, size)
         else:
             route.validate(message, partial(self._validated, pending, message))
-
-    def _taken(self, pending: Pending, demand: Demand, body: bytes) -> Message | None:
-        """The message that its head and this body make; None when it was settled instead."""
-        try:
-            taken = self._demands.take(demand, body)
-        except HermesError as error:
-            pending.settle(error)
-            return None
-        if isinstance(taken, Message):
-            return taken
-        pending.settle(Replayed(taken))
-        return None
 
     def _validated(self, pending: Pending, message: Message, error: HermesError | None) -> None:
         """The topic's own check has ended, in this turn or in a later one."""
@@ -218,15 +212,22 @@ class Gateway:
         if previews is not None and previews.wants(route.log_topic):
             previews.add(route.log_topic, messages[0])
         pending.queued(messages, key, size)
-        if not route.is_open:
-            pending.settle(_unavailable(route, "its producer is restarting after a failure"))
-            return
-        try:
-            route.ref.tell(pending)
-        except MailboxFull:
-            pending.settle(_unavailable(route, "too many messages wait to be stored"))
-        except MailboxClosed:
-            pending.settle(_unavailable(route, "its producer is being stopped"))
+        reason = "its producer is restarting after a failure"
+        if route.is_open:
+            try:
+                route.ref.tell(pending)
+            except MailboxFull:
+                reason = "too many messages wait to be stored"
+            except MailboxClosed:
+                reason = "its producer is being stopped"
+            else:
+                return
+        pending.settle(
+            Unavailable(
+                f"Message for topic {route.name} was not stored: {reason}; try again",
+                ErrorCode.OTHER,
+            )
+        )
 
     def _conclude(self, claim: Claim, notify: Callable[[Pending], None], pending: Pending) -> None:
         """A publish with an Idempotency-Key is settled: remember its success, and go on."""
@@ -236,22 +237,15 @@ class Gateway:
 
     def admit_batch(self, topic: str, head: Head) -> Route | Answer:
         """Check what the headers of a batch say: its route, or the answer at once."""
-        if self._drain.is_refusing:
-            return SHUTTING_DOWN
-        message_id = self._message_id()
-        route = self._routes.get(topic)
-        if route is None:
-            return self._unknown_topic(topic, message_id)
-        auth = route.topic.auth
-        if auth.enabled and not may_publish(auth, head.account):
-            return self._forbidden(topic, head, message_id)
+        route = self._route_for(topic, head)
+        if isinstance(route, Answer):
+            return route
+        violation: HermesError | None = None
         if self._quotas is not None:
             violation = self._quotas.refusal(topic, self._now_s())
-            if violation is not None:
-                return self._refusal(route, violation, message_id)
-        if route.validate is not None:
-            return self._refusal(route, without_schema(route.name), message_id)
-        return route
+        if violation is None and route.validate is not None:
+            violation = without_schema(route.name)
+        return route if violation is None else self.refuse(violation, route)
 
     def hand_over_batch(
         self, account: Account | None, pending: Pending, messages: Sequence[Message]
@@ -284,27 +278,6 @@ class Gateway:
         self._queue(pending, messages, pending.key, size)
         return None
 
-    def common(self, head: Head) -> Message:
-        """A message that has all that the headers of a batch say for each of its messages."""
-        return self._demands.common(head)
-
-    def pick(self, pairs: list[tuple[str, str]]) -> Headers:
-        """Which of a message's own headers travel with it."""
-        return self._demands.pick(pairs)
-
-    def refuse_batch(self, route: Route, error: HermesError) -> Answer:
-        """The answer to a batch that is not taken."""
-        answer = self._refusal(route, error, self._message_id())
-        return msgspec.structs.replace(answer, closes=True)
-
-    def refuse_body(self, pending: Pending, received: int) -> None:
-        """End a publish whose body, of no announced length, grows beyond the hard bound."""
-        pending.settle(too_long_for_server(f"{received} bytes or more", self.body_bytes_max))
-
-    def abandon(self, pending: Pending) -> None:
-        """The publisher left before the body was complete; nobody is told."""
-        pending.settle(Abandoned())
-
     def answer(self, pending: Pending) -> Answer:
         """The answer to a settled publish."""
         answer = pending.answer
@@ -313,10 +286,33 @@ class Gateway:
             answer = msgspec.structs.replace(answer, headers=answer.headers + told)
         return answer
 
-    def _unknown_topic(self, topic: str, message_id: str) -> Answer:
-        answer = error_answer(self._unknown(topic), message_id)
-        self._measures.status(answer.status).add()
+    def quota_headers(self, pending: Pending) -> tuple[tuple[str, str], ...]:
+        """What the answer to an admitted publish says of its topic's quota."""
+        assert self._quotas is not None, "there are no quotas to tell of"
+        return self._quotas.headers(pending.route.name, self._now_s())
+
+    def refuse(self, error: HermesError, route: Route | None, *, closes: bool = False) -> Answer:
+        """The answer to who is refused before anything is admitted, counted for the topic's route,
+        or for no topic.
+        """
+        answer = error_answer(error, self._message_id(), closes=closes)
+        if route is None:
+            self._measures.status(answer.status).add()
+        else:
+            route.measures.answered(answer.status, 1)
         return answer
+
+    def _route_for(self, topic: str, head: Head) -> Route | Answer:
+        """The first checks: the topic's route, if it is there and this author may publish to it."""
+        if self._drain.is_refusing:
+            return SHUTTING_DOWN
+        route = self._routes.get(topic)
+        if route is None:
+            return self.refuse(self._unknown(topic), None)
+        auth = route.topic.auth
+        if auth.enabled and not may_publish(auth, head.account):
+            return self.refuse(forbidden(topic, head.account), None, closes=True)
+        return route
 
     def _unknown(self, topic: str) -> HermesError:
         # What is known may be another datacentre's, where this topic has not come to yet, or less
@@ -336,40 +332,3 @@ class Gateway:
             f"Topic {topic} was deleted and created again while this batch was open; send what was "
             "not stored in another request"
         )
-
-    def quota_headers(self, pending: Pending) -> tuple[tuple[str, str], ...]:
-        """What the answer to an admitted publish says of its topic's quota."""
-        assert self._quotas is not None, "there are no quotas to tell of"
-        return self._quotas.headers(pending.route.name, self._now_s())
-
-    def _refusal(self, route: Route, error: HermesError, message_id: str) -> Answer:
-        answer = error_answer(error, message_id)
-        route.measures.answered(answer.status, 1)
-        return answer
-
-    def _forbidden(self, topic: str, head: Head, message_id: str) -> Answer:
-        answer = error_answer(forbidden(topic, head.account), message_id, closes=True)
-        self._measures.status(answer.status).add()
-        return answer
-
-    def _too_long(self, route: Route, size: int, message_id: str) -> Answer:
-        error = too_long_for_server(f"{size} bytes", self.body_bytes_max)
-        answer = error_answer(error, message_id, closes=True)
-        route.measures.answered(answer.status, 1)
-        return answer
-
-    def _length_error(self, route: Route, expected: int, size: int) -> HermesError | None:
-        if expected not in (size, CHUNKED):
-            return Refused(
-                f"Content-Length does not match the received body: header {expected}, "
-                f"received {size}"
-            )
-        if self._enforces_size and size > route.topic.max_message_size:
-            return too_long_for_topic(size, route.topic)
-        return None
-
-
-def _unavailable(route: Route, reason: str) -> Unavailable:
-    return Unavailable(
-        f"Message for topic {route.name} was not stored: {reason}; try again", ErrorCode.OTHER
-    )

@@ -34,7 +34,6 @@ from hermes_actors.publisher.answers import (
 )
 from hermes_actors.publisher.demands import Demand
 from hermes_actors.publisher.measures import TopicMeasures
-from hermes_actors.publisher.permits import Permits
 
 
 class Limits(NamedTuple):
@@ -356,21 +355,20 @@ def _nobody() -> None:
 
 
 class Route:
-    """One live topic.
+    """One live topic: what publishing to it needs, worked out once and not for each message.
 
     `is_open` is False while the topic's producer backs off after a failure. `version` grows when
     the topic changes, so that the producer looks its partitions up again; `change` also wakes it,
-    before the next message. `producer` is what the supervisor calls that actor, `ref` its mailbox
-    of Pendings. `partitions` is 0 until the producer knows how many the log topic has.
-    `batch_permits` bounds what batches have under way for it, `batch_limits` are those of their
-    messages. `validate` is what the topic demands of a message beyond its length; None for nothing.
-    `hurry` has those told of their fate that is known, before their limit is what they
+    before the next message. `producer` is what the supervisor calls that actor, `ref` its mailbox.
+    `partitions` is 0 until the producer knows how many the log topic has. `batch_limits` are those
+    of batches' messages. `validate` is what the topic demands of a message beyond its length; None
+    for nothing. `hurry` has those told of their fate that is known, before their limit is what they
     are answered with.
     """
 
     __slots__ = (
+        "__weakref__",
         "batch_limits",
-        "batch_permits",
         "changed",
         "hurry",
         "incarnation",
@@ -416,7 +414,6 @@ class Route:
         self.is_open = True
         self.partitions = 0
         self.batch_limits = limits
-        self.batch_permits: Permits | None = None
         self.version = 0
         self.changed = trio.Event()
 

@@ -99,5 +99,5 @@ async def call(world, *pieces: bytes, **options) -> Exchange:
     await exchange.run()
     assert exchange.is_complete
     assert world.frontend.tally.in_flight == 0
-    assert not len(world.frontend.gateway.batches)
+    assert not len(world.frontend.batches)
     return exchange

@@ -62,7 +62,8 @@ class World:
             seeded_ids(random.Random(7)),
             **parts,
         )
-        self.edge = Edge(self.frontend.gateway, self.frontend.pages, config, TrioHost(nursery))
+        front = self.frontend
+        self.edge = Edge(front.gateway, front.batches, front.pages, config, TrioHost(nursery))
         self.lines: list[Line] = []
         self.tick()
         self.client = httpx.AsyncClient(

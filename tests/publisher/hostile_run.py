@@ -21,6 +21,7 @@ from hermes_actors.config import FrontendConfig
 from hermes_actors.log.base import Stored
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Ack, ContentType, Owner, PublishingAuth, RetentionTime, Topic
+from hermes_actors.publisher.batches.streams import Streams
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.edges.edge import Edge
@@ -170,7 +171,8 @@ class Target:
         async def nothing() -> bytes:
             return b""
 
-        self.edge = Edge(self.gateway, Pages(drain, nothing), CONFIG, self)
+        batches = Streams(CONFIG, self.gateway)
+        self.edge = Edge(self.gateway, batches, Pages(drain, nothing), CONFIG, self)
         self.edge.tick(0.0, 0)
 
     def tell(self, pending: Pending) -> None:

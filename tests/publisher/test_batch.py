@@ -10,6 +10,12 @@ from batch_exchange import ARRAY, ENVELOPES, EVENTS, LINES, Exchange, call
 from hermes_actors.config import PropagationConfig
 from hermes_actors.log.base import Stored
 from hermes_actors.model.topic import Ack, ContentType
+from hermes_actors.publisher.batches.stream import Permits
+
+
+def permits_of(world) -> Permits:
+    """What counts the messages of batches to shop.orders that are under way."""
+    return world.frontend.batches.bounds.of_topic(world.frontend.routes.by_name["shop.orders"])
 
 
 @pytest.fixture
@@ -291,11 +297,11 @@ async def test_streams_of_one_topic_share_what_may_be_under_way(open_world, auto
             nursery.start_soon(exchange.run)
         for _ in range(20):
             await trio.sleep(0.005)
-            assert world.frontend.routes.by_name["shop.orders"].batch_permits.taken <= 20
+            assert permits_of(world).taken <= 20
         for exchange in exchanges:
             await exchange.is_done.wait()
             assert [line["status"] for line in exchange.lines] == [201] * 50
-        assert world.frontend.routes.by_name["shop.orders"].batch_permits.taken == 0
+        assert permits_of(world).taken == 0
 
 
 async def test_what_was_read_of_a_publisher_that_left_is_stored_and_nothing_leaks(
@@ -313,8 +319,8 @@ async def test_what_was_read_of_a_publisher_that_left_is_stored_and_nothing_leak
         assert len(world.stored) == 55
         assert not exchange.is_complete
         assert world.frontend.tally.in_flight == 0
-        assert not len(world.frontend.gateway.batches)
-        assert world.frontend.routes.by_name["shop.orders"].batch_permits.taken == 0
+        assert not len(world.frontend.batches)
+        assert permits_of(world).taken == 0
         assert (await call(world, b"2\n")).lines[0]["status"] == 201
 
 
@@ -333,8 +339,8 @@ async def test_a_stream_that_is_cut_short_while_it_waits_gives_everything_back(
             nursery.cancel_scope.cancel()
         await trio.sleep(1)
         assert world.frontend.tally.in_flight == 0
-        assert world.frontend.routes.by_name["shop.orders"].batch_permits.taken == 0
-        assert world.frontend.gateway.batches._limits.node.taken == 0
+        assert permits_of(world).taken == 0
+        assert world.frontend.batches.bounds.node.taken == 0
 
 
 async def test_a_stream_without_a_piece_for_long_ends_with_a_line_that_says_so(

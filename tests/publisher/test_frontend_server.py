@@ -38,7 +38,10 @@ class Sound(Defective):
 
 def make_server():
     frontend = SimpleNamespace(
-        clock=SystemClock(), gateway=SimpleNamespace(security=None), pages=DefectivePages()
+        clock=SystemClock(),
+        batches=None,
+        gateway=SimpleNamespace(security=None),
+        pages=DefectivePages(),
     )
     return FrontendServer(frontend, FrontendConfig(port=0))
 

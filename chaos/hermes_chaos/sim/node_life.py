@@ -359,21 +359,21 @@ class NodeLife:
             ),
         )
         async with open_node(config, environment) as node:
-            assert node.frontend is not None, "every simulated node is a frontend"
-            self._edge = Edge(
-                node.frontend.gateway, node.frontend.pages, config.frontend, TrioHost(self._nursery)
-            )
+            front = node.frontend
+            assert front is not None, "every simulated node is a frontend"
+            host = TrioHost(self._nursery)
+            self._edge = Edge(front.gateway, front.batches, front.pages, config.frontend, host)
             self._edge.tick(trio.current_time(), self.clock.now_ms())
             await node.metadata.wait_readable()
             self._nursery.start_soon(self._hear, node.metadata, life)
-            node.frontend.drain.open()
+            front.drain.open()
             self._node = node
             self._trace.note(self.name, f"up, life {self._lives}")
             self._came_up.set()
             await self._leave.wait()
             self.tell_counts(is_whole=False)
             self._node = None
-            await node.frontend.drain.run()
+            await front.drain.run()
         self._trace.note(self.name, "stopped")
         if self._requests:
             self._failures.failed(f"{life} left {len(self._requests)} requests without an answer")

@@ -6,12 +6,12 @@ from typing import Any
 
 from hermes_actors.log.base import Stored
 from hermes_actors.publisher.answers import BAD_REQUEST, Abandoned, Answer
-from hermes_actors.publisher.batch import BatchStream
+from hermes_actors.publisher.batches.forms import ANSWERS
+from hermes_actors.publisher.batches.stream import BatchStream
 from hermes_actors.publisher.demands import Head
 from hermes_actors.publisher.edges.bodies import BatchExchange, MessageBody
 from hermes_actors.publisher.edges.edge import Edge
 from hermes_actors.publisher.edges.listener import Timed
-from hermes_actors.publisher.forms import ANSWERS
 from hermes_actors.publisher.pending import ABSENT, Pending
 from hermes_actors.publisher.status import Pages, batch_topic_in, topic_in
 
@@ -138,7 +138,7 @@ class AsgiEdge:
         receive: Receive,
         send: Send,
     ) -> None:
-        stream = self._gateway.batches.open(topic, fields.get(b"partition-key"), head)
+        stream = self._edge.batches.open(topic, fields.get(b"partition-key"), head)
         if isinstance(stream, Answer):
             await send_answer(scope, send, stream)
             return

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.publisher.batch import BatchStream
+from hermes_actors.publisher.answers import Abandoned, too_long_for_server
+from hermes_actors.publisher.batches.stream import BatchStream
 from hermes_actors.publisher.edges.edge import Edge
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.pending import Pending
@@ -37,8 +38,10 @@ class MessageBody:
         if piece:
             self._parts.append(piece)
             self._size_bytes += len(piece)
-            if self._size_bytes > self._gateway.body_bytes_max:
-                self._gateway.refuse_body(self.pending, self._size_bytes)
+            bytes_max = self._gateway.body_bytes_max
+            if self._size_bytes > bytes_max:
+                size = f"{self._size_bytes} bytes or more"
+                self.pending.settle(too_long_for_server(size, bytes_max))
 
     def end(self) -> None:
         """It is complete: the message goes to its topic's producer."""
@@ -48,7 +51,7 @@ class MessageBody:
 
     def gone(self) -> None:
         """The rest of it will not come."""
-        self._gateway.abandon(self.pending)
+        self.pending.settle(Abandoned())
 
 
 class Line(Protocol):
@@ -104,13 +107,13 @@ class BatchExchange:
         self._edge = edge
         self._start = start
         self._frame = frame
-        self._idle_s = edge.gateway.batches.idle_s
+        self._idle_s = edge.batches.idle_s
         self._since_s = edge.now_s
         # What has come and not been taken, and how much was in this turn of the loop.
         self._rest = b""
         self._taken_bytes = 0
         self._is_held = self._is_read = self._has_left = self._is_over = self._is_woken = False
-        stream.wake_reader = stream.wake_writer = self._wake
+        stream.wake = self._wake
 
     def data(self, piece: bytes) -> None:
         """A piece of the body has come."""
@@ -188,7 +191,7 @@ class BatchExchange:
             if self._taken_bytes >= TURN_BYTES:
                 self._wake()
                 return False
-            size = stream.size_at_once(rest)
+            size = stream.form.splitter.size_at_once(rest)
             self._rest = rest[size:]
             self._taken_bytes += size
             stream.feed(rest[:size])

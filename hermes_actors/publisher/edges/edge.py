@@ -7,6 +7,7 @@ from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import Refused
 from hermes_actors.log.base import Stored
 from hermes_actors.publisher.answers import Answer
+from hermes_actors.publisher.batches.streams import Streams
 from hermes_actors.publisher.edges.heads import HeadLimits, RefusedHeads
 from hermes_actors.publisher.edges.http1.rendering import Renderer
 from hermes_actors.publisher.edges.http1.request import Heads
@@ -64,6 +65,7 @@ class Edge:
     def __init__(
         self,
         gateway: Gateway,
+        batches: Streams,
         pages: Pages,
         config: FrontendConfig,
         host: Host,
@@ -72,6 +74,7 @@ class Edge:
     ) -> None:
         """A connection of whose answers nothing could be sent for `unread_s` is closed."""
         self.gateway = gateway
+        self.batches = batches
         self.pages = pages
         self.host = host
         self.limits = HeadLimits(config)

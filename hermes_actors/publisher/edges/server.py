@@ -37,7 +37,9 @@ class FrontendServer:
     ) -> None:
         """A connection of whose answers nothing could be sent for `unread_s` is closed."""
         self._clock = frontend.clock
-        self.edge = Edge(frontend.gateway, frontend.pages, config, self, unread_s=unread_s)
+        self.edge = Edge(
+            frontend.gateway, frontend.batches, frontend.pages, config, self, unread_s=unread_s
+        )
         self.listener = Listener(config, "frontend.port", self._tick)
         self.http2 = Connections(
             AsgiEdge(self.edge, self.listener.beside),

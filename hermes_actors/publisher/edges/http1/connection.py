@@ -321,8 +321,7 @@ class Connection:
             self._body = MessageBody(gateway, admitted)
 
     def _admit_batch(self, request: Request, head: Head) -> None:
-        batches = self._edge.gateway.batches
-        stream = batches.open(request.batch or "", request.key, head)
+        stream = self._edge.batches.open(request.batch or "", request.key, head)
         if isinstance(stream, Answer):
             self._answer(stream, is_of_publish=True)
             return

@@ -5,7 +5,7 @@ from wsgiref.handlers import format_date_time
 
 from hermes_actors.config import FrontendConfig
 from hermes_actors.publisher.answers import Answer
-from hermes_actors.publisher.forms import ANSWERS
+from hermes_actors.publisher.batches.forms import ANSWERS
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _CLOSE = b"Connection: close\r\n"

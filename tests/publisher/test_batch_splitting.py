@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_actors.publisher.splitting import ArraySplitter, LineSplitter, Oversized
+from hermes_actors.publisher.batches.splitting import ArraySplitter, LineSplitter, Oversized
 
 JSON = st.recursive(
     st.none()

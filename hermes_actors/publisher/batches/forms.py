@@ -5,8 +5,7 @@ one that cannot be taken.
 """
 
 import re
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -16,14 +15,14 @@ from hermes_actors.errors import HermesError, Refused
 from hermes_actors.model.message import Headers, Message
 from hermes_actors.model.run import ID_BYTES
 from hermes_actors.publisher.answers import too_long_for_server
-from hermes_actors.publisher.cloudevents import event_in
-from hermes_actors.publisher.splitting import (
+from hermes_actors.publisher.batches.splitting import (
     ArraySplitter,
     Found,
     LineSplitter,
     Oversized,
     Splitter,
 )
+from hermes_actors.publisher.cloudevents import event_in
 
 LINES = "application/x-ndjson"
 ARRAY = "application/json"
@@ -35,24 +34,17 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Parcel(Struct):
-    """Messages in columns, in order. `keys`, `ids` and `models` are None where none says any; a
-    model is a message that has all but id, body, key and time. `refused` are those that are not
-    taken, by their place, where `bodies` has b"".
+    """Messages in columns, in order. `ids` is empty, `keys` and `models` None where none says any;
+    of several some may have b"" for an id, or no key. A model is a message that has all but id,
+    body, key and time. `refused` are those that are not taken, by their place, where `bodies` has
+    b"".
     """
 
     bodies: list[bytes]
     refused: dict[int, HermesError]
     keys: list[bytes | None] | None = None
-    ids: list[bytes | None] | None = None
+    ids: list[bytes] = []
     models: list[Message] | None = None
-
-    def first(self, count: int) -> "Parcel":
-        """The first `count` messages."""
-        return self._part(slice(0, count))
-
-    def after(self, count: int) -> "Parcel":
-        """All but the first `count` messages."""
-        return self._part(slice(count, len(self.bodies)))
 
     def size_of_first(self, count: int) -> int:
         """What the first `count` messages take in memory: bodies, keys and headers."""
@@ -63,56 +55,32 @@ class Parcel(Struct):
             size += sum([model.headers_size for model in self.models[:count]])
         return size
 
-    def _part(self, part: slice) -> "Parcel":
+    def at(self, places: Sequence[int]) -> "Parcel":
+        """The messages at these places, in their order."""
+        refused, keys, ids, models = self.refused, self.keys, self.ids, self.models
         return Parcel(
-            self.bodies[part],
-            {
-                at - part.start: error
-                for at, error in self.refused.items()
-                if part.start <= at < part.stop
-            },
-            self.keys and self.keys[part],
-            self.ids and self.ids[part],
-            self.models and self.models[part],
+            [self.bodies[at] for at in places],
+            {new: refused[at] for new, at in enumerate(places) if at in refused} if refused else {},
+            keys and [keys[at] for at in places],
+            ids and [ids[at] for at in places],
+            models and [models[at] for at in places],
         )
 
 
-class Form(Protocol):
-    """One request's body. `size_at_once` is its splitter's."""
-
-    size_at_once: Callable[[bytes], int]
-
-    @property
-    def failure(self) -> str:
-        """Why nothing can be read from here on, or ""."""
-
-    def feed(self, data: bytes) -> Parcel:
-        """The messages that end in this piece."""
-
-    def finish(self) -> Parcel:
-        """The messages that the body's end completes."""
-
-
-class BodiesForm:
-    """Each thing that the splitter finds is a message's body."""
+class Form:
+    """One request's body, of which each thing that the splitter finds is a message's body."""
 
     def __init__(self, splitter: Splitter, bytes_max: int) -> None:
-        self.size_at_once: Callable[[bytes], int] = splitter.size_at_once
-        self._splitter = splitter
+        self.splitter = splitter
         self._bytes_max = bytes_max
-
-    @property
-    def failure(self) -> str:
-        """Why nothing can be read from here on, or ""."""
-        return self._splitter.failure
 
     def feed(self, data: bytes) -> Parcel:
         """The messages that end in this piece."""
-        return self._parcel(self._splitter.feed(data))
+        return self._parcel(self.splitter.feed(data))
 
     def finish(self) -> Parcel:
         """The messages that the body's end completes."""
-        return self._parcel(self._splitter.finish())
+        return self._parcel(self.splitter.finish())
 
     def _parcel(self, found: Found) -> Parcel:
         refused: dict[int, HermesError] = {}
@@ -131,7 +99,7 @@ class _Envelope(Struct, forbid_unknown_fields=True):
     headers: dict[str, str] | None = None
 
 
-class EnvelopesForm(BodiesForm):
+class EnvelopesForm(Form):
     """Each line is a JSON object: the message, and what a single publish says in headers.
 
     `pick` chooses which of a message's headers travel with it.
@@ -152,38 +120,32 @@ class EnvelopesForm(BodiesForm):
 
     def _parcel(self, found: Found) -> Parcel:
         lines = super()._parcel(found)
-        count = len(lines.bodies)
-        parcel = Parcel([b""] * count, lines.refused, [None] * count, [None] * count)
-        has_headers = has_ids = False
+        refused, count = lines.refused, len(lines.bodies)
+        bodies, ids = [b""] * count, [b""] * count
+        keys: list[bytes | None] = [None] * count
         models = [self._common] * count
-        assert parcel.keys is not None and parcel.ids is not None, "just made"  # noqa: PT018
         decode = self._decoder.decode
         for at, line in enumerate(lines.bodies):
-            if at in parcel.refused:
+            if at in refused:
                 continue
             try:
                 envelope = decode(line)
                 if envelope.key is not None:
-                    parcel.keys[at] = envelope.key.encode()
+                    keys[at] = envelope.key.encode()
                 if envelope.id is not None:
-                    parcel.ids[at] = _checked_id(envelope.id)
-                    has_ids = True
+                    ids[at] = _checked_id(envelope.id)
                 if envelope.headers is not None:
                     models[at] = self._model(envelope.headers)
-                    has_headers = True
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-                parcel.refused[at] = Refused(
+                refused[at] = Refused(
                     f'The line is not {{"message": …, "key": …, "id": …, "headers": …}}: {error}'
                 )
             except Refused as error:
-                parcel.refused[at] = error
+                refused[at] = error
             else:
-                parcel.bodies[at] = bytes(envelope.message)
-        if not has_ids:
-            parcel.ids = None
-        if has_headers:
-            parcel.models = models
-        return parcel
+                bodies[at] = bytes(envelope.message)
+        has_headers = any(model is not self._common for model in models)
+        return Parcel(bodies, refused, keys, ids, models if has_headers else None)
 
     def _model(self, headers: dict[str, str]) -> Message:
         common = self._common
@@ -193,7 +155,7 @@ class EnvelopesForm(BodiesForm):
         return replace(common, propagated=(*inherited, *picked))
 
 
-class EventsForm(BodiesForm):
+class EventsForm(Form):
     """Each element is a CloudEvent in JSON."""
 
     def __init__(self, splitter: Splitter, bytes_max: int, common: Message) -> None:
@@ -231,9 +193,9 @@ def form_of(
     """The form that the Content-Type names. Raises Refused (415)."""
     media_type = (content_type or "").partition(";")[0].strip().lower()
     if media_type in (LINES, "application/jsonl", "application/ndjson"):
-        return BodiesForm(LineSplitter(bytes_max), bytes_max)
+        return Form(LineSplitter(bytes_max), bytes_max)
     if media_type == ARRAY:
-        return BodiesForm(ArraySplitter(bytes_max), bytes_max)
+        return Form(ArraySplitter(bytes_max), bytes_max)
     if media_type == ENVELOPES:
         return EnvelopesForm(LineSplitter(bytes_max), bytes_max, common, pick)
     if media_type == EVENTS and takes_events:

@@ -1,0 +1,366 @@
+"""Many messages in one request: taken as they come, each answered with a line, in order.
+
+Synchronous, like the gateway: an edge feeds what it reads, hands over as far as there is room, and
+takes the lines that are due. Nothing here waits; `wake` tells an edge that it may go on.
+
+What is under way is bounded in three ways: each stream owes its publisher a bounded number of
+answers, each topic has a few batches under way, and all streams together a number of bytes. Where
+one of these is reached the stream stops to read, and the publisher's own connection holds it back.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from weakref import WeakKeyDictionary
+
+from msgspec.structs import replace
+
+from hermes_actors.config import FrontendConfig
+from hermes_actors.errors import HermesError, Refused
+from hermes_actors.model.message import Message
+from hermes_actors.model.messages import MessageRun
+from hermes_actors.model.partitioner import partition_of
+from hermes_actors.publisher.answers import too_long_for_topic
+from hermes_actors.publisher.batches.forms import Form, Parcel
+from hermes_actors.publisher.batches.slices import LINE_BYTES, Slice, end_line
+from hermes_actors.publisher.gateway import Gateway
+from hermes_actors.publisher.pending import Pending, Route
+from hermes_actors.security.account import Account
+
+_APPENDS_A_TOPIC = 2
+"""What batches have under way for a topic: one append is on its way, one is ready."""
+_MESSAGES_MAX = 1_000
+"""In one slice, so that the first are answered while the last of a piece are taken apart."""
+
+
+class Permits:
+    """At most `total` units are taken at a time; who asks for more than that gets it alone.
+
+    First come, first served: nobody who comes later is served before the one who waits longest.
+    """
+
+    __slots__ = ("_taken", "_total", "_waiting")
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._taken = 0
+        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+
+    @property
+    def taken(self) -> int:
+        """How much is taken."""
+        return self._taken
+
+    def take(self, units: int, wake: Callable[[], None]) -> bool:
+        """Take so many now, or wait: False, and `wake` is called when they have been taken."""
+        if not self._waiting and self._fits(units):
+            self._taken += units
+            return True
+        self._waiting.append((units, wake))
+        return False
+
+    def give_back(self, units: int) -> None:
+        """So many are free again: those who waited longest get them."""
+        self._taken -= units
+        while self._waiting and self._fits(self._waiting[0][0]):
+            wanted, wake = self._waiting.popleft()
+            self._taken += wanted
+            wake()
+
+    def _fits(self, units: int) -> bool:
+        return not self._taken or self._taken + units <= self._total
+
+
+class Bounds:
+    """What bounds the streams of a node. `messages_max` and `bytes_max` are those of a slice;
+    `node` counts bytes under way; `enforces_size`: a topic's own limit holds too.
+    """
+
+    def __init__(self, config: FrontendConfig) -> None:
+        self.messages_max = min(config.batch_records_max, _MESSAGES_MAX)
+        self.bytes_max = config.batch_bytes_max
+        self.answer_bytes_max = config.batch_answer_bytes_max
+        self.enforces_size = config.force_topic_max_message_size
+        self.node = Permits(config.batch_in_flight_bytes_max)
+        self._messages_a_topic = _APPENDS_A_TOPIC * config.batch_records_max
+        self._topics: WeakKeyDictionary[Route, Permits] = WeakKeyDictionary()
+
+    def of_topic(self, route: Route) -> Permits:
+        """What counts the topic's messages under way, for as long as it has this route."""
+        return self._topics.setdefault(route, Permits(self._messages_a_topic))
+
+
+class BatchStream:
+    """One request. Made by `Streams.open`; `close` must be called when the request has ended.
+
+    `key` is the Partition-Key header's, for all messages that have none of their own, `common` has
+    what the request's headers say for all. `wake` is called when there is room again, or a line.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        bounds: Bounds,
+        route: Route,
+        form: Form,
+        key: bytes | None,
+        account: Account | None,
+        common: Message,
+        on_close: Callable[["BatchStream"], None],
+    ) -> None:
+        self.route = route
+        self.form = form
+        self.wake: Callable[[], None] = _nobody
+        self._gateway = gateway
+        self._bounds = bounds
+        self._key = key
+        self._account = account
+        self._common = common
+        self._on_close = on_close
+        self._parcels: deque[Parcel] = deque()
+        self._slices: deque[Slice] = deque()
+        self._owed_bytes = 0
+        self._unsent_bytes = 0
+        # What is handed over next, while it waits for room: which permits it has, which it lacks.
+        self._next: Parcel | None = None
+        self._taken: list[tuple[Permits, int]] = []
+        self._wanted: list[tuple[Permits, int]] = []
+        self._is_waiting = False
+        self._has_ended = False
+        self._is_closed = self._is_left = False
+        self._last_line = b""
+
+    # Reading.
+
+    @property
+    def is_over(self) -> bool:
+        """No more is read: the body has ended, or the stream is to end before it."""
+        return self._has_ended
+
+    def feed(self, data: bytes) -> None:
+        """A piece of the body has come."""
+        self._add(self.form.feed(data))
+
+    def finish(self) -> None:
+        """The body has ended."""
+        self._add(self.form.finish())
+        self._has_ended = True
+
+    def stop(self, error: HermesError) -> None:
+        """Read no further; what was read is answered, and the last line says why."""
+        if not self._has_ended:
+            self._has_ended = True
+            self._last_line = end_line(error)
+            self.wake()
+
+    def leave(self) -> None:
+        """The publisher has gone: what was read is stored, and nobody is answered."""
+        self._has_ended = self._is_left = True
+        self._last_line = b""
+        self._slices.clear()
+
+    def go_on(self) -> bool:
+        """Hand over what has been read, as far as there is room. True when all of it is, and more
+        may be read; else `wake` is called when it is time to try again.
+        """
+        while self._next is not None or self._cut():
+            if not self._may_owe() or not self._has_permits():
+                return False
+            self._send()
+        return self._may_owe()
+
+    def close(self) -> None:
+        """The request has ended, one way or another."""
+        if not self._is_closed:
+            self._is_closed = self._has_ended = True
+            self.wake = _nobody
+            self._parcels.clear()
+            if not self._is_waiting:
+                # Who waits for a permit gives them back when it comes.
+                _give_back(self._taken)
+            self._on_close(self)
+
+    # Writing.
+
+    def take_lines(self) -> bytes:
+        """The lines that are due, b"" when none is. `sent` must be told when they are out."""
+        slices = self._slices
+        lines: list[bytes] = []
+        while slices and not slices[0].left and self._unsent_bytes < self._bounds.bytes_max:
+            due = slices.popleft()
+            part = due.lines(self.route.name)
+            self._owed_bytes -= len(due.ids) * LINE_BYTES
+            self._unsent_bytes += len(part)
+            lines.append(part)
+        if self.is_answered and self._last_line:
+            lines.append(self._last_line)
+            self._last_line = b""
+        return b"".join(lines)
+
+    def sent(self) -> None:
+        """What `take_lines` gave is out of here."""
+        was_full = not self._may_owe()
+        self._unsent_bytes = 0
+        if was_full:
+            self.wake()
+
+    @property
+    def is_answered(self) -> bool:
+        """Nothing is left to be answered, now or later, but perhaps the last line."""
+        return self._has_ended and not (self._slices or self._parcels or self._next)
+
+    # Inside.
+
+    def _add(self, parcel: Parcel) -> None:
+        if parcel.bodies:
+            self._parcels.append(parcel)
+        if failure := self.form.splitter.failure:
+            self.stop(Refused(failure[0].upper() + failure[1:]))
+
+    def _may_owe(self) -> bool:
+        owed_bytes = self._owed_bytes + self._unsent_bytes
+        return self._is_left or owed_bytes < self._bounds.answer_bytes_max
+
+    def _cut(self) -> bool:
+        """Make ready the next slice's messages; False when nothing waits."""
+        if not self._parcels or self._is_closed:
+            return False
+        bounds, parcel = self._bounds, self._parcels[0]
+        count = min(len(parcel.bodies), bounds.messages_max)
+        while count > 1 and parcel.size_of_first(count) > bounds.bytes_max:
+            count //= 2
+        if count == len(parcel.bodies):
+            self._parcels.popleft()
+        else:
+            self._parcels[0] = parcel.at(range(count, len(parcel.bodies)))
+            parcel = parcel.at(range(count))
+        self._next = parcel
+        self._taken = []
+        self._wanted = [
+            (bounds.of_topic(self.route), count),
+            (bounds.node, parcel.size_of_first(count)),
+        ]
+        return True
+
+    def _has_permits(self) -> bool:
+        """Take the next slice's permits, the topic's and then the node's."""
+        while self._wanted and not self._is_waiting:
+            permits, units = self._wanted[0]
+            self._is_waiting = not permits.take(units, self._got)
+            if not self._is_waiting:
+                self._taken.append(self._wanted.pop(0))
+        return not self._wanted
+
+    def _got(self) -> None:
+        """The permit that was waited for has come."""
+        self._is_waiting = False
+        self._taken.append(self._wanted.pop(0))
+        if self._is_closed:
+            _give_back(self._taken)
+        else:
+            self.wake()
+
+    def _send(self) -> None:
+        """Hand the next slice over; its permits are given back when it has been answered."""
+        parcel, self._next = self._next, None
+        assert parcel is not None, "a slice waits"
+        taken, self._taken = self._taken, []
+        count = len(parcel.bodies)
+        gateway, measures = self._gateway, self.route.measures
+        measures.requested(count)
+        made = gateway.ids.message_ids(count)
+        if parcel.ids:
+            made = [own or new for own, new in zip(parcel.ids, made, strict=True)]
+        parcel.ids = made
+        if parcel.keys is not None:
+            parcel.keys = [self._key if key is None else key for key in parcel.keys]
+        self._refuse_large(parcel)
+        for error in parcel.refused.values():
+            measures.answered(error.status, 1)
+
+        def done() -> None:
+            _give_back(taken)
+            self.wake()
+
+        part = Slice(parcel.ids, parcel.refused, done)
+        if not self._is_left:
+            self._slices.append(part)
+            self._owed_bytes += count * LINE_BYTES
+        ways: list[tuple[Sequence[int] | None, Parcel]] = [(None, parcel)]
+        if parcel.keys is not None or parcel.refused:
+            ways = [(places, parcel.at(places)) for places in self._places(parcel)]
+        self._hand_over(part, ways)
+        if not ways:
+            done()
+
+    def _hand_over(self, part: Slice, ways: list[tuple[Sequence[int] | None, Parcel]]) -> None:
+        """Give the messages to their topic's producer, those that go one way together."""
+        gateway, route = self._gateway, self.route
+        started_s, at_ms = gateway.clock.monotonic_s(), gateway.clock.now_ms()
+        each: list[tuple[Pending, Sequence[Message]]] = []
+        for places, parcel in ways:
+            messages = self._messages(parcel, at_ms)
+            first = messages[0]
+            size = sum(map(len, parcel.bodies))
+            pending = Pending(
+                first.id,
+                route,
+                started_s,
+                first.key,
+                size,
+                route.batch_limits,
+                part.ended,
+                count=len(messages),
+            )
+            part.parts.append((pending, places))
+            each.append((pending, messages))
+        part.left = len(each)
+        gateway.begin([pending for pending, _ in each])
+        for pending, messages in each:
+            end = gateway.hand_over_batch(self._account, pending, messages)
+            if end is not None:
+                self.stop(end)
+
+    def _refuse_large(self, parcel: Parcel) -> None:
+        """Refuse the messages that the topic does not take, where that is checked at all."""
+        limit = self.route.topic.max_message_size
+        if self._bounds.enforces_size and max(map(len, parcel.bodies)) > limit:
+            for at, body in enumerate(parcel.bodies):
+                if len(body) > limit:
+                    parcel.refused[at] = too_long_for_topic(len(body), self.route.topic)
+
+    def _messages(self, parcel: Parcel, at_ms: int) -> Sequence[Message]:
+        ids, bodies, models = parcel.ids, parcel.bodies, parcel.models
+        if models is None:
+            model = replace(self._common, published_at_ms=at_ms)
+            keys = self._key if parcel.keys is None else parcel.keys
+            return MessageRun(ids, bodies, keys, model)
+        of_each = parcel.keys or [self._key] * len(ids)
+        return [
+            replace(model, id=own.decode(), body=body, key=key, published_at_ms=at_ms)
+            for model, own, body, key in zip(models, ids, bodies, of_each, strict=True)
+        ]
+
+    def _places(self, parcel: Parcel) -> list[list[int]]:
+        """The places of the messages that are not refused, by where they go."""
+        refused, keys, partitions = parcel.refused, parcel.keys, self.route.partitions
+        places: dict[int | bytes | None, list[int]] = {}
+        where: dict[bytes | None, int | bytes | None] = {None: None}
+        for at in range(len(parcel.bodies)):
+            if at in refused:
+                continue
+            key = keys[at] if keys else self._key
+            if key not in where:
+                # As long as nobody knows how many there are, each key goes alone.
+                assert key is not None, "None is there"
+                where[key] = partition_of(key, partitions) if partitions else key
+            places.setdefault(where[key], []).append(at)
+        return list(places.values())
+
+
+def _give_back(taken: list[tuple[Permits, int]]) -> None:
+    for permits, units in reversed(taken):
+        permits.give_back(units)
+
+
+def _nobody() -> None:
+    """Nobody waits."""
