@@ -6,22 +6,24 @@ from hermes_actors.publisher.edges.http1.request import BAD_REQUEST, END_OF_HEAD
 
 _PARTS_MAX = 32
 """A body of nothing but empty lines has a part for each four bytes."""
-_PART_BYTES_MAX = 2_048
+_PART_BYTES, _PART_BYTES_MAX = 2_048, 65_536
+"""Large chunks are parsed in longer parts; of chunks of one byte each the shortest part has 341."""
 _PIECES_MAX = 32
-"""Of chunks of one byte each a part has 341: after these the caller has its say."""
+"""After these the caller has its say."""
 _CHUNKED_REQUEST = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 class Chunks:
     """One chunked body, decoded; what follows it is not touched."""
 
-    __slots__ = ("_ends", "_overhead_bytes", "_overhead_bytes_max", "_parser", "_pieces", "_tail",
-                 "is_complete")  # fmt: skip
+    __slots__ = ("_overhead_bytes", "_overhead_bytes_max", "_parser", "_part_bytes", "_pieces",
+                 "_tail", "is_complete")  # fmt: skip
 
     def __init__(self, overhead_bytes_max: int) -> None:
         """So many bytes of sizes, extensions and trailers may come without a byte of the body."""
         self._overhead_bytes_max = overhead_bytes_max
         self._overhead_bytes = 0
+        self._part_bytes = _PART_BYTES
         self._pieces: list[bytes] = []
         self._tail = b""
         self.is_complete = False
@@ -40,12 +42,18 @@ class Chunks:
             parts += 1
             end = self._end_of_part(data, at)
             part = data[at:end] if at or end < len(data) else data
+            before = len(self._pieces)
             try:
                 self._parser.feed_data(part)
             except httptools.HttpParserError as error:
                 raise Malformed(BAD_REQUEST) from error
             self._tail = (self._tail + part[-3:])[-3:]
             self._count(len(part))
+            self._part_bytes = (
+                min(2 * self._part_bytes, _PART_BYTES_MAX)
+                if len(self._pieces) - before <= 2
+                else _PART_BYTES
+            )
             at = end
         pieces, self._pieces = self._pieces, []
         return (pieces[0] if len(pieces) == 1 else b"".join(pieces)), at
@@ -58,7 +66,7 @@ class Chunks:
         found = seam.find(END_OF_HEAD)
         if found >= 0:
             return at + found + 4 - len(self._tail)
-        end = min(at + _PART_BYTES_MAX, len(data))
+        end = min(at + self._part_bytes, len(data))
         found = data.find(END_OF_HEAD, at, end)
         return end if found < 0 else found + 4
 
