@@ -1,13 +1,21 @@
 """What publishing to several datacentres costs and comes to: counted, paid for, and bounded."""
 
-from collections.abc import Iterable, Sequence
+from enum import StrEnum
 
 import trio
 from msgspec import Struct, field
 
-from hermes_actors.fallback.flight import Attempts, Cause, Item
-from hermes_actors.log.base import Outcome, UnknownRecord
 from hermes_actors.telemetry.metrics import Counter, Metrics
+
+
+class Cause(StrEnum):
+    """Why a message was sent to another datacentre than the first."""
+
+    HEDGE = "hedge"  # no acknowledgement within the hedge delay, and the budget allowed it
+    RESCUE = "rescue"  # it would have missed its deadline
+    BREAKER = "breaker"  # the datacentre does not work
+    PROBE = "probe"  # it was to find out whether the datacentre works again, and it did not
+    ERROR = "error"  # the datacentre refused it, or nobody knows
 
 
 class FallbackMeasures:
@@ -40,38 +48,6 @@ class FallbackMeasures:
         return self.metrics.counter(
             "topic_duplicated_message", group=group, topic=name, cause=cause.value
         )
-
-
-class Account:
-    """Counts what becomes of one topic's messages that their publishers do not hear of."""
-
-    def __init__(self, topic: str, measures: FallbackMeasures) -> None:
-        self._topic = topic
-        self._measures = measures
-
-    def learnt(
-        self, attempts: Attempts, dc: str, found: Sequence[Outcome], again: int, *, is_news: bool
-    ) -> None:
-        """An append of these has ended in this datacentre; `again` of its messages were stored
-        elsewhere already, and `is_news`: with this all of them are stored.
-        """
-        if again:
-            self._measures.duplicated(self._topic, attempts.cause).add(again)
-        unknown = sum([type(each) is UnknownRecord for each in found])
-        if unknown:
-            attempts.unknown[dc] = attempts.unknown.get(dc, 0) + unknown
-        if attempts.is_stored:
-            for where, count in attempts.unknown.items():
-                self._measures.unknown_copies(where).add(count)
-            attempts.unknown.clear()
-        if is_news and attempts.is_told:
-            self._measures.late(dc).add(attempts.count)
-
-    def stored(self, dc: str, items: Iterable[Item]) -> None:
-        """These are about to be told to be stored; some may have been answered otherwise."""
-        late = sum([item.count for item in items if item.is_done])
-        if late:
-            self._measures.late(dc).add(late)
 
 
 class HedgeBudget:

@@ -12,6 +12,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from hermes_actors.config.fallback import FallbackConfig
+
 _SILENT_MESSAGES_MIN = 8
 _SILENT_APPENDS_MIN = 2
 _LATE_MAX = 3
@@ -42,13 +44,14 @@ class Sent(Struct, eq=False):
 class Breaker:
     """One log, as far as one topic or all of them are concerned.
 
-    An acknowledgement is late after `cap_s`. Probes are `probe_interval_s` apart, a quarter more
-    or less. The methods that may open it return True when they did; `cause` then says why.
+    An acknowledgement is late after the longest hedge delay. Probes are `probe_interval_ms` apart,
+    a quarter more or less. The methods that may open it return True when they did; `cause` then
+    says why.
     """
 
-    def __init__(self, *, cap_s: float, probe_interval_s: float, rng: random.Random) -> None:
-        self._cap_s = cap_s
-        self._probe_interval_s = probe_interval_s
+    def __init__(self, config: FallbackConfig, rng: random.Random) -> None:
+        self._cap_s = config.speculative_send_delay_ms / 1_000
+        self._probe_interval_s = config.probe_interval_ms / 1_000
         self._rng = rng
         self._outstanding: dict[Sent, None] = {}
         self._alive_s = -math.inf

@@ -8,6 +8,8 @@ hedged requests (Dean and Barroso, "The Tail at Scale", CACM 56(2), 2013).
 import math
 from bisect import bisect_left
 
+from hermes_actors.config.fallback import FallbackConfig
+
 _SLOT_S = 10.0
 _SLOTS = 3
 _MESSAGES_MIN = 100
@@ -20,26 +22,16 @@ _BOUNDS_S = tuple(1e-4 * 1.1**n for n in range(122))
 class AdaptiveDelay:
     """The hedge delay of one topic, or of all topics of a datacentre together.
 
-    `mode`: "adaptive", "fixed" (always `cap_s`) or "off" (for ever). The delay lies in
-    [min(`floor_s`, `cap_s`), `cap_s`]. While the last 30 s hold fewer than 100 messages or 10
-    appends it is that of `parent`, and without one it is `cap_s`.
+    By `hedge_mode` it is adaptive, fixed (always `speculative_send_delay_ms`) or off (for ever). It
+    lies between `hedge_floor_delay_ms` and that cap. While the last 30 s hold fewer than 100
+    messages or 10 appends it is that of `parent`, and without one it is the cap.
     """
 
-    def __init__(
-        self,
-        *,
-        mode: str,
-        cap_s: float,
-        floor_s: float,
-        quantile: float,
-        parent: "AdaptiveDelay | None" = None,
-    ) -> None:
-        assert mode in ("adaptive", "fixed", "off")
-        assert 0 < quantile < 1
-        self._mode = mode
-        self._cap_s = cap_s
-        self._floor_s = min(floor_s, cap_s)
-        self._quantile = quantile
+    def __init__(self, config: FallbackConfig, parent: "AdaptiveDelay | None" = None) -> None:
+        self._mode = config.hedge_mode
+        self._cap_s = config.speculative_send_delay_ms / 1_000
+        self._floor_s = min(config.hedge_floor_delay_ms / 1_000, self._cap_s)
+        self._quantile = config.hedge_quantile_percent / 100
         self._parent = parent
         self._slots: list[_Slot] = []
         self._held: float | None = None

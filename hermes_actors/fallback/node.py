@@ -1,34 +1,26 @@
 """What all topics of a node share when they publish to several datacentres."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import trio
 
+from hermes_actors.config import ConfigError
 from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.fallback.account import FallbackMeasures, Losers
-from hermes_actors.fallback.remotes import Datacentre, in_order
+from hermes_actors.fallback.remotes import Datacentre
 from hermes_actors.log.base import Log
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.telemetry.metrics import Metrics
 
 
-def _is_ready(_dc: str) -> bool:
-    return True
-
-
-def _no_trouble(_dc: str) -> str:
-    return ""
-
-
 class Fallback:
     """The own datacentre, the others in the order to ask them, and what runs on between them.
 
     `nursery` outlives the topics' producers: appends that nobody waits for end in it. `is_ready`
-    tells whether an administrator lets a datacentre be used, `trouble` what its log complains of,
-    "" when of nothing; both are asked before each use. Raises ConfigError for a remote that is
-    configured and not there.
+    tells whether a datacentre may be used, and is asked before each use. Raises ConfigError for a
+    remote that is configured and not there.
     """
 
     def __init__(
@@ -41,8 +33,7 @@ class Fallback:
         rng: random.Random,
         metrics: Metrics,
         *,
-        is_ready: Callable[[str], bool] = _is_ready,
-        trouble: Callable[[str], str] = _no_trouble,
+        is_ready: Callable[[str], bool] = lambda _dc: True,
     ) -> None:
         self.config = config
         self.nursery = nursery
@@ -54,7 +45,7 @@ class Fallback:
         )
         others = in_order(config.remotes, [dc for dc in remote_logs if dc != log.dc])
         self.local, *self.remotes = [
-            Datacentre(each, config, rng, self.measures, is_ready, trouble)
+            Datacentre(each, config, rng, self.measures, is_ready)
             for each in (log, *(remote_logs[dc] for dc in others))
         ]
         metrics.gauge("fallback_losers", lambda: len(self.losers))
@@ -65,3 +56,14 @@ class Fallback:
                 lambda ack=ack: self.local.delay(ack).delay_s(clock.monotonic_s()),  # type: ignore[misc]
                 ack=ack.value,
             )
+
+
+def in_order(configured: Sequence[str], known: Sequence[str]) -> list[str]:
+    """The remotes as configured, else all that are known, by name. Raises ConfigError."""
+    for dc in configured:
+        if dc not in known:
+            others = ", ".join(sorted(known)) or "none"
+            raise ConfigError(
+                f"fallback.remotes: '{dc}' is no other datacentre of this node; there are: {others}"
+            )
+    return list(dict.fromkeys(configured)) or sorted(known)

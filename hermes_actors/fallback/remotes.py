@@ -1,26 +1,14 @@
-"""The datacentres that a node publishes to: its own, and the others in the order to ask them."""
+"""The datacentres that a node publishes to, and each topic's way into them."""
 
 import random
 from collections.abc import Callable, Sequence
 
-from hermes_actors.config import ConfigError
 from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.fallback.account import FallbackMeasures
 from hermes_actors.fallback.breaker import Breaker, Sent
 from hermes_actors.fallback.delay import AdaptiveDelay
 from hermes_actors.log.base import Log, Outcome, RefusedRecord, stored_count
 from hermes_actors.model.topic import Ack
-
-
-def in_order(configured: Sequence[str], known: Sequence[str]) -> list[str]:
-    """The remotes as configured, else all that are known, by name. Raises ConfigError."""
-    for dc in configured:
-        if dc not in known:
-            others = ", ".join(sorted(known)) or "none"
-            raise ConfigError(
-                f"fallback.remotes: '{dc}' is no other datacentre of this node; there are: {others}"
-            )
-    return list(dict.fromkeys(configured)) or sorted(known)
 
 
 class Datacentre:
@@ -33,17 +21,15 @@ class Datacentre:
         rng: random.Random,
         measures: FallbackMeasures,
         is_ready: Callable[[str], bool],
-        trouble: Callable[[str], str],
     ) -> None:
         self.log = log
         self.name = log.dc
+        self.config = config
+        self.rng = rng
         self.measures = measures
-        self._config = config
-        self._rng = rng
         self._is_ready = is_ready
-        self._trouble = trouble
-        self.breaker = make_breaker(config, rng)
-        self._delays = {waits: make_delay(config, None) for waits in (False, True)}
+        self.breaker = Breaker(config, rng)
+        self._delays = {waits: AdaptiveDelay(config) for waits in (False, True)}
         self.paths: dict[Path, None] = {}
         metrics = measures.metrics
         metrics.gauge("fallback_breaker_is_open", lambda: float(self.breaker.is_open), dc=self.name)
@@ -55,22 +41,12 @@ class Datacentre:
 
     @property
     def is_ready(self) -> bool:
-        """Its administrator lets it be used, and its log knows of no trouble."""
-        return self._is_ready(self.name) and not self._trouble(self.name)
+        """It may be used now."""
+        return self._is_ready(self.name)
 
     def delay(self, ack: Ack) -> AdaptiveDelay:
         """The hedge delay of all topics with this ack level."""
         return self._delays[ack is Ack.ALL]
-
-    def path(self, ack: Ack) -> "Path":
-        """One more topic's way into it."""
-        path = Path(
-            self,
-            make_breaker(self._config, self._rng),
-            make_delay(self._config, self.delay(ack)),
-        )
-        self.paths[path] = None
-        return path
 
 
 class Path:
@@ -78,21 +54,19 @@ class Path:
 
     Its own breaker protects it, the datacentre's spares it to learn what others know already. How
     many `partitions` the topic has there is None until the log has said so; `is_asked`: it is being
-    asked.
+    asked. `on_open` is called when it does not work any more.
     """
 
-    def __init__(self, dc: Datacentre, breaker: Breaker, delay: AdaptiveDelay) -> None:
+    def __init__(self, dc: Datacentre, ack: Ack) -> None:
         self.dc = dc
-        self.breaker = breaker
-        self._delay = delay
+        self.name = dc.name
+        self.breaker = Breaker(dc.config, dc.rng)
+        self._breakers = (self.breaker, dc.breaker)
+        self._delay = AdaptiveDelay(dc.config, dc.delay(ack))
         self.partitions: int | None = None
         self.is_asked = True
         self.on_open: Callable[[Path, float], None] = lambda _path, _now_s: None
-
-    @property
-    def name(self) -> str:
-        """The datacentre's."""
-        return self.dc.name
+        dc.paths[self] = None
 
     @property
     def is_usable(self) -> bool:
@@ -118,8 +92,8 @@ class Path:
     def send(self, count: int, now_s: float) -> Sent:
         """An append of `count` messages goes out."""
         sent = Sent(count, now_s)
-        self.breaker.add(sent)
-        self.dc.breaker.add(sent)
+        for breaker in self._breakers:
+            breaker.add(sent)
         return sent
 
     def ended(
@@ -128,67 +102,40 @@ class Path:
         """The append has ended with these outcomes, or nobody waited for them any more: breakers
         and hedge delay learn from it.
         """
-        breakers = (self.breaker, self.dc.breaker)
         if is_given_up:
-            for breaker in breakers:
+            for breaker in self._breakers:
                 breaker.forget(sent)
         elif stored_count(found):
-            self._acknowledged(sent, now_s)
+            delay_s = self.delay_s(now_s)
+            self._delay.observe(now_s - sent.sent_s, sent.count, now_s)
+            was_open = self.dc.breaker.is_open
+            opened = [each.acknowledged(sent, delay_s, now_s) for each in self._breakers]
+            if was_open and not self.dc.breaker.is_open:
+                for path in self.dc.paths:
+                    path.breaker.probe_soon(now_s)
+            self._tell(opened, now_s)
         elif all(type(each) is RefusedRecord for each in found):
-            for breaker in breakers:
+            for breaker in self._breakers:
                 breaker.answered(sent, now_s)
         else:
-            own, shared = [breaker.failed(sent, now_s) for breaker in breakers]
-            self._tell(own, shared, now_s)
-
-    def _acknowledged(self, sent: Sent, now_s: float) -> None:
-        delay_s = self.delay_s(now_s)
-        self._delay.observe(now_s - sent.sent_s, sent.count, now_s)
-        was_open = self.dc.breaker.is_open
-        own = self.breaker.acknowledged(sent, delay_s, now_s)
-        shared = self.dc.breaker.acknowledged(sent, delay_s, now_s)
-        if was_open and not self.dc.breaker.is_open:
-            for path in self.dc.paths:
-                path.breaker.probe_soon(now_s)
-        self._tell(own, shared, now_s)
+            self._tell([breaker.failed(sent, now_s) for breaker in self._breakers], now_s)
 
     def check(self, now_s: float) -> None:
         """Notice silence."""
         delay_s = self.delay_s(now_s)
-        own = self.breaker.check(delay_s, now_s)
-        self._tell(own, self.dc.breaker.check(delay_s, now_s), now_s)
+        self._tell([breaker.check(delay_s, now_s) for breaker in self._breakers], now_s)
 
     def leave(self) -> None:
         """The topic is gone."""
         self.dc.paths.pop(self, None)
 
-    def _tell(self, own: bool, shared: bool, now_s: float) -> None:
+    def _tell(self, opened: list[bool], now_s: float) -> None:
+        is_own, is_shared = opened
         dc = self.dc
-        if own:
+        if is_own:
             dc.measures.opened(dc.name, self.breaker.cause.value, "topic").add()
-        if shared:
+        if is_shared:
             dc.measures.opened(dc.name, dc.breaker.cause.value, "dc").add()
-            for path in list(dc.paths):
+        if is_own or is_shared:
+            for path in list(dc.paths) if is_shared else [self]:
                 path.on_open(path, now_s)
-        elif own:
-            self.on_open(self, now_s)
-
-
-def make_breaker(config: FallbackConfig, rng: random.Random) -> Breaker:
-    """A breaker as configured."""
-    return Breaker(
-        cap_s=config.speculative_send_delay_ms / 1_000,
-        probe_interval_s=config.probe_interval_ms / 1_000,
-        rng=rng,
-    )
-
-
-def make_delay(config: FallbackConfig, parent: AdaptiveDelay | None) -> AdaptiveDelay:
-    """A hedge delay as configured."""
-    return AdaptiveDelay(
-        mode=config.hedge_mode,
-        cap_s=config.speculative_send_delay_ms / 1_000,
-        floor_s=config.hedge_floor_delay_ms / 1_000,
-        quantile=config.hedge_quantile_percent / 100,
-        parent=parent,
-    )

@@ -66,8 +66,9 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
                 environment.clock,
                 environment.split_rng(),
                 metrics,
-                is_ready=node.metadata.catalog.is_ready,
-                trouble=environment.remote_trouble,
+                is_ready=lambda dc: (
+                    node.metadata.catalog.is_ready(dc) and not environment.remote_trouble(dc)
+                ),
             ),
             trouble=lambda: node.trouble,
             goes_on=lambda: node.metadata.is_readable and spooling.takes_more,

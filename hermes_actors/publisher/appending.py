@@ -2,13 +2,10 @@
 pending what became of it.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import cast
+from collections.abc import Sequence
 
 import trio
 
-from hermes_actors.fallback.flight import Item
-from hermes_actors.fallback.hedge import Hedge
 from hermes_actors.fallback.node import Fallback
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.log.base import Log, Outcome, Stored, stored_count
@@ -16,6 +13,7 @@ from hermes_actors.log.batching import Batch
 from hermes_actors.model.message import Envelope, Via, to_record
 from hermes_actors.model.messages import joined, records_of
 from hermes_actors.model.record import Record
+from hermes_actors.publisher.hedging.hedge import Hedge
 from hermes_actors.publisher.pending import SETTLED, Pending, Route
 from hermes_actors.runtime.clock import Clock
 
@@ -58,23 +56,18 @@ class Appending:
     def equip(self, nursery: trio.Nursery) -> None:
         """Make ready what the topic, as it is now, asks for; `nursery` is the producer's."""
         route, fallback = self._route, self._fallback
-        if self._hedge is not None:
-            self._hedge.change(route.topic.ack, route.topic.chaos)
-        elif (
-            fallback is not None
+        if (
+            self._hedge is None
+            and fallback is not None
             and fallback.remotes
             and route.topic.fallback_to_remote_datacenter_enabled
         ):
             self._hedge = Hedge(
                 fallback,
-                route.name,
-                route.log_topic,
-                ack=route.topic.ack,
-                records=self._send_items,
-                settle=self._settle,
+                route,
+                records=self._send,
+                settle=self._conclude,
                 limit_s=self._limit_s,
-                chaos=route.topic.chaos,
-                joins=_joins_kept,
                 records_max=self._records_max,
                 bytes_max=self._bytes_max,
             )
@@ -95,18 +88,12 @@ class Appending:
         if hedge is not None:
             await hedge.append(pendings, batch.partition)
             return
-        records = self._send(pendings, self._log.dc, Via.LOCAL.value)
+        dc = self._log.dc
+        records = self._send(pendings, dc, Via.LOCAL.value)
         outcomes = await self._log.append(
             route.log_topic, batch.partition, records, route.topic.ack
         )
-        self._conclude(
-            self._log.dc, pendings, outcomes, self._clock.monotonic_s() - batch.started_s
-        )
-
-    def _settle(
-        self, dc: str, items: Sequence[Item], outcomes: Sequence[Outcome], append_s: float
-    ) -> None:
-        self._conclude(dc, cast("Sequence[Pending]", items), outcomes, append_s)
+        self._conclude(dc, pendings, outcomes, self._clock.monotonic_s() - batch.started_s)
 
     def _conclude(
         self, dc: str, pendings: Sequence[Pending], outcomes: Sequence[Outcome], append_s: float
@@ -146,33 +133,15 @@ class Appending:
             if pending.is_behind(spool):
                 pending.join_kept()
 
-    def _send_items(self, items: Sequence[Item], dc: str, via: str) -> Sequence[Record]:
-        return self._send(cast("Sequence[Pending]", items), dc, via)
-
     def _send(self, pendings: Sequence[Pending], dc: str, via: str) -> Sequence[Record]:
         """The records of these, which go to that datacentre's log now."""
         for pending in pendings:
             pending.sent()
         for listener in self._route.tally.listeners:
             listener.sent(pendings, dc, via)
-        return self._records(pendings, via)
-
-    def _records(self, pendings: Sequence[Pending], via: str) -> Sequence[Record]:
         envelope = self._envelope
         if len(pendings) == 1:
             return records_of(pendings[0].messages, envelope, via)
         if sum([pending.count for pending in pendings]) == len(pendings):
             return [to_record(pending.messages[0], envelope, via) for pending in pendings]
         return joined([records_of(pending.messages, envelope, via) for pending in pendings])
-
-
-def _joins_kept(item: Item, older: Iterable[Item]) -> bool:
-    pending = cast("Pending", item)
-    spool = pending.route.spool
-    if spool is None or pending.is_done or not pending.is_behind(spool):
-        return False
-    for each in cast("Iterable[Pending]", older):
-        if each.is_behind(spool):
-            each.join_kept()
-    pending.join_kept()
-    return True

@@ -289,8 +289,8 @@ class TopicProducer:
                 return settings.partitions
             if inbox.is_closed and not self._route.tally.in_flight:
                 return None
-            if hedge is not None and hedge.is_useful and now_s >= until_s:
-                hedge.set_local_known(False)
+            if hedge is not None and hedge.decision.has_remote and now_s >= until_s:
+                hedge.decision.is_own_known = False
                 self._is_own_known = False
                 return 1
             await trio.sleep(delay_s)
@@ -313,7 +313,7 @@ class TopicProducer:
         self._is_own_known = True
         hedge = self._appending.hedge
         if hedge is not None:
-            hedge.set_local_known(True)
+            hedge.decision.is_own_known = True
 
     def _look_up_if_due(self, batcher: Batcher[Pending], appends: trio.Nursery) -> None:
         version, at_s = self._looked_up

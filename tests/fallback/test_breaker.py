@@ -5,13 +5,15 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.fallback.breaker import Breaker, Opened, Sent
 
 CAP_S, DELAY_S, PROBE_S = 0.250, 0.050, 1.0
 
 
 def make() -> Breaker:
-    return Breaker(cap_s=CAP_S, probe_interval_s=PROBE_S, rng=random.Random(3))
+    config = FallbackConfig(speculative_send_delay_ms=250, probe_interval_ms=1_000)
+    return Breaker(config, random.Random(3))
 
 
 def send(breaker: Breaker, now_s: float, count: int = 1) -> Sent:

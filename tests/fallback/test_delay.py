@@ -5,6 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.fallback.delay import AdaptiveDelay
 
 CAP_S, FLOOR_S = 0.250, 0.020
@@ -12,7 +13,13 @@ LATENCIES_S = st.floats(0.0, 20.0)
 
 
 def make(mode: str = "adaptive", quantile: float = 0.99, parent: AdaptiveDelay | None = None):
-    return AdaptiveDelay(mode=mode, cap_s=CAP_S, floor_s=FLOOR_S, quantile=quantile, parent=parent)
+    config = FallbackConfig(
+        hedge_mode=mode,
+        speculative_send_delay_ms=250,
+        hedge_floor_delay_ms=20,
+        hedge_quantile_percent=round(quantile * 100),
+    )
+    return AdaptiveDelay(config, parent)
 
 
 @given(st.lists(st.tuples(LATENCIES_S, st.integers(1, 1_000), st.floats(0, 5)), max_size=60))

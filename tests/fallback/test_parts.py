@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from hermes_actors.config import ConfigError
 from hermes_actors.fallback.account import Losers, OwnAppend
-from hermes_actors.fallback.remotes import in_order
+from hermes_actors.fallback.node import in_order
 from hermes_actors.telemetry.metrics import Counter
 
 

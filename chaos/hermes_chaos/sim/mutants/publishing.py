@@ -9,9 +9,6 @@ import trio
 from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.fallback.account import HedgeBudget
 from hermes_actors.fallback.breaker import Breaker
-from hermes_actors.fallback.decision import Decision
-from hermes_actors.fallback.flight import Attempts, Part
-from hermes_actors.fallback.remote_queue import RemoteQueue
 from hermes_actors.fallback.spool.index import Waiting
 from hermes_actors.fallback.spool.replay import Item, Replayer
 from hermes_actors.fallback.spool.spool import Spool
@@ -19,6 +16,9 @@ from hermes_actors.fallback.spool.store import SegmentStore
 from hermes_actors.log.base import Log, Stored
 from hermes_actors.log.batching import Batch, Batcher
 from hermes_actors.publisher.appending import Appending
+from hermes_actors.publisher.hedging.decision import Decision
+from hermes_actors.publisher.hedging.flight import Attempts, Part
+from hermes_actors.publisher.hedging.hedge import Hedge, Remote
 from hermes_actors.publisher.idempotency import Claim
 from hermes_actors.publisher.pending import Pending
 from hermes_actors.publisher.producer import TopicProducer
@@ -29,7 +29,7 @@ from hermes_chaos.sim.world import Shape
 _append = Appending.append
 _replay: Callable[..., Any] = Replayer._append
 _readable = Replayer._readable
-_start = RemoteQueue.start
+_start = Hedge._start
 
 
 async def _acknowledge_then_append(self: Appending, batch: Batch[Pending]) -> None:
@@ -113,10 +113,10 @@ async def _readable_backwards(self: Replayer, batch: list[Waiting]) -> list[Item
     return (await _readable(self, batch))[::-1]
 
 
-def _start_backwards(self: RemoteQueue) -> None:
-    for queue in self._batcher._keyed:
+def _start_backwards(self: Hedge, remote: Remote) -> None:
+    for queue in remote.batcher._keyed:
         queue.reverse()
-    _start(self)
+    _start(self, remote)
 
 
 def _probe_alone(_self: Decision, some: list[Attempts]) -> dict[Attempts, None]:
@@ -205,7 +205,7 @@ PUBLISHING = (
     Mutant(
         "remote-backwards",
         "what waits for another datacentre is sent there with the last message first",
-        ((RemoteQueue, "start", _start_backwards),),
+        ((Hedge, "_start", _start_backwards),),
         shape=_BURSTS,
     ),
     Mutant(

@@ -2,6 +2,7 @@
 
 import random
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -9,9 +10,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from hermes_actors.fallback.hedge import Hedge
 from hermes_actors.log.base import RefusedRecord, Stored, UnavailableRecord, UnknownRecord
-from hermes_actors.model.topic import Ack
+from hermes_actors.model.topic import Ack, Chaos
+from hermes_actors.publisher.hedging.hedge import Hedge
 
 FAULTS = ["silent", "cut", "slow", "very slow", "flaky", "lost", "well"]
 
@@ -198,9 +199,11 @@ async def test_what_one_topic_learnt_spares_another_the_wait(open_world, autojum
         told = []
         quiet = Hedge(
             world.fallback,
-            "shop.quiet",
-            "shop.orders",
-            ack=Ack.LEADER,
+            SimpleNamespace(
+                name="shop.quiet",
+                log_topic="shop.orders",
+                topic=SimpleNamespace(ack=Ack.LEADER, chaos=Chaos()),
+            ),
             records=world.records,
             settle=lambda dc, items, _outcomes, _took_s: told.append((dc, len(items))),
             limit_s=0.5,
@@ -220,7 +223,7 @@ async def test_what_one_topic_learnt_spares_another_the_wait(open_world, autojum
 async def test_what_a_pause_meets_between_its_sending_and_its_append_is_not_told_to_be_unsent(
     world, autojump_clock, is_kept: bool
 ) -> None:
-    world.hedge.set_local_known(False)
+    world.hedge.decision.is_own_known = False
     world.keeps = is_kept
     world.on_records.append(lambda: autojump_clock.jump(1.0))
     (message,) = world.begin()

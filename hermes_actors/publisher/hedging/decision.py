@@ -6,24 +6,21 @@ case, and so does what a log has failed, and what waits for one whose breaker ha
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
 from hermes_actors.config.fallback import FallbackConfig
-from hermes_actors.fallback.account import Account, FallbackMeasures, HedgeBudget
-from hermes_actors.fallback.flight import Attempts, Cause, Flight, Item, Part
+from hermes_actors.fallback.account import Cause, FallbackMeasures, HedgeBudget
 from hermes_actors.fallback.remotes import Path
-from hermes_actors.log.base import Outcome, RefusedRecord, Stored
+from hermes_actors.log.base import Outcome, RefusedRecord, Stored, UnknownRecord
+from hermes_actors.publisher.hedging.flight import Attempts, Flight, Part
+from hermes_actors.publisher.pending import Pending
 
 _END_MARGIN_S = 0.001
 """So much before the limit a message is given up; whoever sweeps deadlines calls `hurry` first."""
 _LOOK_AGAIN_MIN_S = 0.005
 _RESCUE_MIN_S = 0.05
-
-Joins = Callable[[Item, Iterable[Item]], bool]
-"""True: an older message of its key waits elsewhere, and it has just been put behind that one;
-those `older` items of its batch for which this is so were put there first."""
 
 
 class Send(Struct, eq=False):
@@ -47,9 +44,10 @@ Orders = Iterator[Send | Told]
 
 
 class Decision:
-    """One topic's, over its ways into the own datacentre and the others, in the order to ask them.
+    """One topic's (`group.topic`), over its ways into the own datacentre and the others, in the
+    order to ask them.
 
-    `limit_s` is how long after its `started_s` an item has its answer. Each method takes the time
+    `limit_s` is how long after its `started_s` a pending has its answer. Each method takes the time
     and gives orders, all of which are followed; what is to be sent is taken as sent.
     """
 
@@ -59,10 +57,9 @@ class Decision:
         remotes: Sequence[Path],
         config: FallbackConfig,
         measures: FallbackMeasures,
-        account: Account,
+        topic: str,
         *,
         limit_s: float,
-        joins: Joins,
     ) -> None:
         self.own = own
         self.remotes = remotes
@@ -70,9 +67,8 @@ class Decision:
         self.is_own_known = True
         self._by_name = {path.name: path for path in self.paths}
         self._measures = measures
-        self._account = account
+        self._topic = topic
         self._limit_s = limit_s
-        self._joins = joins
         self._rescue_s = config.rescue_before_limit_ms / 1_000
         self._cap_s = config.speculative_send_delay_ms / 1_000
         self._is_off = config.hedge_mode == "off"
@@ -91,11 +87,11 @@ class Decision:
         """A batch is to be stored."""
         self._flights[flight] = None
         now_s = flight.sent_s
-        self._budget.earn(sum([item.count for item in flight.items]))
+        self._budget.earn(sum([pending.count for pending in flight.pendings]))
         is_own_usable = self.is_own_known and not self.own.is_open
         target = None if is_own_usable else self._working(())
         if is_own_usable or (target is None and self.is_own_known):
-            started_s = min([item.started_s for item in flight.items])
+            started_s = min([pending.started_s for pending in flight.pendings])
             flight.wake_s = min(
                 now_s + self.own.delay_s(now_s),
                 started_s + self._rescue_after_s(now_s),
@@ -136,7 +132,7 @@ class Decision:
         """The own log has stored all of a flight: whether that is told for all of it at once."""
         if flight.attempts is not None:
             return False
-        self._account.stored(self.own.name, flight.items)
+        self._count_late(self.own.name, flight.pendings)
         flight.is_told = True
         return True
 
@@ -162,12 +158,12 @@ class Decision:
             at += part.count
             was_stored = each.is_stored
             again = each.learn(path.name, part.places, own)
-            is_news = each.is_stored and not was_stored
-            self._account.learnt(each, path.name, own, again, is_news=is_news)
+            self._count_copies(each, path.name, own, again)
             if each.is_told:
-                continue
-            if each.is_stored:
-                self._account.stored(path.name, [each.item])
+                if each.is_stored and not was_stored:
+                    self._measures.late(path.name).add(each.count)
+            elif each.is_stored:
+                self._count_late(path.name, [each.pending])
                 told[each] = None
             elif not may_go_on and all(type(outcome) is RefusedRecord for outcome in own):
                 told[each] = None
@@ -204,6 +200,26 @@ class Decision:
         unsent = [each for each in some if not each.is_told and not each.running]
         yield from self._tell(self.own.name, unsent)
 
+    # What publishers do not hear of.
+
+    def _count_copies(self, each: Attempts, dc: str, found: Sequence[Outcome], again: int) -> None:
+        """Copies that are known, `again` of them new, and those that nobody knows of."""
+        if again:
+            self._measures.duplicated(self._topic, each.cause).add(again)
+        unknown = sum([type(outcome) is UnknownRecord for outcome in found])
+        if unknown:
+            each.unknown[dc] = each.unknown.get(dc, 0) + unknown
+        if each.is_stored:
+            for where, count in each.unknown.items():
+                self._measures.unknown_copies(where).add(count)
+            each.unknown.clear()
+
+    def _count_late(self, dc: str, pendings: Iterable[Pending]) -> None:
+        """These are about to be told to be stored; some may have been answered otherwise."""
+        late = sum([pending.count for pending in pendings if pending.is_done])
+        if late:
+            self._measures.late(dc).add(late)
+
     # What becomes of those that it concerns.
 
     def _probes(self, some: list[Attempts]) -> dict[Attempts, None]:
@@ -211,12 +227,12 @@ class Decision:
         the remote fails would follow it to the own log in another order.
         """
         last = some[-1]
-        if any(each.item.keys is not None for each in some):
+        if any(each.pending.keys is not None for each in some):
             # Of some the keys are many.
             return dict.fromkeys(some)
-        if last.item.key is None:
+        if last.pending.key is None:
             return {last: None}
-        return {each: None for each in some if each.item.key == last.item.key}
+        return {each: None for each in some if each.pending.key == last.pending.key}
 
     def _pause_s(self, each: Attempts, now_s: float) -> float:
         """How long it waits for what comes next. Where nothing is sent because of time alone, only
@@ -283,7 +299,7 @@ class Decision:
     def _is_kept(self, each: Attempts) -> bool:
         """Rather than told that its fate is unknown: its appends run, and may store it yet."""
         is_stored_in_part = any(type(outcome) is Stored for outcome in each.outcomes)
-        return bool(each.running) and not is_stored_in_part and each.item.keep()
+        return bool(each.running) and not is_stored_in_part and each.pending.keep()
 
     def _go_on(self, failed: list[Attempts], now_s: float) -> Orders:
         """A datacentre did not take these: the next one is asked, while there is time."""
@@ -311,7 +327,7 @@ class Decision:
     def _sends(self, sends: "_Sends", now_s: float) -> Orders:
         """Send these to one more datacentre each."""
         for (target, cause), asked in sends.items():
-            some = [each for each in asked if not self._joins(each.item, each.older)]
+            some = [each for each in asked if not each.joins_kept()]
             if not some:
                 continue
             due_s = now_s + target.delay_s(now_s)
@@ -328,18 +344,18 @@ class Decision:
                 yield Send(target, flight, its)
 
     def attempts(self, flight: Flight, *, is_sent: bool = True) -> list[Attempts]:
-        """The flight's items one by one; `is_sent`: all were sent to the own log."""
+        """The flight's pendings one by one; `is_sent`: all were sent to the own log."""
         if flight.attempts is None:
             rescue_s = self._rescue_after_s(flight.sent_s)
             due_s = flight.sent_s + (self.own.delay_s(flight.sent_s) if is_sent else 0.0)
-            flight.attempts = [Attempts(item, flight) for item in flight.items]
+            flight.attempts = [Attempts(pending, flight) for pending in flight.pendings]
             for each in flight.attempts:
                 if is_sent:
                     each.sent(self.own.name)
                     each.begun(self.own.name, each.count)
                 each.due_s = due_s
-                each.rescue_s = each.item.started_s + rescue_s
-                each.end_s = each.item.started_s + self._limit_s - _END_MARGIN_S
+                each.rescue_s = each.pending.started_s + rescue_s
+                each.end_s = each.pending.started_s + self._limit_s - _END_MARGIN_S
         return flight.attempts
 
     # Which datacentre is the next.

@@ -1,48 +1,18 @@
-"""One batch on its way, and what each of its items has tried so far. Pure."""
+"""One batch on its way, and what each of its pendings has tried so far. Pure."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from enum import StrEnum
-from typing import Protocol
+from collections.abc import Sequence
 
 from msgspec import Struct
 
+from hermes_actors.fallback.account import Cause
 from hermes_actors.fallback.chaos import Strike
 from hermes_actors.log.base import Outcome, RefusedRecord, Stored, UnavailableRecord, UnknownRecord
 from hermes_actors.model.message import Via
+from hermes_actors.model.partitioner import partition_of
+from hermes_actors.publisher.pending import Pending
 
 NO_ANSWER = "no acknowledgement in time"
-
-
-class Cause(StrEnum):
-    """Why a message was sent to another datacentre than the first."""
-
-    HEDGE = "hedge"  # no acknowledgement within the hedge delay, and the budget allowed it
-    RESCUE = "rescue"  # it would have missed its deadline
-    BREAKER = "breaker"  # the datacentre does not work
-    PROBE = "probe"  # it was to find out whether the datacentre works again, and it did not
-    ERROR = "error"  # the datacentre refused it, or nobody knows
-
-
-class Item(Protocol):
-    """What is published: one message, or `count` that stay together.
-
-    `is_done`: it is answered or kept elsewhere, and nothing more is begun for it. `started_s` is
-    when its time limit began.
-    """
-
-    is_done: bool
-    key: bytes | None
-    body_bytes: int
-    count: int
-    started_s: float
-
-    @property
-    def keys(self) -> Sequence[bytes | None] | None:
-        """The key of each of its messages; None when all have the item's."""
-
-    def keep(self) -> bool:
-        """True: it has just been kept elsewhere, where the end of its appends is waited for."""
 
 
 class Flight(Struct, eq=False):
@@ -53,7 +23,7 @@ class Flight(Struct, eq=False):
     chaos experiment, by datacentre. At `wake_s` it has to be looked at again.
     """
 
-    items: Sequence[Item]
+    pendings: Sequence[Pending]
     partition: int
     sent_s: float
     wake_s: float = -math.inf
@@ -68,20 +38,20 @@ class Flight(Struct, eq=False):
         if self.is_told:
             return True
         if self.attempts is None:
-            return all(item.is_done for item in self.items)
+            return all(pending.is_done for pending in self.pendings)
         return not any(attempts.is_open for attempts in self.attempts)
 
 
 class Attempts(Struct, eq=False):
-    """The datacentres that one item was sent to.
+    """The datacentres that one pending was sent to.
 
-    `tried` has each with the reason why the item is not known to be there, "" while there is none;
+    `tried` has each with the reason why it is not known to be there, "" while there is none;
     how many of its messages wait for an answer there is in `unanswered`, of how many an append runs
     in `running`, and of how many nobody knows in `unknown`. `is_given_up`: its time is over, and
     nothing more is begun for it.
     """
 
-    item: Item
+    pending: Pending
     flight: Flight
     tried: dict[str, str] = {}
     unanswered: dict[str, int] = {}
@@ -99,28 +69,19 @@ class Attempts(Struct, eq=False):
     end_s: float = math.inf
 
     def __post_init__(self) -> None:
-        self.outcomes = [None] * self.item.count
+        self.outcomes = [None] * self.pending.count
         self.is_told = self.flight.is_told
         self.sent_s = self.flight.sent_s
 
     @property
     def count(self) -> int:
         """How many messages it is."""
-        return self.item.count
+        return self.pending.count
 
     @property
     def is_open(self) -> bool:
         """Somebody waits for it."""
-        return not (self.item.is_done or self.is_told)
-
-    @property
-    def older(self) -> Iterator[Item]:
-        """What came before it in its batch and is still waited for."""
-        for attempts in self.flight.attempts or ():
-            if attempts is self:
-                return
-            if attempts.is_open:
-                yield attempts.item
+        return not (self.pending.is_done or self.is_told)
 
     @property
     def latest(self) -> str:
@@ -142,6 +103,21 @@ class Attempts(Struct, eq=False):
         """How a record of it took its way."""
         is_second = self.cause in (Cause.HEDGE, Cause.RESCUE, Cause.PROBE)
         return (Via.HEDGE if is_second else Via.FALLBACK).value
+
+    def joins_kept(self) -> bool:
+        """True: an older message of its key waits in the spool, and it has just been put behind
+        that one; what came before it in its batch and waits for the same was put there first.
+        """
+        pending = self.pending
+        spool = pending.route.spool
+        if spool is None or pending.is_done or not pending.is_behind(spool):
+            return False
+        for each in self.flight.attempts or ():
+            if each.is_open and each.pending.is_behind(spool):
+                each.pending.join_kept()
+            if each is self:
+                break
+        return True
 
     def sent(self, dc: str) -> None:
         """It is given to this datacentre, where it may have to wait for its turn."""
@@ -194,7 +170,7 @@ _RANKS: dict[type, int] = {RefusedRecord: 0, UnavailableRecord: 1, UnknownRecord
 
 
 class Part(Struct, eq=False):
-    """Those messages of an item, at `places` in it, that go to one partition."""
+    """Those messages of a pending, at `places` in it, that go to one partition."""
 
     attempts: Attempts
     key: bytes | None
@@ -207,8 +183,8 @@ class Part(Struct, eq=False):
 
     @property
     def body_bytes(self) -> int:
-        """About what is theirs of the item's."""
-        return self.attempts.item.body_bytes * self.count // self.attempts.count
+        """About what is theirs of all."""
+        return self.attempts.pending.body_bytes * self.count // self.attempts.count
 
     @property
     def is_done(self) -> bool:
@@ -217,25 +193,25 @@ class Part(Struct, eq=False):
 
     @property
     def is_whole(self) -> bool:
-        """All messages of the item."""
+        """All messages of the pending."""
         return self.count == self.attempts.count
 
 
 def whole(attempts: Attempts) -> Part:
-    """All messages of an item."""
-    return Part(attempts, attempts.item.key, range(attempts.count))
+    """All messages of a pending."""
+    return Part(attempts, attempts.pending.key, range(attempts.count))
 
 
-def parts_of(attempts: Attempts, partition_of: Callable[[bytes], int]) -> list[Part]:
-    """An item in parts, one for each partition that its messages' keys lead to.
+def parts_of(attempts: Attempts, partitions: int) -> list[Part]:
+    """A pending in parts, one for each of so many partitions that its messages' keys lead to.
 
-    A datacentre may have another number of partitions than the own one: then the keys of an item,
+    A datacentre may have another number of partitions than the own one: then the keys of a batch,
     which share a partition at home, part there.
     """
-    keys = attempts.item.keys
+    keys = attempts.pending.keys
     if keys is None:
         return [whole(attempts)]
-    known = {key: partition_of(key) for key in set(keys) if key is not None}
+    known = {key: partition_of(key, partitions) for key in set(keys) if key is not None}
     places: dict[int | None, list[int]] = {}
     for at, key in enumerate(keys):
         places.setdefault(None if key is None else known[key], []).append(at)

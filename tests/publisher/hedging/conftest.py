@@ -3,17 +3,18 @@
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 import trio
 
 from hermes_actors.config.fallback import FallbackConfig
-from hermes_actors.fallback.hedge import Hedge
 from hermes_actors.fallback.node import Fallback
 from hermes_actors.log.base import Outcome, Stored, TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack, Chaos
+from hermes_actors.publisher.hedging.hedge import Hedge
 from hermes_actors.telemetry.metrics import Metrics, render
 from hermes_chaos.sim.environment.clock import SimulatedClock
 
@@ -27,6 +28,7 @@ class Message:
     count = 1
     keys = None
     keeps = False
+    route = SimpleNamespace(spool=None)
 
     def __init__(self, number: int, key: bytes | None) -> None:
         self.number = number
@@ -46,6 +48,12 @@ class Message:
     @property
     def is_stored(self) -> bool:
         return type(self.outcome) is Stored
+
+
+def route_of(chaos: Chaos | None = None, name: str = TOPIC) -> SimpleNamespace:
+    """As much of a route as a hedge needs."""
+    topic = SimpleNamespace(ack=Ack.LEADER, chaos=chaos or Chaos())
+    return SimpleNamespace(name=name, log_topic=TOPIC, topic=topic)
 
 
 class World:
@@ -91,18 +99,14 @@ class World:
             SimulatedClock(),
             random.Random(11),
             self.metrics,
-            is_ready=lambda dc: self.ready[dc],
-            trouble=lambda dc: self.trouble[dc],
+            is_ready=lambda dc: self.ready[dc] and not self.trouble[dc],
         )
         self.hedge = Hedge(
             self.fallback,
-            TOPIC,
-            TOPIC,
-            ack=Ack.LEADER,
+            route_of(chaos),
             records=self.records,
             settle=self.settle,
             limit_s=limit_s,
-            chaos=chaos,
         )
         self.keeps = False
         self.on_records: list[Callable[[], None]] = []

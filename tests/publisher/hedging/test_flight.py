@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_actors.fallback.flight import Attempts, Flight, parts_of
 from hermes_actors.log.base import Outcome, Stored, UnavailableRecord, UnknownRecord
 from hermes_actors.model.partitioner import partition_of
+from hermes_actors.publisher.hedging.flight import Attempts, Flight, parts_of
 
 KEYS = st.lists(st.one_of(st.none(), st.binary(max_size=3)), min_size=1, max_size=30)
 
@@ -36,7 +36,7 @@ def test_each_message_is_in_one_part_with_all_of_its_partition_and_in_order(
     keys, partitions, rng
 ) -> None:
     attempts = attempts_of(len(keys), keys)
-    parts = parts_of(attempts, lambda key: partition_of(key, partitions))
+    parts = parts_of(attempts, partitions)
     where = [None if key is None else partition_of(key, partitions) for key in keys]
     assert sorted(place for part in parts for place in part.places) == list(range(len(keys)))
     assert len(parts) == len(set(where))
@@ -57,7 +57,7 @@ def test_each_message_is_in_one_part_with_all_of_its_partition_and_in_order(
 
 
 def test_one_key_for_all_is_no_reason_to_part() -> None:
-    (part,) = parts_of(attempts_of(3), lambda _key: 0)
+    (part,) = parts_of(attempts_of(3), 1)
     assert part.is_whole
 
 

@@ -362,7 +362,7 @@ async def test_off_looks_again_for_a_remote_while_the_own_log_is_not_known(
     open_world, autojump_clock
 ) -> None:
     async with open_world(hedge_mode="off") as world:
-        world.hedge.set_local_known(False)
+        world.hedge.decision.is_own_known = False
         world.ready["dc2"] = False
         (message,) = world.begin()
         await trio.sleep(0.1)

@@ -2,19 +2,20 @@
 
 import random
 from collections import defaultdict
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_actors.config.fallback import FallbackConfig
-from hermes_actors.fallback.account import Account, FallbackMeasures
-from hermes_actors.fallback.decision import Decision, Told
-from hermes_actors.fallback.flight import Cause, Flight, whole
-from hermes_actors.fallback.remotes import Datacentre
+from hermes_actors.fallback.account import Cause, FallbackMeasures
+from hermes_actors.fallback.remotes import Datacentre, Path
 from hermes_actors.log.base import Stored, UnavailableRecord, UnknownRecord
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.topic import Ack
+from hermes_actors.publisher.hedging.decision import Decision, Told
+from hermes_actors.publisher.hedging.flight import Flight, whole
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_chaos.sim.environment.clock import SimulatedClock
 
@@ -24,6 +25,7 @@ OUTCOMES = [Stored(1), UnavailableRecord("away"), UnknownRecord("silent")]
 
 class Message:
     keys = None
+    route = SimpleNamespace(spool=None)
 
     def __init__(self, world, number, key, count, now_s):
         self.world = world
@@ -47,7 +49,7 @@ class Append:
 
     @property
     def items(self):
-        return self.flight.items if self.some is None else [each.item for each in self.some]
+        return self.flight.pendings if self.some is None else [each.pending for each in self.some]
 
 
 class World:
@@ -59,14 +61,16 @@ class World:
         self.measures = measures
         self.ready = {f"dc{n}": True for n in range(1, dcs + 1)}
         paths = [
-            Datacentre(
-                MemoryLog(dc, SimulatedClock()),
-                config,
-                random.Random(1),
-                measures,
-                lambda dc: self.ready[dc],
-                lambda _dc: "",
-            ).path(Ack.LEADER)
+            Path(
+                Datacentre(
+                    MemoryLog(dc, SimulatedClock()),
+                    config,
+                    random.Random(1),
+                    measures,
+                    lambda dc: self.ready[dc],
+                ),
+                Ack.LEADER,
+            )
             for dc in self.ready
         ]
         self.keeps = False
@@ -75,9 +79,8 @@ class World:
             paths[1:],
             config,
             measures,
-            Account("shop.orders", measures),
+            "shop.orders",
             limit_s=LIMIT_S,
-            joins=lambda _item, _older: False,
         )
         for path in paths:
             path.partitions = 1
@@ -94,8 +97,8 @@ class World:
             self.orders.append(order)
             if isinstance(order, Told):
                 for each in order.some:
-                    each.item.told.append(each.verdict())
-                    each.item.is_done = True
+                    each.pending.told.append(each.verdict())
+                    each.pending.is_done = True
                 continue
             name = order.path.name
             append = Append(order.path, order.flight, order.some, None)
@@ -125,7 +128,7 @@ class World:
         flight, some = append.flight, append.some
         is_whole = some is None and all(type(each) is Stored for each in outcomes)
         if is_whole and self.decision.stored(flight):
-            for item in flight.items:
+            for item in flight.pendings:
                 item.told.append([Stored(1)] * item.count)
                 item.is_done = True
             append.path.ended(append.sent, outcomes, self.now_s)
@@ -237,7 +240,9 @@ def test_of_a_key_each_datacentre_is_sent_first_what_came_first(steps):
     for order in world.orders:
         if isinstance(order, Told):
             continue
-        items = order.flight.items if order.some is None else [each.item for each in order.some]
+        items = (
+            order.flight.pendings if order.some is None else [each.pending for each in order.some]
+        )
         for item in items:
             if item.key is not None:
                 sent[order.path.name, item.key, id(order.flight)].append(item.number)

@@ -1,0 +1,401 @@
+"""Stores a topic's batches in the own datacentre, and in another one when that takes too long.
+
+Each message's fate is told once: stored as soon as any datacentre has acknowledged it, or failed
+when none is left to ask or its time is up. What still runs then runs on, and is only counted.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+
+import outcome
+import trio
+from msgspec import Struct, field
+
+from hermes_actors.fallback.account import OwnAppend
+from hermes_actors.fallback.chaos import Strike, roll
+from hermes_actors.fallback.node import Fallback
+from hermes_actors.fallback.remotes import Path
+from hermes_actors.log.base import (
+    LogUnavailable,
+    Outcome,
+    RefusedRecord,
+    TopicSettings,
+    UnavailableRecord,
+    UnknownRecord,
+    stored_count,
+)
+from hermes_actors.log.batching import Batch, Batcher
+from hermes_actors.model.message import Via
+from hermes_actors.model.record import Record
+from hermes_actors.model.topic import ChaosMode
+from hermes_actors.publisher.hedging.decision import Decision, Orders, Send, Told
+from hermes_actors.publisher.hedging.flight import Attempts, Flight, Part, parts_of, whole
+from hermes_actors.publisher.pending import Pending, Route
+
+_logger = logging.getLogger(__name__)
+
+_RELEASE_POLL_S = 0.05
+_WAKE_MIN_S = 0.0002
+_TOPIC_LOOKUP_MAX_S = 0.1
+_LOOKUP_FIRST_S = 0.05
+_LOOKUP_MAX_S = 1.0
+_LOOK_AGAIN_S = 30.0
+_CHAOS = UnavailableRecord("a chaos experiment")
+
+Records = Callable[[Sequence[Pending], str, str], Sequence[Record]]
+"""The records of these, which are sent to this datacentre now, with this `via`."""
+
+Settle = Callable[[str, Sequence[Pending], Sequence[Outcome], float], None]
+"""Told once of each pending: the datacentre, pendings, an outcome for each of their messages, in
+order, and how long the append took in seconds."""
+
+
+class _Waiting(Struct, eq=False):
+    """What the producer of a flight waits for. `error`: what an append failed with when it should
+    not; `appends`: those to the own log that run.
+    """
+
+    changed: trio.Event = field(default_factory=trio.Event)
+    error: BaseException | None = None
+    appends: dict[OwnAppend, None] = {}
+
+
+class Remote(Struct, eq=False):
+    """A way into a remote, which is usable when its partitions are known, and what waits there: one
+    batch in flight for each partition, a key's messages behind those that were sent before.
+    """
+
+    path: Path
+    batcher: Batcher[Part]
+    used: trio.Event = field(default_factory=trio.Event)
+
+
+class Hedge:
+    """One topic's. `limit_s` is how long after its `started_s` a pending has its answer.
+
+    Run `follow` beside it.
+    """
+
+    def __init__(
+        self,
+        fallback: Fallback,
+        route: Route,
+        *,
+        records: Records,
+        settle: Settle,
+        limit_s: float,
+        records_max: int = 1_000,
+        bytes_max: int = 1_000_000,
+    ) -> None:
+        self._fallback = fallback
+        self._clock = fallback.clock
+        self._route = route
+        self._records = records
+        self._settle = settle
+        ack = route.topic.ack
+        self.decision = Decision(
+            Path(fallback.local, ack),
+            [Path(dc, ack) for dc in fallback.remotes],
+            fallback.config,
+            fallback.measures,
+            route.name,
+            limit_s=limit_s,
+        )
+        # The one partition is a guess that nothing is added by. A batch without keys never waits
+        # for another one.
+        self._remotes = {
+            path: Remote(
+                path,
+                Batcher(1, records_max=records_max, bytes_max=bytes_max, first=0, slow_s=0.0),
+            )
+            for path in self.decision.remotes
+        }
+        for path in self.decision.paths:
+            path.on_open = self._opened
+        self._waiting: dict[Flight, _Waiting] = {}
+
+    async def append(self, pendings: Sequence[Pending], partition: int) -> None:
+        """Store a batch; returns when each one's fate was told, or is the business of another.
+
+        While no remote can be used it returns only when the own log has answered, as without
+        hedging. Raises what a log's append failed with, if that was a programmer's error.
+        """
+        flight = Flight(pendings, partition, self._now_s())
+        chaos = self._route.topic.chaos
+        if chaos.mode is not ChaosMode.DISABLED and self.decision.has_remote:
+            dcs = [path.name for path in self.decision.paths]
+            flight.strikes = roll(chaos, dcs, self._fallback.rng)
+        waiting = self._waiting[flight] = _Waiting()
+        try:
+            self._follow(self.decision.begin(flight))
+            while (wake_s := self._step(flight, waiting)) is not None:
+                with trio.move_on_after(max(wake_s - self._now_s(), _WAKE_MIN_S)):
+                    await waiting.changed.wait()
+                waiting.changed = trio.Event()
+        finally:
+            del self._waiting[flight]
+            # The producer goes on: what runs still belongs to nobody.
+            for append in waiting.appends:
+                self._fallback.losers.adopt(append)
+            self._follow(self.decision.leave(flight))
+        if waiting.error is not None:
+            raise waiting.error
+
+    def hurry(self) -> None:
+        """Do at once what is due: somebody else is about to answer what is over."""
+        for flight, waiting in list(self._waiting.items()):
+            self._step(flight, waiting)
+
+    def _now_s(self) -> float:
+        return self._clock.monotonic_s()
+
+    def _step(self, flight: Flight, waiting: _Waiting) -> float | None:
+        """Do what is due now; when to look again, None when the producer need not wait."""
+        now_s = self._now_s()
+        if waiting.error is not None:
+            return None
+        if not flight.is_over:
+            if now_s < flight.wake_s:
+                return flight.wake_s
+            for path in self.decision.paths:
+                path.check(now_s)
+            self._follow(self.decision.look(flight, now_s))
+            if not flight.is_over:
+                return flight.wake_s
+        if not waiting.appends or flight.went_remote or self.decision.has_remote:
+            return None
+        return now_s + _RELEASE_POLL_S
+
+    # What was decided.
+
+    def _follow(self, orders: Orders) -> None:
+        asked: dict[Path, None] = {}
+        for order in orders:
+            if isinstance(order, Told):
+                found = [each for attempts in order.some for each in attempts.verdict()]
+                pendings = [attempts.pending for attempts in order.some]
+                self._settle(order.dc, pendings, found, order.took_s)
+                self._wake(dict.fromkeys([attempts.flight for attempts in order.some]))
+                continue
+            path, some = order.path, order.some
+            strike = order.flight.strikes.get(path.name)
+            if path not in self._remotes:
+                self._begin_own(order, strike)
+                continue
+            assert some is not None, "only the own log is sent a whole flight"
+            if strike is None:
+                self._queue(path, some)
+                asked[path] = None
+            else:
+                self._fallback.nursery.start_soon(self._strike_remote, path, some, strike)
+        for path in asked:
+            self._start(self._remotes[path])
+
+    def _opened(self, path: Path, now_s: float) -> None:
+        self._follow(self.decision.opened(path, now_s))
+        self._wake(self._waiting)
+
+    def _wake(self, flights: Iterable[Flight]) -> None:
+        for flight in flights:
+            if flight in self._waiting:
+                self._waiting[flight].changed.set()
+
+    def _ended(
+        self,
+        path: Path,
+        parts: Sequence[Part],
+        found: Sequence[Outcome],
+        took_s: float,
+        *,
+        may_go_on: bool = True,
+    ) -> None:
+        now_s = self._now_s()
+        self._follow(self.decision.ended(path, parts, found, now_s, took_s, may_go_on=may_go_on))
+
+    # The own log. Appends run in the node's nursery.
+
+    def _begin_own(self, send: Send, strike: Strike | None) -> None:
+        """Append the whole flight, or some of it."""
+        pendings = send.flight.pendings
+        if send.some is not None:
+            pendings = [attempts.pending for attempts in send.some]
+            for attempts in send.some:
+                attempts.begun(send.path.name, attempts.count)
+        append = OwnAppend(sum([pending.body_bytes for pending in pendings]))
+        waiting = self._waiting[send.flight]
+        waiting.appends[append] = None
+        # Made at once: a message that is answered meanwhile has no body any more.
+        records = None
+        if strike is None:
+            records = self._records(pendings, send.path.name, Via.LOCAL.value)
+        self._fallback.nursery.start_soon(
+            self._append_to_own, send, pendings, records, strike, append, waiting
+        )
+
+    async def _append_to_own(
+        self,
+        send: Send,
+        pendings: Sequence[Pending],
+        records: Sequence[Record] | None,
+        strike: Strike | None,
+        append: OwnAppend,
+        waiting: _Waiting,
+    ) -> None:
+        path, flight = send.path, send.flight
+        count = sum([pending.count for pending in pendings])
+        found: Sequence[Outcome] = [UnknownRecord("given up before the log answered")] * count
+        started_s = self._now_s()
+        sent = path.send(count, started_s)
+        with append.scope:
+            if strike is not None:
+                await trio.sleep(strike.delay_s)
+                # What is done by then has no body any more.
+                if not (strike.fails or any(pending.is_done for pending in pendings)):
+                    records = self._records(pendings, path.name, Via.LOCAL.value)
+            if records:
+                found = await self._call(path, flight.partition, records, [waiting])
+            else:
+                found = [_CHAOS] * count
+        may_go_on = await self._may_go_on(path, found)
+        took_s = self._now_s() - started_s
+        self._fallback.losers.ended(append)
+        del waiting.appends[append]
+        is_whole = send.some is None and stored_count(found) == count
+        if is_whole and self.decision.stored(flight):
+            self._settle(path.name, pendings, found, took_s)
+        else:
+            some = send.some if send.some is not None else self.decision.attempts(flight)
+            parts = [whole(attempts) for attempts in some]
+            self._ended(path, parts, found, took_s, may_go_on=may_go_on)
+        path.ended(sent, found, self._now_s(), is_given_up=append.scope.cancelled_caught)
+        waiting.changed.set()
+
+    async def _may_go_on(self, path: Path, found: Sequence[Outcome]) -> bool:
+        """Whether what was refused may be tried elsewhere: this log has not got the topic (yet), or
+        does not say. A record that is too large is so everywhere.
+        """
+        if not any(type(each) is RefusedRecord for each in found):
+            return True
+        with trio.move_on_after(_TOPIC_LOOKUP_MAX_S), suppress(LogUnavailable):
+            return await path.dc.log.describe_topic(self._route.log_topic) is None
+        return True
+
+    # The others.
+
+    async def follow(self) -> None:
+        """Keep what is known of the remotes' topics up to date, until cancelled."""
+        try:
+            async with trio.open_nursery() as nursery:
+                for remote in self._remotes.values():
+                    nursery.start_soon(self._look_up, remote)
+        finally:
+            for path in self.decision.paths:
+                path.leave()
+
+    async def _look_up(self, remote: Remote) -> None:
+        """Find out the remote's number of partitions, and again when it is used."""
+        path = remote.path
+        delay_s = _LOOKUP_FIRST_S
+        while True:
+            was_known = path.partitions is not None
+            path.is_asked = True
+            settings: TopicSettings | None = None
+            with suppress(LogUnavailable):
+                settings = await path.dc.log.describe_topic(self._route.log_topic)
+            path.is_asked = False
+            if settings is not None:
+                remote.batcher.grow(settings.partitions)
+                path.partitions = remote.batcher.partitions
+            if not was_known:
+                self._follow(self.decision.looked_up(self._now_s()))
+            if settings is None:
+                await trio.sleep(delay_s)
+                delay_s = min(delay_s * 2, _LOOKUP_MAX_S)
+                continue
+            await trio.sleep(_LOOK_AGAIN_S)
+            remote.used = trio.Event()
+            await remote.used.wait()
+
+    def _queue(self, path: Path, some: Sequence[Attempts]) -> None:
+        """Put these behind what waits already; those that are done by their turn are left out."""
+        remote = self._remotes[path]
+        assert path.partitions is not None, "not usable before its partitions are known"
+        remote.used.set()
+        for attempts in some:
+            for part in parts_of(attempts, path.partitions):
+                remote.batcher.add(part)
+
+    def _start(self, remote: Remote) -> None:
+        """Begin what may be begun."""
+        batcher = remote.batcher
+        while (batch := batcher.next_batch(self._now_s())) is not None:
+            for part in batch.items:
+                if not part.is_done:
+                    part.attempts.joins_kept()
+            batch.drop_answered()
+            if not batch.items:
+                batcher.release(batch)
+                continue
+            for part in batch.items:
+                # From now on, though the append begins at the loop's next turn, which may be late.
+                part.attempts.begun(remote.path.name, part.count)
+            # Built at once: a message that is answered meanwhile has no body any more.
+            records = self._records_of(remote.path, batch.items)
+            self._fallback.nursery.start_soon(self._append_remotely, remote, batch, records)
+
+    def _records_of(self, path: Path, parts: Sequence[Part]) -> Sequence[Record]:
+        vias = {part.attempts.via for part in parts}
+        if len(vias) == 1 and all(part.is_whole for part in parts):
+            return self._records([part.attempts.pending for part in parts], path.name, vias.pop())
+        records: list[Record] = []
+        for part in parts:
+            whole = self._records([part.attempts.pending], path.name, part.attempts.via)
+            records += [whole[place] for place in part.places]
+        return records
+
+    async def _append_remotely(
+        self, remote: Remote, batch: Batch[Part], records: Sequence[Record]
+    ) -> None:
+        """One batch into a remote log, and what may follow it."""
+        path, parts = remote.path, batch.items
+        flights = dict.fromkeys([part.attempts.flight for part in parts])
+        waiting = [self._waiting[flight] for flight in flights if flight in self._waiting]
+        started_s = self._now_s()
+        sent = path.send(len(records), started_s)
+        found = await self._call(path, batch.partition, records, waiting)
+        self._ended(path, parts, found, self._now_s() - started_s)
+        path.ended(sent, found, self._now_s())
+        self._wake(flights)
+        remote.batcher.release(batch)
+        self._start(remote)
+
+    async def _strike_remote(self, path: Path, some: list[Attempts], strike: Strike) -> None:
+        """Send these to a remote as an experiment wants it."""
+        await trio.sleep(strike.delay_s)
+        if not strike.fails:
+            self._queue(path, some)
+            self._start(self._remotes[path])
+            return
+        parts = [whole(attempts) for attempts in some]
+        found = [_CHAOS] * sum([part.count for part in parts])
+        sent = path.send(len(found), self._now_s())
+        self._ended(path, parts, found, strike.delay_s)
+        path.ended(sent, found, self._now_s())
+
+    async def _call(
+        self, path: Path, partition: int, records: Sequence[Record], waiting: Sequence[_Waiting]
+    ) -> Sequence[Outcome]:
+        """Append; a failure that is no outcome is raised by the producers that wait for it, whose
+        supervisor knows what to do; here it would end all topics.
+        """
+        route = self._route
+        result = await outcome.acapture(
+            path.dc.log.append, route.log_topic, partition, records, route.topic.ack
+        )
+        if isinstance(result, outcome.Error) and isinstance(result.error, Exception):
+            _logger.error("An append to %s failed", path.name, exc_info=result.error)
+            for each in waiting:
+                each.error = result.error
+            return [UnknownRecord(f"the append failed: {result.error!r}")] * len(records)
+        return result.unwrap()
