@@ -3,7 +3,7 @@
     python benchmarks/publish.py [--logs embedded,kafka] [--protocols http1,http2,batch]
         [--loads closed,open] [--seconds 3] [--bytes 100,1024 | --messages FILE]
         [--connections 1,32,64] [--rates 10%,50%,2000] [--find-max P99_MS]
-        [--json FILE] [--svg FILE]
+        [--delivered] [--json FILE] [--svg FILE]
 
 This process is the client; each server is a process of its own, and so is Kafka; all are on
 loopback and end with the run. First the floors of the run: the disk or Kafka's clients alone, and
@@ -14,12 +14,14 @@ import argparse
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from asking import machine, names_of, numbers, options
+from delivering.sink import Sink
 from hermes_local.kafka import FULL_SPEED, Cluster
 from hermes_local.ports import free_ports
 from publishing import floors, plot, report
@@ -51,8 +53,12 @@ class Configuration(NamedTuple):
 class Bench:
     """A run: its options, its Kafka, and the results so far."""
 
-    def __init__(self, asked: argparse.Namespace, kafka_servers: str, folder: Path) -> None:
+    def __init__(
+        self, asked: argparse.Namespace, kafka_servers: str, folder: Path, sink: Sink | None
+    ) -> None:
+        """With a sink each message is delivered to it, too."""
         self.asked = asked
+        self.sink = sink
         self.kafka_servers = kafka_servers
         self.folder = folder
         self._folders = 0
@@ -103,7 +109,13 @@ class Bench:
     def _closed(self, of: Configuration, connections: int) -> int:
         with self._serving(of) as (server, target):
             row = {**of.row(), "connections": connections}
+            if self.sink is not None:
+                self.sink.counted()
+            began_s = time.perf_counter()
             row |= run(Load(target, connections, self.asked.seconds))
+            if self.sink is not None:
+                took_s = time.perf_counter() - began_s
+                row["delivered_per_s"] = round(self.sink.counted().messages / took_s)
             row["memory_mib"] = server.memory_mib()
         self._add("closed", row)
         rate: int = row["messages_per_s"]
@@ -183,9 +195,18 @@ class Bench:
             node.wait_ready()
             if folder or not self._has_topic:
                 node.create_topic(self.asked.ack)
+                if self.sink is not None:
+                    node.deliver_to(self.sink.at("count"))
                 self._has_topic = self._has_topic or not folder
             node.wait_publishable()
+            if self.sink is not None:
+                self._wait_delivering(node)
             yield node
+
+    def _wait_delivering(self, node: Node) -> None:
+        assert self.sink is not None, "it is delivered"
+        while not self.sink.counted().messages:
+            node.wait_publishable()
 
     def _folder(self) -> Path:
         self._folders += 1
@@ -207,7 +228,8 @@ def main() -> None:
         if "kafka" in asked.logs:
             cluster = stack.enter_context(Cluster(folder / "kafka", jvm_options=FULL_SPEED))
             servers = ",".join(cluster.bootstrap_servers)
-        bench = Bench(asked, servers, folder)
+        sink = stack.enter_context(Sink(slow_s=0.0)) if asked.delivered else None
+        bench = Bench(asked, servers, folder, sink)
         bench.measure()
     print("\n".join(report.lines(bench.results)))
     if asked.json:
@@ -241,6 +263,7 @@ def arguments() -> argparse.Namespace:
     add("--spacing", choices=["poisson", "constant"], default="poisson", help="of the arrivals")
     add("--find-max", type=float, default=0.0, metavar="P99_MS", help="search the highest rate")
     add("--no-floors", dest="has_floors", action="store_false", help="to compare two revisions")
+    add("--delivered", action="store_true", help="to a subscriber that answers at once, too")
     add("--ack", default="LEADER", choices=["LEADER", "ALL"])
     add("--starts", type=int, default=3, help="how often a node on Kafka is started and timed")
     add("--json", type=Path, metavar="FILE")

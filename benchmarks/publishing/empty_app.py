@@ -31,7 +31,9 @@ class EmptyGateway:
 
 async def serve(port: int) -> None:
     """Serve; the port is the first line of the output."""
-    frontend = SimpleNamespace(gateway=EmptyGateway(), pages=None, clock=SystemClock())
+    frontend = SimpleNamespace(
+        gateway=EmptyGateway(), batches=None, pages=None, clock=SystemClock()
+    )
     server = FrontendServer(cast("Frontend", frontend), FrontendConfig(port=port))
     await guest.call(server.start)
     gc.collect()

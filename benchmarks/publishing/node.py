@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from hermes_chaos.wanted import topic_body
+from hermes_chaos.wanted import subscription_body, topic_body
 from publishing.messages import TOPIC
 
 PARTITIONS = 10
@@ -120,6 +120,12 @@ class Node(Server):
         """The topic that is loaded, for a node that has not got it yet."""
         self.post("/groups", {"groupName": TOPIC.partition(".")[0]})
         self.post("/topics", topic_body(TOPIC, ack=ack))
+
+    def deliver_to(self, endpoint: str) -> None:
+        """A subscription to that topic whose rate does not matter."""
+        policy = {"rate": 1_000_000}
+        body = subscription_body(TOPIC, "each", endpoint, subscriptionPolicy=policy)
+        self.post(f"/topics/{TOPIC}/subscriptions", body)
 
     def post(self, path: str, body: dict[str, Any]) -> None:
         """Create something through the management API."""

@@ -82,6 +82,8 @@ def _closed(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
     beside = ""
     if empty and empty[0] and row["log"] != "empty":
         beside = f"{empty[0]:9}/s{row['messages_per_s'] / empty[0]:6.2f}"
+    if "delivered_per_s" in row:
+        beside += f"  {row['delivered_per_s']}/s delivered"
     return (
         f"{_head(row)}{row['connections']:6}{row['messages_per_s']:9}{_quantiles(row)}"
         f"{_or_dash(row['cpu_ms_per_1000']):>12}{row['memory_mib']:7}{beside}{_troubles(row)}"

@@ -47,7 +47,7 @@ ON_KAFKA = {
     "publish": (
         (
             "--logs kafka --seconds 0.3 --bytes 100 --protocols http1 "
-            "--connections 4 --rates 50% --starts 1"
+            "--connections 4 --rates 50% --starts 1 --delivered"
         ),
         "first answered publish",
     ),
