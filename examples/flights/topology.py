@@ -43,7 +43,7 @@ def datacentres(topology: Topology) -> list[dict[str, object]]:
                 "publish": frontends[0],
                 "frontends": frontends,
                 "management": service.url(MANAGEMENT_PORT),
-                "log": f"kafka:{topology.services[f'kafka-{dc}'].address}:{KAFKA_PORT}",
+                "log": f"kafka:{topology.services[f'kafka-{dc}'].host}:{KAFKA_PORT}",
                 "consumers": consumers,
             }
         )

@@ -13,9 +13,8 @@ import pytest
 import yaml
 
 from hermes_local.compose import Topology
-from hermes_local.interpolation import ComposeWrong
+from hermes_local.failures import LaunchFailed
 from hermes_local.processes import ProcessId
-from hermes_local.runnable import DidNotStart
 
 pytestmark = pytest.mark.live
 
@@ -34,17 +33,16 @@ def network():
 @pytest.fixture
 def file(tmp_path):
     node = {
-        "image": "ours",
-        "build": {"context": str(ROOT), "dockerfile": "deploy/Dockerfile"},
-        "command": ["node"],
+        "image": "hermes-actors:1",
         "environment": {
             "HERMES_LOG_DIRECTORY": "/data",
             "HERMES_FRONTEND_HOST": "0.0.0.0",
-            "HERMES_FRONTEND_GRACEFUL_SHUTDOWN_INITIAL_WAIT_MS": 0,
+            "HERMES_FRONTEND_GRACEFUL_SHUTDOWN_INITIAL_WAIT_MS": "0",
             "HERMES_MANAGEMENT_HOST": "0.0.0.0",
         },
-        "volumes": ["data:/data"],
-        "ports": ["127.0.0.1:9000:8080", "8090"],
+        "volumes": ["./node.toml:/etc/hermes/node.toml:ro", "data:/data"],
+        "ports": ["127.0.0.1:9000:8080"],
+        "expose": ["8090"],
         "stop_grace_period": "30s",
         "healthcheck": {
             "test": [
@@ -52,13 +50,13 @@ def file(tmp_path):
                 *("http://localhost:8080/status/ready", "http://node:8090/status/health"),
             ],
             "timeout": "20s",
-            "start_interval": "100ms",
         },
-        "depends_on": ["watcher"],
+        "depends_on": {"watcher": {"condition": "service_healthy"}},
     }
     services = {"node": node, "watcher": {"image": "prom/prometheus:v3"}}
+    (tmp_path / "node.toml").touch()
     path = tmp_path / "compose.yaml"
-    path.write_text(yaml.safe_dump({"services": services, "volumes": {"data": None}}))
+    path.write_text(yaml.safe_dump({"services": services, "volumes": {"data": {}}}))
     return path
 
 
@@ -146,7 +144,7 @@ def test_a_service_is_killed_started_stopped_and_restarted_at_its_address(topolo
     assert node.exit_code == -signal.SIGKILL
     assert node.health() == "it does not run"
     node.start()
-    with pytest.raises(ComposeWrong, match="runs already"):
+    with pytest.raises(LaunchFailed, match="runs already"):
         node.start()
     node.wait_healthy(WITHIN_S)
     assert node.pid not in (None, first)
@@ -173,7 +171,9 @@ def test_a_paused_service_runs_answers_nobody_and_ends_when_asked(topology):
 def test_a_service_that_cannot_start_is_shown_with_its_last_words(file, tmp_path, network):
     override = {"node": {"HERMES_FRONTEND_PORT": "many"}}
     topology = Topology(file, data=tmp_path, network=network, variables={}, overrides=override)
-    with pytest.raises(DidNotStart, match=r"node ended:\n.*'many' is not a whole number"):
+    with pytest.raises(
+        LaunchFailed, match=r"node ended while it started: .*'many' is not a whole number"
+    ):
         topology.start()
     assert not topology.services["node"].is_running
 
@@ -234,9 +234,10 @@ def shell(file, tmp_path, network):
     ]
     volumes = {}
     for name, needs in (("base", []), ("left", ["base"]), ("right", ["base"])):
-        volumes[name] = None
+        volumes[name] = {}
         needed = {each: {"condition": "service_healthy"} for each in needs}
-        own = {"volumes": [f"{name}:/data"], "ports": ["8080"], "depends_on": needed}
+        mounts = [node["volumes"][0], f"{name}:/data"]
+        own = {"volumes": mounts, "expose": ["8080"], "depends_on": needed}
         tree["services"][name] = {**node, **own}
     file.write_text(yaml.safe_dump({**tree, "volumes": volumes}))
     shell = Shell(file, tmp_path / "data", network)
@@ -329,39 +330,17 @@ def test_another_file_or_network_is_refused_while_something_runs_and_the_old_one
     assert set(shell.rows()) == {"base", "left"}
 
 
-def test_a_damaged_record_is_shown_and_the_others_go_on(shell):
-    assert shell("up", "left").returncode == 0
-    shell.kill("left")
-    state = shell.data / "state.json"
-    tree = json.loads(state.read_text())
-    tree["services"]["left"]["pid"] = "many"
-    state.write_text(json.dumps(tree))
-    done = shell("status")
-    assert done.returncode == 1
-    lines = [line.split() for line in done.stdout.splitlines()]
-    assert [(line[0], line[-1] == "damaged") for line in lines] == [("base", False), ("left", True)]
-    assert f"{state}: left is damaged" in done.stderr
-    # It does not run, so it is started again.
-    assert shell("up").returncode == 0
-    assert {row["condition"] for row in shell.rows().values()} == {"healthy"}
-
-
-def test_a_damaged_state_is_forgotten_when_nothing_runs_and_tells_what_does(shell):
+def test_what_runs_is_ended_though_the_state_is_damaged(shell):
     assert shell("up", "base").returncode == 0
     row = shell.rows()["base"]
+    process = ProcessId.of(row["pid"])
     state = shell.data / "state.json"
-    text = state.read_text()
     state.write_text("{")
     for command in ("status", "logs", "up"):
         done = shell(command)
         assert done.returncode == 1
         assert done.stderr.startswith(f"hermes: {state} is damaged (")
-    done = shell("down")
-    assert done.returncode == 1
-    assert f" {row['pid']} (" in done.stderr
-    assert ProcessId.of(row["pid"]).is_running
-    state.write_text(text)
-    shell.kill("base")
-    state.write_text("{")
-    assert shell("down").returncode == 0
+    assert process.is_running
+    assert shell("down").stdout == "ended: base\n"
+    assert not process.is_running
     assert not state.exists()

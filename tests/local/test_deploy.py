@@ -4,6 +4,7 @@ import importlib.util
 import json
 import re
 import tomllib
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -23,7 +24,7 @@ from hermes_actors.telemetry.metrics import render
 from hermes_chaos.sim.environment.clock import SimulatedClock
 from hermes_chaos.sim.environment.surroundings import surroundings
 from hermes_chaos.wanted import subscription_body, topic_body
-from hermes_local import dockerfile
+from hermes_local.compose import HEALTHCHECK, NODE_CONFIG, NODE_IMAGE, NODE_WORDS
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -33,8 +34,52 @@ NODES = {name: each for name, each in SERVICES.items() if "HERMES_NODE" in str(e
 PORTS = {"frontend": 8080, "consumers": 8070, "management": 8090}
 
 
-def stages():
-    return dockerfile.read(DEPLOY / "Dockerfile")
+@dataclass
+class Stage:
+    """One stage: `instructions` in order; `copied` maps paths of the image to the context's."""
+
+    base: str
+    instructions: list[tuple[str, str]] = field(default_factory=list)
+    copied: dict[str, str] = field(default_factory=dict)
+
+    def last(self, name: str) -> str | None:
+        """The argument of the last such instruction."""
+        return next((text for each, text in reversed(self.instructions) if each == name), None)
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """The same as a list, from its JSON form."""
+        return tuple(json.loads(self.last(name) or "[]"))
+
+
+def stages() -> list[Stage]:
+    text = (DEPLOY / "Dockerfile").read_text()
+    found: list[Stage] = []
+    for name, argument in instructions(text):
+        if name == "FROM":
+            found.append(Stage(argument.split()[0]))
+            continue
+        if not found:
+            continue
+        found[-1].instructions.append((name, argument))
+        if name == "COPY" and not argument.startswith("--from"):
+            *sources, target = argument.split()
+            for source in sources:
+                whole = target.rstrip("/")
+                if target.endswith("/") and not source.endswith("/"):
+                    whole = f"{whole}/{Path(source).name}"
+                found[-1].copied[whole] = source
+    return found
+
+
+def instructions(text: str) -> list[tuple[str, str]]:
+    """(instruction, its whole argument) in order, continued lines joined, comments left out."""
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    joined = re.sub(r"\\\n\s*", "", "\n".join(lines) + "\n")
+    return [
+        (word.upper(), rest.strip())
+        for word, _, rest in (line.strip().partition(" ") for line in joined.splitlines())
+        if word
+    ]
 
 
 def locked(path):
@@ -67,6 +112,14 @@ def test_the_image_runs_a_node_as_nobody_in_particular():
     assert image.words("CMD") == ("node", "--config", "/etc/hermes/node.toml")
     assert image.last("STOPSIGNAL") == "SIGTERM"
     assert [name for name, _ in image.instructions].index("USER") > 0
+
+
+def test_the_launcher_without_docker_runs_what_the_image_runs():
+    image = stages()[-1]
+    assert image.words("ENTRYPOINT") == ("hermes",)
+    assert image.words("CMD") == (*NODE_WORDS[-2:], NODE_CONFIG)
+    assert image.copied[HEALTHCHECK] == "deploy/healthcheck.py"
+    assert all(node["image"].startswith(NODE_IMAGE) for node in NODES.values())
 
 
 def test_nothing_after_the_user_is_set_needs_root():

@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaConnectionError
 
 from hermes_actors.runtime import guest
 from hermes_local.failures import LaunchFailed
-from hermes_local.kafka import Cluster, Security
+from hermes_local.kafka import Cluster, Place, Security, State
 from hermes_local.ports import free_ports
 from hermes_local.probe import live_brokers
 from hermes_local.processes import ProcessId
@@ -150,8 +150,8 @@ def test_a_taken_port_is_named_before_anything_is_written(tmp_path):
 
 def test_a_broker_that_ends_while_it_starts_tells_why(tmp_path):
     cluster = Cluster(tmp_path, heap_mb=256)
-    cluster.format()
     of_another = cluster.brokers[0].folder / "data" / "meta.properties"
+    of_another.parent.mkdir(parents=True)
     of_another.write_text("version=1\nnode.id=7\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
     with pytest.raises(LaunchFailed, match=r"broker 1 ended while it started: .*Stored node id 7"):
         cluster.start()
@@ -159,7 +159,7 @@ def test_a_broker_that_ends_while_it_starts_tells_why(tmp_path):
 
 
 def test_a_setting_that_kafka_does_not_take_is_named(tmp_path):
-    with pytest.raises(LaunchFailed, match=r"not formatted: .*min\.insync\.replicas"):
+    with pytest.raises(LaunchFailed, match=r"broker 1 ended .*min\.insync\.replicas"):
         Cluster(tmp_path, settings={"min.insync.replicas": "two"}).start()
 
 
@@ -305,19 +305,21 @@ def test_the_command_refuses_in_one_line(shell, tmp_path):
         1,
         (
             f"hermes: broker 1: port {port} of 127.0.0.1 is taken by another process; end that "
-            "one, or choose another port\n"
+            "one, or choose another port or --network\n"
         ),
     )
 
 
-def test_a_failed_start_leaves_nothing_behind(shell):
+def test_a_failed_start_leaves_nothing_behind_but_the_log_that_it_names(shell):
     (port,) = free_ports(1)
     with socket.create_server(("127.0.0.1", port)):
         assert shell("up", "--port", str(port))[0] == 1
     assert shell("up", "--port", "65535", "--brokers", "2")[0] == 2
-    code, _, errors = shell("up", "--port", str(port), "--set", "min.insync.replicas=two")
-    assert (code, "was not formatted" in errors) == (1, True)
     assert list(shell.home.iterdir()) == []
+    code, _, errors = shell("up", "--port", str(port), "--set", "min.insync.replicas=two")
+    assert (code, "min.insync.replicas" in errors) == (1, True)
+    (left,) = [path for path in shell.home.rglob("*") if path.is_file()]
+    assert f"see {left}" in errors
 
 
 def test_a_failed_first_start_leaves_only_the_logs_that_its_error_names(tmp_path):
@@ -326,16 +328,18 @@ def test_a_failed_first_start_leaves_only_the_logs_that_its_error_names(tmp_path
     with pytest.raises(LaunchFailed, match=f"ended .*; see {folder}/broker-1/console.log"):
         cluster.start()
     left = sorted(path.name for path in folder.rglob("*") if path.is_file())
-    assert left == ["broker.log", "console.log"]
+    assert left == ["console.log"]
     # So the folder takes a cluster of another shape.
     assert Cluster.found(folder) is None
 
 
 def test_a_failed_start_leaves_a_cluster_that_was_there_as_it_was(tmp_path):
     folder = tmp_path / "dc1"
-    Cluster(folder, heap_mb=256).format()
-    before = (folder / "cluster.json").read_text()
     stored = folder / "broker-1" / "data" / "meta.properties"
+    stored.parent.mkdir(parents=True)
+    stored.touch()
+    State("id", [Place(1, "127.0.0.1", *free_ports(3))], "").write(folder)
+    before = (folder / "cluster.json").read_text()
     other = Cluster(folder, ports=free_ports(1), heap_mb=256, jvm_options=["-XX:NoSuchOption"])
     with pytest.raises(LaunchFailed, match="ended while it started"):
         other.start()
@@ -346,7 +350,8 @@ def test_a_failed_start_leaves_a_cluster_that_was_there_as_it_was(tmp_path):
 def test_a_damaged_cluster_is_shown_and_can_be_forgotten_and_the_others_go_on(shell):
     base = shell.home / "hermes_actors" / "kafka"
     for name in ("dc1", "dc2"):
-        Cluster(base / name, heap_mb=256).format()
+        (base / name / "broker-1" / "data").mkdir(parents=True)
+        State("id", [Place(1, "127.0.0.1", *free_ports(3))], "").write(base / name)
     damaged = base / "dc1" / "cluster.json"
     way_out = f"hermes kafka down --delete-data --name dc1 --data {base}"
     for text in ("", "[]", '{"places": 1}', damaged.read_text().replace('"port": ', '"port": -')):

@@ -12,11 +12,10 @@ from hermes_actors import config
 from hermes_local import kafka_commands
 from hermes_local import settings as files
 from hermes_local.failures import LaunchFailed
-from hermes_local.kafka import Cluster, Security
-from hermes_local.pem import pkcs8
+from hermes_local.kafka import Cluster, Security, State
 from hermes_local.probe import brokers_of
+from hermes_local.security import pkcs8
 from hermes_local.settings import Place
-from hermes_local.state import State
 
 PLACES = [Place(node, "127.0.0.1", 100 + node, 200 + node, 300 + node) for node in (1, 2, 3)]
 
@@ -157,11 +156,6 @@ def test_a_folder_remembers_its_ports(tmp_path):
     moved = Cluster(tmp_path, brokers=3, ports=[1, 2, 3])
     assert moved.bootstrap_servers == ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]
     assert moved.brokers[0].place.controller_port == cluster.brokers[0].place.controller_port
-
-
-def test_controllers_can_be_given_ports_too(tmp_path):
-    places = [broker.place for broker in Cluster(tmp_path, brokers=2, ports=[1, 2, 3, 4]).brokers]
-    assert [(place.port, place.controller_port) for place in places] == [(1, 3), (2, 4)]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_local.interpolation import ComposeWrong
+from hermes_local.failures import LaunchFailed
 from hermes_local.rewriting import Rewriting, addresses
 
 
@@ -24,7 +24,7 @@ def test_addresses_are_stable_by_order():
     ],
 )
 def test_a_network_that_cannot_be_used_is_refused(network, message):
-    with pytest.raises(ComposeWrong, match=message):
+    with pytest.raises(LaunchFailed, match=message):
         addresses(network, ["a", "b"])
 
 
@@ -54,13 +54,13 @@ def test_names_addresses_and_paths_are_rewritten_and_nothing_else(rewriting, tex
     assert rewriting.text(text) == (text if expected is None else expected)
 
 
-def test_folders_are_copied_rewritten_and_bytes_as_they_are(rewriting, tmp_path):
-    source = tmp_path / "in" / "deeper"
-    source.mkdir(parents=True)
-    (source / "a.txt").write_text("kafka:1")
-    (source.parent / "b.bin").write_bytes(b"\xff kafka:1")
-    rewriting.copy(tmp_path / "in", tmp_path / "out")
-    assert (tmp_path / "out/deeper/a.txt").read_text() == "127.0.1.1:1"
-    assert (tmp_path / "out/b.bin").read_bytes() == b"\xff kafka:1"
-    with pytest.raises(ComposeWrong, match="cannot be read"):
-        rewriting.copy(tmp_path / "none", tmp_path / "out")
+def test_a_mounted_file_is_copied_rewritten_and_private(rewriting, tmp_path):
+    source = tmp_path / "a.toml"
+    source.write_text("kafka:1")
+    copy = tmp_path / "out" / "a.toml"
+    rewriting.copy(source, copy)
+    assert copy.read_text() == "127.0.1.1:1"
+    assert (copy.stat().st_mode & 0o077) == 0
+    for wrong in (tmp_path / "none", tmp_path):
+        with pytest.raises(LaunchFailed, match="cannot be read"):
+            rewriting.copy(wrong, copy)

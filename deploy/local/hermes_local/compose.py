@@ -5,33 +5,87 @@ containers but for names, addresses and paths (`rewriting.py`). Pictures and col
 """
 
 import os
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import re
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hermes_local import composefile, dockerfile
-from hermes_local.compose_state import Record, Saved, State
-from hermes_local.composefile import ComposeFile, Healthcheck, ServiceSpec
-from hermes_local.interpolation import ComposeWrong
-from hermes_local.kafka_image import KAFKA_IMAGE, KafkaProcess
-from hermes_local.ports import is_free
-from hermes_local.processes import ProcessId, Tether
+import msgspec
+
+from hermes_actors import config
+from hermes_local import composefile
+from hermes_local.composefile import NOT_APPLIED, ServiceSpec
+from hermes_local.failures import LaunchFailed
+from hermes_local.files import make_folder, remove_empty, write_private
+from hermes_local.kafka import kafka_words
 from hermes_local.rewriting import NETWORK_DEFAULT, Rewriting, addresses
-from hermes_local.runnable import PROGRAMS, Command, DidNotStart, NodeProcess, Service, program_of
+from hermes_local.service import Group, Plan, Service
 
 COMPOSE_FILE = Path(__file__).resolve().parents[2] / "compose.yaml"
 """The topology that is shipped."""
-SKIPPED_IMAGES = (
-    "otel/opentelemetry-collector",
-    "prom/prometheus",
-    "grafana/grafana",
-)
+SKIPPED_IMAGES = ("otel/opentelemetry-collector", "prom/prometheus", "grafana/grafana")
 """Not run here: what looks at the topology, which works without."""
+NODE_IMAGE, KAFKA_IMAGE = "hermes-actors:", "apache/kafka:"
+NODE_CONFIG = "/etc/hermes/node.toml"
+NODE_WORDS = (sys.executable, "-m", "hermes_actors.cli", "node", "--config")
+"""What our image runs, with the path of its configuration."""
+HEALTHCHECK = "/opt/hermes/healthcheck.py"
+CHECKS = {
+    "python": (sys.executable,),
+    "/opt/kafka/bin/kafka-broker-api-versions.sh": (sys.executable, "-m", "hermes_local.probe"),
+}
+"""The programs of health checks, as they are run here."""
 START_TIMEOUT_S = 180.0
-_POLL_S = 0.1
+STATE_FILE = "state.json"
+
+
+class State(msgspec.Struct, frozen=True):
+    """All that was started below a data folder, and from what file and network."""
+
+    file: str = ""
+    network: str = ""
+    plans: dict[str, Plan] = {}
+
+    @classmethod
+    def read(cls, data: Path) -> "State":
+        """What was written down last. Raises LaunchFailed."""
+        path = data / STATE_FILE
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=cls)
+        except FileNotFoundError:
+            return cls()
+        except (OSError, msgspec.DecodeError) as error:
+            raise LaunchFailed(
+                f"{path} is damaged ({error}); `hermes compose down --data {data}` ends what runs "
+                "and removes it"
+            ) from error
+
+    def write(self, data: Path) -> None:
+        """Write down all; an empty one leaves no file. Raises LaunchFailed."""
+        if self.plans:
+            write_private(data / STATE_FILE, msgspec.json.encode(self).decode())
+        else:
+            (data / STATE_FILE).unlink(missing_ok=True)
+
+    def without(self, names: Collection[str]) -> "State":
+        """The same without these services."""
+        left = {name: plan for name, plan in self.plans.items() if name not in names}
+        return State(self.file, self.network, left)
+
+    def services(self, data: Path) -> dict[str, Service]:
+        """They, to look at and to end."""
+        return {name: Service(plan, _folder(data, name)) for name, plan in self.plans.items()}
+
+
+def found(data: Path) -> dict[str, Service]:
+    """What was started below a data folder, to be ended: also when its state cannot be read."""
+    try:
+        return State.read(data).services(data)
+    except LaunchFailed:
+        folders = sorted((data / "services").glob("*/"))
+        return {each.name: Service(Plan(each.name), each) for each in folders}
 
 
 class Topology:
@@ -52,39 +106,33 @@ class Topology:
         data: Path,
         network: str = NETWORK_DEFAULT,
         wanted: Sequence[str] = (),
-        profiles: Sequence[str] = (),
         variables: Mapping[str, str] | None = None,
         overrides: Mapping[str, Mapping[str, str]] | None = None,
         is_tethered: bool = True,
         keeps_running: bool = False,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.file = composefile.read(file, os.environ if variables is None else variables)
+        self.file = file.resolve()
+        self.specs = composefile.read(file, os.environ if variables is None else variables)
         self.data = data.resolve()
-        self.addresses = addresses(network, tuple(self.file.services))
-        self.network = network
+        self.addresses = addresses(network, tuple(self.specs))
         self.skipped: dict[str, str] = {}
         self.services: dict[str, Service] = {}
-        self._say = say
-        self._is_tethered = is_tethered
-        self._tether: Tether | None = None
-        self._state = State(self.data)
-        self._origin = str(file.resolve()), network
+        self._network = network
+        self._group = Group(self.data / STATE_FILE, is_tethered=is_tethered, say=say)
         running = self._found_running() if keeps_running else {}
-        overrides = overrides or {}
-        for name in overrides:
-            if name not in self.file.services:
-                raise ComposeWrong(f"overrides: there is no service '{name}'")
-        for name in _chosen(self.file, wanted, profiles):
-            spec = self.file.services[name]
+        for name, own in (overrides or {}).items():
+            if name not in self.specs:
+                raise LaunchFailed(f"overrides: there is no service '{name}'")
+            self.specs[name].environment.update(own)
+        for name in composefile.in_order(self.specs, wanted or self.specs):
+            spec = self.specs[name]
             if spec.image.startswith(SKIPPED_IMAGES):
                 self.skipped[name] = spec.image
-                continue
-            environment = {**spec.environment, **overrides.get(name, {})}
-            spec = replace(spec, environment=environment)
-            self.services[name] = self._runnable(spec, is_running=name in running)
+            else:
+                plan = running.get(name) or self._plan(name, spec)
+                self.services[name] = Service(plan, _folder(self.data, name), self._group.hold)
         self.kept = [name for name in self.services if name in running]
-        self.healthy: list[str] = []
 
     def __enter__(self) -> Self:
         self.start()
@@ -101,229 +149,188 @@ class Topology:
     @property
     def not_applied(self) -> list[str]:
         """Keys of the file that mean nothing to a plain process, sorted."""
-        return sorted({key for each in self.services.values() for key in each.spec.not_applied})
+        specs = [self.specs[name] for name in self.services]
+        return [key for key in NOT_APPLIED if any(getattr(each, key) for each in specs)]
 
     def start(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start all that are not kept, each after what it depends on; return when all are healthy.
 
-        Raises ComposeWrong, and DidNotStart; whatever was started is ended then, and what is
-        written down of the others stays.
+        Raises LaunchFailed; what was started is ended then, and what was new is removed, but for
+        logs that the error names, and volumes.
         """
-        self._check_free()
-        before = self._state.saved()
-        if self._is_tethered:
-            self._tether = Tether()
         try:
-            self._begin(before)
-            self._start_all(time.monotonic() + timeout_s, timeout_s)
+            self._group.start([*self.services.values()], self._write_all, timeout_s)
         except BaseException:
-            self.stop()
-            if before.services:
-                self._state.write(before)
+            volumes = self.data / "volumes"
+            remove_empty([*volumes.glob("*"), volumes, self.data])
             raise
 
     def stop(self) -> list[str]:
         """End all in the opposite order; gives the names of those that had to be killed.
 
-        Those of one level end at the same time, so that all their drains take as long as one.
         Kept ones go on.
         """
-        killed: list[str] = []
         own = {name: each for name, each in self.services.items() if name not in self.kept}
-        for level in _levels(own):
-            for each in level:
-                each.begin_stop()
-            killed += [each.name for each in level if not each.finish_stop()]
-        self._state.remove(own)
-        if self._tether is not None:
-            self._tether.let_go()
-            self._tether = None
+        killed = self._group.stop(own)
+        State.read(self.data).without(own).write(self.data)
         return killed
+
+    @property
+    def started(self) -> list[str]:
+        """Those that were started and became healthy, in that order."""
+        return [name for name in self._group.healthy if name not in self.kept]
 
     def client_urls(self) -> dict[str, str]:
         """What the `hermes` command reads (a variable's name) → its value for this topology.
 
         Of all that run from this data, the first in the file's order.
         """
-        running = self._state.saved().running
+        services = State.read(self.data).services(self.data)
         urls: dict[str, str] = {}
-        for name in self.file.services:
-            if name in running:
-                urls = {**running[name].urls, **urls}
+        for name in self.specs:
+            if name in services and services[name].is_running:
+                urls = {**services[name].plan.urls, **urls}
         return dict(sorted(urls.items()))
 
-    def _found_running(self) -> dict[str, Record]:
-        """What runs from this data. Raises ComposeWrong where it was started from something else.
+    def _found_running(self) -> dict[str, Plan]:
+        """What runs from this data. Raises LaunchFailed where it was started from something else.
 
         Its addresses and names would not be those of this topology.
         """
-        saved = self._state.saved()
-        if saved.running:
-            for option, was, wanted in zip(
-                ("--file", "--network"), (saved.file, saved.network), self._origin, strict=True
-            ):
-                if was not in ("", wanted):
-                    raise ComposeWrong(
-                        f"{option} {wanted}: {', '.join(saved.running)} runs from {self.data} with "
-                        f"{option} {was}; use that, or `hermes compose down` first, or another "
-                        "--data"
-                    )
-        return saved.running
-
-    def _begin(self, before: Saved) -> None:
-        """Write down what this is started from."""
-        services = before.services
-        if (before.file, before.network) != self._origin:
-            # What has ended is not what is going to run.
-            lasting = before.running.keys() | before.damaged.keys()
-            services = {name: raw for name, raw in services.items() if name in lasting}
-        self._state.write(Saved(services, *self._origin))
-
-    def _runnable(self, spec: ServiceSpec, *, is_running: bool) -> Service:
-        folder = self.data / "services" / spec.name
-        address = self.addresses[spec.name]
-        volumes = {
-            mount.target: self.data / "volumes" / mount.source
-            for mount in spec.mounts
-            if not mount.is_bind
+        saved = State.read(self.data)
+        running = {
+            name: each.plan for name, each in saved.services(self.data).items() if each.is_running
         }
-        service: Service
-        if spec.image.startswith(KAFKA_IMAGE):
-            service = KafkaProcess(spec, address, folder, volumes)
-        elif spec.build is not None:
-            service = self._node(spec, address, folder, volumes, writes=not is_running)
-        else:
-            raise ComposeWrong(
-                f"services.{spec.name}.image: '{spec.image}' is not known to this launcher; "
-                f"it runs {KAFKA_IMAGE} and images with a build section of ours, and skips "
-                f"{', '.join(SKIPPED_IMAGES)}"
-            )
-        service.on_started = lambda process: self._started(service, process)
-        return service
-
-    def _node(
-        self,
-        spec: ServiceSpec,
-        address: str,
-        folder: Path,
-        volumes: Mapping[str, Path],
-        *,
-        writes: bool,
-    ) -> NodeProcess:
-        place = f"services.{spec.name}"
-        assert spec.build is not None
-        image = dockerfile.read(spec.build.dockerfile)[-1]
-        binds = {mount.target: Path(mount.source) for mount in spec.mounts if mount.is_bind}
-        copies = {target: folder / "files" / target.lstrip("/") for target in binds}
-        scratch = {
-            target: folder / "tmpfs" / target.lstrip("/")
-            for target in spec.tmpfs
-            if target != "/tmp"
+        wanted = {
+            "--file": (saved.file, str(self.file)),
+            "--network": (saved.network, self._network),
         }
-        baked = {target: spec.build.context / source for target, source in image.copied.items()}
-        paths = {**baked, **volumes, **copies, **scratch}
-        rewriting = Rewriting(self.addresses, address, paths)
-        if writes:
-            for target, source in binds.items():
-                rewriting.copy(source, copies[target])
-            for each in (*volumes.values(), *scratch.values()):
-                each.mkdir(parents=True, exist_ok=True)
-        entrypoint = image.words("ENTRYPOINT") if spec.entrypoint is None else spec.entrypoint
-        # As in Docker: an entry point given by the service leaves the image's command behind.
-        default = image.words("CMD") if spec.entrypoint is None else ()
-        words = (*entrypoint, *(default if spec.command is None else spec.command))
-        command = Command(
-            program_of(tuple(map(rewriting.text, words)), PROGRAMS, f"{place}.entrypoint"),
-            {name: rewriting.text(value) for name, value in spec.environment.items()},
-        )
-        return NodeProcess(spec, address, folder, command, _check(spec, rewriting))
-
-    def _started(self, service: Service, process: ProcessId) -> None:
-        if self._tether is not None:
-            self._tether.hold(process)
-        self._state.add(Record.of(service, process))
-
-    def _start_all(self, deadline_s: float, timeout_s: float) -> None:
-        self.healthy = []
-        waiting = [each for name, each in self.services.items() if name not in self.kept]
-        unhealthy: dict[str, tuple[Service, float]] = {}
-        while waiting or unhealthy:
-            for service in list(waiting):
-                if self._may_start(service, unhealthy, waiting):
-                    self._say(f"{service.name}: starts at {service.address}")
-                    service.start()
-                    waiting.remove(service)
-                    unhealthy[service.name] = service, 0.0
-            # One check at a time, each service at most once a second: checks are processes too.
-            for name, (service, asked_s) in list(unhealthy.items()):
-                if time.monotonic() < asked_s + service.check_interval_s:
-                    continue
-                if not service.health():
-                    del unhealthy[name]
-                    self.healthy.append(name)
-                    self._say(f"{name}: healthy")
-                    continue
-                unhealthy[name] = service, time.monotonic()
-                if not service.is_running:
-                    raise DidNotStart(
-                        f"{name} ended:\n{service.last_words()}\nits log: {service.log_path}"
-                    )
-            if unhealthy and time.monotonic() > deadline_s:
-                service, _ = next(iter(unhealthy.values()))
-                raise DidNotStart(
-                    f"{', '.join(unhealthy)}: not healthy after {timeout_s:.0f} s; "
-                    f"{service.name}: {service.health()}\n{service.last_words()}\n"
-                    f"its log: {service.log_path}"
+        for option, (was, now) in wanted.items():
+            if running and was != now:
+                raise LaunchFailed(
+                    f"{option} {now}: {', '.join(running)} runs from {self.data} with {option} "
+                    f"{was}; use that, or `hermes compose down` first, or another --data"
                 )
-            time.sleep(_POLL_S)
+        return running
 
-    def _may_start(
-        self, service: Service, unhealthy: Mapping[str, object], waiting: Sequence[Service]
-    ) -> bool:
-        for name, condition in service.spec.depends_on.items():
-            if name in self.skipped:
-                continue
-            if self.services[name] in waiting:
-                return False
-            if condition == "service_healthy" and name in unhealthy:
-                return False
-        return True
+    def _paths(self, name: str, spec: ServiceSpec) -> dict[str, tuple[Path, Path]]:
+        """Where a mount appears → what is mounted, and where that or its copy is found here."""
+        paths = {}
+        for mount in spec.volumes:
+            source, target = mount.split(":")[:2]
+            if source.startswith((".", "/")):
+                copy = _folder(self.data, name) / "files" / target.lstrip("/")
+                paths[target] = self.file.parent / source, copy
+            else:
+                paths[target] = (self.data / "volumes" / source,) * 2
+        return paths
 
-    def _check_free(self) -> None:
-        """Raises ComposeWrong when a service's port is taken."""
+    def _rewriting(self, name: str, spec: ServiceSpec) -> Rewriting:
+        paths = {target: here for target, (_, here) in self._paths(name, spec).items()}
+        paths[HEALTHCHECK] = COMPOSE_FILE.with_name("healthcheck.py")
+        return Rewriting(self.addresses, self.addresses[name], paths)
+
+    def _plan(self, name: str, spec: ServiceSpec) -> Plan:
+        place = f"services.{name}"
+        if spec.command is not None:
+            raise LaunchFailed(f"{place}.command: is not run here, but only the image's own")
+        rewriting = self._rewriting(name, spec)
+        environment = {key: rewriting.text(text) for key, text in spec.environment.items()}
+        check = tuple(map(rewriting.text, spec.healthcheck.test[1:])) if spec.healthcheck else ()
+        if check and check[0] not in CHECKS:
+            raise LaunchFailed(
+                f"{place}.healthcheck.test: '{check[0]}' is not known to this launcher; known are "
+                f"{', '.join(CHECKS)}"
+            )
+        address = self.addresses[name]
+        ports = [each.rpartition(":") for each in spec.ports]
+        if spec.image.startswith(NODE_IMAGE):
+            words: tuple[str, ...] = (*NODE_WORDS, rewriting.text(NODE_CONFIG))
+        elif spec.image.startswith(KAFKA_IMAGE):
+            words = ()
+            if not Path(environment.get("KAFKA_LOG_DIRS", "")).is_relative_to(self.data):
+                raise LaunchFailed(
+                    f"{place}.environment.KAFKA_LOG_DIRS: is not where a named volume is mounted, "
+                    "so its data would be lost"
+                )
+            if "CLUSTER_ID" not in environment:
+                raise LaunchFailed(f"{place}.environment.CLUSTER_ID: is missing")
+        else:
+            raise LaunchFailed(
+                f"{place}.image: '{spec.image}' is not known to this launcher; it runs "
+                f"{NODE_IMAGE}… and {KAFKA_IMAGE}…, and skips {', '.join(SKIPPED_IMAGES)}"
+            )
+        return Plan(
+            name,
+            address,
+            tuple(int(port) for port in [*(target for _, _, target in ports), *spec.expose]),
+            words,
+            environment,
+            (*CHECKS[check[0]], *check[1:]) if check else (),
+            float(spec.healthcheck.timeout[:-1]) if spec.healthcheck else 0.0,
+            float(spec.stop_grace_period[:-1]),
+            tuple(each for each in spec.depends_on if each not in self.skipped),
+            {outside: f"{address}:{target}" for outside, _, target in ports},
+        )
+
+    def write(self, service: Service) -> None:
+        """Write down what a service reads at its start, and make what it writes to."""
+        spec, plan = self.specs[service.name], service.plan
+        rewriting = self._rewriting(service.name, spec)
+        for source, here in self._paths(service.name, spec).values():
+            if source == here:
+                make_folder(here)
+            else:
+                rewriting.copy(source, here)
+        if spec.image.startswith(KAFKA_IMAGE):
+            words = kafka_words(
+                service.folder,
+                kafka_settings(plan.environment),
+                plan.environment["CLUSTER_ID"],
+                plan.environment.get("KAFKA_HEAP_OPTS", "").split(),
+            )
+            plan = msgspec.structs.replace(plan, words=words)
+        else:
+            urls = _client_urls(Path(plan.words[-1]), plan.environment)
+            plan = msgspec.structs.replace(plan, urls=urls)
+        service.plan = plan
+
+    def _write_all(self) -> None:
         for name, service in self.services.items():
-            for port in service.ports if name not in self.kept else ():
-                if not is_free(port, service.address):
-                    raise ComposeWrong(
-                        f"{service.name}: {service.address}:{port} is taken; is it up already, or "
-                        "another topology? `hermes compose down` ends it, "
-                        "--network 127.0.2.0/24 avoids it"
-                    )
+            if name not in self.kept:
+                self.write(service)
+        plans = {name: each.plan for name, each in self.services.items()}
+        saved = State.read(self.data).plans
+        State(str(self.file), self._network, {**saved, **plans}).write(self.data)
 
 
-def _chosen(file: ComposeFile, wanted: Sequence[str], profiles: Sequence[str]) -> list[str]:
-    active = [
-        name
-        for name, spec in file.services.items()
-        if not spec.profiles or "*" in profiles or set(spec.profiles) & set(profiles)
-    ]
-    return composefile.in_order(file.services, wanted or active)
+def kafka_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """A broker's settings, which the image apache/kafka takes from variables.
+
+    KAFKA_SOME_NAME stands for some.name; two underscores for one, three for a dash.
+    """
+    marks = {1: ".", 2: "_", 3: "-"}
+    return {
+        re.sub("_{1,3}", lambda found: marks[len(found[0])], name[6:].lower()): value
+        for name, value in environment.items()
+        if name.startswith("KAFKA_") and name != "KAFKA_HEAP_OPTS"
+    }
 
 
-def _check(spec: ServiceSpec, rewriting: Rewriting) -> Healthcheck | None:
-    if spec.healthcheck is None:
-        return None
-    words = tuple(map(rewriting.text, spec.healthcheck.test))
-    place = f"services.{spec.name}.healthcheck.test"
-    return replace(spec.healthcheck, test=program_of(words, PROGRAMS, place))
+def _folder(data: Path, name: str) -> Path:
+    return data / "services" / name
 
 
-def _levels(services: Mapping[str, Service]) -> list[list[Service]]:
-    """First what nothing depends on, then what only that depends on, and so on."""
-    left = dict(services)
-    levels: list[list[Service]] = []
-    while left:
-        needed = {other for each in left.values() for other in each.spec.depends_on}
-        levels.append([each for name, each in left.items() if name not in needed])
-        left = {name: each for name, each in left.items() if name in needed}
-    return levels
+def _client_urls(path: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Those of the roles that a node's configuration gives it."""
+    try:
+        node = config.load(path, environment)
+    except config.ConfigError:
+        # The node itself says so, where it is looked for.
+        return {}
+    urls = {}
+    if "management" in node.roles:
+        urls["HERMES_MANAGEMENT_URL"] = f"http://{node.management.host}:{node.management.port}"
+    if "frontend" in node.roles:
+        urls["HERMES_PUBLISH_URL"] = f"http://{node.frontend.host}:{node.frontend.port}"
+    return urls

@@ -1,17 +1,16 @@
 """Sets of jars, fetched by Maven once into a cache folder that the pom's hash names."""
 
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from hermes_local.failures import LaunchFailed
+from hermes_local.files import locked
 from hermes_local.java import maven_command
 
 FETCH_TIMEOUT_S = 600
@@ -142,11 +141,3 @@ def _run(command: list[str], environment: Mapping[str, str]) -> str | None:
     errors = [line.removeprefix("[ERROR]").strip() for line in lines if "ERROR" in line]
     first = next(filter(None, errors), None) or next(filter(None, lines), "it said nothing")
     return f"exit code {answer.returncode}, {first[:300].rstrip('.')}"
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the file's lock: one process at a time, and given back by the kernel at its end."""
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

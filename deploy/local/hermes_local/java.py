@@ -60,24 +60,15 @@ def feature_version(text: str) -> int | None:
     return int(match.group(1)) if match else None
 
 
-def release(java: str) -> str:
-    """All that `java -version` prints: which Java this is, to the build. Raises LaunchFailed."""
-    return _release(java)
-
-
-def _version_of(java: str) -> int:
-    version = feature_version(_release(java))
-    if version is None:
-        raise LaunchFailed(f"{java} -version does not tell a version; {_INSTALL}")
-    return version
-
-
 @functools.cache
-def _release(java: str) -> str:
+def _version_of(java: str) -> int:
     try:
         answer = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=60, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise LaunchFailed(f"{java} cannot be run: {error}; {_INSTALL}") from error
-    return answer.stderr + answer.stdout
+    version = feature_version(answer.stderr + answer.stdout)
+    if version is None:
+        raise LaunchFailed(f"{java} -version does not tell a version; {_INSTALL}")
+    return version

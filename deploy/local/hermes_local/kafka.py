@@ -1,22 +1,28 @@
 """Kafka without Docker: clusters of KRaft brokers as plain Java processes on this machine."""
 
-import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import base64
+import contextlib
+import re
+import shlex
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
 
-from hermes_local import settings as files
-from hermes_local.archive import prepare
-from hermes_local.broker import READY_TIMEOUT_S, STOP_TIMEOUT_S, Broker
+import msgspec
+
+from hermes_local import jars
+from hermes_local import settings as written
 from hermes_local.failures import LaunchFailed
-from hermes_local.jvm import FAST_START, FULL_SPEED
-from hermes_local.locks import make_folders, remove_empty
-from hermes_local.processes import ProcessId, Tether
-from hermes_local.security import Mechanism, Security
+from hermes_local.files import write_private
+from hermes_local.java import java_command
+from hermes_local.ports import free_ports
+from hermes_local.probe import live_brokers
+from hermes_local.processes import ProcessId
+from hermes_local.security import PLAIN_TEXT, Mechanism, Security
+from hermes_local.service import Group, Plan, Service
 from hermes_local.settings import Place
-from hermes_local.state import STATE_FILE, State, new_cluster_id, places_of, write_private
 
 __all__ = [
     "FAST_START",
@@ -29,18 +35,142 @@ __all__ = [
     "Security",
 ]
 
+FAST_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""Less compiling and fewer threads: for tests, which start many brokers for little work."""
+FULL_SPEED = ("-XX:+UseG1GC",)
+"""As Kafka's own scripts choose: for measurements, and for a broker that stays."""
+READY_TIMEOUT_S = 60.0
+STATE_FILE = "cluster.json"
 _HEAP_MB_MIN = 128
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+_THREAD = 'Exception in thread "main" '
+_REASON = re.compile(r"^(?:Caused by: |\[?[\w.$]*(?:Exception|Error): )")
+
+
+class StateDamaged(LaunchFailed):
+    """What a cluster's folder remembers of it cannot be used."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        name, data = shlex.quote(path.parent.name), shlex.quote(str(path.parent.parent))
+        super().__init__(
+            f"{path} is damaged ({reason}); put it back from a copy, or end the cluster and "
+            f"forget its data: hermes kafka down --delete-data --name {name} --data {data}"
+        )
+
+
+class State(msgspec.Struct, frozen=True):
+    """A cluster as its folder remembers it. `scram_user`: its mechanism and name; "" without."""
+
+    cluster_id: str
+    places: list[Place]
+    scram_user: str
+
+    @classmethod
+    def read(cls, folder: Path) -> "State | None":
+        """What `write` left there; None where no cluster was started. Raises StateDamaged."""
+        path = folder / STATE_FILE
+        try:
+            found = msgspec.json.decode(path.read_bytes(), type=cls)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            raise StateDamaged(path, str(error)) from error
+        if not found.places:
+            raise StateDamaged(path, "it names no broker")
+        if not all(0 < port < 65_536 for place in found.places for port in place.ports):
+            raise StateDamaged(path, "it names a port that cannot be")
+        return found
+
+    def write(self, folder: Path) -> None:
+        """Remember it. Raises LaunchFailed."""
+        text = msgspec.json.format(msgspec.json.encode(self)).decode()
+        write_private(folder / STATE_FILE, text + "\n")
+
+
+class Broker(Service):
+    """One combined broker and controller. Methods that wait have bounds and raise LaunchFailed."""
+
+    asked_each_s = 0.05
+
+    def __init__(
+        self,
+        place: Place,
+        plan: Plan,
+        folder: Path,
+        started: Callable[[ProcessId], None] = lambda _: None,
+    ) -> None:
+        super().__init__(plan, folder, started)
+        self.place = place
+        self.node_id = place.node_id
+        self.port = place.port
+        self.log_path = folder / "console.log"
+        self.beside: list[int] = []
+
+    @classmethod
+    def found(cls, folder: Path) -> "list[Broker]":
+        """The brokers below a cluster's folder, to look at and to end, wherever they listen."""
+        numbers = sorted(int(each.name[-1]) for each in folder.glob("broker-[1-9]"))
+        return [
+            cls(Place(number, "", 0, 0, 0), Plan(f"broker {number}"), _folder_of(folder, number))
+            for number in numbers
+        ]
+
+    def __repr__(self) -> str:
+        return f"Broker({self.node_id}, {self.address}, {self.folder})"
+
+    @property
+    def address(self) -> str:
+        """host:port for clients."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def state(self) -> str:
+        """running, paused, or down."""
+        process = self.process
+        if process is None:
+            return "down"
+        return "paused" if process.is_paused else "running"
+
+    def start(self) -> None:
+        """Start its process, or leave the one that runs; it is formatted before its first start."""
+        if not self.is_running:
+            self.log_path.unlink(missing_ok=True)
+            super().start()
+
+    def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Wait until it serves clients, and knows itself to be alive: topics can be created then.
+
+        A process that ended meanwhile is reported at once.
+        """
+        self.wait_healthy(timeout_s)
+
+    def health(self) -> str:
+        """Empty when it answers, and knows itself and the brokers `beside` it to be alive."""
+        alive = live_brokers(self.host, self.place.internal_port)
+        if alive is None:
+            return "it does not answer"
+        return "" if {self.node_id, *self.beside} <= {*alive} else f"it knows only brokers {alive}"
+
+    def last_words(self) -> str:
+        """The last exception that its files tell of, else the last line."""
+        lines: list[tuple[str, Path]] = []
+        for path in (self.folder / "broker.log", self.log_path):
+            with contextlib.suppress(OSError):
+                text = path.read_text(errors="replace")
+                last = [each.removeprefix(_THREAD) for each in text.splitlines()[-200:]]
+                lines += [(line, path) for line in last]
+        reasons = [each for each in lines if _REASON.match(each[0])] or lines[-1:]
+        line, path = reasons[-1] if reasons else ("no word", self.log_path)
+        return f"{line.strip().rstrip('.')}; see {path}"
 
 
 class Cluster:
     """Brokers that are each other's controllers; their data stays in `folder`.
 
-    `ports`: one for each broker, then, if given, one for each controller; what is not given is what
-    the folder had last time, else free ports. `settings` are Kafka's, over those of
-    `settings.defaults`. `cluster_id` is for a new folder (none: a new one). `advertised` are the
-    addresses (host:port, one for each broker) that clients are told, for brokers behind a proxy.
-    With `is_tethered` (the default) the brokers die with this process, however it ends. As a
-    context manager it starts and stops.
+    `ports`: one for each broker; else those of last time, else free ones. `settings` are Kafka's,
+    over those of `settings.defaults`. `advertised` are the addresses (host:port, one for each
+    broker) that clients are told, for brokers behind a proxy. With `is_tethered` (the default) the
+    brokers die with this process, however it ends. As a context manager it starts and stops.
     """
 
     def __init__(
@@ -48,15 +178,13 @@ class Cluster:
         folder: Path,
         *,
         brokers: int = 1,
-        host: str = "127.0.0.1",
         ports: Sequence[int] | None = None,
         settings: Mapping[str, str] = MappingProxyType({}),
         heap_mb: int = 512,
-        security: Security | None = None,
+        security: Security = PLAIN_TEXT,
         advertised: Sequence[str] = (),
         jvm_options: Sequence[str] = FAST_START,
         is_tethered: bool = True,
-        cluster_id: str = "",
     ) -> None:
         if brokers < 1:
             raise LaunchFailed(f"brokers: {brokers}: a cluster has one or more")
@@ -68,31 +196,15 @@ class Cluster:
         self._settings = dict(settings)
         self._security = security
         self._advertised = tuple(advertised)
-        self._is_tethered = is_tethered
-        self._tether: Tether | None = None
+        self._group = Group(self.folder / STATE_FILE, is_tethered=is_tethered, say=lambda _: None)
         known = State.read(self.folder)
-        if known and cluster_id not in ("", known.cluster_id):
-            raise LaunchFailed(
-                f"{self.folder}: it holds the cluster {known.cluster_id}, not {cluster_id}; "
-                "use another folder"
-            )
         self._state = State(
-            known.cluster_id if known else cluster_id or new_cluster_id(),
-            places_of(known, brokers, host, ports, self.folder),
+            known.cluster_id if known else _new_cluster_id(),
+            _places_of(known, brokers, ports, self.folder),
             self._checked_user(known),
         )
-        has_internal = files.has_internal_listener(security, bool(advertised))
-        self.brokers = [
-            Broker(
-                place,
-                self.folder / f"broker-{place.node_id}",
-                probe_port=place.internal_port if has_internal else place.port,
-                heap_mb=heap_mb,
-                jvm_options=jvm_options,
-                started=self._hold,
-            )
-            for place in self._state.places
-        ]
+        self._jvm_options = (f"-Xmx{heap_mb}m", *jvm_options)
+        self.brokers = [self._broker(place) for place in self._state.places]
 
     @classmethod
     def found(cls, folder: Path) -> "Cluster | None":
@@ -130,37 +242,40 @@ class Cluster:
         Raises LaunchFailed; what this call started is ended then, and what it made is removed, but
         for logs that the error names.
         """
-        running = [broker for broker in self.brokers if broker.is_running]
-        for broker in self.brokers:
-            broker.check_ports()
-        prepare()
-        before = State.read(self.folder)
-        new = [broker for broker in self.brokers if not broker.is_formatted]
-        made = make_folders(self.folder)
-        try:
-            self.format()
-            for broker in self.brokers:
-                broker.start()
-            self._wait_ready(self.brokers, timeout_s)
-        except BaseException as error:
-            for broker in self.brokers:
-                if broker not in running:
-                    broker.kill()
-            if not running:
-                self._let_go()
-            for broker in new:
-                broker.forget(keeps_logs=broker.is_shown_in(str(error)))
-            if before is not None:
-                before.write(self.folder)
-            else:
-                (self.folder / STATE_FILE).unlink(missing_ok=True)
-            remove_empty(made)
-            raise
+        self._beside(self.brokers)
+        self._group.start(self.brokers, self._write, timeout_s)
 
-    def format(self) -> None:
-        """Write what the brokers read at their start, and make their data folders if need be."""
+    def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Wait until all running brokers serve and know each other. Raises LaunchFailed."""
+        running = [broker for broker in self.brokers if broker.is_running]
+        self._beside(running)
+        for broker in running:
+            broker.wait_ready(timeout_s)
+
+    def stop(self) -> None:
+        """End all brokers at the same time, in an orderly way or, after 20 s, by force."""
+        self._group.stop({broker.name: broker for broker in self.brokers})
+
+    def kill(self) -> None:
+        """SIGKILL to all brokers, and wait until they are gone."""
+        for broker in self.brokers:
+            broker.kill()
+        self._group.let_go()
+
+    def _broker(self, place: Place) -> Broker:
+        folder = _folder_of(self.folder, place.node_id)
+        plan = Plan(
+            f"broker {place.node_id}",
+            place.host,
+            place.ports,
+        )
+        return Broker(place, plan, folder, self._group.hold)
+
+    def _write(self) -> None:
+        """Write what the brokers read at their start."""
+        user = self._security.scram_user if self._security.is_scram else ""
         for at, broker in enumerate(self.brokers):
-            wanted = files.broker_settings(
+            wanted = written.broker_settings(
                 broker.place,
                 self._state.places,
                 broker.folder,
@@ -168,56 +283,17 @@ class Cluster:
                 security=self._security,
                 advertised=self._advertised[at] if self._advertised else None,
             )
-            make_folders(broker.folder)
-            write_private(broker.properties, files.rendered(wanted))
-            write_private(
-                broker.folder / "log4j2.properties", files.logging_settings(broker.folder)
-            )
+            cluster_id = self._state.cluster_id
+            words = kafka_words(broker.folder, wanted, cluster_id, self._jvm_options, user)
+            broker.plan = msgspec.structs.replace(broker.plan, words=words)
         self._state.write(self.folder)
-        user = self._security.scram_user if self._security and self._security.is_scram else None
-        with ThreadPoolExecutor(len(self.brokers)) as pool:
-            list(pool.map(lambda each: each.format(self._state.cluster_id, user), self.brokers))
 
-    def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Wait until all running brokers serve and know each other. Raises LaunchFailed."""
-        running = [broker for broker in self.brokers if broker.is_running]
-        if not running:
-            raise LaunchFailed(f"{self.folder}: no broker runs")
-        self._wait_ready(running, timeout_s)
-
-    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """End all brokers at the same time, in an orderly way or, after that time, by force."""
-        stop_brokers(self.brokers, timeout_s)
-        self._let_go()
-
-    def kill(self) -> None:
-        """SIGKILL to all brokers, and wait until they are gone."""
+    def _beside(self, brokers: Sequence[Broker]) -> None:
         for broker in self.brokers:
-            broker.kill()
-        self._let_go()
-
-    def _wait_ready(self, brokers: Sequence[Broker], timeout_s: float) -> None:
-        deadline_s = time.monotonic() + timeout_s
-        for broker in brokers:
-            left_s = max(1.0, deadline_s - time.monotonic())
-            broker.wait_ready(left_s, beside=[each.node_id for each in brokers])
-
-    def _hold(self, process: ProcessId) -> None:
-        if not self._is_tethered:
-            return
-        if self._tether is None:
-            self._tether = Tether()
-        self._tether.hold(process)
-
-    def _let_go(self) -> None:
-        if self._tether is not None:
-            self._tether.let_go()
-            self._tether = None
+            broker.beside = [each.node_id for each in brokers]
 
     def _checked_user(self, known: State | None) -> str:
         """The SCRAM user, which only a new folder can take."""
-        if self._security is None:
-            return known.scram_user if known else ""
         self._security.check()
         if not self._security.is_scram:
             return known.scram_user if known else ""
@@ -230,10 +306,69 @@ class Cluster:
         return user
 
 
-def stop_brokers(brokers: Sequence[Broker], timeout_s: float = STOP_TIMEOUT_S) -> None:
-    """End them at the same time, in an orderly way or, after that time, by force."""
-    deadline_s = time.monotonic() + timeout_s
-    for broker in brokers:
-        broker.begin_stop()
-    for broker in brokers:
-        broker.finish_stop(max(0.0, deadline_s - time.monotonic()))
+def kafka_words(
+    folder: Path,
+    settings: Mapping[str, str],
+    cluster_id: str,
+    jvm_options: Sequence[str],
+    scram_user: str = "",
+) -> tuple[str, ...]:
+    """Write down a broker's settings; give what formats its data, if need be, and becomes it."""
+    properties = folder / "server.properties"
+    write_private(properties, written.rendered(settings))
+    java = (
+        # Better gone, and seen to be, than half dead.
+        *(java_command(), "-XX:+ExitOnOutOfMemoryError", "-XX:-UsePerfData"),
+        *(f"-Dlog4j2.configurationFile={_LOGGING}", f"-Dhermes.folder={folder}"),
+        *("-cp", jars.KAFKA.classpath()),
+    )
+    formatting = [
+        *(*java, *FAST_START, "kafka.tools.StorageTool", "format"),
+        *(f"--cluster-id={cluster_id}", f"--config={properties}"),
+        *([f"--add-scram={scram_user}"] if scram_user else ()),
+    ]
+    running = [*java, *jvm_options, "kafka.Kafka", str(properties)]
+    formatted = shlex.quote(f"{settings['log.dirs']}/meta.properties")
+    script = f"[ -f {formatted} ] || {shlex.join(formatting)} && exec {shlex.join(running)}"
+    return "sh", "-c", script
+
+
+def _folder_of(folder: Path, node_id: int) -> Path:
+    return folder / f"broker-{node_id}"
+
+
+def _new_cluster_id() -> str:
+    """Of the form that Kafka takes: 16 bytes in base64 without padding."""
+    text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    # Kafka refuses ids that begin like an option.
+    return text.replace("-", "_")
+
+
+def _places_of(
+    known: State | None, brokers: int, ports: Sequence[int] | None, folder: Path
+) -> list[Place]:
+    """Where each broker listens: as told, else as last time, else on free ports.
+
+    Raises LaunchFailed.
+    """
+    given = list(ports or [])
+    if given and len(given) != brokers:
+        raise LaunchFailed(f"ports: {len(given)} for {brokers} brokers; give one for each")
+    if len(set(given)) != len(given):
+        raise LaunchFailed("ports: one is there twice")
+    if known is not None and len(known.places) != brokers:
+        raise LaunchFailed(
+            f"{folder}: it holds a cluster of {len(known.places)} brokers, not {brokers}; "
+            "use that number, or another folder"
+        )
+    if known is None:
+        others = free_ports(3 * brokers)
+    else:
+        others = [
+            port for each in zip(*(at.ports for at in known.places), strict=True) for port in each
+        ]
+    ports = [*given, *others[len(given) :]]
+    return [
+        Place(at + 1, "127.0.0.1", ports[at], ports[brokers + at], ports[2 * brokers + at])
+        for at in range(brokers)
+    ]

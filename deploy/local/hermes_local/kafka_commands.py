@@ -5,7 +5,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,12 +14,11 @@ import typer
 from hermes_actors.cli.command_line.failures import EXIT_FAILED, CommandFailed, UsageWrong
 from hermes_actors.cli.command_line.options import Output, OutputOption, examples
 from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.output.render import counted, show_rows
 from hermes_local import jars
-from hermes_local.broker import Broker
-from hermes_local.kafka import FULL_SPEED, Cluster, stop_brokers
-from hermes_local.leftovers import prune
-from hermes_local.locks import exclusive, remove_empty
-from hermes_local.state import STATE_FILE, StateDamaged
+from hermes_local.files import lock_of, locked, remove, remove_empty
+from hermes_local.kafka import FULL_SPEED, STATE_FILE, Broker, Cluster, StateDamaged
+from hermes_local.service import stop_all
 
 NAME_DEFAULT = "dc1"
 PORT_DEFAULT = 9092
@@ -82,30 +81,33 @@ def up(
     """
     folder = _folder(data, name)
     settings = dict(_setting(each) for each in changes or [])
-    with _alone(folder):
+    with locked(lock_of(folder)):
         known = Cluster.found(folder)
         was_running = known is not None and all(each.is_running for each in known.brokers)
-        cluster = known
         if known is not None and known.is_running:
             _refuse_changes(known, f"hermes kafka down{_options(data, name)}", brokers, port)
-        if known is None or not was_running:
-            cluster = Cluster(
-                folder,
-                brokers=brokers or (len(known.brokers) if known else 1),
-                ports=_ports(known, brokers, port),
-                settings=settings,
-                heap_mb=heap_mb,
-                jvm_options=FULL_SPEED,
-                is_tethered=False,
-            )
+        count = brokers or (len(known.brokers) if known else 1)
+        first = port or (None if known else PORT_DEFAULT)
+        if first is not None and first + count - 1 > 65_535:
+            raise UsageWrong(f"--port {first}: there are no {count} ports from there on")
+        cluster = Cluster(
+            folder,
+            brokers=count,
+            ports=range(first, first + count) if first else None,
+            settings=settings,
+            heap_mb=heap_mb,
+            jvm_options=FULL_SPEED,
+            is_tethered=False,
+        )
+        if not was_running:
             if not jars.KAFKA.are_here():
                 print("fetching Kafka's jars, once for this version …", file=sys.stderr, flush=True)
             cluster.start()
-    assert cluster is not None, "either found or made"
-    if prints_json:
-        print(json.dumps({**_report(cluster), "alreadyRunning": was_running}))
-        return
     servers = ",".join(cluster.bootstrap_servers)
+    if prints_json:
+        report = _report(folder, cluster.brokers, cluster.bootstrap_servers)
+        print(json.dumps({**report, "alreadyRunning": was_running}))
+        return
     print(f"Kafka {name} {'already runs' if was_running else 'runs'} at {servers}")
     print(f"data:  {folder}")
     print("use:   " + _use(name, servers))
@@ -125,14 +127,20 @@ def down(
 ) -> None:
     """End a cluster; its data stays for the next `hermes kafka up`."""
     folder = _folder(data, name)
-    brokers, damage = _brokers(folder, name)
-    with _alone(folder):
+    with locked(lock_of(folder)):
+        found = _found(folder)
+        if found is None:
+            raise _no_cluster(folder)
+        brokers, _, damage = found
         was_running = any(each.is_running for each in brokers)
-        stop_brokers(brokers)
+        stop_all({each.name: each for each in brokers})
         if deletes_data:
-            _delete(folder, brokers)
-        elif damage is not None:
-            raise damage
+            # What `up` has made, and nothing that someone else has put there.
+            for path in (*(each.folder for each in brokers), folder / STATE_FILE):
+                remove(path)
+            remove_empty([folder])
+        elif damage:
+            raise CommandFailed(damage)
     ended = "ended" if was_running else "did not run"
     left = "its data is deleted" if deletes_data else f"its data stays in {folder}"
     print(f"Kafka {name} {ended}; {left}")
@@ -156,25 +164,32 @@ def status(
     base = _base(data)
     if name is not None:
         folders = [_folder(data, name)]
-        _brokers(folders[0], name)
     else:
         folders = sorted(base.iterdir()) if base.is_dir() else []
-    reports = [report for each in folders if each.is_dir() for report in _reports(each)]
+    reports = [_report(each, *found) for each in folders if (found := _found(each)) is not None]
+    if name is not None and not reports:
+        raise _no_cluster(folders[0])
     damages = [report["damage"] for report in reports if report["damage"]]
     if output is Output.JSON:
         print(json.dumps(reports))
     elif not reports:
         print(f"no clusters in {base}; `hermes kafka up` starts one")
     else:
-        _print_table(reports)
+        show_rows(
+            ("cluster", "broker", "state", "pid", "memory", "disk", "folder"),
+            [row for report in reports for row in _rows(report)],
+            "",
+        )
         for damage in damages:
             print(f"hermes: {damage}", file=sys.stderr)
     if damages:
         raise typer.Exit(EXIT_FAILED)
 
 
-def _print_table(reports: list[dict[str, Any]]) -> None:
-    rows = [
+def _rows(report: dict[str, Any]) -> list[tuple[str, ...]]:
+    if not report["brokers"]:
+        return [(report["name"], "", "damaged", "", "", "", report["folder"])]
+    return [
         (
             report["name"],
             each["address"],
@@ -184,19 +199,8 @@ def _print_table(reports: list[dict[str, Any]]) -> None:
             f"{each['diskMib']:.1f} MiB",
             each["folder"],
         )
-        for report in reports
         for each in report["brokers"]
     ]
-    rows += [
-        (report["name"], "", "damaged", "", "", "", report["folder"])
-        for report in reports
-        if not report["brokers"]
-    ]
-    heads = ("cluster", "broker", "state", "pid", "memory", "disk", "folder")
-    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    for row in (heads, *rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        print("  ".join(cells).rstrip())
 
 
 def _base(data: Path | None) -> Path:
@@ -219,32 +223,27 @@ def _setting(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One `up` or `down` of a cluster at a time."""
-    with exclusive(folder.with_name(f"{folder.name}.lock")):
-        yield
-
-
-def _brokers(folder: Path, name: str) -> tuple[list[Broker], StateDamaged | None]:
-    """A cluster's brokers, and what is wrong with what is known of it. Raises CommandFailed."""
+def _found(folder: Path) -> tuple[Sequence[Broker], list[str], str] | None:
+    """A cluster's brokers, where clients reach them, what is wrong with what is known of it."""
     try:
         cluster = Cluster.found(folder)
     except StateDamaged as damage:
-        return Broker.found(folder), damage
-    if cluster is None:
-        raise CommandFailed(
-            f"there is no cluster {name} in {folder.parent}; `hermes kafka status` lists those "
-            "there, and --data names another folder"
-        )
-    return cluster.brokers, None
+        return Broker.found(folder), [], damage.message
+    return None if cluster is None else (cluster.brokers, cluster.bootstrap_servers, "")
+
+
+def _no_cluster(folder: Path) -> CommandFailed:
+    return CommandFailed(
+        f"there is no cluster {folder.name} in {folder.parent}; `hermes kafka status` lists those "
+        "there, and --data names another folder"
+    )
 
 
 def _refuse_changes(cluster: Cluster, way_out: str, brokers: int | None, port: int | None) -> None:
     """A running cluster keeps its shape."""
     different = []
     if brokers not in (None, len(cluster.brokers)):
-        different.append(_counted(len(cluster.brokers)))
+        different.append(counted(len(cluster.brokers), "broker"))
     if port not in (None, cluster.brokers[0].port):
         different.append(f"port {cluster.brokers[0].port}")
     if different:
@@ -253,36 +252,8 @@ def _refuse_changes(cluster: Cluster, way_out: str, brokers: int | None, port: i
         )
 
 
-def _counted(brokers: int) -> str:
-    return "1 broker" if brokers == 1 else f"{brokers} brokers"
-
-
-def _ports(known: Cluster | None, brokers: int | None, port: int | None) -> list[int] | None:
-    """Those of the brokers; None where the folder knows them."""
-    if port is None and known is not None:
-        return None
-    first = port or PORT_DEFAULT
-    count = brokers or (len(known.brokers) if known else 1)
-    if first + count - 1 > 65_535:
-        raise UsageWrong(f"--port {first}: there are no {count} ports from there on")
-    return list(range(first, first + count))
-
-
-def _reports(folder: Path) -> list[dict[str, Any]]:
-    """What is to be shown of a folder: its cluster, if there is one."""
-    try:
-        cluster = Cluster.found(folder)
-    except StateDamaged as damage:
-        return [_described(folder, Broker.found(folder), [], damage.message)]
-    return [] if cluster is None else [_report(cluster)]
-
-
-def _report(cluster: Cluster) -> dict[str, Any]:
-    return _described(cluster.folder, cluster.brokers, cluster.bootstrap_servers, "")
-
-
-def _described(
-    folder: Path, brokers: Sequence[Broker], servers: list[str], damage: str
+def _report(
+    folder: Path, brokers: Sequence[Broker], servers: list[str], damage: str = ""
 ) -> dict[str, Any]:
     return {
         "name": folder.name,
@@ -296,7 +267,7 @@ def _described(
                 "address": "" if damage else each.address,
                 "state": f"{each.state}, damaged" if damage else each.state,
                 "pid": each.pid,
-                "memoryMib": round(each.rss_mb, 1),
+                "memoryMib": round(each.process.rss_mb if each.process else 0.0, 1),
                 "diskMib": round(_disk_bytes(each.folder) / 1_048_576, 1),
                 "folder": str(each.folder),
             }
@@ -329,11 +300,3 @@ def _use(name: str, servers: str) -> str:
 def _options(data: Path | None, name: str) -> str:
     named = "" if name == NAME_DEFAULT else f" --name {name}"
     return named + ("" if data is None else f" --data {data}")
-
-
-def _delete(folder: Path, brokers: Sequence[Broker]) -> None:
-    """What `up` has made, and nothing that someone else has put there."""
-    for each in brokers:
-        prune(each.folder)
-    prune(folder / STATE_FILE)
-    remove_empty([folder])

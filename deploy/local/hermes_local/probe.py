@@ -2,6 +2,7 @@
 
 import socket
 import struct
+import sys
 
 _METADATA, _VERSION, _CORRELATION = 3, 1, 1
 _ANSWER_BYTES_MAX = 1_048_576
@@ -47,3 +48,9 @@ def _read(connection: socket.socket, size: int) -> bytes:
             raise EOFError
         data += piece
     return data
+
+
+if __name__ == "__main__":
+    # As Kafka's own tool is asked in a health check: --bootstrap-server HOST:PORT.
+    asked_host, _, asked_port = sys.argv[2].rpartition(":")
+    sys.exit(0 if live_brokers(asked_host, int(asked_port)) else "it does not answer")

@@ -34,6 +34,20 @@ class ProcessId:
         found = _state(self.pid)
         return found is not None and found[1] == self.began and found[0] not in _ENDED
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether it was stopped by a signal, to go on later."""
+        found = _state(self.pid)
+        return found is not None and found[0] == "T"
+
+    @property
+    def rss_mb(self) -> float:
+        """The memory that it holds now, in MiB; 0 when it has ended."""
+        with contextlib.suppress(OSError, StopIteration):
+            lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+            return next(int(each.split()[1]) for each in lines if "VmRSS:" in each) / 1_024
+        return 0.0
+
     def send(self, signal_number: int) -> None:
         """Send it a signal, if it still is."""
         if self.is_running:

@@ -10,26 +10,27 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hermes_local.interpolation import ComposeWrong
+from hermes_local.failures import LaunchFailed
+from hermes_local.files import write_private
 
 NETWORK_DEFAULT = "127.0.1.0/24"
 
 
 def addresses(network: str, names: Sequence[str]) -> dict[str, str]:
-    """An address for each name, stable by order. Raises ComposeWrong.
+    """An address for each name, stable by order. Raises LaunchFailed.
 
     The network must lie in 127.0.0.0/8, all of which Linux takes for this machine.
     """
     try:
         net = ipaddress.IPv4Network(network)
     except ValueError as error:
-        raise ComposeWrong(f"--network: {error}; write for example {NETWORK_DEFAULT}") from error
+        raise LaunchFailed(f"--network: {error}; write for example {NETWORK_DEFAULT}") from error
     if not net.subnet_of(ipaddress.IPv4Network("127.0.0.0/8")):
-        raise ComposeWrong(f"--network: {net} is not a part of 127.0.0.0/8, this machine's own")
+        raise LaunchFailed(f"--network: {net} is not a part of 127.0.0.0/8, this machine's own")
     if ipaddress.IPv4Address("127.0.0.1") in net:
-        raise ComposeWrong(f"--network: {net} holds 127.0.0.1, where everything else listens")
+        raise LaunchFailed(f"--network: {net} holds 127.0.0.1, where everything else listens")
     if net.num_addresses - 2 < len(names):
-        raise ComposeWrong(f"--network: {net} is too small for {len(names)} services")
+        raise LaunchFailed(f"--network: {net} is too small for {len(names)} services")
     return {name: str(net[n]) for n, name in enumerate(names, start=1)}
 
 
@@ -46,9 +47,8 @@ class Rewriting:
         self._paths = {target: str(path) for target, path in paths.items()}
         names = "|".join(re.escape(each) for each in sorted(addresses, key=len, reverse=True))
         pattern = r"(?P<itself>(?<![\w.-])(?:localhost|127\.0\.0\.1|0\.0\.0\.0)(?![\w.-]))"
-        if names:
-            # Only with a port: a bare name may as well be a node's, or a word in a comment.
-            pattern += rf"|(?P<other>(?<![\w.-])(?:{names})(?=:\d))"
+        # Only with a port: a bare name may as well be a node's, or a word in a comment.
+        pattern += rf"|(?P<other>(?<![\w.-])(?:{names})(?=:\d))"
         if self._paths:
             targets = "|".join(
                 re.escape(each) for each in sorted(self._paths, key=len, reverse=True)
@@ -67,19 +67,9 @@ class Rewriting:
         return self._addresses[found] if match.lastgroup == "other" else self._paths[found]
 
     def copy(self, source: Path, copy: Path) -> None:
-        """A rewritten copy of a text file, or of a folder of them. Raises ComposeWrong."""
-        if source.is_dir():
-            for each in sorted(source.iterdir()):
-                self.copy(each, copy / each.name)
-            return
+        """A rewritten copy of a text file, which may be a secret. Raises LaunchFailed."""
         try:
-            text = source.read_bytes()
-        except OSError as error:
-            raise ComposeWrong(f"{source}: cannot be read: {error.strerror}") from error
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        # What was mounted may be a secret: the copy is as closed as it can be.
-        copy.touch(mode=0o600)
-        try:
-            copy.write_text(self.text(text.decode()))
-        except UnicodeDecodeError:
-            copy.write_bytes(text)
+            text = source.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise LaunchFailed(f"{source}: cannot be read as text: {error}") from error
+        write_private(copy, self.text(text))

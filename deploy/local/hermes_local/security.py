@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+
 from hermes_local.failures import LaunchFailed
-from hermes_local.pem import pkcs8
 
 Mechanism = Literal["none", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
@@ -103,3 +105,25 @@ class Security:
                 "certificate.pem, key.pem and ca.pem"
             ) from error
         return pkcs8(text) if name == "key.pem" else text
+
+
+PLAIN_TEXT = Security()
+"""Clients need prove nothing."""
+
+
+def pkcs8(pem: str) -> str:
+    """The private key of `pem` as PKCS #8, the only form that Kafka reads.
+
+    Raises LaunchFailed for anything else, such as an encrypted key.
+    """
+    try:
+        key = serialization.load_pem_private_key(pem.encode(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise LaunchFailed(
+            f"key.pem: it holds no plain private key in PEM form: {error}"
+        ) from error
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    ).decode()

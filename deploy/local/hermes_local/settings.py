@@ -1,11 +1,13 @@
 """A broker's configuration files: settings for one machine, where starts and faults are quick."""
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from hermes_local.failures import LaunchFailed
-from hermes_local.security import Security
+from hermes_local.security import PLAIN_TEXT, Security
 
 CLIENTS, BROKERS, CONTROLLER = "CLIENTS", "BROKERS", "CONTROLLER"
 
@@ -14,7 +16,7 @@ CLIENTS, BROKERS, CONTROLLER = "CLIENTS", "BROKERS", "CONTROLLER"
 class Place:
     """One combined broker and controller: its number and where it listens.
 
-    `internal_port` is where brokers speak to each other if clients need a listener of their own.
+    `internal_port` is where brokers speak to each other, in plain text.
     """
 
     node_id: int
@@ -71,7 +73,7 @@ def broker_settings(
     folder: Path,
     *,
     settings: Mapping[str, str],
-    security: Security | None = None,
+    security: Security = PLAIN_TEXT,
     advertised: str | None = None,
 ) -> dict[str, str]:
     """server.properties of the broker at `place`; `settings` win over the defaults.
@@ -81,13 +83,17 @@ def broker_settings(
     data = str(folder / "data")
     if "," in data:
         raise LaunchFailed(f"{data}: Kafka's data cannot lie in a folder with a comma in its name")
-    protocols = {CLIENTS: security.protocol if security else "PLAINTEXT", CONTROLLER: "PLAINTEXT"}
-    listeners = {CLIENTS: place.port, CONTROLLER: place.controller_port}
-    told = {CLIENTS: advertised or f"{place.host}:{place.port}"}
-    if has_internal_listener(security, advertised is not None):
-        protocols[BROKERS] = "PLAINTEXT"
-        listeners[BROKERS] = place.internal_port
-        told[BROKERS] = f"{place.host}:{place.internal_port}"
+    # A listener for the brokers themselves, which no proxy and no password stands before.
+    listeners = {
+        CLIENTS: place.port,
+        BROKERS: place.internal_port,
+        CONTROLLER: place.controller_port,
+    }
+    told = {
+        CLIENTS: advertised or f"{place.host}:{place.port}",
+        BROKERS: f"{place.host}:{place.internal_port}",
+    }
+    protocols = {**dict.fromkeys(listeners, "PLAINTEXT"), CLIENTS: security.protocol}
     structure = {
         "process.roles": "broker,controller",
         "node.id": str(place.node_id),
@@ -99,20 +105,14 @@ def broker_settings(
         "listener.security.protocol.map": ",".join(
             f"{name}:{protocol}" for name, protocol in protocols.items()
         ),
-        "inter.broker.listener.name": BROKERS if BROKERS in listeners else CLIENTS,
+        "inter.broker.listener.name": BROKERS,
         "controller.listener.names": CONTROLLER,
         "log.dirs": data,
     }
     taken = sorted(set(structure) & set(settings))
     if taken:
         raise LaunchFailed(f"settings.{taken[0]}: the launcher sets it itself; leave it out")
-    secured = security.settings(CLIENTS) if security else {}
-    return {**defaults(len(places)), **settings, **secured, **structure}
-
-
-def has_internal_listener(security: Security | None, is_advertised: bool) -> bool:
-    """Whether brokers need a way to each other that clients do not take."""
-    return is_advertised or (security is not None and security.protocol != "PLAINTEXT")
+    return {**defaults(len(places)), **settings, **security.settings(CLIENTS), **structure}
 
 
 def rendered(settings: Mapping[str, str]) -> str:
@@ -120,39 +120,6 @@ def rendered(settings: Mapping[str, str]) -> str:
     return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
 
 
-def logging_settings(folder: Path) -> str:
-    """log4j2.properties: warnings and worse into broker.log, which is bounded."""
-    return rendered(
-        {
-            "status": "error",
-            "appender.file.type": "RollingFile",
-            "appender.file.name": "file",
-            "appender.file.fileName": str(folder / "broker.log").replace("$", "$$"),
-            "appender.file.filePattern": str(folder / "broker.log.%i").replace("$", "$$"),
-            "appender.file.layout.type": "PatternLayout",
-            "appender.file.layout.pattern": "%d{ISO8601} %p %m (%c)%n",
-            "appender.file.policies.type": "Policies",
-            "appender.file.policies.size.type": "SizeBasedTriggeringPolicy",
-            "appender.file.policies.size.size": "10MB",
-            "appender.file.strategy.type": "DefaultRolloverStrategy",
-            "appender.file.strategy.max": "2",
-            "rootLogger.level": "warn",
-            "rootLogger.appenderRef.file.ref": "file",
-        }
-    )
-
-
 def _escaped(text: str) -> str:
-    special = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-    special |= {each: f"\\{each}" for each in "=:#! "}
-    plain = "".join(special.get(each, each) for each in text)
-    # The format's reader takes Latin-1; everything else goes as UTF-16 escapes.
-    return "".join(
-        each if each.isascii() else "".join(f"\\u{unit:04x}" for unit in _utf16(each))
-        for each in plain
-    )
-
-
-def _utf16(character: str) -> list[int]:
-    encoded = character.encode("utf-16-be")
-    return [int.from_bytes(encoded[at : at + 2], "big") for at in range(0, len(encoded), 2)]
+    # The format's reader takes Latin-1 and UTF-16 escapes, which JSON's are.
+    return re.sub(r"[=:#! ]", r"\\\g<0>", json.dumps(text)[1:-1])

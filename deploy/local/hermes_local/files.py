@@ -1,0 +1,76 @@
+"""Files that a launcher leaves on the disk: private ones, locks, and what a failed start made."""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from hermes_local.failures import LaunchFailed
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, waits: bool = True) -> Iterator[None]:
+    """Hold the file's lock: one process at a time, and given back by the kernel at its end.
+
+    The file stays. Raises BlockingIOError where it does not wait.
+    """
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+        yield
+
+
+def lock_of(folder: Path) -> Path:
+    """A folder's lock file, which lies elsewhere, so that the folder may come and go."""
+    key = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"hermes-{os.getuid()}-{key}.lock"
+
+
+def make_folder(folder: Path) -> None:
+    """Make it with all above it. Raises LaunchFailed."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LaunchFailed(
+            f"{folder} cannot be made: {error.strerror}; choose another folder for the data"
+        ) from error
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write it whole or not at all, readable by its owner only: it may hold a password.
+
+    Raises LaunchFailed.
+    """
+    partial = path.with_name(f"{path.name}.partial")
+    make_folder(path.parent)
+    try:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        partial.rename(path)
+    except OSError as error:
+        raise LaunchFailed(f"{path} cannot be written: {error.strerror}") from error
+
+
+def missing(folder: Path) -> list[Path]:
+    """The folder and those above it that are not there, the innermost first."""
+    return [each for each in (folder, *folder.parents) if not each.exists()]
+
+
+def remove_empty(folders: list[Path]) -> None:
+    """Remove those of them, given the innermost first, that hold nothing."""
+    for each in folders:
+        with contextlib.suppress(OSError):
+            each.rmdir()
+
+
+def remove(path: Path, unless_in: str = "") -> None:
+    """Remove a file, or a folder with all that it holds, but no file that this text names."""
+    if path.is_dir() and not path.is_symlink():
+        for each in list(path.iterdir()):
+            remove(each, unless_in)
+        remove_empty([path])
+    elif str(path) not in unless_in:
+        path.unlink(missing_ok=True)
