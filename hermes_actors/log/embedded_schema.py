@@ -12,10 +12,11 @@ here needs an event loop.
 
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import chain, repeat
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -69,11 +70,14 @@ CREATE TABLE group_commit (
 ) STRICT, WITHOUT ROWID;
 """
 
+T = TypeVar("T")
 Entry = tuple[int, bytes | None, bytes, tuple[tuple[str, bytes], ...]]
 """A record in a chunk: timestamp_ms, key, value, headers. Its offset follows from its place."""
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(list[Entry])
+
+decode_entries: Callable[[bytes], list[Entry]] = msgspec.msgpack.Decoder(list[Entry]).decode
+"""All that a chunk's content holds, for `decode_chunk` and `read_chunks`."""
 
 
 class CorruptLog(Exception):
@@ -155,17 +159,18 @@ def encode_chunk(entries: Sequence[bytes], records: int) -> tuple[int, bytes]:
     return zlib.crc32(content), content
 
 
-def decode_chunk(records: int, checksum: int, content: bytes) -> list[Entry]:
-    """The inverse of `encode_chunk`; nothing for records that are known to be lost.
-
-    Raises CorruptLog.
+def decode_chunk(
+    records: int, checksum: int, content: bytes, decode: Callable[[bytes], list[T]]
+) -> list[T]:
+    """The inverse of `encode_chunk`; nothing for records that are known to be lost. `decode` is
+    `decode_entries`, or makes other things of them. Raises CorruptLog.
     """
     if zlib.crc32(content) != checksum:
         raise CorruptLog("its checksum does not match")
     if not content:
         return []
     try:
-        entries = _decoder.decode(content)
+        entries = decode(content)
     except msgspec.DecodeError as error:
         raise CorruptLog(str(error)) from error
     if len(entries) != records:
@@ -228,10 +233,15 @@ def read_commits(
     ).fetchall()
 
 
-def read_entries(
-    connection: sqlite3.Connection, partition_id: int, position: int, end: int
-) -> Iterator[tuple[int, Entry]]:
-    """(offset, entry) from `position` up to below `end`, in order and without a gap.
+def read_chunks(
+    connection: sqlite3.Connection,
+    partition_id: int,
+    position: int,
+    end: int,
+    decode: Callable[[bytes], list[T]],
+) -> Iterator[tuple[int, list[T]]]:
+    """(offset of the first, entries) of each chunk, in order and without a gap: all together those
+    from `position` up to below `end`. `decode` is that of `decode_chunk`.
 
     Close the iterator when it is not read to its end: an open one keeps the file from shrinking
     its write-ahead log. Raises CorruptLog, sqlite3.Error.
@@ -250,16 +260,24 @@ def read_entries(
             if not first <= next_offset < first + records:
                 break
             try:
-                entries = decode_chunk(records, checksum, content)
+                entries = decode_chunk(records, checksum, content, decode)
             except CorruptLog as error:
                 raise CorruptLog(f"the chunk at offset {first} is damaged: {error}") from error
-            for entry in entries[next_offset - first : end - first]:
-                yield next_offset, entry
-                next_offset += 1
-            if not entries:
-                next_offset = first + records
+            if entries:
+                yield next_offset, entries[next_offset - first : end - first]
+            next_offset = first + records
     if next_offset < end:
         raise CorruptLog(f"offset {next_offset} is missing")
+
+
+def read_entries(
+    connection: sqlite3.Connection, partition_id: int, position: int, end: int
+) -> Iterator[tuple[int, Entry]]:
+    """(offset, entry) from `position` up to below `end`, otherwise as `read_chunks`."""
+    chunks = read_chunks(connection, partition_id, position, end, decode_entries)
+    with closing(chunks):  # type: ignore[type-var]
+        for first, entries in chunks:
+            yield from enumerate(entries, first)
 
 
 def read_batch(

@@ -32,6 +32,7 @@ _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
+    "spark.python.daemon.module": "hermes_spark.workers",
     # Errors only, on a terminal that shows a job's own lines.
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
     "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hermes_actors.log.base import Stored, StoredRun, is_all_stored, stored_count
-from hermes_actors.log.embedded_schema import decode_chunk, encode_chunk, encode_run
+from hermes_actors.log.embedded_schema import decode_chunk, decode_entries, encode_chunk, encode_run
 from hermes_actors.log.kafka.batches import Identity, encode
 from hermes_actors.log.kafka.runs import varint
 from hermes_actors.model.run import RecordRun, size_of
@@ -65,7 +65,7 @@ def test_offsets_that_take_two_and_three_bytes_are_written_as_the_client_does() 
 @given(runs())
 def test_a_run_lies_in_the_embedded_log_as_its_records_do(run) -> None:
     checksum, content = encode_chunk([encode_run(run, run.timestamp_ms)], len(run))
-    assert decode_chunk(len(run), checksum, content) == [
+    assert decode_chunk(len(run), checksum, content, decode_entries) == [
         (record.timestamp_ms, record.key, record.value, record.headers) for record in run
     ]
 

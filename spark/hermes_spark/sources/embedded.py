@@ -19,13 +19,13 @@ from hermes_actors.log.embedded_schema import (
     FILE_ERRORS,
     CorruptLog,
     PartitionRow,
-    read_entries,
+    read_chunks,
     read_position_at,
 )
 from hermes_spark.columns import STORED
 from hermes_spark.snapshot import PartitionRange
 from hermes_spark.sources.embedded_file import EmbeddedFile
-from hermes_spark.sources.entries import batches
+from hermes_spark.sources.entries import batches, decode
 from hermes_spark.sources.failures import SourceFailed
 from hermes_spark.sources.ranges import (
     NUMBERS,
@@ -97,8 +97,8 @@ class _Rows:
                 if from_ms is not None:
                     start = max(start, min(read_position_at(connection, row, from_ms), piece.end))
                 if start < piece.end:
-                    entries = read_entries(connection, row.id, start, piece.end)
-                    yield from batches(entries, schema, constants)
+                    chunks = read_chunks(connection, row.id, start, piece.end, decode)
+                    yield from batches(chunks, schema, constants)
         except CorruptLog as error:
             raise SourceFailed(
                 f"{place}: offsets {piece.start} to {piece.end - 1} cannot be read: {error}; "
@@ -156,7 +156,7 @@ class EmbeddedReader(datasource.DataSourceReader):
                 yield each
 
     def partitions(self) -> list[Any]:
-        """A task for about 50,000 records each."""
+        """A task for at most 250,000 records each."""
         if self._topics is not None:
             ranges = msgspec.json.decode(self._topics, type=_Ranges)
         else:

@@ -1,58 +1,83 @@
-"""Entries of an embedded log as Arrow batches of the common columns, made column by column."""
+"""Chunks of an embedded log as Arrow batches of the common columns, made column by column."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate, chain, islice
+from itertools import accumulate, chain
 from typing import Any
 
-from hermes_actors.log.embedded_schema import Entry
+import msgspec
+from msgspec import Struct
+
 from hermes_actors.model.message import UndecodableRecord, from_record
 from hermes_actors.model.record import Record
 
 BATCH_RECORDS = 10_000
 BATCH_BYTES = 16 << 20
-"""A batch ends with either: records may have megabytes each."""
-
-Headers = tuple[tuple[str, bytes], ...]
+"""A batch ends with the chunk that reaches either: records may have megabytes each."""
 
 
-def batches(
-    entries: Iterable[tuple[int, Entry]], schema: Any, constants: dict[str, Any]
-) -> Iterator[Any]:
+# Millions of these live for a moment: the collector of garbage, which would look at each of them
+# again and again, is told to leave them alone.
+class StoredEntry(Struct, array_like=True, frozen=True, gc=False):
+    """The fields of `Entry`, but for the headers, which stay as they are stored."""
+
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes
+    headers: msgspec.Raw
+
+
+class _Header(Struct, array_like=True, frozen=True, gc=False):
+    name: str
+    value: bytes
+
+
+decode = msgspec.msgpack.Decoder(list[StoredEntry]).decode
+"""For `read_chunks`."""
+_decode_headers = msgspec.msgpack.Decoder(list[_Header]).decode
+
+_Chunk = tuple[int, list[StoredEntry]]
+_Said = tuple[list[bytes | None], list[bytes | None], list[bytes | None]]
+
+_PLAIN = b"\x93\x92\xa2id\xc4"
+"""What headers begin with that are three, the first an id of at most 255 bytes."""
+
+
+def batches(chunks: Iterable[_Chunk], schema: Any, constants: dict[str, Any]) -> Iterator[Any]:
     """Arrow record batches of that schema, whose columns are common ones, in any selection.
 
     `constants` gives the columns that are the same for all: dc, topic and partition.
     """
     import pyarrow as pa
 
-    entries = iter(entries)
-    while rows := _some(entries):
-        offsets, stored = zip(*rows, strict=True)
-        columns = _Columns(offsets, stored, constants)
+    for offsets, entries in _together(chunks):
+        columns = _Columns(offsets, entries, constants)
         arrays = [columns.array(field) for field in schema]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _some(entries: Iterator[tuple[int, Entry]]) -> list[tuple[int, Entry]]:
-    rows: list[tuple[int, Entry]] = []
+def _together(chunks: Iterable[_Chunk]) -> Iterator[tuple[list[int], list[StoredEntry]]]:
+    offsets: list[int] = []
+    entries: list[StoredEntry] = []
     size = 0
-    while len(rows) < BATCH_RECORDS and size < BATCH_BYTES:
-        more = list(islice(entries, 1_000 if size < BATCH_BYTES // 16 else 16))
-        if not more:
-            break
-        rows += more
-        size += sum([len(entry[2]) for _, entry in more])
-    return rows
+    for first, more in chunks:
+        offsets += range(first, first + len(more))
+        entries += more
+        size += sum([len(each.value) for each in more])
+        if len(entries) >= BATCH_RECORDS or size >= BATCH_BYTES:
+            yield offsets, entries
+            offsets, entries, size = [], [], 0
+    if entries:
+        yield offsets, entries
 
 
 class _Columns:
     def __init__(
-        self, offsets: Sequence[int], entries: Sequence[Entry], constants: dict[str, Any]
+        self, offsets: list[int], entries: list[StoredEntry], constants: dict[str, Any]
     ) -> None:
         self._offsets = offsets
-        self._timestamps, self._keys, self._values, self._headers = zip(*entries, strict=True)
         self._entries = entries
         self._constants = constants
-        self._said: tuple[list[Any], list[Any], list[Any]] | None = None
+        self._said: _Said | None = None
 
     def array(self, field: Any) -> Any:
         """The column of that name and type."""
@@ -61,12 +86,12 @@ class _Columns:
         if field.name in self._constants:
             return pa.repeat(pa.scalar(self._constants[field.name], field.type), len(self._offsets))
         if field.name == "headers":
-            return _header_array(self._headers, field.type)
+            return _header_array([_decode_headers(each.headers) for each in self._entries], field)
         plain: dict[str, Callable[[], Sequence[Any]]] = {
             "offset": lambda: self._offsets,
-            "timestamp_ms": lambda: self._timestamps,
-            "key": lambda: self._keys,
-            "value": lambda: self._values,
+            "timestamp_ms": lambda: [each.timestamp_ms for each in self._entries],
+            "key": lambda: [each.key for each in self._entries],
+            "value": lambda: [each.value for each in self._entries],
             "message_id": lambda: self._what_headers_say()[0],
             "published_dc": lambda: self._what_headers_say()[1],
             "via": lambda: self._what_headers_say()[2],
@@ -79,39 +104,56 @@ class _Columns:
         except pa.ArrowInvalid:
             return pa.array(list(map(_text, values)), field.type)
 
-    def _what_headers_say(self) -> tuple[list[Any], list[Any], list[Any]]:
+    def _what_headers_say(self) -> _Said:
         """Ids, the publishers' datacentres and ways: UTF-8, if their writers kept to it."""
-        if self._said is not None:
-            return self._said
-        ids: list[bytes | None] = []
-        dcs: list[bytes | None] = []
-        ways: list[bytes | None] = []
-        for at, headers in enumerate(self._headers):
-            if len(headers) == 3:
-                (first, message_id), (second, dc), (third, via) = headers
-                # What the broker writes of nearly all messages.
-                if first == "id" and second == "dc" and third == "via":
-                    ids.append(message_id or None)
-                    dcs.append(dc or None)
-                    ways.append(via or None)
-                    continue
-            last = dict(headers)
-            published_dc = last.get("dc") or None
-            ids.append(last.get("id") or (None if published_dc else self._enveloped_id(at)))
-            dcs.append(published_dc)
-            ways.append(last.get("via") or None)
-        self._said = ids, dcs, ways
+        if self._said is None:
+            self._said = _said_by(self._entries)
         return self._said
 
-    def _enveloped_id(self, at: int) -> bytes | None:
-        timestamp_ms, key, value, _ = self._entries[at]
-        if b'"_w":true' not in value:
-            return None
-        try:
-            message = from_record(Record(key, value, (), timestamp_ms), lambda: "")
-        except UndecodableRecord:
-            return None
-        return message.id.encode() or None
+
+def _said_by(entries: Iterable[StoredEntry]) -> _Said:
+    ids: list[bytes | None] = []
+    dcs: list[bytes | None] = []
+    ways: list[bytes | None] = []
+    # What the broker writes of nearly all messages differs in the id alone.
+    after_id: dict[bytes, tuple[bytes | None, bytes | None] | None] = {}
+    starts = len(_PLAIN) + 1
+    for entry in entries:
+        headers = bytes(entry.headers)
+        if headers.startswith(_PLAIN):
+            end = starts + headers[starts - 1]
+            rest = headers[end:]
+            if rest not in after_id:
+                after_id[rest] = _dc_and_via(rest)
+            known = after_id[rest]
+            if known is not None:
+                ids.append(headers[starts:end] or None)
+                dcs.append(known[0])
+                ways.append(known[1])
+                continue
+        last = {each.name: each.value for each in _decode_headers(headers)}
+        published_dc = last.get("dc") or None
+        ids.append(last.get("id") or (None if published_dc else _enveloped_id(entry)))
+        dcs.append(published_dc)
+        ways.append(last.get("via") or None)
+    return ids, dcs, ways
+
+
+def _dc_and_via(rest: bytes) -> tuple[bytes | None, bytes | None] | None:
+    """What the last two of three headers say; None where they are others."""
+    dc, via = _decode_headers(b"\x92" + rest)
+    return (dc.value or None, via.value or None) if (dc.name, via.name) == ("dc", "via") else None
+
+
+def _enveloped_id(entry: StoredEntry) -> bytes | None:
+    if b'"_w":true' not in entry.value:
+        return None
+    try:
+        record = Record(entry.key, entry.value, (), entry.timestamp_ms)
+        message = from_record(record, lambda: "")
+    except UndecodableRecord:
+        return None
+    return message.id.encode() or None
 
 
 def _text(raw: bytes | None) -> str | None:
@@ -121,15 +163,17 @@ def _text(raw: bytes | None) -> str | None:
         return None
 
 
-def _header_array(headers: Sequence[Headers], type_: Any) -> Any:
+def _header_array(headers: Sequence[Sequence[_Header]], field: Any) -> Any:
     import pyarrow as pa
 
     flat = list(chain.from_iterable(headers))
-    names, values = zip(*flat, strict=True) if flat else ((), ())
-    struct = type_.value_type
+    struct = field.type.value_type
     pairs = pa.StructArray.from_arrays(
-        [pa.array(names, struct[0].type), pa.array(values, struct[1].type)],
+        [
+            pa.array([each.name for each in flat], struct[0].type),
+            pa.array([each.value for each in flat], struct[1].type),
+        ],
         fields=list(struct),
     )
     ends = accumulate(map(len, headers), initial=0)
-    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pairs, type=type_)
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pairs, type=field.type)

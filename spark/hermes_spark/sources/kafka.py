@@ -9,9 +9,7 @@ import msgspec
 from hermes_spark.columns import from_kafka
 from hermes_spark.snapshot import Datacentre, KafkaLog
 from hermes_spark.sources.failures import SourceFailed
-
-TASK_RECORDS = 250_000
-"""What one task reads: each begins with a consumer of its own."""
+from hermes_spark.sources.ranges import TASK_RECORDS
 
 _FROM_HEADERS = frozenset({"message_id", "published_dc", "via", "headers"})
 

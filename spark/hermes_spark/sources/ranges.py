@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from hermes_spark.snapshot import PartitionRange
 
-TASK_RECORDS = 50_000
-"""What one task reads: some tenths of a second, so that cores end together."""
+TASK_RECORDS = 250_000
+"""What one task reads: enough that what each costs to begin is little beside it."""
 
 NUMBERS = ("partition", "offset", "timestamp_ms")
 TEXTS = ("dc", "topic")
