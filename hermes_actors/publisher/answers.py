@@ -1,5 +1,7 @@
 """The ends that a publish can have, and what its publisher is told: status, code and text. Pure."""
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec import Struct
 
@@ -21,9 +23,22 @@ class Answer(Struct, frozen=True, gc=False):
     message_id: str = ""
     body: bytes = b""
     content_type: str = ""
-    allow: str = ""
     closes: bool = False
     headers: tuple[tuple[str, str], ...] = ()
+
+    def fields(self) -> list[tuple[bytes, bytes]]:
+        """All its headers, but of what the connection says for itself."""
+        fields = [(b"content-length", b"%d" % len(self.body))]
+        if self.content_type:
+            fields.append((b"content-type", self.content_type.encode()))
+        if self.message_id:
+            fields.append((b"hermes-message-id", self.message_id.encode()))
+        return fields + encoded(self.headers)
+
+
+def encoded(headers: Sequence[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    """Headers as they are on the wire."""
+    return [(name.encode(), value.encode()) for name, value in headers]
 
 
 class ErrorBody(Struct, frozen=True):

@@ -5,14 +5,14 @@ Most publishes ask for none of it: their heads are plain, and nobody here reads 
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from urllib.parse import unquote
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_actors.config import FrontendConfig, PropagationConfig
-from hermes_actors.errors import Refused
+from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.model.keyed_id import keyed_id
 from hermes_actors.model.message import Headers, Message, is_reserved_header
 from hermes_actors.model.names import is_name_part
@@ -75,6 +75,34 @@ class Head:
     def pairs(self) -> list[tuple[str, str]]:
         """All headers, in the order and the letter case that the connection brought."""
         return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self._pairs]
+
+
+def head_refusal(
+    config: FrontendConfig, path: Sized, query: Sized, pairs: Sequence[tuple[Sized, Sized]]
+) -> Refused | None:
+    """Why a request is refused before its body; None when its head is within the limits."""
+    if len(pairs) > config.headers_max:
+        # Undertow's status, for Hermes' clients.
+        return Refused(
+            f"The request has {len(pairs)} headers; this server takes at most "
+            f"{config.headers_max} (frontend.headers_max); send fewer, or have that raised"
+        )
+    url_bytes = len(path) + len(query)
+    if url_bytes > config.url_bytes_max:
+        return _too_long("path and query", url_bytes, "url_bytes_max", config.url_bytes_max, 414)
+    header_bytes, bytes_max = sum([len(n) + len(v) for n, v in pairs]), config.header_bytes_max
+    if header_bytes > bytes_max:
+        return _too_long("headers", header_bytes, "header_bytes_max", bytes_max, 431)
+    return None
+
+
+def _too_long(what: str, size: int, setting: str, bytes_max: int, status: int) -> Refused:
+    return Refused(
+        f"The request's {what} have {size} bytes; this server takes at most {bytes_max} "
+        f"(frontend.{setting}); send less, or have that raised",
+        ErrorCode.VALIDATION_ERROR,
+        status,
+    )
 
 
 class Replayed(Struct, frozen=True):

@@ -16,30 +16,20 @@ _UP = Answer(200, body=b"UP", content_type=_PLAIN)
 _SHUTDOWN = Answer(503, body=b"SHUTDOWN", content_type=_PLAIN)
 _READY = Answer(200, body=b"READY", content_type=_PLAIN)
 _NOT_READY = Answer(503, body=b"NOT_READY", content_type=_PLAIN)
-_ONLY_POST = Answer(405, allow="POST")
-_ONLY_GET = Answer(405, allow="GET")
+_ONLY_POST = Answer(405, headers=(("allow", "POST"),))
+_ONLY_GET = Answer(405, headers=(("allow", "GET"),))
 
 
-def topic_in(method: str, path: str) -> str | None:
-    """The topic that this request publishes to, "" for none named; None: another page's request.
-
-    One trailing slash is ignored.
+def published_to(method: str, path: str) -> tuple[str, bool] | None:
+    """The topic that this request publishes to, "" for none named, and whether it is a batch; None:
+    a page's request. One trailing slash is ignored.
     """
-    if method == "POST" and path.startswith(TOPICS):
-        name = path[len(TOPICS) :]
-        name = name.removesuffix("/")
-        if "/" not in name:
-            return name
-    return None
-
-
-def batch_topic_in(method: str, path: str) -> str | None:
-    """The topic that this request publishes a batch to; None: another page's request."""
-    if method == "POST" and path.startswith(TOPICS):
-        name, separator, rest = path[len(TOPICS) :].partition("/")
-        if separator and rest.removesuffix("/") == BATCH:
-            return name
-    return None
+    if method != "POST" or not path.startswith(TOPICS):
+        return None
+    name, _, rest = path[len(TOPICS) :].partition("/")
+    if not rest:
+        return name, False
+    return (name, True) if rest.removesuffix("/") == BATCH else None
 
 
 def origin_form(target: str) -> str:

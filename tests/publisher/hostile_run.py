@@ -25,10 +25,8 @@ from hermes_actors.publisher.batches.streams import Streams
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.edges.edge import Edge
-from hermes_actors.publisher.edges.heads import HeadLimits
 from hermes_actors.publisher.edges.http1.connection import Connection
-from hermes_actors.publisher.edges.http1.request import Heads, Malformed, Request
-from hermes_actors.publisher.edges.http1.wire import END, Reader
+from hermes_actors.publisher.edges.http1.wire import END, Heads, Malformed, Reader, Request
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.measures import FrontendMeasures
 from hermes_actors.publisher.pending import Limits, Pending, Route, Tally
@@ -46,7 +44,7 @@ Seen = tuple[list[tuple[bytes, bytes]], bool]
 
 def by_h11(pieces: list[bytes]) -> Seen:
     """What h11 reads, as a server that answers everything."""
-    heads = Heads(CONFIG, HeadLimits(CONFIG))
+    heads = Heads(CONFIG)
     server = h11.Connection(h11.SERVER, max_incomplete_event_size=heads.bytes_max)
     seen: list[tuple[bytes, bytes]] = []
     method, body = b"", b""
@@ -290,7 +288,7 @@ class Verdict:
 def run(count: int, seed: int) -> Verdict:
     """So many inputs."""
     rng, verdict = random.Random(seed), Verdict()
-    heads, target = Heads(CONFIG, HeadLimits(CONFIG)), Target()
+    heads, target = Heads(CONFIG), Target()
     for number in range(count):
         pieces = cut(rng, an_input(rng))
         try:

@@ -1,19 +1,18 @@
 """An ASGI app that publishes: the frontend over HTTP/2, on the asyncio host."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from hermes_actors.log.base import Stored
 from hermes_actors.publisher.answers import BAD_REQUEST, Abandoned, Answer
 from hermes_actors.publisher.batches.forms import ANSWERS
 from hermes_actors.publisher.batches.stream import BatchStream
-from hermes_actors.publisher.demands import Head
+from hermes_actors.publisher.demands import Head, head_refusal
 from hermes_actors.publisher.edges.bodies import BatchExchange, MessageBody
 from hermes_actors.publisher.edges.edge import Edge
 from hermes_actors.publisher.edges.listener import Timed
 from hermes_actors.publisher.pending import ABSENT, Pending
-from hermes_actors.publisher.status import Pages, batch_topic_in, topic_in
+from hermes_actors.publisher.status import Pages, published_to
 
 Scope = MutableMapping[str, Any]
 Event = MutableMapping[str, Any]
@@ -21,22 +20,13 @@ Receive = Callable[[], Awaitable[Event]]
 Send = Callable[[Event], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
-_NO_LENGTH = (b"content-length", b"0")
 _CLOSE = (b"connection", b"close")
 _EMPTY_BODY: Event = {"type": "http.response.body", "body": b""}
 
 
 async def send_answer(scope: Scope, send: Send, answer: Answer) -> None:
     """Send a whole answer."""
-    headers = [(b"content-length", b"%d" % len(answer.body))]
-    if answer.content_type:
-        headers.append((b"content-type", answer.content_type.encode()))
-    if answer.message_id:
-        headers.append((b"hermes-message-id", answer.message_id.encode()))
-    if answer.allow:
-        headers.append((b"allow", answer.allow.encode()))
-    for name, value in answer.headers:
-        headers.append((name.encode(), value.encode()))
+    headers = answer.fields()
     if answer.closes and scope["http_version"] < "2":
         headers.append(_CLOSE)
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
@@ -63,91 +53,73 @@ class AsgiEdge:
         self._edge = edge
         self._batches = open_batches
         self._gateway = edge.gateway
-        self._pages = edge.pages
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; a scope of another type (lifespan, websocket) is left alone."""
         if scope["type"] != "http":
             return
         path = scope["path"]
-        topic = topic_in(scope["method"], path)
         pairs = scope["headers"]
-        refusal = self._edge.limits.refusal(path, scope.get("query_string", b""), pairs)
+        refusal = head_refusal(self._edge.config, path, scope.get("query_string", b""), pairs)
         if refusal is not None:
             await send_answer(scope, send, self._edge.refuse(refusal))
             return
-        batch = None if topic is not None else batch_topic_in(scope["method"], path)
-        if topic is None and batch is None:
-            await send_answer(scope, send, await self._pages.answer(scope["method"], path))
+        published = published_to(scope["method"], path)
+        if published is None:
+            await send_answer(scope, send, await self._edge.pages.answer(scope["method"], path))
             return
+        topic, is_batch = published
         fields = dict(pairs)
         head = Head(pairs, fields, scope.get("client_certificate"))
         security = self._gateway.security
-        if security is not None and security.asks(topic or batch or ""):
-            unknown = await security.identify(topic or batch or "", head)
-            if unknown is not None:
-                await send_answer(scope, send, unknown)
-                return
+        answer: Answer | None = None
+        if security is not None and security.asks(topic):
+            answer = await security.identify(topic, head)
         length = fields.get(b"content-length", b"")
-        if length and not length.isdigit():
-            await send_answer(scope, send, BAD_REQUEST)
-        elif topic is None:
-            await self._serve_batch(batch or "", fields, head, scope, receive, send)
-        else:
+        if answer is None and length and not length.isdigit():
+            answer = BAD_REQUEST
+        if answer is None:
             key = fields.get(b"partition-key")
-            expected_bytes = int(length) if length else ABSENT
-            await self._serve_one(topic, expected_bytes, key, head, scope, receive, send)
+            if is_batch:
+                answer = await self._batch(topic, key, head, receive, send)
+            else:
+                expected_bytes = int(length) if length else ABSENT
+                answer = await self._message(topic, expected_bytes, key, head, receive)
+        if answer is not None:
+            await send_answer(scope, send, answer)
 
-    async def _serve_one(
-        self,
-        topic: str,
-        expected_bytes: int,
-        key: bytes | None,
-        head: Head,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-    ) -> None:
+    async def _message(
+        self, topic: str, expected_bytes: int, key: bytes | None, head: Head, receive: Receive
+    ) -> Answer | None:
+        """The answer to one message; None when nobody waits for it."""
         cell = Cell()
         admitted = self._gateway.admit(topic, expected_bytes, key, head, cell)
         if isinstance(admitted, Answer):
-            await send_answer(scope, send, admitted)
-            return
+            return admitted
         body = MessageBody(self._gateway, admitted)
-        if not admitted.expected_bytes:
+        if not expected_bytes:
             body.end()
         while (event := await cell.read(receive)) is not None and _follow(body, event):
             pass
         await cell.wait()
-        if type(admitted.outcome) is Stored:
-            headers = [_NO_LENGTH, (b"hermes-message-id", admitted.id.encode())]
-            if self._gateway.tells_quota:
-                told = self._gateway.quota_headers(admitted)
-                headers += [(name.encode(), value.encode()) for name, value in told]
-            await send({"type": "http.response.start", "status": 201, "headers": headers})
-            await send(_EMPTY_BODY)
-        elif not isinstance(admitted.outcome, Abandoned):
-            await send_answer(scope, send, self._gateway.answer(admitted))
+        if isinstance(admitted.outcome, Abandoned):
+            return None
+        return self._gateway.answer(admitted)
 
-    async def _serve_batch(
-        self,
-        topic: str,
-        fields: Mapping[bytes, bytes],
-        head: Head,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-    ) -> None:
-        stream = self._edge.batches.open(topic, fields.get(b"partition-key"), head)
+    async def _batch(
+        self, topic: str, key: bytes | None, head: Head, receive: Receive, send: Send
+    ) -> Answer | None:
+        """Serve a batch to its end; or the answer to one that is not taken."""
+        stream = self._edge.batches.open(topic, key, head)
         if isinstance(stream, Answer):
-            await send_answer(scope, send, stream)
-            return
+            return stream
         batch = _Batch(stream, self._edge, receive, send)
         self._batches[batch] = None
         try:
             await batch.run()
         finally:
             del self._batches[batch]
+        return None
 
 
 class Cell:

@@ -1,19 +1,23 @@
 """What all connections of publishers share, and what they need of their network."""
 
+import logging
+import math
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import Refused
 from hermes_actors.log.base import Stored
-from hermes_actors.publisher.answers import Answer
+from hermes_actors.publisher.answers import Answer, error_answer
 from hermes_actors.publisher.batches.streams import Streams
-from hermes_actors.publisher.edges.heads import HeadLimits, RefusedHeads
 from hermes_actors.publisher.edges.http1.rendering import Renderer
-from hermes_actors.publisher.edges.http1.request import Heads
+from hermes_actors.publisher.edges.http1.wire import Heads
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.pending import Pending
 from hermes_actors.publisher.status import Pages
+
+_SAID_EACH_S = 60.0
+_logger = logging.getLogger(__name__)
 
 UNREAD_S = 30.0
 """How long an answer may wait for a client that reads nothing of it."""
@@ -77,14 +81,16 @@ class Edge:
         self.batches = batches
         self.pages = pages
         self.host = host
-        self.limits = HeadLimits(config)
-        self.heads = Heads(config, self.limits)
-        self._refused_heads = RefusedHeads()
+        self.config = config
+        self.heads = Heads(config)
         self.renderer = Renderer(config)
         self.head_timeout_s = config.head_timeout_ms / 1_000
         self.silence_s = max(0.0, (config.read_timeout_ms - config.idle_timeout_ms) / 1_000)
         self.unread_s = unread_s
         self.now_s = 0.0
+        # When the log was told of a refused head last, and how many there were since.
+        self._said_s = -math.inf
+        self._unsaid = 0
 
     def rendered(self, pending: Pending, *, closes: bool) -> bytes:
         """The answer to a pending that has its outcome."""
@@ -101,5 +107,13 @@ class Edge:
         self.renderer.tick(now_ms)
 
     def refuse(self, refusal: Refused) -> Answer:
-        """The answer to a request whose head is above a limit; the log is told now and then."""
-        return self._refused_heads.answer(refusal, self.now_s)
+        """The answer to a request whose head is above a limit. The log is told, a line a minute at
+        most: whoever sends such heads sends many.
+        """
+        if self.now_s - self._said_s < _SAID_EACH_S:
+            self._unsaid += 1
+        else:
+            more = f"; {self._unsaid} more heads were refused since this was said last"
+            _logger.warning("Refused: %s%s", refusal.message, more if self._unsaid else "")
+            self._said_s, self._unsaid = self.now_s, 0
+        return error_answer(refusal, "", closes=True)

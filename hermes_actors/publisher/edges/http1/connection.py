@@ -6,17 +6,16 @@ times of all connections. Requests that a client sends ahead are under way toget
 """
 
 from collections import deque
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from functools import partial
 
 from hermes_actors.publisher.answers import Answer
 from hermes_actors.publisher.demands import Head
 from hermes_actors.publisher.edges.bodies import BatchExchange, MessageBody
 from hermes_actors.publisher.edges.edge import Edge, Wire
 from hermes_actors.publisher.edges.http1.rendering import CONTINUE, chunk
-from hermes_actors.publisher.edges.http1.request import Malformed, Request
-from hermes_actors.publisher.edges.http1.watch import State, Watch
-from hermes_actors.publisher.edges.http1.wire import Reader
+from hermes_actors.publisher.edges.http1.wire import Malformed, Reader, Request
 from hermes_actors.publisher.edges.listener import LEAVE_S
 from hermes_actors.publisher.pending import Pending
 from hermes_actors.security.account import ClientCertificate
@@ -28,6 +27,20 @@ TURN_STEPS = 32
 _LINGER_S = 1.0
 """How long is read, and dropped, what a client still sends after the last answer: a connection
 that is closed with unread bytes is reset, and the client may lose that answer."""
+
+_IDLE_S = 60.0
+
+
+class State(Enum):
+    """What a connection waits for: a request, the rest of a head, the rest of a body that nobody
+    wants, or the node itself.
+    """
+
+    IDLE = 0
+    HEAD = 1
+    UNWANTED = 2
+    BUSY = 3
+
 
 _FREE = 0
 # Why nothing is taken from what has come, each a bit.
@@ -45,8 +58,9 @@ class Connection:
     __slots__ = (
         "_answers", "_batch", "_body", "_cancel", "_certificate", "_close_at_s", "_edge",
         "_expects", "_has_ended", "_holds", "_is_last", "_is_lost", "_is_refused", "_is_silent",
-        "_is_taking", "_leaves_at_s", "_reader", "_served", "_steps_left",
-        "_stopped_reading", "_waiting", "_watch", "_wire", "_writes_soon",
+        "_is_taking", "_leaves_at_s", "_reader", "_seen", "_served", "_since_s",
+        "_steps_left", "_stopped_reading", "_unsent_bytes", "_unsent_since_s", "_waiting", "_wire",
+        "_writes_soon",
         "due_s",
     )  # fmt: skip
 
@@ -78,7 +92,10 @@ class Connection:
         """The sweep need not look at it before; 0.0 whenever something has happened."""
         # How many requests have begun, and how much may still be taken in this turn.
         self._served = self._steps_left = 0
-        self._watch = Watch(edge.now_s)
+        # What a sweep has seen, and since when: a request costs nothing for its times.
+        self._seen = (State.IDLE, 0)
+        self._since_s = self._unsent_since_s = edge.now_s
+        self._unsent_bytes = 0
 
     # The network.
 
@@ -113,7 +130,8 @@ class Connection:
 
     def resumed(self) -> None:
         """All that was written has gone."""
-        self._watch.all_went()
+        # What will wait for the client next is timed anew, however many bytes it is.
+        self._unsent_bytes = 0
         if self._batch is not None:
             self._batch.sent()
         self._release(_UNREAD)
@@ -122,10 +140,7 @@ class Connection:
 
     def sweep(self, now_s: float) -> None:
         """Close what idles, whose head or unwanted body does not end, or which is not read."""
-        watch, edge = self._watch, self._edge
-        if self._holds & _UNREAD and watch.is_stuck(
-            self._wire.get_write_buffer_size(), edge.unread_s, now_s
-        ):
+        if self._holds & _UNREAD and self._is_stuck(now_s):
             self._wire.abort()
         elif self._close_at_s:
             if now_s > self._close_at_s and not self._answers:
@@ -133,14 +148,32 @@ class Connection:
         elif self._batch is not None:
             self._batch.sweep(now_s)
         else:
-            state = self._state()
-            ends_s = watch.ends_s(state, self._served, edge.head_timeout_s, now_s)
-            if self._leaves_at_s and state is State.IDLE:
-                ends_s = self._leaves_at_s
+            ends_s = self._ends_s(now_s)
             if ends_s and now_s > ends_s:
                 self._end()
             else:
                 self.due_s = ends_s
+
+    def _is_stuck(self, now_s: float) -> bool:
+        """Whether bytes have waited for the client for `unread_s`, and not one of them went."""
+        unsent_bytes = self._wire.get_write_buffer_size()
+        if unsent_bytes != self._unsent_bytes:
+            self._unsent_bytes, self._unsent_since_s = unsent_bytes, now_s
+            return False
+        return now_s > self._unsent_since_s + self._edge.unread_s
+
+    def _ends_s(self, now_s: float) -> float:
+        """When the client will have had its time: a minute for a request to begin, the head's time
+        limit for its head, and for a body that is only dropped; 0.0 while it is the node's turn.
+        """
+        state = self._state()
+        if self._seen != (state, self._served):
+            self._seen, self._since_s = (state, self._served), now_s
+        if state is State.BUSY:
+            return 0.0
+        if state is State.IDLE:
+            return self._leaves_at_s or self._since_s + _IDLE_S
+        return self._since_s + self._edge.head_timeout_s
 
     def leave(self, now_s: float) -> None:
         """As `listener.Connection.leave`."""
@@ -212,7 +245,7 @@ class Connection:
                 if not self._steps_left:
                     if reader.has_bytes:
                         self._holds |= _OTHERS
-                        self._edge.host.soon(self._others_had_their_turn)
+                        self._edge.host.soon(partial(self._release, _OTHERS))
                     return
                 self._steps_left -= 1
                 event = reader.next()
@@ -221,10 +254,12 @@ class Connection:
                 if isinstance(event, Request):
                     self._served += 1
                     self._begin(event)
-                elif isinstance(event, bytes):
-                    self._piece(event)
-                else:
+                elif not isinstance(event, bytes):
                     self._end_body()
+                else:
+                    self._expects = False
+                    if self._body is not None:
+                        self._body.data(event)
         except Malformed as error:
             # In a body that nobody waits for, or of a batch whose answer may have begun, it is
             # enough to close.
@@ -233,9 +268,6 @@ class Connection:
             self._is_last = self._is_refused = True
             if is_owed:
                 self._answer(Answer(error.status, closes=True), is_of_publish=False)
-
-    def _others_had_their_turn(self) -> None:
-        self._release(_OTHERS)
 
     def _may_take(self) -> bool:
         return (self._reader.is_in_body or not self._is_last) and not self._is_refused
@@ -246,9 +278,9 @@ class Connection:
             self._is_last = True
         if request.refusal is not None:
             self._answer(self._edge.refuse(request.refusal), is_of_publish=False)
-        elif request.topic is None and request.batch is None:
+        elif request.is_page:
             self._begin_page(request)
-        elif request.topic is None and self._answers:
+        elif request.is_batch and self._answers:
             self._wait_for_turn(request)
         else:
             self._begin_publish(request)
@@ -260,7 +292,7 @@ class Connection:
         elif self._answers:
             self._wait_for_turn(request)
         else:
-            self._later(self._render_metrics())
+            self._later(self._edge.pages.metrics)
 
     def _begin_publish(self, request: Request) -> None:
         security = self._edge.gateway.security
@@ -268,8 +300,9 @@ class Connection:
             self._admit(request, request.head)
             return
         head = Head(request.pairs, request.fields, self._certificate)
-        if security.asks(request.topic or request.batch or ""):
-            self._later(self._identify(request, head))
+        if security.asks(request.topic):
+            ask = partial(security.identify, request.topic, head)
+            self._later(ask, partial(self._admit, request, head))
         else:
             self._admit(request, head)
 
@@ -277,34 +310,30 @@ class Connection:
         self._holds |= _LATER
         self._waiting = request
 
-    def _later(self, task: Coroutine[Any, Any, None]) -> None:
+    def _later(
+        self, ask: Callable[[], Awaitable[Answer | None]], then: Callable[[], None] | None = None
+    ) -> None:
+        """Answer when it is known what; `then` goes on instead where that is nothing."""
+
+        async def wait() -> None:
+            answer = await ask()
+            self._cancel = None
+            if self._is_lost:
+                return
+            if answer is not None:
+                self._answer(answer, is_of_publish=then is not None)
+            elif then is not None:
+                then()
+            self._release(_LATER)
+
         self._holds |= _LATER
-        self._cancel = self._edge.host.spawn(task, self.abort)
-
-    async def _identify(self, request: Request, head: Head) -> None:
-        security = self._edge.gateway.security
-        assert security is not None, "somebody asks"
-        unknown = await security.identify(request.topic or request.batch or "", head)
-        self._cancel = None
-        if not self._is_lost:
-            if unknown is not None:
-                self._answer(unknown, is_of_publish=True)
-            else:
-                self._admit(request, head)
-            self._release(_LATER)
-
-    async def _render_metrics(self) -> None:
-        page = await self._edge.pages.metrics()
-        self._cancel = None
-        if not self._is_lost:
-            self._answer(page, is_of_publish=False)
-            self._release(_LATER)
+        self._cancel = self._edge.host.spawn(wait(), self.abort)
 
     def _admit(self, request: Request, head: Head) -> None:
         gateway = self._edge.gateway
         if gateway.is_leaving:
             self._is_last = True
-        if request.topic is None:
+        if request.is_batch:
             self._admit_batch(request, head)
             return
         admitted = gateway.admit(
@@ -321,7 +350,7 @@ class Connection:
             self._body = MessageBody(gateway, admitted)
 
     def _admit_batch(self, request: Request, head: Head) -> None:
-        stream = self._edge.batches.open(request.batch or "", request.key, head)
+        stream = self._edge.batches.open(request.topic, request.key, head)
         if isinstance(stream, Answer):
             self._answer(stream, is_of_publish=True)
             return
@@ -329,11 +358,6 @@ class Connection:
         start = self._edge.renderer.batch_head(is_chunked=is_chunked, closes=self._is_last)
         frame = chunk if is_chunked else bytes
         self._body = self._batch = BatchExchange(self, stream, self._edge, start, frame)
-
-    def _piece(self, data: bytes) -> None:
-        self._expects = False
-        if self._body is not None:
-            self._body.data(data)
 
     def _end_body(self) -> None:
         body, self._body = self._body, None

@@ -1,10 +1,11 @@
 """Answers as the bytes of HTTP/1.1. Pure."""
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from wsgiref.handlers import format_date_time
 
 from hermes_actors.config import FrontendConfig
-from hermes_actors.publisher.answers import Answer
+from hermes_actors.publisher.answers import Answer, encoded
 from hermes_actors.publisher.batches.forms import ANSWERS
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -33,35 +34,25 @@ class Renderer:
                 self._date,
             )
 
-    def stored(self, message_id: str, more: tuple[tuple[str, str], ...], *, closes: bool) -> bytes:
+    def stored(self, message_id: str, more: Sequence[tuple[str, str]], *, closes: bool) -> bytes:
         """The 201 of a message, with `more` headers."""
         return b"%b%b\r\n%b%b\r\n" % (
             self._stored,
             message_id.encode(),
-            _lines(more) if more else b"",
+            _lines(encoded(more)) if more else b"",
             _CLOSE if closes else self._keep_alive,
         )
 
     def answer(self, answer: Answer, *, is_of_publish: bool, closes: bool) -> bytes:
         """A whole answer; one to a publish tells of the connection as the configuration wants."""
-        parts = [
+        keep_alive = self._keep_alive if is_of_publish else b""
+        return b"%b%b%b%b\r\n%b" % (
             _LINES[answer.status],
             self._date,
-            b"Content-Length: %d\r\n" % len(answer.body),
-        ]
-        if answer.content_type:
-            parts.append(b"Content-Type: %b\r\n" % answer.content_type.encode())
-        if answer.message_id:
-            parts.append(b"Hermes-Message-Id: %b\r\n" % answer.message_id.encode())
-        if answer.allow:
-            parts.append(b"Allow: %b\r\n" % answer.allow.encode())
-        parts.append(_lines(answer.headers))
-        if closes:
-            parts.append(_CLOSE)
-        elif is_of_publish:
-            parts.append(self._keep_alive)
-        parts += [b"\r\n", answer.body]
-        return b"".join(parts)
+            _lines(answer.fields()),
+            _CLOSE if closes else keep_alive,
+            answer.body,
+        )
 
     def batch_head(self, *, is_chunked: bool, closes: bool) -> bytes:
         """The beginning of a batch's answer, which ends with the connection if not in chunks."""
@@ -79,5 +70,5 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-def _lines(headers: tuple[tuple[str, str], ...]) -> bytes:
-    return "".join(f"{name.title()}: {value}\r\n" for name, value in headers).encode("latin-1")
+def _lines(fields: Sequence[tuple[bytes, bytes]]) -> bytes:
+    return b"".join([b"%b: %b\r\n" % (name.title(), value) for name, value in fields])

@@ -1,12 +1,277 @@
-"""The bytes of one HTTP/1.1 connection, taken apart into requests. Pure: no socket, no clock.
+"""The bytes of one HTTP/1.1 connection, taken apart into requests and pieces of their bodies. Pure:
+no socket, no clock.
 
-The parser is never given more than one message: no two readers of a connection can then see the
-end of a request at different places.
+llhttp reads header lines and chunks. What it takes beyond RFC 9112 is refused before it is asked
+(spaces and control characters in the request line, other protocols, empty lines before a request)
+or after it (a second Host, a coding other than chunks). It is never given more than one message: no
+two readers of a connection can then see the end of a request at different places.
 """
 
-from hermes_actors.publisher.edges.http1.chunks import Chunks
-from hermes_actors.publisher.edges.http1.request import END_OF_HEAD, Heads, Request
-from hermes_actors.publisher.pending import CHUNKED
+import re
+from urllib.parse import unquote
+
+import httptools
+
+from hermes_actors.config import FrontendConfig
+from hermes_actors.errors import Refused
+from hermes_actors.publisher.demands import Head, head_refusal
+from hermes_actors.publisher.pending import ABSENT, CHUNKED
+from hermes_actors.publisher.status import origin_form, published_to
+
+END_OF_HEAD = b"\r\n\r\n"
+_METHODS = rb"GET|HEAD|POST|PUT|DELETE|PATCH|OPTIONS|TRACE"
+_REQUEST_LINE = re.compile(rb"(" + _METHODS + rb") ([!-~]+) HTTP/1\.([01])\r\n")
+_ANY_REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) [!-~]+ HTTP/[0-9]\.[0-9]\r\n")
+_PART_OF_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+(?: (?:[!-~]+(?: (?:[!-~]+\r?)?)?)?)?")
+_BARE_ENDS = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)")
+_LINE_BYTES = 32
+"""What a request line has beside its target, or a header line beside name and value, at most."""
+
+_KNOWN_MAX = 1_024
+_KNOWN_BYTES_MAX = 1_024
+
+BAD_REQUEST, URI_TOO_LONG, TOO_LARGE, NOT_IMPLEMENTED, VERSION_NOT_SUPPORTED = (
+    400, 414, 431, 501, 505,
+)  # fmt: skip
+_PARTS_MAX = 32
+"""A body of nothing but empty lines has a part for each four bytes."""
+_PART_BYTES, _PART_BYTES_MAX = 2_048, 65_536
+"""Large chunks are parsed in longer parts; of chunks of one byte each the shortest part has 341."""
+_PIECES_MAX = 32
+"""After these the caller has its say."""
+_CHUNKED_REQUEST = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+class Malformed(Exception):
+    """No request, or one that nobody may read: `status` is the answer, and nothing follows it."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class Request:
+    """The head of one request, and what follows from it alone.
+
+    `topic` is the topic that it publishes to, a batch or a single message, unless it asks for a
+    page. `expected_bytes` is the announced size of its body, CHUNKED or ABSENT. `refusal`: why a
+    head is above a limit. The same request may come many times and is then the same object.
+    """
+
+    __slots__ = (
+        "expected_bytes",
+        "expects_continue",
+        "fields",
+        "head",
+        "is_batch",
+        "is_http_1_0",
+        "is_page",
+        "keeps_alive",
+        "key",
+        "method",
+        "pairs",
+        "path",
+        "refusal",
+        "topic",
+    )
+
+    def __init__(self, raw: bytes, config: FrontendConfig) -> None:
+        """`raw` is a whole head with the empty line at its end. Raises Malformed."""
+        line = _REQUEST_LINE.match(raw)
+        if line is None:
+            raise Malformed(_status_of(raw))
+        parsed = _Fields(raw)
+        pairs = parsed.pairs
+        if b" \r\n" in raw or b"\t\r\n" in raw:
+            # The parser leaves what blanks stand behind a value.
+            pairs = [(name, value.rstrip(b" \t")) for name, value in pairs]
+        self.pairs = pairs
+        self.fields = fields = {name.lower(): value for name, value in pairs}
+        self.is_http_1_0 = line[3] == b"0"
+        if len(fields) != len(pairs):
+            self._check_repeated()
+        is_chunked = b"transfer-encoding" in fields and self._is_chunked()
+        if parsed.problem or (b"host" not in fields and not self.is_http_1_0):
+            raise Malformed(BAD_REQUEST)
+        length = fields.get(b"content-length")
+        self.expected_bytes = CHUNKED if is_chunked else ABSENT if length is None else int(length)
+        self.keeps_alive = parsed.keeps_alive and not self.is_http_1_0
+        self.expects_continue = (
+            b"expect" in fields
+            and not self.is_http_1_0
+            and fields[b"expect"].lower() == b"100-continue"
+        )
+        self.method = line[1].decode()
+        target = line[2].decode()
+        path, _, query = target.partition("?")
+        if not path.startswith("/"):
+            path = origin_form(path)
+        self.path = path = unquote(path) if "%" in path else path
+        self.refusal: Refused | None = head_refusal(config, path, query, pairs)
+        published = published_to(self.method, path)
+        self.is_page = published is None
+        self.topic, self.is_batch = published or ("", False)
+        self.key = fields.get(b"partition-key")
+        self.head = Head(pairs, fields)
+
+    def _check_repeated(self) -> None:
+        names = [name.lower() for name, _ in self.pairs]
+        if names.count(b"host") > 1:
+            raise Malformed(BAD_REQUEST)
+        if names.count(b"transfer-encoding") > 1:
+            raise Malformed(NOT_IMPLEMENTED)
+
+    def _is_chunked(self) -> bool:
+        if self.is_http_1_0 or b"content-length" in self.fields:
+            # Another reader may see the request's end elsewhere, and a second request after it.
+            raise Malformed(BAD_REQUEST)
+        if self.fields[b"transfer-encoding"].lower() != b"chunked":
+            raise Malformed(NOT_IMPLEMENTED)
+        return True
+
+
+class _Fields:
+    """What the parser says of a head."""
+
+    __slots__ = ("_parser", "keeps_alive", "pairs", "problem")
+
+    def __init__(self, raw: bytes) -> None:
+        self.pairs: list[tuple[bytes, bytes]] = []
+        self.keeps_alive = self.problem = False
+        self._parser = httptools.HttpRequestParser(self)
+        try:
+            self._parser.feed_data(raw)
+        except httptools.HttpParserUpgrade:
+            # Nothing is switched to: the request is answered as it stands.
+            pass
+        except httptools.HttpParserError:
+            self.problem = True
+        del self._parser
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.pairs.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        self.keeps_alive = self._parser.should_keep_alive()
+
+
+class Heads:
+    """The requests that connections begin with, each distinct head of late taken apart once.
+
+    Publishers send the same head again and again, on many connections.
+    """
+
+    def __init__(self, config: FrontendConfig) -> None:
+        self._config = config
+        self._known: dict[bytes, Request] = {}
+        self._line_bytes_max = config.url_bytes_max + _LINE_BYTES
+        self.bytes_max = (
+            self._line_bytes_max + config.header_bytes_max + _LINE_BYTES * config.headers_max
+        )
+        """More than a head has that is within the limits."""
+
+    def request(self, raw: bytes) -> Request:
+        """The request that has this head. Raises Malformed."""
+        request = self._known.get(raw)
+        if request is None:
+            if len(raw) > self.bytes_max:
+                raise Malformed(TOO_LARGE)
+            request = Request(raw, self._config)
+            if len(raw) <= _KNOWN_BYTES_MAX:
+                if len(self._known) >= _KNOWN_MAX:
+                    self._known.clear()
+                self._known[raw] = request
+        return request
+
+    def check_part(self, part: bytes) -> None:
+        """Refuse at once what cannot become a head."""
+        if b"\r\n" in part:
+            if _REQUEST_LINE.match(part) is None:
+                raise Malformed(_status_of(part))
+        elif len(part) > self._line_bytes_max:
+            raise Malformed(URI_TOO_LONG)
+        elif _PART_OF_LINE.fullmatch(part) is None:
+            raise Malformed(BAD_REQUEST)
+        if _BARE_ENDS.search(part) is not None:
+            raise Malformed(BAD_REQUEST)
+        if len(part) > self.bytes_max:
+            raise Malformed(TOO_LARGE)
+
+
+class Chunks:
+    """One chunked body, decoded; what follows it is not touched."""
+
+    __slots__ = ("_overhead_bytes", "_overhead_bytes_max", "_parser", "_part_bytes", "_pieces",
+                 "_tail", "is_complete")  # fmt: skip
+
+    def __init__(self, overhead_bytes_max: int) -> None:
+        """So many bytes of sizes, extensions and trailers may come without a byte of the body."""
+        self._overhead_bytes_max = overhead_bytes_max
+        self._overhead_bytes = 0
+        self._part_bytes = _PART_BYTES
+        self._pieces: list[bytes] = []
+        self._tail = b""
+        self.is_complete = False
+        self._parser = httptools.HttpRequestParser(self)
+        self._parser.feed_data(_CHUNKED_REQUEST)
+
+    def take(self, data: bytes, at: int) -> tuple[bytes, int]:
+        """The decoded bytes of `data` from `at` on, and where it went on to. Raises Malformed.
+
+        Ends at the body's end, which `is_complete` tells, or with a piece of it.
+        """
+        parts = 0
+        while at < len(data) and not self.is_complete:
+            if self._pieces and (parts >= _PARTS_MAX or len(self._pieces) >= _PIECES_MAX):
+                break
+            parts += 1
+            end = self._end_of_part(data, at)
+            part = data[at:end] if at or end < len(data) else data
+            before = len(self._pieces)
+            try:
+                self._parser.feed_data(part)
+            except httptools.HttpParserError as error:
+                raise Malformed(BAD_REQUEST) from error
+            self._tail = (self._tail + part[-3:])[-3:]
+            self._count(len(part))
+            self._part_bytes = (
+                min(2 * self._part_bytes, _PART_BYTES_MAX)
+                if len(self._pieces) - before <= 2
+                else _PART_BYTES
+            )
+            at = end
+        pieces, self._pieces = self._pieces, []
+        return (pieces[0] if len(pieces) == 1 else b"".join(pieces)), at
+
+    def _end_of_part(self, data: bytes, at: int) -> int:
+        """A body ends with an empty line. The parser is given no byte beyond the next one, since it
+        would not tell where it has found the end.
+        """
+        seam = self._tail + data[at : at + 3]
+        found = seam.find(END_OF_HEAD)
+        if found >= 0:
+            return at + found + 4 - len(self._tail)
+        end = min(at + self._part_bytes, len(data))
+        found = data.find(END_OF_HEAD, at, end)
+        return end if found < 0 else found + 4
+
+    def _count(self, size_bytes: int) -> None:
+        if self._pieces:
+            self._overhead_bytes = 0
+            return
+        self._overhead_bytes += size_bytes
+        if self._overhead_bytes > self._overhead_bytes_max:
+            raise Malformed(BAD_REQUEST)
+
+    # The parser's callbacks.
+
+    def on_body(self, piece: bytes) -> None:
+        """A piece of a chunk."""
+        self._pieces.append(piece)
+
+    def on_message_complete(self) -> None:
+        """The last chunk, and the trailers after it."""
+        self.is_complete = True
 
 
 class End:
@@ -99,3 +364,13 @@ class Reader:
             return piece or None
         self.is_in_body = False
         return END
+
+
+def _status_of(head: bytes) -> int:
+    """The status of what does not begin like a request that is served."""
+    line = _ANY_REQUEST_LINE.match(head)
+    if line is None:
+        return BAD_REQUEST
+    if re.fullmatch(_METHODS, line[1]) is None:
+        return NOT_IMPLEMENTED
+    return VERSION_NOT_SUPPORTED
