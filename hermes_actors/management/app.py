@@ -36,12 +36,11 @@ from hermes_actors.management.routes.balancing import (
     drain_routes,
 )
 from hermes_actors.management.routes.dead_letters import dead_letter_routes
-from hermes_actors.management.routes.groups import group_routes
 from hermes_actors.management.routes.messages import message_routes
-from hermes_actors.management.routes.oauth_providers import oauth_routes
 from hermes_actors.management.routes.offsets import offset_routes
 from hermes_actors.management.routes.overview import overview_routes
 from hermes_actors.management.routes.readiness import readiness_routes
+from hermes_actors.management.routes.resources import group_routes, oauth_routes
 from hermes_actors.management.routes.signing import signing_routes
 from hermes_actors.management.routes.status import status_routes
 from hermes_actors.management.routes.subscriptions import (

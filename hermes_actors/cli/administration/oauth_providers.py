@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hermes_actors.cli.administration.resource import Resource
 from hermes_actors.cli.command_line.bodies import from_file as body_from_file
 from hermes_actors.cli.command_line.bodies import merged, patch
 from hermes_actors.cli.command_line.failures import UsageWrong
@@ -16,15 +17,11 @@ from hermes_actors.cli.command_line.options import (
     Output,
     OutputOption,
     PatchArgument,
-    YesOption,
     examples,
 )
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
-from hermes_actors.cli.connection.management import ManagementClient, quoted
-from hermes_actors.cli.output.outcome import delete_object, show_changed, show_updated
-from hermes_actors.cli.output.render import show_names, show_object
+from hermes_actors.cli.connection.management import ManagementClient
 
-_PROVIDERS = "/oauth/providers"
 _DEFAULTS = {
     "tokenRequestInitialDelay": 100,
     "tokenRequestMaxDelay": 60_000,
@@ -40,6 +37,10 @@ SecretOption = Annotated[
         help="The client's secret, one line; '-' reads stdin.",
     ),
 ]
+
+PROVIDER = Resource(
+    "OAuth provider {provider}", "/oauth/providers/{provider}", {"provider": ProviderArgument}
+)
 
 app = command_group("Providers of OAuth tokens for subscriptions.")
 
@@ -70,30 +71,11 @@ def create(
     body = merged(body, {key: value for key, value in options.items() if value is not None})
     body = merged(body, _secret(client_secret_file))
     with ManagementClient(management) as client:
-        answer = client.post(_PROVIDERS, body)
-        line = f"created OAuth provider {provider}"
-        show_changed(client, _path(provider), answer, line, output)
+        PROVIDER.create(client, body, output, provider=provider)
 
 
-@app.command(cls=PlainCommand, name="list", epilog=examples("hermes oauth-provider list -o json"))
-def list_providers(
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """List the providers."""
-    with ManagementClient(management) as client:
-        show_names(client.get(_PROVIDERS), "Provider", output)
-
-
-@app.command(cls=PlainCommand, epilog=examples("hermes oauth-provider show sso"))
-def show(
-    provider: ProviderArgument,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Show a provider, its secret masked."""
-    with ManagementClient(management) as client:
-        show_object(client.get(_path(provider)), output)
+PROVIDER.add_list(app, "List the providers.", "Provider", "hermes oauth-provider list -o json")
+PROVIDER.add_show(app, "Show a provider, its secret masked.", "hermes oauth-provider show sso")
 
 
 @app.command(
@@ -119,26 +101,12 @@ def update(
             "nothing to update: give key=value pairs (requestTimeout=2000), --client-secret-file "
             "or --from-file patch.json"
         )
-    with ManagementClient(management) as client:
-        answer = client.put(_path(provider), body)
-        line = f"updated OAuth provider {provider}"
-        show_updated(client, _path(provider), answer, line, output, body)
+    PROVIDER.change(management, body, output, {"provider": provider})
 
 
-@app.command(cls=PlainCommand, epilog=examples("hermes oauth-provider delete sso --yes"))
-def delete(
-    provider: ProviderArgument,
-    yes: YesOption = False,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Delete a provider that no subscription uses."""
-    named = f"OAuth provider {provider}"
-    delete_object(_path(provider), provider, named, yes, management, output)
-
-
-def _path(provider: str) -> str:
-    return f"{_PROVIDERS}/{quoted(provider)}"
+PROVIDER.add_delete(
+    app, "Delete a provider that no subscription uses.", "hermes oauth-provider delete sso --yes"
+)
 
 
 def _secret(file: str | None) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hermes_actors.cli.administration.resource import TOPIC
 from hermes_actors.cli.command_line import bodies
 from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.command_line.options import (
@@ -13,16 +14,12 @@ from hermes_actors.cli.command_line.options import (
     Named,
     Output,
     OutputOption,
-    PatchArgument,
-    TopicArgument,
-    YesOption,
     completed,
     examples,
 )
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
-from hermes_actors.cli.connection.management import ManagementClient, Refusal, quoted
-from hermes_actors.cli.output.outcome import delete_object, show_changed, show_updated
-from hermes_actors.cli.output.render import show_names, show_object
+from hermes_actors.cli.connection.management import ManagementClient, Refusal
+from hermes_actors.cli.output.render import show_names
 from hermes_actors.model.topic import (
     MESSAGE_BYTES_DEFAULT,
     MESSAGE_BYTES_MAX,
@@ -106,8 +103,7 @@ def create(
     with ManagementClient(management) as client:
         if create_group:
             ensure_group(client, name.rpartition(".")[0])
-        answer = client.post("/topics", body)
-        show_changed(client, f"/topics/{quoted(name)}", answer, f"created topic {name}", output)
+        TOPIC.create(client, body, output, topic=name)
 
 
 def topic_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
@@ -124,7 +120,7 @@ def topic_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     # A topic shown by the server can be given back as it is; these two are the server's own.
     body.pop("createdAt", None)
     body.pop("modifiedAt", None)
-    _require_no_avro(body)
+    _without_avro(body)
     name = body.get("name")
     if not isinstance(name, str) or not name:
         raise UsageWrong('a topic needs a name: give TOPIC, or "name" in the file')
@@ -133,10 +129,11 @@ def topic_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _require_no_avro(body: dict[str, Any]) -> None:
-    """Refuse here what the server would refuse for its missing schema, as no schema helps."""
+def _without_avro(body: dict[str, Any]) -> dict[str, Any]:
+    """The body. Refuses what the server would refuse for its missing schema: no schema helps."""
     if body.get("contentType") == ContentType.AVRO:
         raise UsageWrong("contentType AVRO: Avro is not supported by this version; use JSON")
+    return body
 
 
 def ensure_group(client: ManagementClient, group: str) -> None:
@@ -172,48 +169,18 @@ def list_topics(
         show_names(client.get("/topics", params), "Topic", output)
 
 
-@app.command(cls=PlainCommand, epilog=examples("hermes topic show shop.orders"))
-def show(
-    topic: TopicArgument,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Show a topic."""
-    with ManagementClient(management) as client:
-        show_object(client.get(f"/topics/{quoted(topic)}"), output)
-
-
-@app.command(
-    cls=PlainCommand,
-    epilog=examples(
-        "hermes topic update shop.orders ack=ALL retentionTime.duration=2",
-        "hermes topic update shop.orders description='all orders'",
-        "hermes topic update shop.orders --from-file patch.json",
-    ),
+TOPIC.add_show(app, "Show a topic.", "hermes topic show shop.orders")
+TOPIC.add_update(
+    app,
+    "Update some fields of a topic; the others stay. Pairs win over the file.",
+    "hermes topic update shop.orders ack=ALL retentionTime.duration=2",
+    "hermes topic update shop.orders description='all orders'",
+    "hermes topic update shop.orders --from-file patch.json",
+    body=lambda _, patch: _without_avro(patch),
 )
-def update(
-    topic: TopicArgument,
-    pairs: PatchArgument = None,
-    from_file: FromFileOption = None,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Update some fields of a topic; the others stay. Pairs win over the file."""
-    body = bodies.changes(pairs, from_file)
-    _require_no_avro(body)
-    path = f"/topics/{quoted(topic)}"
-    with ManagementClient(management) as client:
-        show_updated(client, path, client.put(path, body), f"updated topic {topic}", output, body)
-
-
-@app.command(cls=PlainCommand, epilog=examples("hermes topic delete shop.orders --yes"))
-def delete(
-    topic: TopicArgument,
-    yes: YesOption = False,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Delete a topic that has no subscriptions, with its messages."""
-    path = f"/topics/{quoted(topic)}"
-    also = " and its messages"
-    delete_object(path, topic, f"topic {topic}", yes, management, output, also)
+TOPIC.add_delete(
+    app,
+    "Delete a topic that has no subscriptions, with its messages.",
+    "hermes topic delete shop.orders --yes",
+    also=" and its messages",
+)

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hermes_actors.cli.administration.resource import subscription_path
 from hermes_actors.cli.command_line.failures import UsageWrong, warn
 from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
@@ -18,7 +19,6 @@ from hermes_actors.cli.command_line.options import (
 )
 from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.connection.management import ManagementClient, Refusal, quoted
-from hermes_actors.cli.connection.paths import subscription_path
 from hermes_actors.cli.output.render import (
     counted,
     printable,

@@ -8,13 +8,13 @@ from typing import Any
 
 import typer
 
+from hermes_actors.cli.administration.resource import subscription_path
 from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
     MANAGEMENT_URL_VARIABLE,
     Named,
 )
 from hermes_actors.cli.connection.management import ManagementClient
-from hermes_actors.cli.connection.paths import subscription_path
 
 TIMEOUT_S = 0.5
 """Whoever waits longer for a completion would type on."""

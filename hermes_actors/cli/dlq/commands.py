@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hermes_actors.cli.administration.resource import subscription_path
 from hermes_actors.cli.command_line.confirm import confirm
 from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
@@ -19,7 +20,6 @@ from hermes_actors.cli.command_line.options import (
 )
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
 from hermes_actors.cli.connection.management import ManagementClient, quoted
-from hermes_actors.cli.connection.paths import subscription_path
 from hermes_actors.cli.dlq.line import counted_letters
 from hermes_actors.cli.dlq.selection import (
     AllOption,

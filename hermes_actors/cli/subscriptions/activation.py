@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from hermes_actors.cli.administration.resource import subscription_path
 from hermes_actors.cli.command_line.confirm import confirm
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.command_line.options import (
@@ -23,7 +24,6 @@ from hermes_actors.cli.command_line.options import (
 )
 from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.connection.management import ManagementClient
-from hermes_actors.cli.connection.paths import subscription_path
 from hermes_actors.cli.output.outcome import show_changed
 from hermes_actors.cli.output.render import counted, listed, printable
 

@@ -1,10 +1,12 @@
 """`hermes subscription create|list|show|update|delete`: what subscriptions are."""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
+from hermes_actors.cli.administration.resource import SUBSCRIPTION, subscription_path
 from hermes_actors.cli.administration.topics import OWNER_DEFAULT
 from hermes_actors.cli.command_line import bodies
 from hermes_actors.cli.command_line.failures import UsageWrong, warn
@@ -14,19 +16,12 @@ from hermes_actors.cli.command_line.options import (
     ManagementOption,
     Output,
     OutputOption,
-    PatchArgument,
-    SubscriptionArgument,
     TopicArgument,
-    YesOption,
     examples,
 )
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
 from hermes_actors.cli.connection.management import ManagementClient
-from hermes_actors.cli.connection.paths import subscription_path
-from hermes_actors.cli.output.outcome import delete_object, show_updated
-from hermes_actors.cli.output.render import (
-    show_object,
-)
+from hermes_actors.cli.output.outcome import show_updated
 from hermes_actors.cli.subscriptions import (
     activation,
     deliveries,
@@ -209,57 +204,23 @@ def subscription_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, 
     return body
 
 
-@app.command(cls=PlainCommand, epilog=examples("hermes subscription show shop.orders billing"))
-def show(
-    topic: TopicArgument,
-    subscription: SubscriptionArgument,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Show a subscription; secrets are masked by the server."""
-    with ManagementClient(management) as client:
-        show_object(client.get(subscription_path(topic, subscription)), output)
-
-
-@app.command(
-    cls=PlainCommand,
-    epilog=examples(
-        "hermes subscription update shop.orders billing subscriptionPolicy.rate=50",
-        "hermes subscription update shop.orders billing endpoint=http://...",
-    ),
+_SUBSCRIPTION = replace(SUBSCRIPTION, unshown=known_fields)
+_SUBSCRIPTION.add_show(
+    app,
+    "Show a subscription; secrets are masked by the server.",
+    "hermes subscription show shop.orders billing",
 )
-def update(
-    topic: TopicArgument,
-    subscription: SubscriptionArgument,
-    pairs: PatchArgument = None,
-    from_file: FromFileOption = None,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Update some fields of a subscription; the others stay. Pairs win over the file."""
-    body = bodies.changes(pairs, from_file)
-    path = subscription_path(topic, subscription)
-    line = f"updated subscription {subscription} of {topic}"
-    with ManagementClient(management) as client:
-        show_updated(client, path, client.put(path, body), line, output, body, known_fields)
-
-
-@app.command(
-    cls=PlainCommand, epilog=examples("hermes subscription delete shop.orders billing --yes")
+_SUBSCRIPTION.add_update(
+    app,
+    "Update some fields of a subscription; the others stay. Pairs win over the file.",
+    "hermes subscription update shop.orders billing subscriptionPolicy.rate=50",
+    "hermes subscription update shop.orders billing endpoint=http://...",
 )
-def delete(
-    topic: TopicArgument,
-    subscription: SubscriptionArgument,
-    yes: YesOption = False,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Delete a subscription and its place in the topic."""
-    path = subscription_path(topic, subscription)
-    named = f"subscription {subscription} of {topic}"
-    delete_object(path, subscription, named, yes, management, output)
-
-
+_SUBSCRIPTION.add_delete(
+    app,
+    "Delete a subscription and its place in the topic.",
+    "hermes subscription delete shop.orders billing --yes",
+)
 app.command(
     cls=PlainCommand,
     name="list",

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hermes_actors.cli.administration.resource import subscription_path
 from hermes_actors.cli.command_line.failures import UsageWrong, warn
 from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
@@ -21,7 +22,6 @@ from hermes_actors.cli.command_line.options import (
 )
 from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.connection.management import ManagementClient, quoted
-from hermes_actors.cli.connection.paths import subscription_path
 from hermes_actors.cli.output.render import parsed_object, printable, say, show_answer
 from hermes_actors.cli.subscriptions.filter_options import FilterOption, filters_of
 from hermes_actors.management.http.intake import BODY_BYTES_MAX

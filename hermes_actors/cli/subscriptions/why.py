@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from hermes_actors.cli.administration.resource import subscription_path
 from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
     ManagementOption,
@@ -18,7 +19,6 @@ from hermes_actors.cli.command_line.options import (
 )
 from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.connection.management import ManagementClient
-from hermes_actors.cli.connection.paths import subscription_path
 from hermes_actors.cli.dlq.line import say_letters
 from hermes_actors.cli.output.render import (
     counted,

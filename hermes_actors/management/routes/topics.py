@@ -2,21 +2,16 @@
 
 from typing import Annotated
 
-from litestar import delete, get, post, put
+from litestar import get
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import QueryParameter
 
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.administration import Administration
-from hermes_actors.management.http.answers import (
-    Answer,
-    AnyRequest,
-    empty_answer,
-    json_answer,
-    object_of,
-)
+from hermes_actors.management.http.answers import Answer, json_answer
 from hermes_actors.management.http.gate import Gate
 from hermes_actors.management.routes.paths import Flag, Name
+from hermes_actors.management.routes.resources import resource_routes
 
 _GroupFilter = Annotated[str | None, QueryParameter(name="groupName")]
 
@@ -32,24 +27,12 @@ def topic_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHa
 
         return json_answer(await gate.read(names))
 
-    @get("/topics/{topic:str}", summary="One topic")
-    async def get_topic(topic: Name) -> Answer:
-        return json_answer(await gate.read(topics.get, topic))
-
-    @post("/topics", summary="Create a topic")
-    async def create_topic(request: AnyRequest) -> Answer:
-        await gate.act(request, topics.create, await object_of(request))
-        return empty_answer(201)
-
-    @put("/topics/{topic:str}", summary="Change the fields that the body names")
-    async def update_topic(request: AnyRequest, topic: Name) -> Answer:
-        await gate.act(request, topics.update, topic, await object_of(request))
-        return empty_answer(200)
-
-    @delete("/topics/{topic:str}", summary="Remove a topic", status_code=200)
-    async def delete_topic(request: AnyRequest, topic: Name) -> Answer:
-        await gate.act(request, topics.delete, topic)
-        return empty_answer(200)
+    about = (
+        "One topic",
+        "Create a topic",
+        "Change the fields that the body names",
+        "Remove a topic",
+    )
 
     @get("/topics/owner/{source:str}/{owner:str}", summary="All topics of one owner")
     async def topics_of_owner(source: Name, owner: Name) -> Answer:
@@ -72,10 +55,7 @@ def topic_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHa
 
     return [
         list_topics,
-        get_topic,
-        create_topic,
-        update_topic,
-        delete_topic,
+        *resource_routes(gate, topics, "/topics", "topic", about),
         topics_of_owner,
         topic_clients,
         offline_clients,
