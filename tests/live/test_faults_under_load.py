@@ -17,7 +17,7 @@ from hermes_chaos.live.load import Account, Phase, Subscribers, publishing
 from hermes_chaos.live.logs import until
 from hermes_chaos.wanted import subscription_body, topic_body
 from hermes_local.compose import Topology
-from hermes_local.service import Service
+from hermes_local.lifecycle import Service
 
 pytestmark = [
     pytest.mark.kafka,

@@ -20,8 +20,8 @@ from hermes_local.composefile import NOT_APPLIED, ServiceSpec
 from hermes_local.failures import LaunchFailed
 from hermes_local.files import make_folder, remove_empty, write_private
 from hermes_local.kafka import kafka_words
+from hermes_local.lifecycle import Group, Plan, Service
 from hermes_local.rewriting import NETWORK_DEFAULT, Rewriting, addresses
-from hermes_local.service import Group, Plan, Service
 
 COMPOSE_FILE = Path(__file__).resolve().parents[2] / "compose.yaml"
 """The topology that is shipped."""

@@ -17,8 +17,8 @@ from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
 from hermes_local.compose import COMPOSE_FILE, START_TIMEOUT_S, STATE_FILE, State, Topology, found
 from hermes_local.failures import LaunchFailed
 from hermes_local.files import lock_of, locked, remove, remove_empty
+from hermes_local.lifecycle import stop_all
 from hermes_local.rewriting import NETWORK_DEFAULT
-from hermes_local.service import stop_all
 
 DATA_DEFAULT = Path(".hermes-compose")
 _FOLLOW_POLL_S = 0.2

@@ -17,11 +17,11 @@ from hermes_local import settings as written
 from hermes_local.failures import LaunchFailed
 from hermes_local.files import write_private
 from hermes_local.java import java_command
+from hermes_local.lifecycle import Group, Plan, Service
 from hermes_local.ports import free_ports
 from hermes_local.probe import live_brokers
 from hermes_local.processes import ProcessId
 from hermes_local.security import PLAIN_TEXT, Mechanism, Security
-from hermes_local.service import Group, Plan, Service
 from hermes_local.settings import Place
 
 __all__ = [

@@ -18,7 +18,7 @@ from hermes_actors.cli.output.render import counted, show_rows
 from hermes_local import jars
 from hermes_local.files import lock_of, locked, remove, remove_empty
 from hermes_local.kafka import FULL_SPEED, STATE_FILE, Broker, Cluster, StateDamaged
-from hermes_local.service import stop_all
+from hermes_local.lifecycle import stop_all
 
 NAME_DEFAULT = "dc1"
 PORT_DEFAULT = 9092
