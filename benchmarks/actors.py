@@ -13,42 +13,37 @@ from time import perf_counter
 
 import trio
 
-from hermes_actors.actors.mailbox import Inbox, MailboxFull, Ref, Reply
+from hermes_actors.actors.mailbox import Inbox, MailboxFull, Ref
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.runtime import guest
 
 COUNT = 40_000
 CAPACITY = 1_000
 BATCH_MAX = 1_000
-ASKERS = 100
-
-Message = int | Reply[int]
 
 
 class Echo:
-    """Reads one message after the other; answers those that ask."""
+    """Reads one message after the other."""
 
     def __init__(self) -> None:
         self.seen = 0
 
-    async def run(self, inbox: Inbox[Message]) -> None:
+    async def run(self, inbox: Inbox[int]) -> None:
         """Count what comes until the inbox ends."""
-        async for message in inbox:
+        async for _ in inbox:
             self.seen += 1
-            if isinstance(message, Reply):
-                message.complete(self.seen)
 
 
 class BatchEcho(Echo):
     """Takes all that waits at once, as a topic's producer does."""
 
-    async def run(self, inbox: Inbox[Message]) -> None:
+    async def run(self, inbox: Inbox[int]) -> None:
         """Count batch by batch until the inbox ends."""
         while await inbox.wait():
             self.seen += len(inbox.receive_nowait(BATCH_MAX))
 
 
-async def tells(ref: Ref[Message]) -> None:
+async def tells(ref: Ref[int]) -> None:
     """Add without waiting; step aside only when the mailbox is full."""
     for number in range(COUNT):
         try:
@@ -59,25 +54,7 @@ async def tells(ref: Ref[Message]) -> None:
             ref.tell(number)
 
 
-async def sends(ref: Ref[Message]) -> None:
-    """Add, waiting while the mailbox is full."""
-    for number in range(COUNT):
-        await ref.send(number)
-
-
-async def asks(ref: Ref[Message]) -> None:
-    """Many askers, each with one question under way."""
-
-    async def asker() -> None:
-        for _ in range(COUNT // ASKERS):
-            await ref.ask(lambda reply: reply, timeout_s=10)
-
-    async with trio.open_nursery() as nursery:
-        for _ in range(ASKERS):
-            nursery.start_soon(asker)
-
-
-async def supervised(make: type[Echo], work: Callable[[Ref[Message]], Awaitable[None]]) -> float:
+async def supervised(make: type[Echo], work: Callable[[Ref[int]], Awaitable[None]]) -> float:
     """Seconds from the first message to the end of the actor."""
     async with open_supervisor(random.Random(1)) as supervisor:
         actors: list[Echo] = []
@@ -86,7 +63,7 @@ async def supervised(make: type[Echo], work: Callable[[Ref[Message]], Awaitable[
             actors.append(make())
             return actors[-1]
 
-        ref: Ref[Message] = supervisor.start("echo", start, mailbox_capacity=CAPACITY)
+        ref: Ref[int] = supervisor.start("echo", start, mailbox_capacity=CAPACITY)
         begin = perf_counter()
         await work(ref)
         await supervisor.stop("echo")
@@ -118,11 +95,8 @@ async def measure(rounds: int) -> dict[str, float]:
     """Operations a second for each kind, the best of all rounds."""
     kinds: dict[str, Callable[[], Awaitable[float]]] = {
         "trio memory channel, send": channel,
-        "send, read one by one": lambda: supervised(Echo, sends),
-        "send, read in batches": lambda: supervised(BatchEcho, sends),
         "tell, read one by one": lambda: supervised(Echo, tells),
         "tell, read in batches": lambda: supervised(BatchEcho, tells),
-        f"ask, {ASKERS} at a time": lambda: supervised(Echo, asks),
     }
     best = dict.fromkeys(kinds, float("inf"))
     for _ in range(rounds):

@@ -2,10 +2,13 @@
 
 General layout, imports pointing down only (import-linter enforces it):
 
-    node  cli                        what runs
+    cli  listeners                   commands, and a node with its sockets
+    node                             what a node is made of, and who supervises whom
     management publisher consumer balancer   what a node does; these never import each other
+    filters fallback security        parts of that
+    coordination status              who owns what, and how each node fares: folded logs
     metadata                         what exists: a folded log of commands
-    log                              where records live: memory, embedded
+    log                              where records live: memory, embedded, Kafka
     telemetry  config
     model  actors  runtime  errors   values, the actor kernel, the loops and clocks, errors
 """

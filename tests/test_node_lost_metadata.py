@@ -13,7 +13,7 @@ from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.access.roles import Anonymous
 from hermes_actors.metadata.commands import METADATA_TOPIC
 from hermes_actors.node import open_node
-from hermes_actors.publisher.answers import Answer
+from hermes_actors.publisher.answers import Abandoned, Answer
 from hermes_actors.publisher.demands import Head
 from hermes_actors.publisher.pending import Pending
 from hermes_actors.runtime.clock import seeded_ids
@@ -81,7 +81,7 @@ async def datacenters(autojump_clock) -> Datacenters:
 def admitted(node, topic: str = ORDERS) -> Pending | Answer:
     answer = node.frontend.gateway.admit(topic, 2, None, Head([], {}), lambda _: None)
     if isinstance(answer, Pending):
-        node.frontend.gateway.abandon(answer)
+        answer.settle(Abandoned())
     return answer
 
 

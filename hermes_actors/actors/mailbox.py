@@ -11,7 +11,6 @@ from typing import Generic, TypeVar
 import trio
 
 M = TypeVar("M")
-R = TypeVar("R")
 
 
 class MailboxFull(Exception):
@@ -22,53 +21,10 @@ class MailboxClosed(Exception):
     """The actor behind this mailbox has been stopped for good. Nothing was added."""
 
 
-class Reply(Generic[R]):
-    """A one-shot cell for the answer to one request.
-
-    The first `complete` or `fail` counts; later ones return False and change nothing. `notify` is
-    called once, synchronously, on the thread that completes.
-    """
-
-    __slots__ = ("_error", "_notify", "_value", "is_done")
-
-    def __init__(self, notify: Callable[["Reply[R]"], None] | None = None) -> None:
-        self.is_done = False
-        self._notify = notify
-        self._value: R | None = None
-        self._error: Exception | None = None
-
-    def complete(self, value: R) -> bool:
-        """Answer with a value; False when the request was already answered."""
-        if self.is_done:
-            return False
-        self._value = value
-        return self._finish()
-
-    def fail(self, error: Exception) -> bool:
-        """Answer with an error; False when the request was already answered."""
-        if self.is_done:
-            return False
-        self._error = error
-        return self._finish()
-
-    def result(self) -> R:
-        """The value, or the error raised. Only once `is_done`."""
-        assert self.is_done, "the reply is not there yet"
-        if self._error is not None:
-            raise self._error
-        return self._value  # type: ignore[return-value]
-
-    def _finish(self) -> bool:
-        self.is_done = True
-        if self._notify is not None:
-            self._notify(self)
-        return True
-
-
 class _Mailbox(Generic[M]):
     """The queue that a Ref and an Inbox share."""
 
-    __slots__ = ("capacity", "closed", "items", "readers", "writers")
+    __slots__ = ("capacity", "closed", "items", "readers")
 
     def __init__(self, capacity: int) -> None:
         assert capacity > 0, "a mailbox holds at least one message"
@@ -76,7 +32,6 @@ class _Mailbox(Generic[M]):
         self.capacity = capacity
         self.closed = False
         self.readers = trio.lowlevel.ParkingLot()
-        self.writers = trio.lowlevel.ParkingLot()
 
     def put_nowait(self, message: M) -> None:
         if self.closed:
@@ -90,7 +45,6 @@ class _Mailbox(Generic[M]):
     def close(self) -> None:
         self.closed = True
         self.readers.unpark_all()
-        self.writers.unpark_all()
 
 
 class Ref(Generic[M]):
@@ -104,32 +58,6 @@ class Ref(Generic[M]):
     def tell(self, message: M) -> None:
         """Add the message without waiting. Raises MailboxFull or MailboxClosed."""
         self._mailbox.put_nowait(message)
-
-    async def send(self, message: M) -> None:
-        """Add the message, waiting while the mailbox is full. Raises MailboxClosed."""
-        await trio.lowlevel.checkpoint_if_cancelled()
-        while True:
-            try:
-                self._mailbox.put_nowait(message)
-            except MailboxFull:
-                await self._mailbox.writers.park()
-            else:
-                await trio.lowlevel.cancel_shielded_checkpoint()
-                return
-
-    async def ask(self, request: Callable[[Reply[R]], M], *, timeout_s: float) -> R:
-        """Send `request(reply)` and wait for its answer.
-
-        Raises trio.TooSlowError after `timeout_s` (so an actor that crashes in mid-request costs
-        the asker a time-out, never a hang), MailboxFull, MailboxClosed, or what the actor failed
-        the reply with.
-        """
-        answered = trio.Event()
-        reply: Reply[R] = Reply(lambda _: answered.set())
-        self.tell(request(reply))
-        with trio.fail_after(timeout_s):
-            await answered.wait()
-        return reply.result()
 
     @property
     def is_open(self) -> bool:
@@ -182,19 +110,13 @@ class Inbox(Generic[M]):
         """Take up to `count_max` of the messages that wait, oldest first; perhaps none."""
         items = self._mailbox.items
         count = min(count_max, len(items))
-        taken = [items.popleft() for _ in range(count)]
-        if self._mailbox.writers and count:
-            self._mailbox.writers.unpark(count=count)
-        return taken
+        return [items.popleft() for _ in range(count)]
 
     def drop_while(self, is_dropped: Callable[[M], bool]) -> None:
         """Drop the oldest messages, up to the first for which this does not hold."""
-        items, count = self._mailbox.items, 0
+        items = self._mailbox.items
         while items and is_dropped(items[0]):
             items.popleft()
-            count += 1
-        if self._mailbox.writers and count:
-            self._mailbox.writers.unpark(count=count)
 
     @property
     def is_closed(self) -> bool:

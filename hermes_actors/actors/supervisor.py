@@ -1,11 +1,11 @@
-"""A one-for-one supervisor: starts actors, restarts those that fail, escalates the broken."""
+"""A one-for-one supervisor: starts actors and tasks, restarts what fails, escalates the broken."""
 
 import math
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import trio
 
@@ -20,6 +20,15 @@ class Actor(Protocol[M]):
 
     async def run(self, inbox: Inbox[M]) -> None:
         """Work until the inbox ends (a stop), then put things away and return."""
+
+
+async def run_until(stop: trio.Event, *tasks: Callable[[], Awaitable[None]]) -> None:
+    """Run these together until the event, then cancel what still runs."""
+    async with trio.open_nursery() as nursery:
+        for task in tasks:
+            nursery.start_soon(task)
+        await stop.wait()
+        nursery.cancel_scope.cancel()
 
 
 class RestartIntensityExceeded(Exception):
@@ -37,16 +46,19 @@ class Crash:
 
 @dataclass
 class _Child:
-    ref: Ref[Any]
-    inbox: Inbox[Any]
+    run: Callable[[], Awaitable[None]]
+    """One life of it."""
+    ask_to_stop: Callable[[], None]
+    messages_waiting: Callable[[], int]
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     ended: trio.Event = field(default_factory=trio.Event)
     is_running: bool = False
+    is_stopping: bool = False
     restarts: int = 0
 
 
 class Supervisor:
-    """Runs named actors in one nursery. Open it with `open_supervisor`."""
+    """Runs named actors and tasks in one nursery. Open it with `open_supervisor`."""
 
     def __init__(
         self, nursery: trio.Nursery, rng: random.Random, on_crash: Callable[[Crash], None]
@@ -65,25 +77,47 @@ class Supervisor:
         restart: RestartPolicy = INFRASTRUCTURE,
         mailbox_capacity: int = 1_000,
     ) -> Ref[M]:
-        """Start an actor under a name that no running child has; `make` is called at each start."""
-        assert name not in self._children, f"{name} runs already"
+        """Start an actor under a name that no running child has; `make` is called at each start.
+
+        The Ref stays the same over restarts.
+        """
         ref: Ref[M]
         inbox: Inbox[M]
         ref, inbox = open_mailbox(mailbox_capacity)
-        child = _Child(ref, inbox)
-        self._children[name] = child
-        self._nursery.start_soon(self._supervise, name, make, child, restart, name=name)
+        child = _Child(lambda: make().run(inbox), inbox.close, lambda: ref.statistics()[0])
+        self._start(name, child, restart)
         return ref
 
+    def start_task(
+        self,
+        name: str,
+        run: Callable[[trio.Event], Awaitable[None]],
+        *,
+        restart: RestartPolicy = INFRASTRUCTURE,
+    ) -> None:
+        """Start what is sent no messages, under a name that no running child has.
+
+        `run` is called at each start, with the event that asks it to stop: it then puts things away
+        and returns.
+        """
+        stop = trio.Event()
+        self._start(name, _Child(lambda: run(stop), stop.set, lambda: 0), restart)
+
+    def _start(self, name: str, child: _Child, restart: RestartPolicy) -> None:
+        assert name not in self._children, f"{name} runs already"
+        self._children[name] = child
+        self._nursery.start_soon(self._supervise, name, child, restart, name=name)
+
     async def stop(self, name: str, *, grace_s: float = 10.0) -> None:
-        """Close the actor's inbox, give it `grace_s` to put things away, then cancel it.
+        """Ask the child to stop, give it `grace_s` to put things away, then cancel it.
 
         Returns when it is gone; at once when there is no such child.
         """
         child = self._children.get(name)
         if child is None:
             return
-        child.inbox.close()
+        child.is_stopping = True
+        child.ask_to_stop()
         if not child.is_running:
             # It backs off (perhaps for minutes): there is nothing to put away.
             child.scope.cancel()
@@ -110,18 +144,16 @@ class Supervisor:
     def statistics(self) -> dict[str, tuple[bool, int, int]]:
         """For each child: (is running, restarts so far, messages waiting)."""
         return {
-            name: (child.is_running, child.restarts, child.ref.statistics()[0])
+            name: (child.is_running, child.restarts, child.messages_waiting())
             for name, child in self._children.items()
         }
 
-    async def _supervise(
-        self, name: str, make: Callable[[], Actor[M]], child: _Child, policy: RestartPolicy
-    ) -> None:
+    async def _supervise(self, name: str, child: _Child, policy: RestartPolicy) -> None:
         history = RestartHistory(policy)
         try:
             while True:
-                error = await self._run_once(name, make, child)
-                if child.inbox.is_closed or trio.current_effective_deadline() == -math.inf:
+                error = await self._run_once(name, child)
+                if child.is_stopping or trio.current_effective_deadline() == -math.inf:
                     if error is not None:
                         self._on_crash(Crash(name, error, None))
                     return
@@ -136,24 +168,22 @@ class Supervisor:
                     return
                 child.restarts += 1
                 await self._back_off(child, delay_s)
-                if child.inbox.is_closed:
+                if child.is_stopping:
                     return
         finally:
-            child.inbox.close()
+            child.ask_to_stop()
             del self._children[name]
             child.ended.set()
 
-    async def _run_once(
-        self, name: str, make: Callable[[], Actor[M]], child: _Child
-    ) -> Exception | None:
-        """One life of the actor: None after a normal end, else what it failed with."""
+    async def _run_once(self, name: str, child: _Child) -> Exception | None:
+        """One life of the child: None after a normal end, else what it failed with."""
         child.scope = trio.CancelScope()
         child.is_running = True
         try:
             with child.scope:
-                await make().run(child.inbox)
+                await child.run()
                 # It ended before it could notice an injected crash, which still is a failure.
-                if not child.scope.cancel_called or child.inbox.is_closed:
+                if not child.scope.cancel_called or child.is_stopping:
                     return None
             # The scope swallowed its own cancellation: a stop that ran out of grace, or `crash`.
             return ActorCancelled("cancelled by its supervisor")
@@ -185,7 +215,7 @@ class Supervisor:
 
 
 class ActorCancelled(Exception):
-    """The supervisor cancelled the actor: a stop without grace left, or an injected crash."""
+    """The supervisor cancelled a child: a stop without grace left, or an injected crash."""
 
 
 @asynccontextmanager

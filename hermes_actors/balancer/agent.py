@@ -17,7 +17,7 @@ import trio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_actors.actors.mailbox import Inbox, MailboxClosed, MailboxFull, Ref
+from hermes_actors.actors.mailbox import MailboxClosed, MailboxFull, Ref
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import ActorCancelled, Crash, Supervisor, open_supervisor
 from hermes_actors.balancer.activations import Activations
@@ -93,7 +93,7 @@ class _Work:
 
 
 class Agent:
-    """The actor of a node's consuming side. It reads no messages; its inbox only says when to stop.
+    """A node's consuming side: a consumer for each grant of this node.
 
     Stopped, it stops all consumers together, lets them commit, and says what they leave.
     """
@@ -147,7 +147,7 @@ class Agent:
         self._activations = Activations(metadata)
         self._suspensions = Suspensions(metadata)
 
-    async def run(self, inbox: Inbox[object]) -> None:
+    async def run(self, stop: trio.Event) -> None:
         """Run consumers until asked to stop; then stop them all, together."""
         async with open_supervisor(self._rng, self._on_crash) as supervisor:
             with ExitStack() as life:
@@ -161,8 +161,7 @@ class Agent:
                     nursery.start_soon(self._live, work)
                     nursery.start_soon(self._activations.run)
                     nursery.start_soon(self._suspensions.run)
-                    async for _ in inbox:
-                        pass
+                    await stop.wait()
                     lease = self._lease
                     if lease is not None:
                         life.enter_context(self._presence.using(lease))

@@ -12,7 +12,7 @@ from heapq import nlargest
 import trio
 from msgspec import Struct, field
 
-from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.actors.supervisor import run_until
 from hermes_actors.balancer.presence import Presence
 from hermes_actors.coordination.commands import (
     Heartbeat,
@@ -78,13 +78,10 @@ class Membership:
         self._ids = ids
         self._loads = loads
 
-    async def run(self, inbox: Inbox[object]) -> None:
+    async def run(self, stop: trio.Event) -> None:
         """Take part until asked to stop, then leave."""
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._live)
-                await inbox.wait()
-                nursery.cancel_scope.cancel()
+            await run_until(stop, self._live)
             await self._leave()
         finally:
             # Nobody renews it any more.

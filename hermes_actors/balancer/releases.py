@@ -9,7 +9,7 @@ import logging
 import trio
 from msgspec import Struct
 
-from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.actors.supervisor import run_until
 from hermes_actors.coordination.commands import RateState, Release, Stopping, encode
 from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.view import Coordination
@@ -67,12 +67,9 @@ class Releases:
         with trio.move_on_after(_STOPPING_TIMEOUT_S):
             await coordination.log.append(coordination.topic, 0, [record], Ack.ALL)
 
-    async def run(self, inbox: Inbox[object]) -> None:
+    async def run(self, stop: trio.Event) -> None:
         """Say it until asked to stop."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._work)
-            await inbox.wait()
-            nursery.cancel_scope.cancel()
+        await run_until(stop, self._work)
 
     async def flush(self) -> None:
         """Return when all that has been said is in the log. Cancel it when that takes too long."""

@@ -9,7 +9,8 @@ from contextlib import suppress
 
 import trio
 
-from hermes_actors.actors.mailbox import Inbox, MailboxClosed, MailboxFull, Ref
+from hermes_actors.actors.mailbox import MailboxClosed, MailboxFull, Ref
+from hermes_actors.actors.supervisor import run_until
 from hermes_actors.balancer.leader import Wanted, Workload, WorkloadChanged
 from hermes_actors.balancer.presence import Presence
 from hermes_actors.coordination.room import drained
@@ -51,13 +52,9 @@ class Workloads:
         """All there is; None while the metadata of this datacentre is not known."""
         return workload_of(self._metadata, self._coordination.state, self._partitions)
 
-    async def run(self, inbox: Inbox[object]) -> None:
+    async def run(self, stop: trio.Event) -> None:
         """Follow until asked to stop."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._follow)
-            nursery.start_soon(self._look_up)
-            await inbox.wait()
-            nursery.cancel_scope.cancel()
+        await run_until(stop, self._follow, self._look_up)
 
     async def _follow(self) -> None:
         with self._metadata.watch() as watch:

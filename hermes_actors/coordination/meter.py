@@ -5,7 +5,7 @@ from typing import Any
 
 import trio
 
-from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.actors.supervisor import run_until
 from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.room import DEFAULT_LIMITS, Limits, drained, full_nodes, no_room
 from hermes_actors.coordination.state import State
@@ -63,13 +63,9 @@ class Meter:
         self._limits = limits
         self._looked_s: float | None = None
 
-    async def run(self, inbox: Inbox[object]) -> None:
+    async def run(self, stop: trio.Event) -> None:
         """Measure until asked to stop."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._sum_up)
-            nursery.start_soon(self._look)
-            await inbox.wait()
-            nursery.cancel_scope.cancel()
+        await run_until(stop, self._sum_up, self._look)
 
     async def _sum_up(self) -> None:
         while True:

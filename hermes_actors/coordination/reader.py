@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import trio
 from msgspec.structs import replace
 
-from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.actors.supervisor import run_until
 from hermes_actors.coordination.beginning import (
     BATCH_BYTES_MAX,
     BATCH_RECORDS_MAX,
@@ -73,13 +73,10 @@ class CoordinationReader:
         # A reader that was restarted goes on where the one before was.
         self._must_begin = coordination.generation == 0
 
-    async def run(self, inbox: Inbox[object]) -> None:
+    async def run(self, stop: trio.Event) -> None:
         """Follow the log until asked to stop."""
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._follow)
-                await inbox.wait()
-                nursery.cancel_scope.cancel()
+            await run_until(stop, self._follow)
         finally:
             self._coordination.report("nobody reads the coordination log")
 

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 import trio
-from msgspec import Struct
 
-from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.actors.supervisor import run_until
 from hermes_actors.config import Config
 from hermes_actors.errors import Unavailable
 from hermes_actors.log.base import TopicSettings, UnknownTopic
@@ -46,10 +45,6 @@ def settings_for(topic: Topic, config: Config) -> TopicSettings:
     )
 
 
-class ReconcileNow(Struct, frozen=True):
-    """Ask for a whole sweep at once."""
-
-
 class TopicReconciler:
     """Idempotent, so several nodes may run it. `others` are all other datacentres' metadata.
 
@@ -80,25 +75,19 @@ class TopicReconciler:
         self._sweep_interval_s = sweep_interval_s
         self._sweep_at_s = 0.0
         self._backoff = Backoff(rng)
-        self._waiting = trio.CancelScope()
         # Log topic → why the log does not take it; bounded by the topics that exist.
         self._refused: dict[str, str] = {}
 
-    async def run(self, inbox: Inbox[ReconcileNow]) -> None:
+    async def run(self, stop: trio.Event) -> None:
         """Follow the metadata until asked to stop."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._follow)
-            async for _ in inbox:
-                self._sweep_at_s = trio.current_time()
-                self._waiting.cancel()
-            nursery.cancel_scope.cancel()
+        await run_until(stop, self._follow)
 
     async def _follow(self) -> None:
         with self._metadata.watch() as watch:
             self._sweep_at_s = trio.current_time()
             while True:
                 await self._metadata.wait_current()
-                with trio.move_on_at(self._sweep_at_s) as self._waiting:
+                with trio.move_on_at(self._sweep_at_s):
                     await watch.wait()
                 changed = [
                     change.topic

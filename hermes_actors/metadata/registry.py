@@ -8,9 +8,7 @@ import logging
 from collections.abc import Sequence
 
 import trio
-from msgspec import Struct
 
-from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.errors import StartupError
 from hermes_actors.log.base import (
     LogUnavailable,
@@ -27,7 +25,7 @@ from hermes_actors.metadata.view import CHUNK, Health, Metadata, metadata_topic
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.topic import Ack
 
-__all__ = ["Health", "Metadata", "OutcomeUnknown", "Refold", "Registry", "metadata_topic"]
+__all__ = ["Health", "Metadata", "OutcomeUnknown", "Registry", "metadata_topic"]
 
 _logger = logging.getLogger(__name__)
 
@@ -46,10 +44,6 @@ _LACKING_MAX_S = 120.0
 """So long a start waits for what is known to be lacking: twice a replicator's longest wait."""
 _LACKING_POLL_S = 0.1
 _COMPARED_AT_ONCE = 1_000
-
-
-class Refold(Struct, frozen=True):
-    """Ask the registry to read its log again from the beginning."""
 
 
 class _MustRefold(Exception):
@@ -80,7 +74,7 @@ class Registry:
         self._fatal: StartupError | None = None
         self._installed = trio.Event()
 
-    async def run(self, inbox: Inbox[Refold]) -> None:
+    async def run(self, stop: trio.Event) -> None:
         """Follow the log until asked to stop. Raises StartupError if it is another DC's log."""
         try:
             async with trio.open_nursery() as nursery:
@@ -88,8 +82,7 @@ class Registry:
                 nursery.start_soon(self._verify)
                 nursery.start_soon(self._stand_in)
                 nursery.start_soon(self._catch_up)
-                async for _ in inbox:
-                    self._refold("it was asked for")
+                await stop.wait()
                 nursery.cancel_scope.cancel()
         finally:
             self._metadata.report("fold", "the metadata registry is not running")

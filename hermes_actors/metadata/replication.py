@@ -9,9 +9,8 @@ import math
 import random
 
 import trio
-from msgspec import Struct
 
-from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.actors.supervisor import run_until
 from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Stored, UnknownTopic
 from hermes_actors.metadata.backoff import Backoff
 from hermes_actors.metadata.commands import Copy, encode
@@ -25,10 +24,6 @@ from hermes_actors.runtime.clock import Clock
 _BATCH_RECORDS_MAX = 100
 _BATCH_BYTES_MAX = 1_048_576
 _POLL_INTERVAL_S = 0.05
-
-
-class CompareNow(Struct, frozen=True):
-    """Ask the replicator to compare the two datacentres at once."""
 
 
 class Replicator:
@@ -63,14 +58,9 @@ class Replicator:
         self._compare_at_s = 0.0
         self._waiting = trio.CancelScope()
 
-    async def run(self, inbox: Inbox[CompareNow]) -> None:
+    async def run(self, stop: trio.Event) -> None:
         """Copy until asked to stop."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._replicate)
-            nursery.start_soon(self._compare_after_refolds)
-            async for _ in inbox:
-                self._compare_now()
-            nursery.cancel_scope.cancel()
+        await run_until(stop, self._replicate, self._compare_after_refolds)
 
     def _compare_now(self) -> None:
         self._compare_at_s = trio.current_time()

@@ -25,11 +25,11 @@ def follow_coordinations(node: Node, environment: NodeEnvironment) -> Mapping[st
     def follow(log: Log) -> None:
         coordination = followed[log.dc] = Coordination(log)
         rng = environment.split_rng()
-        node.control.start(
+        node.control.start_task(
             f"coordination {log.dc}",
-            lambda: CoordinationReader(
+            lambda stop: CoordinationReader(
                 coordination, clock=environment.clock, rng=rng, makes_topic=False
-            ),
+            ).run(stop),
         )
 
     for log in environment.remote_logs.values():
@@ -74,6 +74,6 @@ async def open_meter(node: Node, environment: NodeEnvironment) -> AsyncIterator[
         meter.own_metrics(metrics)
     node.metrics.append(metrics)
     # The same one after a failure: it goes on counting.
-    node.control.start("balancer meter", lambda: meter)
+    node.control.start_task("balancer meter", meter.run)
     yield
     await node.control.stop("balancer meter")

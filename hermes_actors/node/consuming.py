@@ -2,12 +2,9 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
-from typing import Any
 
 import trio
 
-from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.balancer.agent import Agent
 from hermes_actors.balancer.membership import NodeLoads
@@ -18,7 +15,6 @@ from hermes_actors.consumer.letters.redrive_board import FollowedRedrives
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.reading.resting import Resting
 from hermes_actors.consumer.recipients.resolver import (
-    EndpointResolver,
     ResolverContext,
     open_resolver,
 )
@@ -110,13 +106,13 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
         counts = node.open_letters = OpenCounts(environment.log, counted)
 
         # The same one after a failure: it keeps what it was told of.
-        node.control.start("resting", lambda: resting)
-        node.control.start("redrives", lambda: redrives)
-        node.control.start("open letters", lambda: counts)
-        node.control.start("agent", make)
+        node.control.start_task("resting", resting.run)
+        node.control.start_task("redrives", redrives.run)
+        node.control.start_task("open letters", counts.run)
+        node.control.start_task("agent", lambda stop: make().run(stop))
         if resolver is not None:
             # One that stays broken takes neither the agent nor the node down.
-            node.control.start("resolver", partial(_Background, resolver), restart=TENANT)
+            node.control.start_task("resolver", lambda _: resolver.run(), restart=TENANT)
         yield
         node.consumer_parts = None
         await node.control.stop("agent", grace_s=stop_grace_s + _COMMIT_GRACE_S)
@@ -136,14 +132,3 @@ def names_of(clock: Clock, config: RecipientsConfig) -> Names:
     """What looks hosts up for subscriptions whose recipients are all addresses of a host."""
     post = trio.lowlevel.current_trio_token().run_sync_soon
     return Names(Resolver(post, clock.monotonic_s), clock.monotonic_s, config.dns_ttl_ms / 1_000)
-
-
-class _Background:
-    """The `run` of the operator's resolver, as an actor."""
-
-    def __init__(self, resolver: EndpointResolver) -> None:
-        self._resolver = resolver
-
-    async def run(self, inbox: Inbox[Any]) -> None:
-        """Until it ends by itself, or is cancelled."""
-        await self._resolver.run()

@@ -9,8 +9,9 @@ import trio
 from msgspec import Struct
 
 from hermes_actors import __version__
-from hermes_actors.actors.mailbox import Inbox, Ref
+from hermes_actors.actors.mailbox import Ref
 from hermes_actors.actors.restart import TENANT
+from hermes_actors.actors.supervisor import run_until
 from hermes_actors.balancer.attempts import Attempts
 from hermes_actors.balancer.leader import Leader, Workload, WorkloadChanged
 from hermes_actors.balancer.membership import Membership, NodeLoads
@@ -23,7 +24,6 @@ from hermes_actors.config import BalancerConfig
 from hermes_actors.coordination.reader import CoordinationReader
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.metadata.catalog import Catalog
-from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import BatchPolicy
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
@@ -43,11 +43,15 @@ async def open_coordination(node: Node, environment: NodeEnvironment) -> AsyncIt
     coordination = node.coordination = Coordination(environment.log)
     rng = environment.split_rng()
 
-    def make() -> "_Following":
-        reader = CoordinationReader(coordination, clock=environment.clock, rng=rng)
-        return _Following(reader, node.metadata)
+    async def follow(stop: trio.Event) -> None:
+        async def follow_own() -> None:
+            # It makes a topic: before, the log must be known to be this datacentre's.
+            await node.metadata.wait_own()
+            await CoordinationReader(coordination, clock=environment.clock, rng=rng).run(stop)
 
-    node.control.start("coordination", make)
+        await run_until(stop, follow_own)
+
+    node.control.start_task("coordination", follow)
     yield
     await node.control.stop("coordination")
 
@@ -90,11 +94,11 @@ async def open_part(
     )
     # The same ones after a failure: they keep what was looked up, and what has to be said.
     workloads = Workloads(node.metadata, coordination, presence, leader)
-    control.start("workloads", lambda: workloads)
-    control.start("releases", lambda: releases)
-    control.start(
+    control.start_task("workloads", workloads.run)
+    control.start_task("releases", releases.run)
+    control.start_task(
         "membership",
-        lambda: Membership(
+        lambda stop: Membership(
             coordination,
             presence,
             node=config.node,
@@ -103,33 +107,11 @@ async def open_part(
             clock=clock,
             ids=environment.ids,
             loads=loads,
-        ),
+        ).run(stop),
     )
     yield Part(coordination, presence, releases)
     for name in ("leader", "workloads", "releases", "membership"):
         await control.stop(name, grace_s=2.0)
-
-
-class _Following:
-    """The reader, as soon as the log is known to be this datacentre's: it makes a topic there."""
-
-    def __init__(self, reader: CoordinationReader, metadata: Metadata) -> None:
-        self._reader = reader
-        self._metadata = metadata
-
-    async def run(self, inbox: Inbox[object]) -> None:
-        """Follow until asked to stop."""
-        async with trio.open_nursery() as nursery:
-
-            async def wait_own() -> None:
-                await self._metadata.wait_own()
-                nursery.cancel_scope.cancel()
-
-            nursery.start_soon(wait_own)
-            await inbox.wait()
-            nursery.cancel_scope.cancel()
-        if self._metadata.is_own:
-            await self._reader.run(inbox)
 
 
 def settings_of(config: BalancerConfig) -> Settings:

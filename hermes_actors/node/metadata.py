@@ -1,9 +1,10 @@
 """A node's part in the metadata: what it folds, and what it does for its whole datacentre."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
-from hermes_actors.actors.mailbox import Inbox
+import trio
+
 from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.config import Config
 from hermes_actors.log.base import Log
@@ -15,11 +16,12 @@ from hermes_actors.telemetry.metrics import Metrics
 
 
 class _Duty(Protocol):
-    """An actor that works for the whole datacentre; `trouble` keeps it from getting on."""
+    """A task that works for the whole datacentre; `trouble` keeps it from getting on."""
 
     trouble: str
 
-    async def run(self, inbox: Inbox[Any]) -> None: ...
+    async def run(self, stop: trio.Event) -> None:
+        """Work until asked to stop."""
 
 
 def start_metadata(
@@ -38,7 +40,7 @@ def start_metadata(
             rng=environment.split_rng(),
             standins=standins,
         )
-        control.start(f"registry {log.dc}", lambda: Registry(metadata))
+        control.start_task(f"registry {log.dc}", lambda stop: Registry(metadata).run(stop))
         return metadata
 
     others = {dc: follow(log, ()) for dc, log in environment.remote_logs.items()}
@@ -46,13 +48,13 @@ def start_metadata(
     duties: dict[str, Callable[[], str]] = {}
 
     def start_duty(name: str, make: Callable[[], _Duty]) -> None:
-        def made() -> _Duty:
+        async def run(stop: trio.Event) -> None:
             duty = make()
             duties[name] = lambda: duty.trouble
-            return duty
+            await duty.run(stop)
 
         duties[name] = str
-        control.start(name, made)
+        control.start_task(name, run)
 
     if config.metadata.replicator in ("", config.node):
         for dc, log in environment.remote_logs.items():

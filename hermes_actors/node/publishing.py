@@ -84,18 +84,18 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
         node.producers = producers
         node.frontend = frontend
         nursery.start_soon(frontend.deadlines.run)
-        node.control.start("router", lambda: Router(node.metadata, frontend.routes))
+        node.control.start_task("router", Router(node.metadata, frontend.routes).run)
         if previews := frontend.gateway.previews:
-            node.control.start(
+            node.control.start_task(
                 "preview reporter",
-                lambda: PreviewReporter(
+                lambda stop: PreviewReporter(
                     environment.log,
                     previews.take_all,
                     node=node.config.node,
                     clock=environment.clock,
                     interval_s=node.config.frontend.preview.interval_ms / 1_000,
                     may_write=lambda: node.metadata.is_own,
-                ),
+                ).run(stop),
             )
         try:
             yield
@@ -119,7 +119,7 @@ def _start_readiness_check(node: Node, environment: NodeEnvironment) -> Callable
     if not config.check_enabled:
         return str
     check = ReadinessCheck(node.metadata, environment.log, config)
-    node.control.start("readiness check", lambda: check)
+    node.control.start_task("readiness check", check.run)
     return lambda: check.reason
 
 

@@ -24,9 +24,11 @@ def follow_status(environment: NodeEnvironment, control: Supervisor) -> StatusFo
     fold = StatusFold()
 
     def follow(log: Log) -> None:
-        control.start(
+        control.start_task(
             f"status reader {log.dc}",
-            lambda: StatusReader(log, fold, clock=environment.clock, rng=environment.split_rng()),
+            lambda stop: StatusReader(
+                log, fold, clock=environment.clock, rng=environment.split_rng()
+            ).run(stop),
         )
 
     for log in (environment.log, *environment.remote_logs.values()):
@@ -62,16 +64,16 @@ async def open_reporter(node: Node, environment: NodeEnvironment) -> AsyncIterat
     )
     collector = Collector(identity, _sources(node))
     node.metrics.append(_subscription_metrics(collector))
-    node.control.start(
+    node.control.start_task(
         "status reporter",
-        lambda: StatusReporter(
+        lambda stop: StatusReporter(
             environment.log,
             collector,
             clock=environment.clock,
             # Reading the metadata log also shows whether the log is this datacentre's at all.
             may_write=lambda: node.metadata.is_own,
             loop_lag_ms=lambda: environment.standstills.lag_ms,
-        ),
+        ).run(stop),
     )
     yield
     await node.control.stop("status reporter")

@@ -2,11 +2,9 @@
 and a log that has answered for every topic once.
 """
 
-from typing import Any
-
 import trio
 
-from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.actors.supervisor import run_until
 from hermes_actors.config import ReadinessConfig
 from hermes_actors.errors import Unavailable
 from hermes_actors.log.base import Log, UnknownTopic
@@ -37,14 +35,16 @@ class ReadinessCheck:
             return f"an administrator has marked datacentre {self._metadata.dc} as not ready"
         return self._log_trouble
 
-    async def run(self, inbox: Inbox[Any]) -> None:
-        """Ask the log until every topic has answered. A trio coroutine."""
+    async def run(self, stop: trio.Event) -> None:
+        """Ask the log until every topic has answered, or asked to stop."""
+        await run_until(stop, self._ask_log_until_answered)
+
+    async def _ask_log_until_answered(self) -> None:
         while self._waits_for_log:
             await self._ask_log()
             self._waits_for_log = bool(self._log_trouble)
             if self._waits_for_log:
                 await trio.sleep(self._interval_s)
-        await trio.sleep_forever()
 
     async def _ask_log(self) -> None:
         if not self._metadata.is_readable:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import trio
 
-from hermes_actors.actors.mailbox import Inbox, Ref
+from hermes_actors.actors.mailbox import Ref
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.config import FrontendConfig
@@ -180,17 +180,17 @@ class Routes:
 
 
 class Router:
-    """Follows the metadata and keeps the routes like it. Needs no messages."""
+    """Follows the metadata and keeps the routes like it."""
 
     def __init__(self, metadata: Metadata, routes: Routes) -> None:
         self._metadata = metadata
         self._routes = routes
 
-    async def run(self, inbox: Inbox[object]) -> None:
+    async def run(self, stop: trio.Event) -> None:
         """Follow the metadata until asked to stop. The state comes first, then each change."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._follow, nursery)
-            await inbox.wait()
+            await stop.wait()
             nursery.cancel_scope.cancel()
 
     async def _follow(self, nursery: trio.Nursery) -> None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
-from hermes_actors.actors.mailbox import Inbox
+import trio
+
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.security.account import (
@@ -64,21 +64,15 @@ class Authenticator:
         return Unauthenticated(reason, self.challenges)
 
     def start(self, supervisor: Supervisor) -> None:
-        """Start the mechanisms' background work, each as an actor of its own.
+        """Start the mechanisms' background work, each as a task of its own.
 
         One that stays broken, a plug-in whose directory is away, takes neither the others nor the
         node down.
         """
         for place, mechanism in enumerate(self._mechanisms):
-            supervisor.start(f"security-{place}", partial(_Background, mechanism), restart=TENANT)
+            supervisor.start_task(f"security-{place}", partial(_run, mechanism), restart=TENANT)
 
 
-class _Background:
-    """One mechanism's `run`, as an actor."""
-
-    def __init__(self, mechanism: Mechanism) -> None:
-        self._mechanism = mechanism
-
-    async def run(self, inbox: Inbox[Any]) -> None:
-        """Until it ends by itself, or is cancelled."""
-        await self._mechanism.run()
+async def _run(mechanism: Mechanism, _stop: trio.Event) -> None:
+    # It ends by itself, or is cancelled.
+    await mechanism.run()

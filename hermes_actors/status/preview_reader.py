@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable
 
 import trio
 
-from hermes_actors.actors.mailbox import Inbox
-from hermes_actors.actors.supervisor import Supervisor
+from hermes_actors.actors.supervisor import Supervisor, run_until
 from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, UnknownTopic
 from hermes_actors.metadata.backoff import Backoff
 from hermes_actors.status.previews import (
@@ -34,12 +33,9 @@ class PreviewReader:
         self._register = register
         self._backoff = Backoff(rng, wait_max_s=_PAUSE_MAX_S)
 
-    async def run(self, inbox: Inbox[object]) -> None:
+    async def run(self, stop: trio.Event) -> None:
         """Read until asked to stop."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._follow)
-            await inbox.wait()
-            nursery.cancel_scope.cancel()
+        await run_until(stop, self._follow)
 
     async def _follow(self) -> None:
         while True:
@@ -73,8 +69,9 @@ def follow_previews(
     register = PreviewRegister()
 
     def follow(log: Log) -> None:
-        supervisor.start(
-            f"preview reader {log.dc}", lambda: PreviewReader(log, register, rng=split_rng())
+        supervisor.start_task(
+            f"preview reader {log.dc}",
+            lambda stop: PreviewReader(log, register, rng=split_rng()).run(stop),
         )
 
     for log in logs:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import trio
 
-from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.actors.supervisor import run_until
 from hermes_actors.log.base import Log, LogUnavailable, RefusedRecord, Stored
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
@@ -55,12 +55,9 @@ class PreviewReporter:
         self._may_write = may_write
         self._has_topic = False
 
-    async def run(self, inbox: Inbox[object]) -> None:
+    async def run(self, stop: trio.Event) -> None:
         """Report until asked to stop, and once more then."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._report_regularly)
-            await inbox.wait()
-            nursery.cancel_scope.cancel()
+        await run_until(stop, self._report_regularly)
         with trio.move_on_after(_FAREWELL_TIMEOUT_S):
             await self._report()
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import trio
 
-from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.actors.supervisor import run_until
 from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
 from hermes_actors.metadata.backoff import Backoff
 from hermes_actors.model.record import StoredRecord
@@ -53,14 +53,11 @@ class StatusReader:
         self._backoff = Backoff(rng)
         self._position = 0
 
-    async def run(self, inbox: Inbox[object]) -> None:
+    async def run(self, stop: trio.Event) -> None:
         """Read until asked to stop."""
         self._report("it has not been read yet")
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._follow)
-                await inbox.wait()
-                nursery.cancel_scope.cancel()
+            await run_until(stop, self._follow)
         finally:
             self._report("nobody reads it")
 

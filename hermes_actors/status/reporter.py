@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import trio
 
-from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.actors.supervisor import run_until
 from hermes_actors.log.base import Log, LogUnavailable, RefusedRecord, Stored, UnknownTopic
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
@@ -59,13 +59,9 @@ class StatusReporter:
         # What the topic takes; None until that is known.
         self._bytes_max: int | None = None
 
-    async def run(self, inbox: Inbox[object]) -> None:
+    async def run(self, stop: trio.Event) -> None:
         """Report until asked to stop."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._report_regularly)
-            nursery.start_soon(self._ask_for_ends)
-            await inbox.wait()
-            nursery.cancel_scope.cancel()
+        await run_until(stop, self._report_regularly, self._ask_for_ends)
         if self._may_write():
             with trio.move_on_after(_FAREWELL_TIMEOUT_S):
                 await self._report(is_leaving=True)

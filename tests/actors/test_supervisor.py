@@ -13,6 +13,7 @@ from hermes_actors.actors.supervisor import (
     Crash,
     RestartIntensityExceeded,
     open_supervisor,
+    run_until,
 )
 
 ONCE = RestartPolicy(kind=RestartKind.TEMPORARY)
@@ -353,3 +354,64 @@ async def test_a_failure_while_the_block_ends_is_reported_and_does_not_leave_it(
         supervisor.start("untidy", lambda: Body(body))
         await trio.testing.wait_all_tasks_blocked()
     assert [(crash.name, crash.delay_s) for crash in crashes] == [("untidy", None)]
+
+
+async def test_a_task_is_asked_to_stop_and_puts_things_away(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    told: list[str] = []
+
+    async def work(stop: trio.Event) -> None:
+        told.append("began")
+        await stop.wait()
+        await trio.sleep(3)
+        told.append("put away")
+
+    async with open_supervisor(random.Random(1)) as supervisor:
+        supervisor.start_task("work", work)
+        await trio.sleep(1)
+        assert supervisor.statistics() == {"work": (True, 0, 0)}
+        await supervisor.stop("work", grace_s=5)
+        assert told == ["began", "put away"]
+        assert not supervisor.has("work")
+
+
+async def test_a_task_that_fails_is_started_again_until_it_is_stopped(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    starts: list[float] = []
+
+    async def work(stop: trio.Event) -> None:
+        assert not stop.is_set()
+        starts.append(trio.current_time())
+        await trio.sleep(1)
+        raise ValueError("broken")
+
+    async with open_supervisor(random.Random(1)) as supervisor:
+        supervisor.start_task("work", work, restart=TENANT)
+        await trio.sleep(60)
+        assert len(starts) > 2
+        began = len(starts)
+        await supervisor.stop("work")
+        await trio.sleep(600)
+        assert len(starts) <= began + 1
+
+
+async def test_what_runs_until_an_event_is_cancelled_by_it(autojump_clock: trio.abc.Clock) -> None:
+    stop, ended = trio.Event(), []
+
+    async def first() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.append("first")
+
+    async def second() -> None:
+        ended.append("second")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_until, stop, first, second)
+        await trio.sleep(1)
+        assert ended == ["second"]
+        stop.set()
+    assert ended == ["second", "first"]

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 import trio
 from hand_coordination import HandCoordination
 
-from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.balancer.agent import Agent
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Spent
@@ -199,22 +198,21 @@ class World:
             on_gone=lambda live: self.gone.append(str(live.name)),
             resting=self,
         )
-        _ref, inbox = open_mailbox(1)
-        _ref, releases = open_mailbox(1)
+        stop = trio.Event()
         is_over = trio.Event()
         async with cluster.beating("b1", "n1"), trio.open_nursery() as nursery:
 
             async def run():
-                await agent.run(inbox)
+                await agent.run(stop)
                 is_over.set()
 
-            nursery.start_soon(cluster.releases.run, releases)
+            nursery.start_soon(cluster.releases.run, trio.Event())
             nursery.start_soon(run)
             if self.is_planned:
                 self.plan_all()
             await trio.sleep(0.1)
             yield agent
-            inbox.close()
+            stop.set()
             await is_over.wait()
             nursery.cancel_scope.cancel()
 

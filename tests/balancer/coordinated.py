@@ -156,8 +156,7 @@ class CoordinatedNode:
         self._rng = rng
         self._attempts = Attempts()
         self.leader_ref, self._leader_inbox = open_mailbox(10)
-        self._membership_ref, self._membership_inbox = open_mailbox(10)
-        self._reader_ref, self._reader_inbox = open_mailbox(10)
+        self._leaves, self._stops_reading = trio.Event(), trio.Event()
         self._is_over = trio.Event()
         self._agent_scope = trio.CancelScope()
 
@@ -186,9 +185,9 @@ class CoordinatedNode:
     async def run(self):
         with self.scope:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.reader.run, self._reader_inbox)
+                nursery.start_soon(self.reader.run, self._stops_reading)
                 nursery.start_soon(self._take_part_in_leading)
-                nursery.start_soon(self.membership.run, self._membership_inbox)
+                nursery.start_soon(self.membership.run, self._leaves)
                 nursery.start_soon(self._release)
         self._is_over.set()
 
@@ -241,7 +240,7 @@ class CoordinatedNode:
     async def stop(self):
         self._agent_scope.cancel()
         self._leader_inbox.close()
-        self._membership_inbox.close()
+        self._leaves.set()
         await trio.sleep(0.01)
         self.scope.cancel()
         await self._is_over.wait()

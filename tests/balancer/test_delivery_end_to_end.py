@@ -108,11 +108,13 @@ class Node:
             resting=resting,
         )
         async with open_supervisor(random.Random(5), self.crashes.append) as supervisor:
-            supervisor.start("registry", lambda: Registry(self.metadata))
+            supervisor.start_task("registry", lambda stop: Registry(self.metadata).run(stop))
             await self.metadata.wait_current()
-            supervisor.start(
+            supervisor.start_task(
                 "reader",
-                lambda: CoordinationReader(coordination, clock=self.clock, rng=random.Random(6)),
+                lambda stop: CoordinationReader(
+                    coordination, clock=self.clock, rng=random.Random(6)
+                ).run(stop),
             )
             leader = supervisor.start(
                 "leader",
@@ -126,11 +128,11 @@ class Node:
                 ),
             )
             workloads = Workloads(self.metadata, coordination, presence, leader)
-            supervisor.start("workloads", lambda: workloads)
-            supervisor.start("releases", lambda: releases)
-            supervisor.start(
+            supervisor.start_task("workloads", workloads.run)
+            supervisor.start_task("releases", releases.run)
+            supervisor.start_task(
                 "membership",
-                lambda: Membership(
+                lambda stop: Membership(
                     coordination,
                     presence,
                     node="n1",
@@ -139,10 +141,10 @@ class Node:
                     clock=self.clock,
                     ids=self.ids,
                     loads=agent.loads,
-                ),
+                ).run(stop),
             )
-            supervisor.start("resting", lambda: resting)
-            supervisor.start("agent", lambda: agent)
+            supervisor.start_task("resting", resting.run)
+            supervisor.start_task("agent", agent.run)
             yield agent
             await supervisor.stop("agent", grace_s=60)
             for name in ("leader", "workloads", "releases", "membership", "reader"):

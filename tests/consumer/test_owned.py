@@ -10,7 +10,6 @@ from hand_net import HandNet, push
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.consumer.batch.consumer import BatchConsumer
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.consumer.reading.resting import Resting
@@ -439,9 +438,9 @@ async def test_nobody_commits_for_what_rests_while_the_lease_is_closed(
     await world.publish(b"0", b"1")
     live = msgspec.structs.replace(world.live(), active_in=("dc1",))
     resting = Resting(world.log, world.clock)
-    _ref, inbox = open_mailbox(1)
+    stop = trio.Event()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(resting.run, inbox)
+        nursery.start_soon(resting.run, stop)
         lease.close()
         resting.keep(live, world.topic, Owned((0,), 3, lease))
         await trio.sleep(30)
@@ -449,7 +448,7 @@ async def test_nobody_commits_for_what_rests_while_the_lease_is_closed(
         lease.open()
         await trio.sleep(6)
         assert decode(await world.committed()).ownership == Ownership(0, 7, 3)
-        inbox.close()
+        stop.set()
 
 
 @given(

@@ -56,7 +56,8 @@ class Site:
                 ids=IdSource(),
             ),
         ]
-        self._inboxes = [open_mailbox(1)[1] for _ in self._parts]
+        self._stop_reading, self._leave = trio.Event(), trio.Event()
+        _, self._leading = open_mailbox(1)
 
     @property
     def owns(self):
@@ -66,12 +67,14 @@ class Site:
 
     async def run(self):
         async with trio.open_nursery() as nursery:
-            for part, inbox in zip(self._parts, self._inboxes, strict=True):
-                nursery.start_soon(part.run, inbox)
+            reader, leader, membership = self._parts
+            nursery.start_soon(reader.run, self._stop_reading)
+            nursery.start_soon(leader.run, self._leading)
+            nursery.start_soon(membership.run, self._leave)
 
     def leave(self):
-        for inbox in reversed(self._inboxes[1:]):
-            inbox.close()
+        self._leave.set()
+        self._leading.close()
 
 
 async def soon(condition, within_s):

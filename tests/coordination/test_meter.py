@@ -5,7 +5,6 @@ import random
 import pytest
 import trio
 
-from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.coordination.commands import (
     Assignment,
     Claim,
@@ -65,8 +64,8 @@ class Cluster:
 @pytest.fixture
 async def cluster(autojump_clock, nursery):
     cluster = Cluster()
-    _, inbox = open_mailbox(1)
-    nursery.start_soon(cluster.meter.run, inbox)
+    stop = trio.Event()
+    nursery.start_soon(cluster.meter.run, stop)
     await trio.testing.wait_all_tasks_blocked()
     return cluster
 

@@ -7,7 +7,6 @@ import pytest
 import trio
 import trio.testing
 
-from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.coordination.commands import (
     COORDINATION_TOPIC,
     SETTINGS,
@@ -53,14 +52,14 @@ class Site:
     @asynccontextmanager
     async def reading(self, coordination=None):
         coordination = coordination or Coordination(self.log)
-        _, inbox = open_mailbox(1)
+        stop = trio.Event()
         reader = CoordinationReader(coordination, clock=self.clock, rng=random.Random(1))
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(reader.run, inbox)
+            nursery.start_soon(reader.run, stop)
             with trio.fail_after(30):
                 await coordination.wait_current()
             yield coordination
-            inbox.close()
+            stop.set()
 
 
 @pytest.fixture
@@ -70,12 +69,12 @@ def site():
 
 async def test_into_another_datacentres_log_it_makes_no_topic(site, autojump_clock):
     coordination = Coordination(site.log)
-    _, inbox = open_mailbox(1)
+    stop = trio.Event()
     reader = CoordinationReader(
         coordination, clock=site.clock, rng=random.Random(1), makes_topic=False
     )
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(reader.run, inbox)
+        nursery.start_soon(reader.run, stop)
         await trio.sleep(5)
         assert COORDINATION_TOPIC in coordination.trouble
         assert await site.log.topics() == []
@@ -83,7 +82,7 @@ async def test_into_another_datacentres_log_it_makes_no_topic(site, autojump_clo
         await site.say(Join("a", "node-a"))
         with trio.fail_after(5):
             await coordination.until(lambda state: "a" in state.members)
-        inbox.close()
+        stop.set()
 
 
 async def test_it_makes_the_topic_and_follows_it(site, autojump_clock):
@@ -275,10 +274,10 @@ async def test_who_finds_a_cut_log_with_strangers_waits_for_their_snapshot(site,
         partition.start += 3
         del partition.records[:3]
         second = Coordination(site.log)
-        _, inbox = open_mailbox(1)
+        stop = trio.Event()
         reader = CoordinationReader(second, clock=site.clock, rng=random.Random(1))
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(reader.run, inbox)
+            nursery.start_soon(reader.run, stop)
             await site.hold_heartbeats("a", for_s=20)
             assert not second.is_current
             assert "cut" in second.trouble

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(240)]
 
 ROOT = Path(__file__).parents[2]
 SMALL = {
-    "actors": ("--rounds 1", "ask, 100 at a time"),
+    "actors": ("--rounds 1", "tell, read in batches"),
     "append": ("--rounds 1 --directory {folder}", "EmbeddedLog"),
     "balancer": (
         ("--nodes 5 --seeds 1 --hours 0.5 --json {folder}/figures.json --svg {folder}/figures.svg"),

@@ -59,11 +59,11 @@ class Site:
         self.metadata = Metadata(
             log, clock=CLOCK, ids=IdSource(), rng=system_rng(), namespace=namespace
         )
-        supervisor.start("registry", lambda: Registry(self.metadata))
+        supervisor.start_task("registry", lambda stop: Registry(self.metadata).run(stop))
 
     def copy_from(self, other):
         self.replicator = Replicator(other.log, self.metadata, clock=CLOCK, rng=system_rng())
-        self.supervisor.start("replicator", lambda: self.replicator)
+        self.supervisor.start_task("replicator", self.replicator.run)
 
     def body(self, key):
         register = self.metadata.register(key)

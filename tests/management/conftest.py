@@ -11,7 +11,6 @@ import msgspec
 import pytest
 import trio
 
-from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.config import Config, ManagementConfig
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.access.roles import Anonymous, Caller
@@ -194,9 +193,8 @@ async def api(settings: ManagementConfig, nursery: trio.Nursery) -> AsyncIterato
     log = MemoryLog("dc1", clock)
     rng = random.Random(1)
     metadata = Metadata(log, clock=clock, ids=seeded_ids(rng), rng=rng)
-    _, inbox = open_mailbox(10)
-    registry_inbox: Any = inbox
-    nursery.start_soon(Registry(metadata).run, registry_inbox)
+    stop = trio.Event()
+    nursery.start_soon(Registry(metadata).run, stop)
     await metadata.wait_current()
     config = msgspec.structs.replace(Config(), management=settings)
     administration = Administration(metadata, log, config, clock, ByHeader())

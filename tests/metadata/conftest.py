@@ -6,10 +6,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
-from hermes_actors.actors.mailbox import Ref
 from hermes_actors.actors.supervisor import Supervisor, open_supervisor
 from hermes_actors.log.memory import MemoryLog
-from hermes_actors.metadata.registry import Metadata, Refold, Registry
+from hermes_actors.metadata.registry import Metadata, Registry
 from hermes_actors.model.subscription import Subscription
 from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
 from hermes_actors.runtime.clock import seeded_ids
@@ -24,7 +23,7 @@ class Site:
         self.supervisor = supervisor
         self.log = log
         self.metadata = metadata
-        self.registry: Ref[Refold] = supervisor.start("registry", lambda: Registry(metadata))
+        supervisor.start_task("registry", lambda stop: Registry(metadata).run(stop))
 
 
 OpenSite = Callable[..., AbstractAsyncContextManager[Site]]

@@ -172,9 +172,11 @@ async def test_sweeps_delete_activations_of_deleted_subscriptions_a_few_at_a_tim
 ):
     monkeypatch.setattr(reconciler_module, "_DELETED_MAX", 2)
     async with open_site() as site:
-        site.supervisor.start(
+        site.supervisor.start_task(
             "reconciler",
-            lambda: TopicReconciler(site.metadata, {}, Config(), clock=clock, rng=random.Random(2)),
+            lambda stop: TopicReconciler(
+                site.metadata, {}, Config(), clock=clock, rng=random.Random(2)
+            ).run(stop),
         )
         change, register = site.metadata.change, site.metadata.register
         await change(put(topic_key(NAME.topic), topic_body(topic("shop.orders"))))

@@ -26,15 +26,15 @@ def open_reconciled(open_site, clock):
     @asynccontextmanager
     async def open_it(others=()):
         async with open_site() as site:
-            site.supervisor.start(
+            site.supervisor.start_task(
                 "reconciler",
-                lambda: TopicReconciler(
+                lambda stop: TopicReconciler(
                     site.metadata,
                     {other.dc: other for other in others},
                     CONFIG,
                     clock=clock,
                     rng=random.Random(2),
-                ),
+                ).run(stop),
             )
             yield site
 
@@ -103,7 +103,7 @@ async def test_a_topic_that_the_log_does_not_take_holds_up_no_other(
             return await create(name, settings)
 
         site.log.create_topic = picky
-        site.supervisor.start("reconciler", lambda: make(site))
+        site.supervisor.start_task("reconciler", lambda stop: make(site).run(stop))
         for name in ("shop.a_b", "shop.orders"):
             key = topic_key(TopicName.parse(name))
             await site.metadata.change(put(key, topic_body(topic(name))))

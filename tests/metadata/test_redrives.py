@@ -95,11 +95,11 @@ def open_reconciled(open_site, clock):
     @asynccontextmanager
     async def open_it():
         async with open_site() as site:
-            site.supervisor.start(
+            site.supervisor.start_task(
                 "reconciler",
-                lambda: TopicReconciler(
+                lambda stop: TopicReconciler(
                     site.metadata, {}, Config(), clock=clock, rng=random.Random(2)
-                ),
+                ).run(stop),
             )
             yield site
 
@@ -168,7 +168,7 @@ async def test_consumers_are_woken_by_each_change_of_a_redrive(
         await change(put(subscription_key(NAME), body))
         live = site.metadata.catalog.subscriptions[str(NAME)]
         board = FollowedRedrives(site.metadata)
-        site.supervisor.start("redrives", lambda: board)
+        site.supervisor.start_task("redrives", board.run)
         seen = []
 
         async def follow():

@@ -23,7 +23,7 @@ from hermes_actors.metadata.commands import (
     put,
 )
 from hermes_actors.metadata.keys import group_key, topic_key, topics_below
-from hermes_actors.metadata.registry import Metadata, OutcomeUnknown, Refold
+from hermes_actors.metadata.registry import Metadata, OutcomeUnknown
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
@@ -261,16 +261,6 @@ async def test_a_contradicting_writer_forces_one_refold_and_not_more(
         assert site.metadata.is_current
 
 
-async def test_an_operator_may_ask_for_a_refold(autojump_clock, open_site):
-    async with open_site() as site:
-        await site.metadata.change(GROUP)
-        folded = site.metadata.state
-        site.registry.tell(Refold())
-        await trio.sleep(1)
-        assert site.metadata.state is not folded
-        assert site.metadata.state.snapshot() == folded.snapshot()
-
-
 async def test_a_node_whose_log_is_down_at_its_start_shows_another_datacentre(
     autojump_clock, open_site
 ):
@@ -416,7 +406,7 @@ async def test_a_log_whose_records_were_all_deleted_is_made_anew(autojump_clock,
 
 
 async def test_a_log_that_is_read_again_is_compared_though_another_datacentre_is_away(
-    autojump_clock, open_site
+    autojump_clock, open_site, clock
 ):
     async with open_site("dc2") as there, open_site("dc3") as away:
         away.log.faults.reads_failing = True
@@ -424,7 +414,9 @@ async def test_a_log_that_is_read_again_is_compared_though_another_datacentre_is
         async with open_site("dc1", standins=standins) as site:
             await trio.sleep(30)
             assert "dc2" not in site.metadata.lacking
-            site.registry.tell(Refold())
+            await site.metadata.change(GROUP)
+            stray = Put("stray", "note/x", b"", (), Seen(1, "another history"))
+            await site.log.append(site.metadata.topic, 0, [encode(stray, clock.now_ms())], Ack.ALL)
             await trio.sleep(30)
             assert site.metadata.refolds == 1
             assert "dc2" not in site.metadata.lacking

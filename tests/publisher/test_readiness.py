@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import trio
 
-from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.config import ReadinessConfig
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
@@ -30,9 +29,8 @@ class Dc:
         self.log = MemoryLog("dc1", clock)
         self.metadata = Metadata(self.log, clock=clock, ids=seeded_ids(rng), rng=rng)
         self._nursery = nursery
-        _, inbox = open_mailbox(10)
-        registry_inbox: Any = inbox
-        nursery.start_soon(Registry(self.metadata).run, registry_inbox)
+        stop = trio.Event()
+        nursery.start_soon(Registry(self.metadata).run, stop)
 
     async def mark(self, is_ready: bool, dc: str = "dc1") -> None:
         await self.metadata.change(put(readiness_key(dc), readiness_body(is_ready)))
@@ -56,9 +54,8 @@ class Dc:
     def check(self, **settings: Any) -> ReadinessCheck:
         config = ReadinessConfig(check_enabled=True, **settings)
         check = ReadinessCheck(self.metadata, self.log, config)
-        _, inbox = open_mailbox(1)
-        check_inbox: Any = inbox
-        self._nursery.start_soon(check.run, check_inbox)
+        stop = trio.Event()
+        self._nursery.start_soon(check.run, stop)
         return check
 
 

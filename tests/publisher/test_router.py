@@ -56,9 +56,11 @@ async def control(open_world, autojump_clock):
             ids=seeded_ids(random.Random(3)),
             rng=random.Random(4),
         )
-        world.supervisor.start("registry", lambda: Registry(metadata))
+        world.supervisor.start_task("registry", lambda stop: Registry(metadata).run(stop))
         await metadata.wait_current()
-        world.supervisor.start("router", lambda: Router(metadata, world.frontend.routes))
+        world.supervisor.start_task(
+            "router", lambda stop: Router(metadata, world.frontend.routes).run(stop)
+        )
         yield Control(world, metadata)
 
 

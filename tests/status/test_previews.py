@@ -72,10 +72,12 @@ class Site:
         self.gathered: dict[str, dict[str, list[Preview]]] = {"dc1": {}, "dc2": {}}
         self.register = PreviewRegister()
         for dc, log in self.logs.items():
-            supervisor.start(f"reporter {dc}", self._reporter(dc, log, clock))
-            supervisor.start(
+            supervisor.start_task(f"reporter {dc}", self._reporter(dc, log, clock).run)
+            supervisor.start_task(
                 f"reader {dc}",
-                lambda log=log: PreviewReader(log, self.register, rng=random.Random(1)),
+                lambda stop, log=log: PreviewReader(log, self.register, rng=random.Random(1)).run(
+                    stop
+                ),
             )
 
     def _reporter(self, dc: str, log: MemoryLog, clock):
@@ -83,7 +85,7 @@ class Site:
             taken, self.gathered[dc] = self.gathered[dc], {}
             return taken
 
-        return lambda: PreviewReporter(log, take, node="n1", clock=clock, interval_s=30)
+        return PreviewReporter(log, take, node="n1", clock=clock, interval_s=30)
 
     def contents(self, topic: str) -> list[bytes]:
         return [preview.content for preview in self.register.of_topic(topic)]

@@ -31,9 +31,9 @@ class Cluster:
             self._identity(node, dc, f"boot{self._boots}"),
             Sources(topics=lambda: ["a.b"], published=lambda _name: Published(3)),
         )
-        self.supervisor.start(
+        self.supervisor.start_task(
             f"{dc} {as_ or node}",
-            lambda: StatusReporter(self.logs[dc], collector, clock=self.clock),
+            lambda stop: StatusReporter(self.logs[dc], collector, clock=self.clock).run(stop),
         )
 
     async def kill(self, dc, node):
@@ -41,11 +41,11 @@ class Cluster:
 
     def read(self, clock=None):
         for dc, log in self.logs.items():
-            self.supervisor.start(
+            self.supervisor.start_task(
                 f"reader {dc}",
-                lambda log=log: StatusReader(
+                lambda stop, log=log: StatusReader(
                     log, self.fold, clock=clock or self.clock, rng=random.Random(3)
-                ),
+                ).run(stop),
             )
 
     def there(self):
@@ -176,9 +176,11 @@ async def test_a_reader_begins_half_a_minute_ago_not_at_the_beginning(autojump_c
     await trio.sleep(20)
     late = StatusFold()
     cluster.fold = late
-    cluster.supervisor.start(
+    cluster.supervisor.start_task(
         "late",
-        lambda: StatusReader(cluster.logs["dc1"], late, clock=cluster.clock, rng=random.Random(1)),
+        lambda stop: StatusReader(
+            cluster.logs["dc1"], late, clock=cluster.clock, rng=random.Random(1)
+        ).run(stop),
     )
     await trio.sleep(1)
     assert cluster.states() == {"n1": (False, False)}

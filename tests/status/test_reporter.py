@@ -41,7 +41,7 @@ class World:
             self.reporters.append(reporter)
             return self.reporters[-1]
 
-        self.supervisor.start("reporter", make)
+        self.supervisor.start_task("reporter", lambda stop: make().run(stop))
 
     async def records(self):
         end = (await self.log.end_positions(STATUS_TOPIC))[0]

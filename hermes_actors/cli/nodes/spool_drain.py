@@ -86,7 +86,7 @@ async def _send(plan: _Plan, left: list[int]) -> None:
             ids=environment.ids,
             rng=environment.split_rng(),
         )
-        control.start("registry", lambda: Registry(metadata))
+        control.start_task("registry", lambda stop: Registry(metadata).run(stop))
         spool = await stack.enter_async_context(
             open_spool(
                 open_spool_store(config, environment.ids, accepts_damage=plan.accepts_damage),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import trio
 
-from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.actors.supervisor import run_until
 from hermes_actors.log.base import Log, LogUnavailable, UnknownTopic
 from hermes_actors.log.ranges import read_forwards
 from hermes_actors.metadata.catalog import LiveSubscription
@@ -98,9 +98,7 @@ def _incarnation(letter_id: str) -> int:
 
 
 class OpenCounts:
-    """The actor that follows the dead-letter topics of the subscriptions that `followed` gives. Its
-    inbox only says when to stop.
-    """
+    """Follows the dead-letter topics of the subscriptions that `followed` gives."""
 
     def __init__(
         self, log: Log, followed: Callable[[], Iterable[LiveSubscription]], namespace: str = ""
@@ -125,13 +123,9 @@ class OpenCounts:
             return UNKNOWN
         return fold.count(str(live.name), live.incarnation)
 
-    async def run(self, inbox: Inbox[object]) -> None:
+    async def run(self, stop: trio.Event) -> None:
         """Follow the topics until asked to stop."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._follow)
-            async for _ in inbox:
-                pass
-            nursery.cancel_scope.cancel()
+        await run_until(stop, self._follow)
 
     async def _follow(self) -> None:
         while True:

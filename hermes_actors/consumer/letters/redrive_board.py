@@ -4,7 +4,7 @@ from typing import Protocol
 
 import trio
 
-from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.actors.supervisor import run_until
 from hermes_actors.metadata.catalog import LiveSubscription, OtherChanged
 from hermes_actors.metadata.keys import parse_key
 from hermes_actors.metadata.redrives import REDRIVE, Redrive, redrive_key, redrive_of
@@ -59,13 +59,9 @@ class FollowedRedrives:
         """Wait until any subscription's re-drive changes."""
         await self._changed.wait()
 
-    async def run(self, inbox: Inbox[object]) -> None:
+    async def run(self, stop: trio.Event) -> None:
         """Follow the metadata until asked to stop."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._follow)
-            async for _ in inbox:
-                pass
-            nursery.cancel_scope.cancel()
+        await run_until(stop, self._follow)
 
     async def _follow(self) -> None:
         with self._metadata.watch() as watch:

@@ -9,7 +9,7 @@ from math import isinf
 import trio
 from msgspec import Struct
 
-from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.actors.supervisor import run_until
 from hermes_actors.consumer.reading.progress import ASSERT_PAUSES_S, REFRESH_S, TopicProgress
 from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.coordination.owned import Owned
@@ -38,9 +38,8 @@ class _Place(Struct):
 
 
 class Resting:
-    """The actor that commits on behalf of the suspended subscriptions that a node owns: at once,
-    when they come or are sent elsewhere, and each hour. It reads no messages; its inbox only says
-    when to stop.
+    """Commits on behalf of the suspended subscriptions that a node owns: at once, when they come or
+    are sent elsewhere, and each hour.
     """
 
     def __init__(self, log: Log, clock: Clock, namespace: str = "") -> None:
@@ -81,13 +80,9 @@ class Resting:
         place = self._places.get(name)
         return ("", {}) if place is None else (place.log_topic, place.reached)
 
-    async def run(self, inbox: Inbox[object]) -> None:
+    async def run(self, stop: trio.Event) -> None:
         """Commit until asked to stop."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._work)
-            async for _ in inbox:
-                pass
-            nursery.cancel_scope.cancel()
+        await run_until(stop, self._work)
 
     async def _work(self) -> None:
         at_work: set[str] = set()

@@ -5,11 +5,9 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Any
 
 import trio
 
-from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import Crash, open_supervisor
 from hermes_actors.config import ConsumersConfig
@@ -106,8 +104,7 @@ async def open_senders(
         # One that stays broken takes neither the others nor the node down.
         supervisor = await stack.enter_async_context(open_supervisor(system_rng(), _log_crash))
         for scheme, each in providers.items():
-            make = partial(_Background, each)
-            supervisor.start(f"sender of {scheme}", make, restart=TENANT)
+            supervisor.start_task(f"sender of {scheme}", partial(_run, each), restart=TENANT)
         choice = SenderChoice(
             plain=plain,
             http2=http2,
@@ -128,15 +125,9 @@ async def open_senders(
             nursery.cancel_scope.cancel()
 
 
-class _Background:
-    """The `run` of a provider of senders, as an actor."""
-
-    def __init__(self, provider: SenderProvider) -> None:
-        self._provider = provider
-
-    async def run(self, _inbox: Inbox[Any]) -> None:
-        """Until it ends by itself, or is cancelled."""
-        await self._provider.run()
+async def _run(provider: SenderProvider, _stop: trio.Event) -> None:
+    # It ends by itself, or is cancelled.
+    await provider.run()
 
 
 def _log_crash(crash: Crash) -> None:

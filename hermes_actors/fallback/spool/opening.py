@@ -61,9 +61,9 @@ async def open_spool(
         spool.ref = control.start(
             "spool writer", lambda: SpoolWriter(spool), mailbox_capacity=QUEUED_OFFERS_MAX
         )
-        control.start(
+        control.start_task(
             "replayer",
-            lambda: Replayer(
+            lambda stop: Replayer(
                 spool,
                 destinations,
                 config.spool,
@@ -71,7 +71,7 @@ async def open_spool(
                 envelope=config.log.envelope,
                 records_max=config.frontend.batch_records_max,
                 bytes_max=config.frontend.batch_bytes_max,
-            ),
+            ).run(stop),
         )
         yield spool
         await control.stop("replayer", grace_s=_STOP_GRACE_S)

@@ -14,7 +14,6 @@ from contextlib import suppress
 import trio
 from msgspec import Struct
 
-from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.config.spool import SpoolConfig
 from hermes_actors.fallback.spool.format import SpoolEntry
 from hermes_actors.fallback.spool.index import KEYLESS, TopicQueue, Waiting
@@ -102,13 +101,13 @@ class Replayer:
         self._healthy = trio.CapacityLimiter(_SENDING_MAX)
         self._probing = trio.CapacityLimiter(_PROBING_MAX)
 
-    async def run(self, inbox: Inbox[object]) -> None:
-        """Send until the inbox ends. What is being sent then may be sent again."""
+    async def run(self, stop: trio.Event) -> None:
+        """Send until asked to stop. What is being sent then may be sent again."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._follow, nursery)
             nursery.start_soon(self._returns.watch)
             nursery.start_soon(self._known.watch)
-            await inbox.wait()
+            await stop.wait()
             nursery.cancel_scope.cancel()
 
     async def _follow(self, nursery: trio.Nursery) -> None:

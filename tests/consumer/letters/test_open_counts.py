@@ -80,7 +80,7 @@ def test_of_too_many_the_newest_are_known(monkeypatch):
 async def counting(world, *lives):
     counts = OpenCounts(world.log, lambda: lives or [world.live()])
     async with open_supervisor(world.parts.rng) as supervisor:
-        supervisor.start("counts", lambda: counts)
+        supervisor.start_task("counts", counts.run)
         yield counts
         await supervisor.stop("counts")
 

@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 import msgspec
 import trio
 
-from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.consumer.reading.resting import Resting
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.log.base import Commit
@@ -30,11 +29,11 @@ def sought(live, number, positions=None, time_ms=None):
 @asynccontextmanager
 async def resting_in(world):
     resting = Resting(world.log, world.clock)
-    _ref, inbox = open_mailbox(1)
+    stop = trio.Event()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(resting.run, inbox)
+        nursery.start_soon(resting.run, stop)
         yield resting
-        inbox.close()
+        stop.set()
 
 
 class Counted:

@@ -95,9 +95,11 @@ class Spooling:
             lambda name, incarnation: (name, incarnation) in self.gone,
             lambda _live: self.logs,
         )
-        self.supervisor.start(
+        self.supervisor.start_task(
             "replayer",
-            lambda: Replayer(self.spool, destinations, self.spool.config, random.Random(2)),
+            lambda stop: Replayer(
+                self.spool, destinations, self.spool.config, random.Random(2)
+            ).run(stop),
         )
 
     async def stored(self, log: MemoryLog, topic: str = ORDERS) -> dict[int, list[bytes]]:

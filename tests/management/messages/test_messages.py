@@ -10,7 +10,6 @@ import pytest
 import trio
 import trio.testing
 
-from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.config import Config
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
@@ -284,9 +283,9 @@ def test_the_app_serves_from_the_asyncio_host_of_a_trio_guest():
         log = MemoryLog("dc1", clock)
         rng = random.Random(1)
         metadata = Metadata(log, clock=clock, ids=seeded_ids(rng), rng=rng)
-        _, inbox = open_mailbox(1)
+        stop = trio.Event()
         async with trio.open_nursery() as nursery, open_bridge() as bridge:
-            nursery.start_soon(Registry(metadata).run, inbox)
+            nursery.start_soon(Registry(metadata).run, stop)
             await metadata.wait_current()
             administration = Administration(metadata, log, Config(), clock)
             app = build_app(administration, bridge, Config())

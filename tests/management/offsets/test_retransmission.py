@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 import pytest
 import trio
 
-from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.config import ManagementConfig
 from hermes_actors.consumer.reading.resting import Resting
 from hermes_actors.coordination.owned import Owned
@@ -75,8 +74,8 @@ class World:
     def consume(self, *dcs):
         for dc in dcs:
             resting = Resting(self.logs[dc], self.api.clock)
-            _ref, inbox = open_mailbox(1)
-            self.nursery.start_soon(resting.run, inbox)
+            stop = trio.Event()
+            self.nursery.start_soon(resting.run, stop)
             self.nursery.start_soon(self._feed, resting)
 
     async def _feed(self, resting):
