@@ -28,7 +28,12 @@ def open_pair(open_world) -> OpenPair:
 
     @asynccontextmanager
     async def opened(
-        *, partitions: int = 4, remote_partitions: int = 4, topic: bool = True, **settings: object
+        *,
+        partitions: int = 4,
+        remote_partitions: int = 4,
+        topic: bool = True,
+        replay: bool = False,
+        **settings: object,
     ) -> AsyncIterator[SimpleNamespace]:
         remote = MemoryLog("dc2", SimulatedClock())
         kept = []
@@ -45,7 +50,7 @@ def open_pair(open_world) -> OpenPair:
                 random.Random(3),
                 metrics,
             )
-            async with open_world(parts={"fallback": fallback}, log=own) as world:
+            async with open_world(parts={"fallback": fallback}, log=own, replay=replay) as world:
                 await remote.create_topic(
                     "shop.orders_1", TopicSettings(partitions=remote_partitions)
                 )
@@ -82,6 +87,23 @@ async def test_a_publish_is_201_through_the_remote_when_the_own_datacentre_is_go
         published = pair.world.frontend.published("shop.orders")
         assert published is not None
         assert published.messages == 1
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+async def test_a_replay_for_one_subscription_stays_so_in_another_datacentre(
+    open_pair, autojump_clock, is_cut
+) -> None:
+    async with open_pair(replay=True) as pair:
+        if is_cut:
+            pair.own.faults.cut()
+        else:
+            pair.own.faults.silent = True
+        response = await pair.world.publish(hermes_replay_id="x", hermes_replay_for="billing")
+        assert response.status_code == 201
+        (record,) = pair.kept
+        headers = dict(record.headers)
+        assert (headers["id"], headers["only-for"]) == (b"x", b"billing")
+        assert via(record) == ("fallback" if is_cut else "hedge")
 
 
 async def test_both_silent_is_500_within_the_limit_and_names_each_datacentre(

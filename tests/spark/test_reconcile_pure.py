@@ -1,6 +1,8 @@
 """The fate of a message from its facts, and settled offsets from a subscription's commits."""
 
 import itertools
+from functools import reduce
+from operator import or_
 
 import pytest
 from hypothesis import given
@@ -40,10 +42,16 @@ def test_places_are_told_from_their_bits(places):
     assert (fate_of(flags) is Fate.STORED) == bool(places)
 
 
-@given(st.integers(0, 2**16 - 1).map(lambda bits: bits & ~0xFF80))
-def test_only_what_201_was_said_of_and_must_be_there_is_lost(facts):
-    excused = Fact.YOUNG | Fact.BEFORE_RETENTION | Fact.DEAD_LETTERED
-    is_lost = bool(facts & Fact.ACKNOWLEDGED) and not facts & excused
+YOUNG, OLD, EXPECTED = Fact.YOUNG, Fact.BEFORE_RETENTION, Fact.EXPECTED
+SAID = [Fact.ACKNOWLEDGED | each for each in (EXPECTED, YOUNG, OLD, YOUNG | OLD)]
+SAID += [Fact.KEPT | each for each in (Fact(0), YOUNG, OLD, YOUNG | OLD)]
+"""The facts that a line of a list can give."""
+
+
+@given(st.lists(st.sampled_from(SAID), min_size=1), st.booleans())
+def test_only_what_201_was_said_of_and_must_be_there_is_lost(lines, is_dead_lettered):
+    facts = reduce(or_, lines, Fact.DEAD_LETTERED if is_dead_lettered else Fact(0))
+    is_lost = any(each & EXPECTED for each in lines) and not is_dead_lettered
     assert (fate_of(facts) is Fate.LOST) == is_lost
     assert fate_of(facts | place(0, LOCAL)) is Fate.STORED
 
@@ -162,7 +170,7 @@ STORED = Combination("shop.orders", Fact.ACKNOWLEDGED | place(0, LOCAL), 1, 5)
     [
         (result(STORED), Verdict.CLEAN, "All that was acknowledged is stored: 5 messages"),
         (
-            result(STORED, Combination("shop.orders", Fact.ACKNOWLEDGED, 0, 2)),
+            result(STORED, Combination("shop.orders", Fact.ACKNOWLEDGED | EXPECTED, 0, 2)),
             Verdict.LOST,
             "2 messages are acknowledged and in no datacentre's log: lost",
         ),

@@ -8,15 +8,25 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stored_scene import native
 
 from hermes_actors.cli.command_line.failures import CommandFailed
 from hermes_actors.cli.main import app
 from hermes_actors.model.message import Envelope, Message, to_record
 from hermes_actors.model.record import Record
+from hermes_spark.columns import schema_of
+from hermes_spark.replay import selection
 from hermes_spark.replay.command import _look_for
 from hermes_spark.replay.journal import Journal
 from hermes_spark.replay.publishing import ATTEMPTS_MAX, Candidate, Replayer, Tally
 from hermes_spark.replay.request import CannotReplay, ReplayRequest, replay_request
+from hermes_spark.replay.selection import (
+    COLUMNS,
+    candidates,
+    records_of,
+    rows_in_order,
+    write_in_order,
+)
 from hermes_spark.snapshot import Snapshot
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -219,10 +229,12 @@ def test_what_is_under_way_or_broken_for_a_moment_is_tried_again(run, status):
     assert tally == Tally(replayed=1)
 
 
-def test_a_topic_that_is_not_there_keeps_no_other_from_its_messages(run):
-    frontend, tally = run([1, 2, 100], httpx.Response(404, json={"message": "no topic"}))
+@pytest.mark.parametrize("status", [403, 404])
+def test_a_topic_that_takes_none_keeps_no_other_from_its_messages(run, status):
+    frontend, tally = run([1, 2, 100], httpx.Response(status, json={"message": "no topic"}))
     assert [message_id for _, message_id in frontend.taken] == ["id-100"]
-    assert tally == Tally(replayed=1, failed=2)
+    refused = {"shop.orders": f"{status}: no topic"}
+    assert tally == Tally(replayed=1, failed=2, refused=refused)
 
 
 def test_what_the_client_itself_refuses_to_send_stops_nothing(run):
@@ -239,10 +251,37 @@ def test_what_is_refused_or_cannot_be_carried_is_told_and_the_rest_goes_on(run, 
 
 
 def test_a_refusal_that_all_would_get_and_silence_end_the_run(run):
-    with pytest.raises(CommandFailed, match=r"refuses messages of shop\.orders with 403: no"):
-        run([1, 2], httpx.Response(403, json={"message": "no"}))
+    with pytest.raises(CommandFailed, match=r"refuses messages of shop\.orders with 401: no"):
+        run([1, 2], httpx.Response(401, json={"message": "no"}))
     with pytest.raises(CommandFailed, match=r"does not answer: .*run the same command again"):
         run([1], *[httpx.ConnectError("refused")] * ATTEMPTS_MAX)
+
+
+def test_messages_wait_on_the_disk_in_their_order_and_few_in_memory(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(selection, "ROWS_AT_ONCE", 7)
+    kept = [native(number) for number in range(100)]
+    rows = [
+        (
+            "dc1",
+            f"shop.t{at % 3}",
+            at % 2,
+            at,
+            r.timestamp_ms,
+            r.key,
+            r.value,
+            f"id-{at}",
+            r.headers,
+        )
+        for at, r in enumerate(kept)
+    ]
+    records = spark.createDataFrame(rows, schema_of(COLUMNS)).repartition(5)
+    wanted = records.where("offset >= 10").select("topic", "message_id")
+    assert write_in_order(records_of(wanted, records), tmp_path / "kept") == 90
+    found = list(candidates(rows_in_order(tmp_path / "kept"), "billing"))
+    order = sorted(rows[10:], key=lambda row: (row[1], row[0], row[2], row[3]))
+    assert [(each.topic, each.message_id) for each in found] == [(r[1], r[7]) for r in order]
+    at = order[5][3]
+    assert found[5].make() == replay_request(order[5][1], f"id-{at}", kept[at], "billing")
 
 
 def test_a_subscription_that_the_report_does_not_know_is_told(tmp_path, capsys):

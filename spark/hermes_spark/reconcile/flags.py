@@ -93,11 +93,8 @@ def fate_of(flags: int) -> Fate:
         return Fate.LOST
     if flags & Fact.YOUNG:
         return Fate.PENDING
-    if flags & Fact.BEFORE_RETENTION:
-        return Fate.EXPIRED
-    if flags & Fact.ACKNOWLEDGED:
-        return Fate.LOST
-    return Fate.KEPT
+    # What was answered with 201 is expected, young, or before retention.
+    return Fate.EXPIRED if flags & Fact.BEFORE_RETENTION else Fate.KEPT
 
 
 def causes_of(flags: int, copies: int) -> tuple[str, ...]:

@@ -1,11 +1,14 @@
 """`hermes spark replay`: put back what a reconciliation found missing."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event
-from typing import Annotated
+from typing import Annotated, Any
 
 import httpx
 import typer
+from msgspec import Struct
 
 from hermes_actors.cli.command_line.credentials import authorization, tls_context
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong, warn
@@ -26,6 +29,8 @@ from hermes_spark.replay.selection import (
     named,
     of_ids,
     records_of,
+    rows_in_order,
+    write_in_order,
 )
 from hermes_spark.session import session
 from hermes_spark.snapshot import load_snapshot
@@ -73,7 +78,42 @@ def replay(
     folder, in replayed.ndjson: run again, the command goes on after it. Ends with 1 when some of it
     could not be put back.
     """
-    topics = list(topic or [])
+    asked = _asked(report, which, ids, topic or [], subscription, archive)
+    spark = session("hermes replay", master)
+    wanted = _wanted(spark, asked).cache()
+    found = records_of(wanted, _records(spark, asked, wanted))
+    if dry_run:
+        raise typer.Exit(1 if _missing(asked, wanted, found.count()) else 0)
+    with TemporaryDirectory(prefix="replay-", dir=report) as folder:
+        kept = Path(folder) / "records"
+        missing = _missing(asked, wanted, write_in_order(found, kept))
+        tally = _published(asked, rows_in_order(kept), publish_url, rate, missing)
+    if tally.failed:
+        raise CommandFailed(f"{tally.failed:,} were not taken; why stands in {report / JOURNAL}")
+    raise typer.Exit(1 if missing else 0)
+
+
+class _Asked(Struct, frozen=True):
+    """Which messages are wanted, and from where; `only_for` is the name in `subscription`."""
+
+    report: Path
+    which: Which
+    ids: Path | None
+    topics: list[str]
+    subscription: str
+    only_for: str
+    archive: Path | None
+
+
+def _asked(
+    report: Path,
+    which: Which,
+    ids: Path | None,
+    topics: list[str],
+    subscription: str,
+    archive: Path | None,
+) -> _Asked:
+    """Raises UsageWrong for options that do not go together."""
     only_for = ""
     if subscription:
         name = SubscriptionName.parse(subscription)
@@ -87,51 +127,65 @@ def replay(
         raise UsageWrong("what is lost is in no log; name the archive that holds it: --archive")
     if only_for:
         _look_for(subscription, report)
-    spark = session("hermes replay", master)
-    if ids is not None:
-        wanted = of_ids(spark, ids, topics[0])
-    else:
-        wanted = named(spark, report, which, subscription)
-        if topics:
-            wanted = wanted.where(wanted["topic"].isin(*topics))
-    wanted = wanted.cache()
-    if archive is not None:
-        held = lives(topics_of(archive), topics) if topics else None
-        records = archived(spark, archive, held, COLUMNS)
-    else:
-        snapshot = load_snapshot(report / "snapshot.json")
-        names = [row.topic for row in wanted.select("topic").distinct().collect()]
-        held = lives_in(snapshot, names)
-        records = stored(spark, snapshot, topics=held, columns=COLUMNS)
-    found = records_of(wanted, records).cache()
-    count, held_count = wanted.count(), found.count()
-    place = f"the archive {archive}" if archive is not None else "the logs"
-    print(f"{count:,} messages to put back, {held_count:,} of them in {place}")
-    for row in wanted.groupBy("topic").count().orderBy("topic").collect():
-        print(f"  {row.topic}: {row['count']:,}")
-    missing = count - held_count
-    if dry_run:
-        raise typer.Exit(1 if missing else 0)
+    return _Asked(report, which, ids, topics, subscription, only_for, archive)
+
+
+def _wanted(spark: Any, asked: _Asked) -> Any:
+    if asked.ids is not None:
+        return of_ids(spark, asked.ids, asked.topics[0])
+    wanted = named(spark, asked.report, asked.which, asked.subscription)
+    return wanted.where(wanted["topic"].isin(*asked.topics)) if asked.topics else wanted
+
+
+def _records(spark: Any, asked: _Asked, wanted: Any) -> Any:
+    """Those of the archive, or of the logs, that may be among the wanted."""
+    if asked.archive is not None:
+        held = lives(topics_of(asked.archive), asked.topics) if asked.topics else None
+        return archived(spark, asked.archive, held, COLUMNS)
+    snapshot = load_snapshot(asked.report / "snapshot.json")
+    names = [row.topic for row in wanted.select("topic").distinct().collect()]
+    return stored(spark, snapshot, topics=lives_in(snapshot, names), columns=COLUMNS)
+
+
+def _missing(asked: _Asked, wanted: Any, found: int) -> int:
+    """Tell how many are wanted and found; how many are not found."""
+    by_topic = {row.topic: row["count"] for row in wanted.groupBy("topic").count().collect()}
+    count: int = sum(by_topic.values())
+    place = f"the archive {asked.archive}" if asked.archive is not None else "the logs"
+    print(f"{count:,} messages to put back, {found:,} of them in {place}")
+    for topic, messages in sorted(by_topic.items()):
+        print(f"  {topic}: {messages:,}")
+    return count - found
+
+
+def _published(
+    asked: _Asked,
+    rows: Iterator[dict[str, Any]],
+    publish_url: str,
+    rate_per_s: float,
+    missing: int,
+) -> Tally:
+    """Publish them, and tell how many were, also when it is cut off."""
     tally = Tally()
     headers = {"Authorization": shown} if (shown := authorization()) else {}
     tls = tls_context()
     with (
-        _journal(report) as journal,
+        _journal(asked.report) as journal,
         httpx.Client(
             headers=headers, timeout=TIMEOUT_S, trust_env=False, verify=tls or True
         ) as client,
     ):
         replayer = Replayer(
-            client, publish_url, journal, rate, only_for, SystemClock(), Event().wait
+            client, publish_url, journal, rate_per_s, asked.only_for, SystemClock(), Event().wait
         )
         try:
-            replayer.run(candidates(found, only_for), tally)
+            replayer.run(candidates(rows, asked.only_for), tally)
         finally:
             before = f", {tally.before:,} were before" if tally.before else ""
             print(f"put back {tally.replayed:,}{before}, not {tally.failed + missing:,}")
-    if tally.failed:
-        raise CommandFailed(f"{tally.failed:,} were not taken; why stands in {report / JOURNAL}")
-    raise typer.Exit(1 if missing else 0)
+            for topic, why in tally.refused.items():
+                print(f"  {topic} takes none: {why}")
+    return tally
 
 
 def _look_for(subscription: str, report: Path) -> None:

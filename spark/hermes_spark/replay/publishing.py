@@ -17,10 +17,10 @@ _PAUSE_FIRST_S = 0.5
 _PAUSE_MAX_S = 30.0
 _FOR_LATER = (408, 409, 429, 500, 502, 503, 504)
 """Answers that may be others a moment later; 409 says that an earlier try is still under way."""
-_FOR_ALL = (401, 403, 415)
+_FOR_ALL = (401, 415)
 """Answers that every other message would get too."""
-_FOR_ITS_TOPIC = 404
-"""The topic is not there: every other message of it would get that too."""
+_FOR_ITS_TOPIC = (403, 404)
+"""The topic is not ours to publish to, or not there: every other message of it would get that."""
 
 
 class Candidate(Struct, frozen=True):
@@ -32,11 +32,14 @@ class Candidate(Struct, frozen=True):
 
 
 class Tally(Struct):
-    """How many messages were put back now, were put back before, and could not be."""
+    """How many messages were put back now, were put back before, and could not be; and which topics
+    take none, with the status and why.
+    """
 
     replayed: int = 0
     before: int = 0
     failed: int = 0
+    refused: dict[str, str] = {}
 
 
 class Replayer:
@@ -68,14 +71,13 @@ class Replayer:
     def run(self, candidates: Iterable[Candidate], tally: Tally) -> None:
         """All of them, counted in the tally as they end. Raises CommandFailed when going on is of
         no use: nobody answers, or the answer would be the same for all. Of a topic that is not
-        there the first message is tried, and none of the others.
+        there, or that refuses us, the first message is tried, and none of the others.
         """
-        gone: set[str] = set()
         for candidate in candidates:
             if self._journal.is_done(candidate.topic, candidate.message_id, self._only_for):
                 tally.before += 1
                 continue
-            if candidate.topic in gone:
+            if candidate.topic in tally.refused:
                 tally.failed += 1
                 continue
             answer = self._put_back(candidate)
@@ -84,8 +86,8 @@ class Replayer:
                 tally.replayed += 1
                 continue
             tally.failed += 1
-            if answer.status == _FOR_ITS_TOPIC:
-                gone.add(candidate.topic)
+            if answer.status in _FOR_ITS_TOPIC:
+                tally.refused[candidate.topic] = f"{answer.status}: {answer.error}"
             if answer.status in _FOR_ALL:
                 raise CommandFailed(
                     f"{self._url} refuses messages of {answer.topic} with {answer.status}: "

@@ -1,6 +1,6 @@
 """Which messages of a reconciliation are to be put back, and the records that hold them."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from hermes_spark.lives import topic_of
 from hermes_spark.reconcile.flags import Fate, fate_of
 from hermes_spark.reconcile.job import MESSAGES, UNSETTLED
 from hermes_spark.replay.publishing import Candidate
-from hermes_spark.replay.request import replay_request
+from hermes_spark.replay.request import ReplayRequest, replay_request
 
 COLUMNS = (
     "dc",
@@ -24,6 +24,13 @@ COLUMNS = (
     "message_id",
     "headers",
 )
+
+
+ROW_GROUP_BYTES = 16 << 20
+ROWS_AT_ONCE = 100
+"""What is in memory of the messages while they are published: so many rows, and what a row group of
+Parquet needs.
+"""
 
 
 class Which(StrEnum):
@@ -89,14 +96,37 @@ def records_of(wanted: Any, records: Any, topics: Collection[str] | None = None)
     )
 
 
-def candidates(rows: Any, only_for: str = "") -> Iterator[Candidate]:
+def write_in_order(records: Any, folder: Path) -> int:
+    """Write the rows of `records_of` into a new folder, for `rows_in_order`; how many they are."""
+    import pyarrow.parquet
+
+    size = str(ROW_GROUP_BYTES)
+    records.write.option("parquet.block.size", size).parquet(f"file://{folder.absolute()}")
+    return sum(pyarrow.parquet.read_metadata(each).num_rows for each in _files(folder))
+
+
+def rows_in_order(folder: Path) -> Iterator[dict[str, Any]]:
+    """The rows, of which a part of a file is in memory at a time."""
+    import pyarrow.parquet
+
+    for path in _files(folder):
+        with pyarrow.parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(ROWS_AT_ONCE):
+                yield from batch.to_pylist()
+
+
+def _files(folder: Path) -> list[Path]:
+    # Spark numbers them in the order of their rows.
+    return sorted(folder.glob("part-*.parquet"))
+
+
+def candidates(rows: Iterable[dict[str, Any]], only_for: str = "") -> Iterator[Candidate]:
     """A candidate for each row of `records_of`, made when it is asked for."""
-    for row in rows.toLocalIterator():
+    for row in rows:
 
-        def make(row: Any = row) -> Any:
-            headers = tuple((each["name"], bytes(each["value"] or b"")) for each in row.headers)
-            key = None if row.key is None else bytes(row.key)
-            record = Record(key, bytes(row.value or b""), headers, row.timestamp_ms)
-            return replay_request(row.topic, row.message_id, record, only_for)
+        def make(row: dict[str, Any] = row) -> ReplayRequest:
+            headers = tuple((each["name"], each["value"] or b"") for each in row["headers"])
+            record = Record(row["key"], row["value"] or b"", headers, row["timestamp_ms"])
+            return replay_request(row["topic"], row["message_id"], record, only_for)
 
-        yield Candidate(row.topic, row.message_id, make)
+        yield Candidate(row["topic"], row["message_id"], make)

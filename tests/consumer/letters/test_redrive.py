@@ -26,6 +26,7 @@ from hermes_actors.model.dead_letter import (
     mark_record,
     without_value,
 )
+from hermes_actors.model.message import Message, to_record
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.subscription import BatchBody, BatchPolicy, DeliveryType
 from hermes_actors.model.topic import Ack
@@ -54,6 +55,24 @@ async def test_letters_are_delivered_again_with_their_ids_and_closed(scene, auto
         assert scene.world.count("redriven") == 2
         await trio.sleep(60)
         assert len(scene.bodies) == 2
+
+
+async def test_a_replay_for_this_subscription_alone_is_delivered_again_as_such(
+    scene, autojump_clock
+):
+    world = scene.world
+    for number, only_for in enumerate((world.live().name.name, "another")):
+        message = Message(f"id-{number}", b"%d" % number, world.clock.now_ms(), only_for=only_for)
+        await world.log.append(world.topic, 0, [to_record(message)], Ack.LEADER)
+    await scene.with_letters()
+    # What is for another has never come here, so there is no letter of it.
+    (letter,) = (await scene.open()).values()
+    assert (letter.message_id, dict(letter.headers)["only-for"]) == ("id-0", b"push")
+    async with world.consuming(keeps_letters=True):
+        await scene.ask()
+        await trio.sleep(5)
+        assert scene.bodies == [b"0"]
+        assert await scene.open() == {}
 
 
 async def test_what_fails_again_is_a_newer_letter_with_the_new_cause(scene, autojump_clock):

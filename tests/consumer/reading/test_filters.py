@@ -253,3 +253,21 @@ async def test_a_replay_for_another_subscription_is_settled_unseen(world, autoju
         assert sorted(world.sender.bodies) == [b"0", b"0", b"1", b"1"]
         assert (await world.committed()).position == 6
     assert world.count("filtered_out") == 2
+
+
+async def test_a_batch_holds_no_replay_for_another_subscription(world, autojump_clock):
+    own = world.live().name.name
+    for number, only_for in enumerate(("", own, "another")):
+        message = Message(f"id-{number}", b"%d" % number, world.clock.now_ms(), only_for=only_for)
+        await append(world, to_record(message))
+    batches = BatchPolicy(batch_size=10, batch_time=1_000, body=BatchBody.MESSAGES)
+    live = live_with(world)
+    body = msgspec.structs.replace(
+        live.subscription, delivery_type=DeliveryType.BATCH, subscription_policy=batches
+    )
+    live = msgspec.structs.replace(live, subscription=body)
+    async with world.consuming(live, consumer_class=BatchConsumer):
+        await trio.sleep(5)
+        assert [json.loads(each) for each in world.sender.bodies] == [[0, 1]]
+        assert (await world.committed()).position == 3
+    assert world.count("filtered_out") == 1
