@@ -44,18 +44,18 @@ async def test_copying_that_does_not_get_on_is_told_of(autojump_clock):
     async with open_node(config_of(), surroundings(clock, own, other)) as node:
         await node.metadata.wait_current()
         await trio.sleep(10)
-        assert await node.administration.health() == {"status": "UP"}
+        assert await node.administration.health.shown() == {"status": "UP"}
         assert in_trouble(node) == {"replicator dc2": 0, "reconciler": 0}
 
         other.faults.reads_failing = True
         await trio.sleep(90)
-        (notice,) = (await node.administration.health())["notices"]
+        (notice,) = (await node.administration.health.shown())["notices"]
         assert notice.startswith("replicator dc2: dc2 to dc1: ")
         assert in_trouble(node) == {"replicator dc2": 1, "reconciler": 0}
 
         other.faults.reads_failing = False
         await trio.sleep(90)
-        assert await node.administration.health() == {"status": "UP"}
+        assert await node.administration.health.shown() == {"status": "UP"}
         assert in_trouble(node) == {"replicator dc2": 0, "reconciler": 0}
 
 
@@ -75,15 +75,15 @@ async def test_a_replicator_that_is_not_there_is_told_of(autojump_clock):
     async with open_node(config, surroundings(clock, own, other)) as node:
         await node.metadata.wait_current()
         await trio.sleep(5)
-        assert await node.administration.health() == {"status": "UP"}
+        assert await node.administration.health.shown() == {"status": "UP"}
         await trio.sleep(20)
-        (notice,) = (await node.administration.health())["notices"]
+        (notice,) = (await node.administration.health.shown())["notices"]
         assert notice.startswith("metadata.replicator: node 'copies' of dc1 is not there")
         copying = msgspec.structs.replace(config, node="copies")
         async with open_node(copying, surroundings(clock, own, other)) as second:
             await second.metadata.wait_current()
             await trio.sleep(3)
-            assert await node.administration.health() == {"status": "UP"}
+            assert await node.administration.health.shown() == {"status": "UP"}
 
 
 async def test_into_another_datacentres_log_a_node_writes_nothing(autojump_clock):

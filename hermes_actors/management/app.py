@@ -54,7 +54,7 @@ from hermes_actors.telemetry.metrics import Metrics
 
 
 def build_app(
-    administration: Administration,
+    parts: Administration,
     bridge: TrioBridge,
     config: Config,
     metrics: Sequence[Metrics] = (),
@@ -71,28 +71,30 @@ def build_app(
         trusted.append(management.cors_allowed_origin)
     gate = Gate(
         bridge,
-        administration,
+        parts.security,
+        parts.mode,
+        parts.health.require_readable,
         Origins(trusted),
         guards_reads=authentication.enabled and authentication.reads == "authenticated",
     )
     routes = [
-        *group_routes(gate, administration),
-        *topic_routes(gate, administration),
-        *subscription_routes(gate, administration),
-        *subscription_status_routes(gate, administration),
-        *overview_routes(gate, administration),
-        *offset_routes(gate, administration),
-        *signing_routes(gate, administration),
-        *trial_routes(gate, administration),
-        *oauth_routes(gate, administration),
-        *constraint_routes(gate, administration),
-        *balancer_routes(gate, administration),
-        *drain_routes(gate, administration),
-        *dead_letter_routes(gate, administration),
-        *message_routes(gate, administration),
-        *readiness_routes(gate, administration),
-        *access_routes(gate, administration),
-        *status_routes(gate, administration, metrics),
+        *group_routes(gate, parts.groups),
+        *topic_routes(gate, parts.topics, parts.statuses),
+        *subscription_routes(gate, parts.subscriptions, parts.warnings),
+        *subscription_status_routes(gate, parts.statuses, parts.dead_letters),
+        *overview_routes(gate, parts.overview),
+        *offset_routes(gate, parts.retransmissions, parts.standings, parts.dead_letters),
+        *signing_routes(gate, parts.signing_secrets),
+        *trial_routes(gate, parts.trials),
+        *oauth_routes(gate, parts.oauth_providers),
+        *constraint_routes(gate, parts.workload_constraints),
+        *balancer_routes(gate, parts.balancing),
+        *drain_routes(gate, parts.drains),
+        *dead_letter_routes(gate, parts.dead_letters, parts.redrives, parts.undelivered),
+        *message_routes(gate, parts.previews, parts.tails, parts.filter_trials),
+        *readiness_routes(gate, parts.readiness),
+        *access_routes(gate, parts.owners, parts.mode),
+        *status_routes(gate, parts.health, parts.statuses, metrics),
     ]
 
     @cache

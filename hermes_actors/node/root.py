@@ -36,7 +36,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import Config
-from hermes_actors.management.administration import Administration
+from hermes_actors.management.administration import Administration, ClusterView
 from hermes_actors.node.accounts import open_authenticating, security_of_management
 from hermes_actors.node.balancing import dry_run, follow_coordinations, open_meter
 from hermes_actors.node.consuming import open_consumers
@@ -86,22 +86,24 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                     environment.log,
                     config,
                     environment.clock,
-                    ids=environment.ids,
                     security=security_of_management(node),
-                    datacenters=tuple(environment.remote_logs),
-                    remote_logs=tuple(environment.remote_logs.values()),
-                    status=follow_status(environment, control),
+                    view=ClusterView(
+                        datacenters=tuple(environment.remote_logs),
+                        remote_logs=tuple(environment.remote_logs.values()),
+                        status=follow_status(environment, control),
+                        previews=follow_previews(
+                            control,
+                            (environment.log, *environment.remote_logs.values()),
+                            environment.split_rng,
+                        )
+                        if config.frontend.preview.enabled
+                        else None,
+                        coordinations=follow_coordinations(node, environment),
+                        planning={config.dc: planning},
+                        weights=planning.weights,
+                    ),
                     notices=node.notices,
-                    previews=follow_previews(
-                        control,
-                        (environment.log, *environment.remote_logs.values()),
-                        environment.split_rng,
-                    )
-                    if config.frontend.preview.enabled
-                    else None,
-                    coordinations=follow_coordinations(node, environment),
-                    planning={config.dc: planning},
-                    weights=planning.weights,
+                    ids=environment.ids,
                     threads=environment.threads,
                     try_push=pushes_tried(node, environment),
                 )

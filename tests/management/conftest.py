@@ -3,6 +3,7 @@
 import random
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import trio
 from hermes_actors.config import Config, ManagementConfig
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.access.roles import Anonymous, Caller
-from hermes_actors.management.administration import Administration
+from hermes_actors.management.administration import Administration, ClusterView
 from hermes_actors.metadata.registry import Metadata, Registry
 from hermes_actors.model.topic import Owner
 from hermes_actors.runtime.bridge import TrioBridge, open_bridge
@@ -146,8 +147,12 @@ class Api:
 
     def administered_with(self, **parts: Any) -> None:
         """From now on by an administration with these parts, and else with what this one has."""
+        known = {field.name for field in fields(ClusterView)}
+        view = ClusterView(**{name: parts.pop(name) for name in known & parts.keys()})
         parts = {"config": self.config, "security": self.administration.security, **parts}
-        self.administration = Administration(self.metadata, self.log, clock=self.clock, **parts)
+        self.administration = Administration(
+            self.metadata, self.log, clock=self.clock, view=view, **parts
+        )
         self.client = self.rebuilt()
 
     def close(self) -> None:
@@ -197,7 +202,7 @@ async def api(settings: ManagementConfig, nursery: trio.Nursery) -> AsyncIterato
     nursery.start_soon(Registry(metadata).run, stop)
     await metadata.wait_current()
     config = msgspec.structs.replace(Config(), management=settings)
-    administration = Administration(metadata, log, config, clock, ByHeader())
+    administration = Administration(metadata, log, config, clock, security=ByHeader())
     metrics = Metrics("hermes_test")
     async with open_bridge() as bridge:
         api = Api(administration, metadata, log, clock, bridge, metrics, config)

@@ -1,10 +1,11 @@
-"""What is stored, as Hermes stores it, but will not do what its owner expects. Pure."""
+"""What is stored, as Hermes stores it, but will not do what its owner expects."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator
 
 from hermes_actors.config import Config
 from hermes_actors.config.admission import PropagationConfig
+from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.endpoints import split_addresses
 from hermes_actors.model.subscription import DeliveryMode, DeliveryType, Filter, Subscription
 
@@ -13,6 +14,22 @@ HEADER = "Hermes-Warning"
 
 _BUILT_IN = ("http", "https")
 _PLACE = re.compile(r"\{[^{}\s]+\}")
+
+
+class StoredWarnings:
+    """Warnings of what the catalog holds now."""
+
+    def __init__(self, metadata: Metadata, config: Config) -> None:
+        self._metadata = metadata
+        self._config = config
+
+    async def of(self, topic: str, name: str) -> list[str]:
+        """Why the subscription as it is stored will not do what its owner expects."""
+        live = self._metadata.catalog.subscriptions.get(f"{topic}${name}")
+        providers = self._metadata.catalog.oauth_providers
+        if live is None:
+            return []
+        return list(subscription_warnings(live.subscription, providers, self._config))
 
 
 def subscription_warnings(

@@ -3,9 +3,8 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar, TypeVarTuple, Unpack
 
-from hermes_actors.management.access.mode import changes_nothing
-from hermes_actors.management.access.roles import Caller, Guest
-from hermes_actors.management.administration import Administration
+from hermes_actors.management.access.mode import AccessMode, changes_nothing
+from hermes_actors.management.access.roles import Caller, Guest, SecurityProvider
 from hermes_actors.management.http.answers import AnyRequest
 from hermes_actors.management.http.origins import Origins
 from hermes_actors.runtime.bridge import TrioBridge
@@ -25,7 +24,9 @@ class Gate:
     def __init__(
         self,
         bridge: TrioBridge,
-        administration: Administration,
+        security: SecurityProvider,
+        mode: AccessMode,
+        require_readable: Callable[[], None],
         origins: Origins,
         *,
         guards_reads: bool = False,
@@ -36,9 +37,9 @@ class Gate:
         self._bridge = bridge
         self._origins = origins
         self._guards_reads = guards_reads
-        self._mode = administration.mode
-        self._security = administration.security
-        self._require_readable = administration.require_readable
+        self._mode = mode
+        self._security = security
+        self._require_readable = require_readable
 
     async def read(self, async_fn: Callable[[Unpack[A]], Awaitable[T]], *args: *A) -> T:
         """Await `async_fn(*args)` in trio, for what everybody may see.

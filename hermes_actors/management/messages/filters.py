@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -18,8 +18,8 @@ from hermes_actors.management.bodies.constraints import FILTERS_MAX
 from hermes_actors.management.bodies.decoding import decode_plain
 from hermes_actors.management.bodies.filters import problems_of
 from hermes_actors.management.catalog.rules_subscriptions import require_fitting_filters
+from hermes_actors.management.catalog.topics import Topics
 from hermes_actors.management.catalog.warnings import filter_warnings
-from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.model.subscription import Filter
 
 _WAITING_MAX = 8
@@ -34,53 +34,59 @@ class FilterTest(Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
 
 
-async def try_filters(
-    _caller: Caller,
-    live: Callable[[str], LiveTopic],
-    topic: str,
-    body: Mapping[str, Any],
-    propagation: PropagationConfig,
-    aside: Aside,
-) -> dict[str, Any]:
-    """`status` MATCHED, NOT_MATCHED, or ERROR with `errorMessage`: filters that take too long.
-    `warnings`, if there are, of filters that no message can pass as the frontends are configured.
+class FilterTrials:
+    """Tries filters of anybody, in `aside`, as the frontends' `propagation` is configured."""
 
-    A trio coroutine. Raises Refused for a filter that no subscription to the topic could have, and
-    Unavailable while many ask.
-    """
-    owning = live(topic)
-    asked = decode_plain(FilterTest, body)
-    require_fitting_filters(asked.filters, owning.topic)
-    if len(asked.filters) > FILTERS_MAX:
-        raise Refused(f"FilterTest.filters size must be between 0 and {FILTERS_MAX}")
-    if aside.waiting >= _WAITING_MAX:
-        raise Unavailable(f"{aside.waiting} others try filters that take long; try again later")
-    if text := "; ".join(f"FilterTest.{each}" for each in await problems_of(asked.filters, aside)):
-        raise Refused(text, ErrorCode.OTHER, 400)
-    try:
-        filters = await aside.compile(asked.filters, Filters)
-    except FilterInvalid as error:
-        raise Refused(f"FilterTest.{error}", ErrorCode.OTHER, 400) from error
-    try:
-        message = base64.b64decode(asked.message, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise Refused(f"FilterTest.message must be Base64: {error}") from error
-    candidate = Candidate(message, tuple(asked.headers.items()))
+    def __init__(self, topics: Topics, propagation: PropagationConfig, aside: Aside) -> None:
+        self._topics = topics
+        self._propagation = propagation
+        self._aside = aside
 
-    def ask(budget: Budget) -> str:
-        return filters.rejects(candidate, budget)
+    async def make(self, _caller: Caller, topic: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """`status` MATCHED, NOT_MATCHED, or ERROR with `errorMessage`: filters that take too long.
+        `warnings`, if there are, of filters that no message can pass as the frontends are
+        configured.
 
-    try:
+        A trio coroutine. Raises Refused for a filter that no subscription to the topic could have,
+        and Unavailable while many ask.
+        """
+        owning = self._topics.live(topic)
+        asked = decode_plain(FilterTest, body)
+        require_fitting_filters(asked.filters, owning.topic)
+        if len(asked.filters) > FILTERS_MAX:
+            raise Refused(f"FilterTest.filters size must be between 0 and {FILTERS_MAX}")
+        if self._aside.waiting >= _WAITING_MAX:
+            raise Unavailable(
+                f"{self._aside.waiting} others try filters that take long; try again later"
+            )
+        if text := "; ".join(
+            f"FilterTest.{each}" for each in await problems_of(asked.filters, self._aside)
+        ):
+            raise Refused(text, ErrorCode.OTHER, 400)
         try:
-            rejects = ask(aside.on_loop())
-        except BudgetSpent as spent:
-            rejects = await aside.ask(ask, message, spent)
-    except NotJson:
-        return {"status": "NOT_MATCHED"}
-    except (FilterFailed, BudgetSpent) as error:
-        return {"status": "ERROR", "errorMessage": str(error)}
-    warnings = list(filter_warnings(asked.filters, propagation))
-    return {
-        "status": "NOT_MATCHED" if rejects else "MATCHED",
-        **({"warnings": warnings} if warnings else {}),
-    }
+            filters = await self._aside.compile(asked.filters, Filters)
+        except FilterInvalid as error:
+            raise Refused(f"FilterTest.{error}", ErrorCode.OTHER, 400) from error
+        try:
+            message = base64.b64decode(asked.message, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise Refused(f"FilterTest.message must be Base64: {error}") from error
+        candidate = Candidate(message, tuple(asked.headers.items()))
+
+        def ask(budget: Budget) -> str:
+            return filters.rejects(candidate, budget)
+
+        try:
+            try:
+                rejects = ask(self._aside.on_loop())
+            except BudgetSpent as spent:
+                rejects = await self._aside.ask(ask, message, spent)
+        except NotJson:
+            return {"status": "NOT_MATCHED"}
+        except (FilterFailed, BudgetSpent) as error:
+            return {"status": "ERROR", "errorMessage": str(error)}
+        warnings = list(filter_warnings(asked.filters, self._propagation))
+        return {
+            "status": "NOT_MATCHED" if rejects else "MATCHED",
+            **({"warnings": warnings} if warnings else {}),
+        }

@@ -10,13 +10,16 @@ from typing import Any
 import msgspec
 import trio
 
-from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, UnknownTopic
 from hermes_actors.log.ranges import read_forwards
+from hermes_actors.management.access.roles import Caller, require_owner
+from hermes_actors.management.catalog.topics import Topics
 from hermes_actors.management.dead_letters.letters import as_text
 from hermes_actors.model.message import UndecodableRecord, from_record
 from hermes_actors.model.moments import moment_ms
 from hermes_actors.model.record import StoredRecord
+from hermes_actors.runtime.clock import Clock
 
 BATCH_RECORDS_MAX = 200
 BATCH_BYTES_MAX = 262_144
@@ -205,3 +208,39 @@ def _timestamp_ms(text: str, now_ms: int) -> int:
             f"from '{text}' is neither 'beginning' nor 'end' nor {error}",
             ErrorCode.VALIDATION_ERROR,
         ) from error
+
+
+class Tails:
+    """The messages of topics in this datacentre's log, for those who may read them."""
+
+    def __init__(self, topics: Topics, log: Log, clock: Clock) -> None:
+        self._topics = topics
+        self._log = log
+        self._clock = clock
+
+    async def open(
+        self,
+        caller: Caller,
+        topic: str,
+        start: str,
+        follow: bool,
+        limit: int | None,
+        last: int | None = None,
+    ) -> Tail:
+        """A topic's messages from `start` on, for owners and administrators; see `open_tail`."""
+        live = self._topics.live(topic)
+        require_owner(caller, f"read the messages of topic {topic}", *self._topics.owners(live))
+        try:
+            return await open_tail(
+                self._log,
+                live.log_topic,
+                start,
+                follow=follow,
+                limit=limit,
+                last=last,
+                now_ms=self._clock.now_ms(),
+            )
+        except UnknownTopic as error:
+            raise Unavailable(
+                f"The log of datacentre {self._log.dc} does not hold topic {topic} yet; try again"
+            ) from error

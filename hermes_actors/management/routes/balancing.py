@@ -4,7 +4,9 @@ from litestar import delete, get, put
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromQuery
 
-from hermes_actors.management.administration import Administration
+from hermes_actors.management.balancing.drains import Drains
+from hermes_actors.management.balancing.ownership import Balancing
+from hermes_actors.management.balancing.workload_constraints import WorkloadConstraints
 from hermes_actors.management.http.answers import (
     Answer,
     AnyRequest,
@@ -19,9 +21,8 @@ _CONSTRAINTS = "/workload-constraints"
 _DRAIN = "/balancer/drains/{dc:str}/{node:str}"
 
 
-def constraint_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHandler]:
+def constraint_routes(gate: Gate, constraints: WorkloadConstraints) -> list[HTTPRouteHandler]:
     """/workload-constraints."""
-    constraints = administration.workload_constraints
 
     @get(_CONSTRAINTS, summary="How many nodes are to consume topics and subscriptions")
     async def list_constraints() -> Answer:
@@ -66,9 +67,8 @@ def constraint_routes(gate: Gate, administration: Administration) -> list[HTTPRo
     ]
 
 
-def balancer_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHandler]:
+def balancer_routes(gate: Gate, balancing: Balancing) -> list[HTTPRouteHandler]:
     """/balancer, but for its drains."""
-    balancing = administration.balancing
 
     @get("/balancer", summary="Who takes part, who leads, who runs what")
     async def status(subscription: FromQuery[str] = "", node: FromQuery[str] = "") -> Answer:
@@ -85,9 +85,8 @@ def balancer_routes(gate: Gate, administration: Administration) -> list[HTTPRout
     return [status, plan, explain]
 
 
-def drain_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHandler]:
+def drain_routes(gate: Gate, drains: Drains) -> list[HTTPRouteHandler]:
     """/balancer/drains."""
-    drains = administration.drains
 
     @put(_DRAIN, summary="Have a node own nothing, so that it can be stopped")
     async def drain(

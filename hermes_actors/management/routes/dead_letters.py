@@ -6,7 +6,9 @@ from litestar import delete, get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, FromQuery, QueryParameter
 
-from hermes_actors.management.administration import Administration
+from hermes_actors.management.dead_letters.letters import DeadLetterBox
+from hermes_actors.management.dead_letters.redrives import Redrives
+from hermes_actors.management.dead_letters.undelivered import UndeliveredMessages
 from hermes_actors.management.http.answers import (
     Answer,
     AnyRequest,
@@ -23,10 +25,10 @@ _UNDELIVERED = SUBSCRIPTION + "/undelivered"
 _MessageId = Annotated[str | None, QueryParameter(name="messageId")]
 
 
-def dead_letter_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHandler]:
+def dead_letter_routes(
+    gate: Gate, box: DeadLetterBox, redrives: Redrives, undelivered: UndeliveredMessages
+) -> list[HTTPRouteHandler]:
     """Dead letters of one subscription."""
-    box, redrives = administration.dead_letters, administration.redrives
-    undelivered = administration.undelivered
 
     @get(_LETTERS, summary="Open dead letters, newest first, a page at a time")
     async def list_letters(

@@ -9,10 +9,11 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Stream
 
 from hermes_actors.errors import HermesError, Unavailable
-from hermes_actors.management.administration import Administration
 from hermes_actors.management.http.answers import Answer, AnyRequest, json_answer, object_of
 from hermes_actors.management.http.gate import Gate
-from hermes_actors.management.messages.tail import Tail
+from hermes_actors.management.messages.filters import FilterTrials
+from hermes_actors.management.messages.previews import MessagePreviews
+from hermes_actors.management.messages.tail import Tail, Tails
 from hermes_actors.management.routes.paths import Name
 from hermes_actors.runtime.bridge import BridgeClosed
 
@@ -27,27 +28,29 @@ _Start = Annotated[
 ]
 
 
-def message_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHandler]:
+def message_routes(
+    gate: Gate, message_previews: MessagePreviews, tails: Tails, filter_trials: FilterTrials
+) -> list[HTTPRouteHandler]:
     """/topics/{topic}/messages and /preview, and /filters."""
 
     @get("/topics/{topic:str}/preview", summary="Messages that were published lately")
     async def previews(request: AnyRequest, topic: Name) -> Answer:
-        return json_answer(await gate.act(request, administration.previews.of_topic, topic))
+        return json_answer(await gate.act(request, message_previews.of_topic, topic))
 
     @get("/topics/{topic:str}/preview/{index:int}", summary="One of them, as its bytes")
     async def preview(request: AnyRequest, topic: Name, index: FromPath[int]) -> Answer:
-        content = await gate.act(request, administration.previews.one, topic, index)
+        content = await gate.act(request, message_previews.one, topic, index)
         return Response(content, media_type="application/octet-stream")
 
     @post("/filters/{topic:str}", summary="Whether a message passes filters", status_code=200)
     async def try_filters(request: AnyRequest, topic: Name) -> Answer:
         body = await object_of(request)
-        return json_answer(await gate.act(request, administration.try_filters, topic, body))
+        return json_answer(await gate.act(request, filter_trials.make, topic, body))
 
-    return [previews, preview, _tail_route(gate, administration), try_filters]
+    return [previews, preview, _tail_route(gate, tails), try_filters]
 
 
-def _tail_route(gate: Gate, administration: Administration) -> HTTPRouteHandler:
+def _tail_route(gate: Gate, tails: Tails) -> HTTPRouteHandler:
     open_tails = 0
 
     async def lines(tail: Tail) -> AsyncIterator[bytes]:
@@ -73,7 +76,7 @@ def _tail_route(gate: Gate, administration: Administration) -> HTTPRouteHandler:
     ) -> Stream:
         if open_tails >= TAILS_MAX:
             raise Unavailable(f"{TAILS_MAX} streams of messages are open already; try again later")
-        tail = await gate.act(request, administration.tail, topic, start, follow, limit, last)
+        tail = await gate.act(request, tails.open, topic, start, follow, limit, last)
         return Stream(lines(tail), media_type=_NDJSON)
 
     return messages

@@ -6,17 +6,20 @@ from litestar import get, post, put
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import QueryParameter
 
-from hermes_actors.management.administration import Administration
+from hermes_actors.management.dead_letters.letters import DeadLetterBox
 from hermes_actors.management.http.answers import Answer, AnyRequest, json_answer, object_of
 from hermes_actors.management.http.gate import Gate
+from hermes_actors.management.offsets.retransmission import Retransmissions
+from hermes_actors.management.offsets.standings import Standings
 from hermes_actors.management.routes.paths import SUBSCRIPTION, Name
 
 _DryRun = Annotated[bool, QueryParameter(name="dryRun", description="Only tell the offsets")]
 
 
-def offset_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHandler]:
+def offset_routes(
+    gate: Gate, retransmissions: Retransmissions, standings: Standings, box: DeadLetterBox
+) -> list[HTTPRouteHandler]:
     """Where a subscription stands in its topic, and how it is taken elsewhere."""
-    retransmissions, standings = administration.retransmissions, administration.standings
 
     @put(SUBSCRIPTION + "/retransmission", summary="Go on at a time, at offsets, start or end")
     async def retransmit(
@@ -35,7 +38,7 @@ def offset_routes(gate: Gate, administration: Administration) -> list[HTTPRouteH
     async def lag(topic: Name, name: Name) -> Answer:
         async def with_letters() -> dict[str, Any]:
             found = await standings.lag(topic, name)
-            return {**found, **await administration.dead_letters.outlook(topic, name)}
+            return {**found, **await box.outlook(topic, name)}
 
         return json_answer(await gate.read(with_letters))
 

@@ -7,10 +7,9 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromQuery, QueryParameter
 
 from hermes_actors.errors import Refused
-from hermes_actors.management.administration import Administration
 from hermes_actors.management.http.answers import Answer, AnyRequest, json_answer
 from hermes_actors.management.http.gate import Gate
-from hermes_actors.management.status.overview import SORTS, Wanted
+from hermes_actors.management.status.overview import SORTS, Overview, Wanted
 
 _Text = str | None
 _OwnerSource = Annotated[_Text, QueryParameter(name="ownerSourceName")]
@@ -24,9 +23,8 @@ _Topics = Annotated[list[str] | None, QueryParameter(name="qualifiedTopicNames")
 _Topic = Annotated[_Text, QueryParameter(name="topicName")]
 
 
-def overview_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHandler]:
+def overview_routes(gate: Gate, overview: Overview) -> list[HTTPRouteHandler]:
     """/status/subscriptions, /unhealthy and /stats."""
-    overview = administration.overview
 
     @get("/status/subscriptions", summary="How all subscriptions fare, a row for each")
     async def rows(
@@ -65,6 +63,6 @@ def overview_routes(gate: Gate, administration: Administration) -> list[HTTPRout
 
     @get("/stats", summary="How many topics and subscriptions there are")
     async def stats() -> Answer:
-        return json_answer(await gate.read(administration.stats))
+        return json_answer(await gate.read(overview.stats))
 
     return [rows, unhealthy, stats]

@@ -3,7 +3,7 @@
 from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
 
-from hermes_actors.management.administration import Administration
+from hermes_actors.management.catalog.readiness import DatacenterReadiness
 from hermes_actors.management.http.answers import (
     Answer,
     AnyRequest,
@@ -15,16 +15,16 @@ from hermes_actors.management.http.gate import Gate
 from hermes_actors.management.routes.paths import Name
 
 
-def readiness_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHandler]:
+def readiness_routes(gate: Gate, datacenters: DatacenterReadiness) -> list[HTTPRouteHandler]:
     """/readiness."""
 
     @get("/readiness/datacenters", summary="Which datacentres are ready to be published to")
     async def readiness(request: AnyRequest) -> Answer:
-        return json_answer(await gate.act(request, administration.readiness.all))
+        return json_answer(await gate.act(request, datacenters.all))
 
     @post("/readiness/datacenters/{dc:str}", summary="Mark a datacentre as ready, or not")
     async def set_readiness(request: AnyRequest, dc: Name) -> Answer:
-        await gate.act(request, administration.readiness.set, dc, await object_of(request))
+        await gate.act(request, datacenters.set, dc, await object_of(request))
         return empty_answer(202)
 
     return [readiness, set_readiness]

@@ -7,7 +7,6 @@ from typing import Any
 from litestar import delete, get, post, put
 from litestar.handlers import HTTPRouteHandler
 
-from hermes_actors.management.administration import Administration
 from hermes_actors.management.catalog.groups import Groups
 from hermes_actors.management.catalog.oauth_providers import OAuthProviders
 from hermes_actors.management.catalog.topics import Topics
@@ -22,9 +21,8 @@ from hermes_actors.management.http.gate import Gate
 from hermes_actors.management.routes.paths import Name
 
 
-def group_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHandler]:
+def group_routes(gate: Gate, groups: Groups) -> list[HTTPRouteHandler]:
     """/groups."""
-    groups = administration.groups
 
     @get("/groups", summary="Names of all groups")
     async def list_groups() -> Answer:
@@ -35,9 +33,8 @@ def group_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHa
     return [list_groups, *routes]
 
 
-def oauth_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHandler]:
+def oauth_routes(gate: Gate, providers: OAuthProviders) -> list[HTTPRouteHandler]:
     """/oauth/providers."""
-    providers = administration.oauth_providers
 
     @get("/oauth/providers", summary="Names of all providers of OAuth tokens")
     async def list_providers() -> Answer:

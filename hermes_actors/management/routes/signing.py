@@ -3,7 +3,7 @@
 from litestar import post
 from litestar.handlers import HTTPRouteHandler
 
-from hermes_actors.management.administration import Administration
+from hermes_actors.management.catalog.signing import SigningSecrets
 from hermes_actors.management.http.answers import (
     Answer,
     AnyRequest,
@@ -18,9 +18,8 @@ from hermes_actors.management.routes.paths import SUBSCRIPTION, Name
 _SIGNING = SUBSCRIPTION + "/signing"
 
 
-def signing_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHandler]:
+def signing_routes(gate: Gate, secrets: SigningSecrets) -> list[HTTPRouteHandler]:
     """How the secrets are changed without a moment in which subscribers know none of them."""
-    secrets = administration.signing_secrets
 
     @post(_SIGNING + "/rotate", summary="Sign with a new secret too", status_code=200)
     async def rotate(request: AnyRequest, topic: Name, name: Name) -> Answer:

@@ -6,9 +6,10 @@ from litestar import Response, get
 from litestar.handlers import HTTPRouteHandler
 
 from hermes_actors.errors import Unavailable
-from hermes_actors.management.administration import Administration
 from hermes_actors.management.http.answers import Answer, json_answer
 from hermes_actors.management.http.gate import Gate
+from hermes_actors.management.status.health import NodeHealth
+from hermes_actors.management.status.statuses import Statuses
 from hermes_actors.telemetry.metrics import Metrics, render_in_turns
 
 # The framework adds the charset to every text type.
@@ -16,14 +17,14 @@ _PROMETHEUS = "text/plain; version=0.0.4"
 
 
 def status_routes(
-    gate: Gate, administration: Administration, metrics: Sequence[Metrics]
+    gate: Gate, node_health: NodeHealth, statuses: Statuses, metrics: Sequence[Metrics]
 ) -> list[HTTPRouteHandler]:
     """/status, but for its subscriptions; `metrics` is what Prometheus is shown."""
 
     @get("/status/health", summary="Whether the node can administer")
     async def health() -> Answer:
         try:
-            return json_answer(await gate.read(administration.health))
+            return json_answer(await gate.read(node_health.shown))
         except Unavailable as error:
             return json_answer({"status": "DOWN", "reason": error.message}, 503)
 
@@ -34,6 +35,6 @@ def status_routes(
     @get("/status/nodes", summary="All nodes of all datacentres, and how they fare")
     async def nodes() -> Answer:
         # Answered also while the metadata cannot be read: that is when it is wanted most.
-        return json_answer(await gate.look(administration.statuses.nodes))
+        return json_answer(await gate.look(statuses.nodes))
 
     return [health, prometheus, nodes]

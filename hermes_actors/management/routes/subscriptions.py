@@ -5,9 +5,10 @@ from typing import Any
 from litestar import delete, get, post, put
 from litestar.handlers import HTTPRouteHandler
 
-from hermes_actors.management.administration import Administration
 from hermes_actors.management.bodies.decoding import json_value
-from hermes_actors.management.catalog.warnings import HEADER
+from hermes_actors.management.catalog.subscriptions import Subscriptions
+from hermes_actors.management.catalog.warnings import HEADER, StoredWarnings
+from hermes_actors.management.dead_letters.letters import DeadLetterBox
 from hermes_actors.management.http.answers import (
     Answer,
     AnyRequest,
@@ -18,14 +19,16 @@ from hermes_actors.management.http.answers import (
 )
 from hermes_actors.management.http.gate import Gate
 from hermes_actors.management.routes.paths import SUBSCRIPTION, SUBSCRIPTIONS, Flag, Name
+from hermes_actors.management.status.statuses import Statuses
 
 
-def subscription_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHandler]:
+def subscription_routes(
+    gate: Gate, subscriptions: Subscriptions, stored_warnings: StoredWarnings
+) -> list[HTTPRouteHandler]:
     """/topics/{topic}/subscriptions and /subscriptions."""
-    subscriptions = administration.subscriptions
 
     async def warned(answer: Answer, topic: str, name: str) -> Answer:
-        warnings = await gate.read(administration.warnings_of, topic, name)
+        warnings = await gate.read(stored_warnings.of, topic, name)
         if warnings:
             text = "; ".join(warnings).encode("ascii", "backslashreplace").decode()
             answer.headers[HEADER] = "".join(c for c in text if c.isprintable())
@@ -86,10 +89,9 @@ def subscription_routes(gate: Gate, administration: Administration) -> list[HTTP
 
 
 def subscription_status_routes(
-    gate: Gate, administration: Administration
+    gate: Gate, statuses: Statuses, box: DeadLetterBox
 ) -> list[HTTPRouteHandler]:
     """How a subscription fares."""
-    statuses = administration.statuses
 
     @get(SUBSCRIPTION + "/metrics", summary="What was delivered, how fast, and what failed")
     async def metrics(topic: Name, name: Name) -> Answer:
@@ -107,7 +109,7 @@ def subscription_status_routes(
     async def why(topic: Name, name: Name) -> Answer:
         async def explained() -> dict[str, Any]:
             found = await statuses.why(topic, name)
-            return {**found, **await administration.dead_letters.outlook(topic, name)}
+            return {**found, **await box.outlook(topic, name)}
 
         return json_answer(await gate.read(explained))
 

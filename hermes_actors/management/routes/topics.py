@@ -7,18 +7,18 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import QueryParameter
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.management.administration import Administration
+from hermes_actors.management.catalog.topics import Topics
 from hermes_actors.management.http.answers import Answer, json_answer
 from hermes_actors.management.http.gate import Gate
 from hermes_actors.management.routes.paths import Flag, Name
 from hermes_actors.management.routes.resources import resource_routes
+from hermes_actors.management.status.statuses import Statuses
 
 _GroupFilter = Annotated[str | None, QueryParameter(name="groupName")]
 
 
-def topic_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHandler]:
+def topic_routes(gate: Gate, topics: Topics, statuses: Statuses) -> list[HTTPRouteHandler]:
     """/topics, but for their subscriptions and their messages."""
-    topics = administration.topics
 
     @get("/topics", summary="Names of topics")
     async def list_topics(group: _GroupFilter = None, tracked: Flag = False) -> Answer:
@@ -51,7 +51,7 @@ def topic_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHa
 
     @get("/topics/{topic:str}/metrics", summary="What is published to a topic, and how fast")
     async def topic_metrics(topic: Name) -> Answer:
-        return json_answer(await gate.read(administration.statuses.topic_metrics, topic))
+        return json_answer(await gate.read(statuses.topic_metrics, topic))
 
     return [
         list_topics,

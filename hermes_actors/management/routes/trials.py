@@ -3,7 +3,6 @@
 from litestar import post
 from litestar.handlers import HTTPRouteHandler
 
-from hermes_actors.management.administration import Administration
 from hermes_actors.management.http.answers import (
     Answer,
     AnyRequest,
@@ -12,15 +11,16 @@ from hermes_actors.management.http.answers import (
     object_of,
 )
 from hermes_actors.management.http.gate import Gate
+from hermes_actors.management.messages.trials import Trials
 from hermes_actors.management.routes.paths import SUBSCRIPTION, Name
 
 
-def trial_routes(gate: Gate, administration: Administration) -> list[HTTPRouteHandler]:
+def trial_routes(gate: Gate, trials: Trials) -> list[HTTPRouteHandler]:
     """/topics/{topic}/subscriptions/{name}/test."""
 
     @post(SUBSCRIPTION + "/test", summary="Push one made-up message and show it", status_code=200)
     async def try_endpoint(request: AnyRequest, topic: Name, name: Name) -> Answer:
         body = await object_of(request) if await body_of(request) else {}
-        return json_answer(await gate.act(request, administration.trials.make, topic, name, body))
+        return json_answer(await gate.act(request, trials.make, topic, name, body))
 
     return [try_endpoint]

@@ -9,6 +9,8 @@ from msgspec import Struct
 from hermes_actors.management.status.statuses import Statuses
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
+from hermes_actors.model.subscription import TrackingMode
+from hermes_actors.model.topic import Ack, ContentType
 
 _IN_A_TURN = 50
 """Looked at between two looks at the other actors."""
@@ -80,3 +82,27 @@ class Overview:
         shown = ("name", "topicName", "severity", "problems")
         found = await self.rows(wanted)
         return [{field: row[field] for field in shown} for row in found["subscriptions"]]
+
+    async def stats(self) -> dict[str, Any]:
+        """How many topics and subscriptions there are, by kind."""
+        topics = [each.topic for each in self._metadata.catalog.topics.values()]
+        subscriptions = [
+            each.subscription for each in self._metadata.catalog.subscriptions.values()
+        ]
+        return {
+            "topicStats": {
+                "topicCount": len(topics),
+                "ackAllTopicCount": sum(each.ack is Ack.ALL for each in topics),
+                "trackingEnabledTopicCount": sum(each.tracking_enabled for each in topics),
+                "avroTopicCount": sum(each.content_type is ContentType.AVRO for each in topics),
+            },
+            "subscriptionStats": {
+                "subscriptionCount": len(subscriptions),
+                "trackingEnabledSubscriptionCount": sum(
+                    each.tracking_mode is not TrackingMode.OFF for each in subscriptions
+                ),
+                "avroSubscriptionCount": sum(
+                    each.content_type is ContentType.AVRO for each in subscriptions
+                ),
+            },
+        }

@@ -9,7 +9,7 @@ import pytest
 from hermes_actors.config import Config, ManagementAuthenticationConfig, ManagementConfig
 from hermes_actors.errors import Unavailable
 from hermes_actors.management.access.accounts import AccountCaller, AccountProvider
-from hermes_actors.management.administration import Administration
+from hermes_actors.management.administration import Administration, ClusterView
 from hermes_actors.model.topic import Owner
 from hermes_actors.security.account import Account, BadCredentials, Credentials
 from hermes_actors.security.authenticator import Authenticator
@@ -93,7 +93,12 @@ async def secured(api, authentication):
     authenticator = Authenticator([ByName('Name realm="hermes"'), ByName('Other realm="x"')])
     provider = AccountProvider(authenticator, authentication)
     api.administration = Administration(
-        api.metadata, api.log, config, api.clock, provider, datacenters=("dc2",)
+        api.metadata,
+        api.log,
+        config,
+        api.clock,
+        security=provider,
+        view=ClusterView(datacenters=("dc2",)),
     )
     api.config = config
     async with api.rebuilt() as client:

@@ -254,7 +254,7 @@ async def test_retention_that_overtakes_the_reader_skips_what_is_gone(api):
     await publish(api, *(b"%d" % n for n in range(5)), at_ms=START_MS + 60_000)
     administration = api.administration
     caller = await administration.security.identify(Credentials())
-    tail = await administration.tail(caller, "shop.orders", "beginning", False, None)
+    tail = await administration.tails.open(caller, "shop.orders", "beginning", False, None)
     api.log.expire(START_MS + 86_400_000 + 1)
     found = []
     while chunk := await tail.next_lines():

@@ -103,7 +103,7 @@ async def test_a_defect_is_500_other_and_goes_to_the_log(api, caplog):
     async def broken() -> None:
         raise ZeroDivisionError("secret detail")
 
-    api.administration.stats = broken
+    api.administration.overview.stats = broken
     async with api.rebuilt() as client:
         answer = await client.get("/stats")
     assert api.refusal(answer) == (500, "OTHER")

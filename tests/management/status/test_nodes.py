@@ -57,6 +57,6 @@ async def test_nodes_are_listed_also_while_the_metadata_cannot_be_read(api, node
     def refuse():
         raise AssertionError("the list of nodes needs no metadata")
 
-    api.administration.require_readable = refuse
+    api.administration.health.require_readable = refuse
     async with api.rebuilt() as client:
         assert len((await client.get("/status/nodes")).json()["nodes"]) == 1

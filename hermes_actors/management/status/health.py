@@ -1,0 +1,50 @@
+"""Whether this node can administer, and what an operator should know of it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hermes_actors.errors import Unavailable
+from hermes_actors.management.status.statuses import Statuses
+from hermes_actors.metadata.registry import Metadata
+
+
+class NodeHealth:
+    """`replicator`: the other node that copies this datacentre's metadata; "" for none to watch.
+
+    `notices` are what an operator should know of the node beside its metadata.
+    """
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        statuses: Statuses,
+        replicator: str,
+        notices: Callable[[], Sequence[str]],
+    ) -> None:
+        self._metadata = metadata
+        self._statuses = statuses
+        self._replicator = replicator
+        self._notices = notices
+
+    def require_readable(self) -> None:
+        """Raises Unavailable until the catalog shows a whole state; what is missing before then is
+        not known to be absent.
+        """
+        if not self._metadata.is_readable:
+            raise Unavailable(f"The metadata is not there yet: {self._metadata.health.reason}")
+
+    async def shown(self) -> dict[str, Any]:
+        """`{"status":"UP"}`, with `notices` if an operator should know of something. Raises
+        Unavailable while the metadata does not follow its log.
+        """
+        health = self._metadata.health
+        if not health.is_current:
+            raise Unavailable(f"The metadata is not current: {health.reason}")
+        notices = [*self._metadata.notices(), *self._notices()]
+        if self._replicator and not self._statuses.may_be_there(self._replicator):
+            notices.append(
+                f"metadata.replicator: node '{self._replicator}' of {self._metadata.dc} is not "
+                "there, so what changes in other datacentres does not come here; start it, or name "
+                f"another one in the configuration of every node of {self._metadata.dc}"
+            )
+        return {"status": "UP", "notices": notices} if notices else {"status": "UP"}
