@@ -12,8 +12,7 @@ from pathlib import Path
 import trio
 
 from hermes_actors.cli.connection.http_server import HttpServer
-from hermes_actors.cli.sink.journal import Journal
-from hermes_actors.cli.sink.server import Sink, SinkRules
+from hermes_actors.cli.sink.server import Journal, Sink, SinkRules
 from hermes_actors.runtime.clock import SystemClock
 from hermes_actors.runtime.signals import stop_on_signal
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hermes_actors.cli.command_line.bodies import TIME_HELP, time_to_send
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
@@ -18,7 +19,6 @@ from hermes_actors.cli.command_line.options import (
     examples,
 )
 from hermes_actors.cli.command_line.plain import PlainCommand
-from hermes_actors.cli.command_line.times import TIME_HELP, time_to_send
 from hermes_actors.cli.connection.management import ManagementClient, quoted
 from hermes_actors.cli.output.render import printable
 from hermes_actors.model.moments import iso_ms

@@ -14,8 +14,7 @@ from hermes_actors.management.access.roles import (
     OpenToAll,
     SecurityProvider,
 )
-from hermes_actors.management.balancing.consuming import ConsumingNodes
-from hermes_actors.management.balancing.drains import Drains
+from hermes_actors.management.balancing.drains import ConsumingNodes, Drains
 from hermes_actors.management.balancing.ownership import Balancing, Planning, unweighed
 from hermes_actors.management.balancing.placements import Followed, Placements
 from hermes_actors.management.balancing.workload_constraints import WorkloadConstraints
@@ -119,7 +118,7 @@ class Administration:
         consuming = ConsumingNodes(
             (metadata.dc, *view.datacenters), view.status, clock, self.balancing.members
         )
-        self.drains = Drains(metadata, changes, clock, consuming.by_datacenter)
+        self.drains = Drains(metadata, changes, clock, consuming)
         self.readiness = DatacenterReadiness(metadata, changes, view.datacenters)
         letters = Letters(metadata, self.subscriptions, (log, *view.remote_logs))
         self.dead_letters = DeadLetterBox(letters, clock)

@@ -25,10 +25,9 @@ from hermes_actors.management.http.answers import (
     on_stop,
 )
 from hermes_actors.management.http.gate import Gate
-from hermes_actors.management.http.hosts import Hosts
 from hermes_actors.management.http.intake import Intake, IntakeLimits
 from hermes_actors.management.http.openapi import document
-from hermes_actors.management.http.origins import ANY, Origins
+from hermes_actors.management.http.origins import ANY, Hosts, Origins
 from hermes_actors.management.routes.access import access_routes
 from hermes_actors.management.routes.balancing import (
     balancer_routes,
@@ -39,16 +38,15 @@ from hermes_actors.management.routes.dead_letters import dead_letter_routes
 from hermes_actors.management.routes.messages import message_routes
 from hermes_actors.management.routes.offsets import offset_routes
 from hermes_actors.management.routes.overview import overview_routes
-from hermes_actors.management.routes.readiness import readiness_routes
 from hermes_actors.management.routes.resources import group_routes, oauth_routes
-from hermes_actors.management.routes.signing import signing_routes
-from hermes_actors.management.routes.status import status_routes
+from hermes_actors.management.routes.status import readiness_routes, status_routes
 from hermes_actors.management.routes.subscriptions import (
+    signing_routes,
     subscription_routes,
     subscription_status_routes,
+    trial_routes,
 )
 from hermes_actors.management.routes.topics import topic_routes
-from hermes_actors.management.routes.trials import trial_routes
 from hermes_actors.runtime.bridge import BridgeClosed, TrioBridge
 from hermes_actors.telemetry.metrics import Metrics
 

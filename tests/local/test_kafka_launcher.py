@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaConnectionError
 
 from hermes_actors.runtime import guest
 from hermes_local.failures import LaunchFailed
-from hermes_local.kafka import Cluster, Place, Security, State
+from hermes_local.kafka import BrokerAddress, Cluster, ClusterState, Security
 from hermes_local.ports import free_ports
 from hermes_local.probe import live_brokers
 from hermes_local.processes import ProcessId
@@ -338,7 +338,7 @@ def test_a_failed_start_leaves_a_cluster_that_was_there_as_it_was(tmp_path):
     stored = folder / "broker-1" / "data" / "meta.properties"
     stored.parent.mkdir(parents=True)
     stored.touch()
-    State("id", [Place(1, "127.0.0.1", *free_ports(3))], "").write(folder)
+    ClusterState("id", [BrokerAddress(1, "127.0.0.1", *free_ports(3))], "").write(folder)
     before = (folder / "cluster.json").read_text()
     other = Cluster(folder, ports=free_ports(1), heap_mb=256, jvm_options=["-XX:NoSuchOption"])
     with pytest.raises(LaunchFailed, match="ended while it started"):
@@ -351,7 +351,7 @@ def test_a_damaged_cluster_is_shown_and_can_be_forgotten_and_the_others_go_on(sh
     base = shell.home / "hermes_actors" / "kafka"
     for name in ("dc1", "dc2"):
         (base / name / "broker-1" / "data").mkdir(parents=True)
-        State("id", [Place(1, "127.0.0.1", *free_ports(3))], "").write(base / name)
+        ClusterState("id", [BrokerAddress(1, "127.0.0.1", *free_ports(3))], "").write(base / name)
     damaged = base / "dc1" / "cluster.json"
     way_out = f"hermes kafka down --delete-data --name dc1 --data {base}"
     for text in ("", "[]", '{"places": 1}', damaged.read_text().replace('"port": ', '"port": -')):

@@ -12,12 +12,14 @@ from hermes_actors import config
 from hermes_local import kafka_commands
 from hermes_local import settings as files
 from hermes_local.failures import LaunchFailed
-from hermes_local.kafka import Cluster, Security, State
+from hermes_local.kafka import Cluster, ClusterState, Security
 from hermes_local.probe import brokers_of
 from hermes_local.security import pkcs8
-from hermes_local.settings import Place
+from hermes_local.settings import BrokerAddress
 
-PLACES = [Place(node, "127.0.0.1", 100 + node, 200 + node, 300 + node) for node in (1, 2, 3)]
+PLACES = [
+    BrokerAddress(node, "127.0.0.1", 100 + node, 200 + node, 300 + node) for node in (1, 2, 3)
+]
 
 
 def parsed(text: str) -> dict[str, str]:
@@ -150,7 +152,7 @@ def test_the_ids_of_any_metadata_answer_are_found(brokers):
 
 def test_a_folder_remembers_its_ports(tmp_path):
     cluster = Cluster(tmp_path, brokers=3)
-    State("id", [broker.place for broker in cluster.brokers], "").write(tmp_path)
+    ClusterState("id", [broker.place for broker in cluster.brokers], "").write(tmp_path)
     again = Cluster(tmp_path, brokers=3)
     assert [broker.place for broker in again.brokers] == [b.place for b in cluster.brokers]
     moved = Cluster(tmp_path, brokers=3, ports=[1, 2, 3])
@@ -174,7 +176,7 @@ def test_a_cluster_that_cannot_be_is_refused(options, message, tmp_path):
 
 
 def test_a_folder_of_another_size_or_another_user_is_refused(tmp_path):
-    State("id", PLACES, "").write(tmp_path)
+    ClusterState("id", PLACES, "").write(tmp_path)
     with pytest.raises(LaunchFailed, match="holds a cluster of 3 brokers, not 1"):
         Cluster(tmp_path)
     security = Security(None, "SCRAM-SHA-256", "alice", "secret")

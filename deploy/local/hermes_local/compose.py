@@ -41,7 +41,7 @@ START_TIMEOUT_S = 180.0
 STATE_FILE = "state.json"
 
 
-class State(msgspec.Struct, frozen=True):
+class TopologyState(msgspec.Struct, frozen=True):
     """All that was started below a data folder, and from what file and network."""
 
     file: str = ""
@@ -49,7 +49,7 @@ class State(msgspec.Struct, frozen=True):
     plans: dict[str, Plan] = {}
 
     @classmethod
-    def read(cls, data: Path) -> "State":
+    def read(cls, data: Path) -> "TopologyState":
         """What was written down last. Raises LaunchFailed."""
         path = data / STATE_FILE
         try:
@@ -69,10 +69,10 @@ class State(msgspec.Struct, frozen=True):
         else:
             (data / STATE_FILE).unlink(missing_ok=True)
 
-    def without(self, names: Collection[str]) -> "State":
+    def without(self, names: Collection[str]) -> "TopologyState":
         """The same without these services."""
         left = {name: plan for name, plan in self.plans.items() if name not in names}
-        return State(self.file, self.network, left)
+        return TopologyState(self.file, self.network, left)
 
     def services(self, data: Path) -> dict[str, Service]:
         """They, to look at and to end."""
@@ -82,7 +82,7 @@ class State(msgspec.Struct, frozen=True):
 def found(data: Path) -> dict[str, Service]:
     """What was started below a data folder, to be ended: also when its state cannot be read."""
     try:
-        return State.read(data).services(data)
+        return TopologyState.read(data).services(data)
     except LaunchFailed:
         folders = sorted((data / "services").glob("*/"))
         return {each.name: Service(Plan(each.name), each) for each in folders}
@@ -172,7 +172,7 @@ class Topology:
         """
         own = {name: each for name, each in self.services.items() if name not in self.kept}
         killed = self._group.stop(own)
-        State.read(self.data).without(own).write(self.data)
+        TopologyState.read(self.data).without(own).write(self.data)
         return killed
 
     @property
@@ -185,7 +185,7 @@ class Topology:
 
         Of all that run from this data, the first in the file's order.
         """
-        services = State.read(self.data).services(self.data)
+        services = TopologyState.read(self.data).services(self.data)
         urls: dict[str, str] = {}
         for name in self.specs:
             if name in services and services[name].is_running:
@@ -197,7 +197,7 @@ class Topology:
 
         Its addresses and names would not be those of this topology.
         """
-        saved = State.read(self.data)
+        saved = TopologyState.read(self.data)
         running = {
             name: each.plan for name, each in saved.services(self.data).items() if each.is_running
         }
@@ -300,8 +300,8 @@ class Topology:
             if name not in self.kept:
                 self.write(service)
         plans = {name: each.plan for name, each in self.services.items()}
-        saved = State.read(self.data).plans
-        State(str(self.file), self._network, {**saved, **plans}).write(self.data)
+        saved = TopologyState.read(self.data).plans
+        TopologyState(str(self.file), self._network, {**saved, **plans}).write(self.data)
 
 
 def kafka_settings(environment: Mapping[str, str]) -> dict[str, str]:

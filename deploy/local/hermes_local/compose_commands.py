@@ -14,7 +14,14 @@ import typer
 from hermes_actors.cli.command_line.failures import EXIT_FAILED
 from hermes_actors.cli.command_line.options import Output, OutputOption, examples
 from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
-from hermes_local.compose import COMPOSE_FILE, START_TIMEOUT_S, STATE_FILE, State, Topology, found
+from hermes_local.compose import (
+    COMPOSE_FILE,
+    START_TIMEOUT_S,
+    STATE_FILE,
+    Topology,
+    TopologyState,
+    found,
+)
 from hermes_local.failures import LaunchFailed
 from hermes_local.files import lock_of, locked, remove, remove_empty
 from hermes_local.lifecycle import stop_all
@@ -81,7 +88,7 @@ def up(
         print(line, file=out, flush=True)
 
     with _alone(data):
-        before = State.read(data)
+        before = TopologyState.read(data)
         topology = Topology(
             file or Path(before.file or COMPOSE_FILE),
             data=data,
@@ -153,7 +160,7 @@ def down(
 )
 def status(data: DataOption = DATA_DEFAULT, output: OutputOption = Output.TABLE) -> None:
     """Show each service: its address, process and health. Exit code 1 when one is not well."""
-    services = State.read(data).services(data)
+    services = TopologyState.read(data).services(data)
     rows = []
     for name, each in services.items():
         pid, fault = each.pid, each.health()
@@ -193,7 +200,7 @@ def logs(
     ] = 100,
 ) -> None:
     """Print what services wrote to stdout and stderr, each line with its service's name."""
-    services = State.read(data).services(data)
+    services = TopologyState.read(data).services(data)
     for name in names or ():
         if name not in services:
             raise LaunchFailed(f"no service '{name}' is up from {data}")

@@ -22,16 +22,16 @@ from hermes_local.ports import free_ports
 from hermes_local.probe import live_brokers
 from hermes_local.processes import ProcessId
 from hermes_local.security import PLAIN_TEXT, Mechanism, Security
-from hermes_local.settings import Place
+from hermes_local.settings import BrokerAddress
 
 __all__ = [
     "FAST_START",
     "FULL_SPEED",
     "Broker",
+    "BrokerAddress",
     "Cluster",
     "LaunchFailed",
     "Mechanism",
-    "Place",
     "Security",
 ]
 
@@ -58,15 +58,15 @@ class StateDamaged(LaunchFailed):
         )
 
 
-class State(msgspec.Struct, frozen=True):
+class ClusterState(msgspec.Struct, frozen=True):
     """A cluster as its folder remembers it. `scram_user`: its mechanism and name; "" without."""
 
     cluster_id: str
-    places: list[Place]
+    places: list[BrokerAddress]
     scram_user: str
 
     @classmethod
-    def read(cls, folder: Path) -> "State | None":
+    def read(cls, folder: Path) -> "ClusterState | None":
         """What `write` left there; None where no cluster was started. Raises StateDamaged."""
         path = folder / STATE_FILE
         try:
@@ -94,7 +94,7 @@ class Broker(Service):
 
     def __init__(
         self,
-        place: Place,
+        place: BrokerAddress,
         plan: Plan,
         folder: Path,
         started: Callable[[ProcessId], None] = lambda _: None,
@@ -111,7 +111,11 @@ class Broker(Service):
         """The brokers below a cluster's folder, to look at and to end, wherever they listen."""
         numbers = sorted(int(each.name[-1]) for each in folder.glob("broker-[1-9]"))
         return [
-            cls(Place(number, "", 0, 0, 0), Plan(f"broker {number}"), _folder_of(folder, number))
+            cls(
+                BrokerAddress(number, "", 0, 0, 0),
+                Plan(f"broker {number}"),
+                _folder_of(folder, number),
+            )
             for number in numbers
         ]
 
@@ -197,8 +201,8 @@ class Cluster:
         self._security = security
         self._advertised = tuple(advertised)
         self._group = Group(self.folder / STATE_FILE, is_tethered=is_tethered, say=lambda _: None)
-        known = State.read(self.folder)
-        self._state = State(
+        known = ClusterState.read(self.folder)
+        self._state = ClusterState(
             known.cluster_id if known else _new_cluster_id(),
             _places_of(known, brokers, ports, self.folder),
             self._checked_user(known),
@@ -209,7 +213,7 @@ class Cluster:
     @classmethod
     def found(cls, folder: Path) -> "Cluster | None":
         """The cluster that was started in this folder, to look at and to stop; None if none was."""
-        known = State.read(folder.resolve())
+        known = ClusterState.read(folder.resolve())
         if known is None:
             return None
         return cls(folder, brokers=len(known.places), is_tethered=False)
@@ -262,7 +266,7 @@ class Cluster:
             broker.kill()
         self._group.let_go()
 
-    def _broker(self, place: Place) -> Broker:
+    def _broker(self, place: BrokerAddress) -> Broker:
         folder = _folder_of(self.folder, place.node_id)
         plan = Plan(
             f"broker {place.node_id}",
@@ -292,7 +296,7 @@ class Cluster:
         for broker in self.brokers:
             broker.beside = [each.node_id for each in brokers]
 
-    def _checked_user(self, known: State | None) -> str:
+    def _checked_user(self, known: ClusterState | None) -> str:
         """The SCRAM user, which only a new folder can take."""
         self._security.check()
         if not self._security.is_scram:
@@ -345,8 +349,8 @@ def _new_cluster_id() -> str:
 
 
 def _places_of(
-    known: State | None, brokers: int, ports: Sequence[int] | None, folder: Path
-) -> list[Place]:
+    known: ClusterState | None, brokers: int, ports: Sequence[int] | None, folder: Path
+) -> list[BrokerAddress]:
     """Where each broker listens: as told, else as last time, else on free ports.
 
     Raises LaunchFailed.
@@ -369,6 +373,6 @@ def _places_of(
         ]
     ports = [*given, *others[len(given) :]]
     return [
-        Place(at + 1, "127.0.0.1", ports[at], ports[brokers + at], ports[2 * brokers + at])
+        BrokerAddress(at + 1, "127.0.0.1", ports[at], ports[brokers + at], ports[2 * brokers + at])
         for at in range(brokers)
     ]

@@ -13,7 +13,7 @@ CLIENTS, BROKERS, CONTROLLER = "CLIENTS", "BROKERS", "CONTROLLER"
 
 
 @dataclass(frozen=True)
-class Place:
+class BrokerAddress:
     """One combined broker and controller: its number and where it listens.
 
     `internal_port` is where brokers speak to each other, in plain text.
@@ -68,8 +68,8 @@ def defaults(brokers: int) -> dict[str, str]:
 
 
 def broker_settings(
-    place: Place,
-    places: Sequence[Place],
+    place: BrokerAddress,
+    places: Sequence[BrokerAddress],
     folder: Path,
     *,
     settings: Mapping[str, str],

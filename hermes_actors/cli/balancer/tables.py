@@ -3,8 +3,15 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hermes_actors.cli.output.render import counted, fields_of, printable, say, show_rows
-from hermes_actors.cli.output.times import span, time_of
+from hermes_actors.cli.output.render import (
+    counted,
+    fields_of,
+    printable,
+    say,
+    show_rows,
+    span,
+    time_of,
+)
 
 Fields = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Builds request bodies from command lines; what cannot be read is refused with its reason."""
+"""Builds request bodies and times from command lines; bad ones are refused with their reason."""
 
 import json
 import re
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_actors.cli.command_line.failures import UsageWrong
+from hermes_actors.model.moments import FORMS, is_of_some_zone, iso_ms, moment_ms
 
 _RETENTION = re.compile(r"(\d+)\s*(s|m|h|d)")
 _UNITS = {"s": "SECONDS", "m": "MINUTES", "h": "HOURS", "d": "DAYS"}
@@ -110,3 +111,23 @@ def changes(pairs: list[str] | None, file: str | None) -> dict[str, Any]:
             "nothing to update: give key=value pairs (ack=ALL) or --from-file patch.json"
         )
     return body
+
+
+TIME_HELP = "2030-01-31T12:00:00Z, or how long ago: 30m, 1h, 2d"
+
+
+def time_to_send(option: str, text: str, instead: str = "") -> str:
+    """The time as it is sent: how long ago goes by the server's clock, so it stays as it is.
+
+    `instead` names what else may be given, for the error. Raises UsageWrong.
+    """
+    try:
+        time_ms = moment_ms(text, 0, zone=None)
+    except ValueError as error:
+        raise UsageWrong(f"{option} '{text}': expected {instead}{FORMS}") from error
+    return iso_ms(time_ms) if is_of_some_zone(text) else text.strip()
+
+
+def optional_time(option: str, text: str | None) -> str | None:
+    """The same for an option that need not be given."""
+    return None if text is None else time_to_send(option, text)

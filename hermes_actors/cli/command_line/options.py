@@ -1,10 +1,13 @@
 """The options that several commands share, so that they read alike everywhere."""
 
+import sys
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated
 
 import typer
+
+from hermes_actors.cli.command_line.failures import UsageWrong
 
 MANAGEMENT_URL_DEFAULT = "http://127.0.0.1:8090"
 MANAGEMENT_URL_VARIABLE = "HERMES_MANAGEMENT_URL"
@@ -106,3 +109,12 @@ PatchArgument = Annotated[
 def examples(*lines: str) -> str:
     """Help's last paragraph: command lines to copy."""
     return "\n".join(["Examples:", *(f"  {line}" for line in lines)])
+
+
+def confirm(what: str, yes: bool, verb: str = "delete") -> None:
+    """Return if it is wanted. Raises UsageWrong, or typer.Abort for a no."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageWrong(f"to {verb} {what}, give --yes: there is no terminal to ask on")
+    typer.confirm(f"{verb.capitalize()} {what}?", abort=True, err=True)

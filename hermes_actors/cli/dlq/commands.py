@@ -6,7 +6,6 @@ from typing import Annotated, Any
 import typer
 
 from hermes_actors.cli.administration.resource import subscription_path
-from hermes_actors.cli.command_line.confirm import confirm
 from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
     JsonOption,
@@ -16,11 +15,11 @@ from hermes_actors.cli.command_line.options import (
     SubscriptionArgument,
     TopicArgument,
     YesOption,
+    confirm,
     examples,
 )
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
 from hermes_actors.cli.connection.management import ManagementClient, quoted
-from hermes_actors.cli.dlq.line import counted_letters
 from hermes_actors.cli.dlq.selection import (
     AllOption,
     DryRunOption,
@@ -31,6 +30,7 @@ from hermes_actors.cli.dlq.selection import (
     StatusOption,
     UntilOption,
     chosen,
+    counted_letters,
     meant,
 )
 from hermes_actors.cli.output.render import (

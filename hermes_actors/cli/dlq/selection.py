@@ -1,11 +1,12 @@
-"""Which dead letters a command means: ids, or options that fit some, or all of them."""
+"""The dead letters that a command means, by ids or by options, and how many there are."""
 
 from typing import Annotated, Any
 
 import typer
 
+from hermes_actors.cli.command_line.bodies import TIME_HELP, optional_time
 from hermes_actors.cli.command_line.failures import UsageWrong
-from hermes_actors.cli.command_line.times import TIME_HELP, optional_time
+from hermes_actors.cli.output.render import counted, printable, say
 from hermes_actors.model.dead_letter import DiscardReason
 
 IdsArgument = Annotated[
@@ -62,3 +63,25 @@ def chosen(
         "until": optional_time("--until", until),
     }
     return {name: value for name, value in given.items() if value is not None}
+
+
+def counted_letters(found: dict[str, Any], field: str) -> str:
+    """The count in that field, "at least" where not all have been looked at."""
+    least = "" if found.get("isComplete") else "at least "
+    return f"{least}{counted(found.get(field), 'dead letter')}"
+
+
+def say_letters(topic: str, subscription: str, found: dict[str, Any]) -> None:
+    """How many dead letters there are, the newest one's cause, and where to see them."""
+    letters = found.get("deadLetters")
+    if not isinstance(letters, dict) or not letters.get("open"):
+        return
+    newest = letters.get("newest") or {}
+    cause = ": ".join(str(newest[each]) for each in ("reason", "detail") if newest.get(each))
+    say(
+        printable(
+            f"{counted_letters(letters, 'open')}, the newest of "
+            f"{newest.get('discardedAt', '?')}: {cause}; "
+            f"see 'hermes dlq list {topic} {subscription}'"
+        )
+    )

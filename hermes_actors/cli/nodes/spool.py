@@ -16,8 +16,7 @@ from hermes_actors.cli.command_line.options import (
     examples,
 )
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
-from hermes_actors.cli.output.render import counted, say, show_rows, write_json
-from hermes_actors.cli.output.times import age
+from hermes_actors.cli.output.render import age, counted, say, show_rows, write_json
 from hermes_actors.config import Config
 from hermes_actors.fallback.spool.opening import spool_folder
 from hermes_actors.fallback.spool.reading import SpoolContent, read_spool

@@ -4,9 +4,8 @@ import json
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from hermes_actors.cli.command_line.confirm import confirm
 from hermes_actors.cli.command_line.failures import CommandFailed, warn
-from hermes_actors.cli.command_line.options import Output
+from hermes_actors.cli.command_line.options import Output, confirm
 from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.output.render import printable, say, write_json
 

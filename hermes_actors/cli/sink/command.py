@@ -13,8 +13,7 @@ from hermes_actors.cli.command_line.options import examples
 from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.connection.http_server import HttpServer
 from hermes_actors.cli.output.render import printable
-from hermes_actors.cli.sink.journal import Journal
-from hermes_actors.cli.sink.server import Delivery, Sink, SinkCounts, SinkRules
+from hermes_actors.cli.sink.server import Delivery, Journal, Sink, SinkCounts, SinkRules
 from hermes_actors.runtime.clock import SystemClock
 from hermes_actors.runtime.signals import stop_on_signal
 

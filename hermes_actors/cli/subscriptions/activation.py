@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from hermes_actors.cli.administration.resource import subscription_path
-from hermes_actors.cli.command_line.confirm import confirm
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
@@ -20,6 +19,7 @@ from hermes_actors.cli.command_line.options import (
     TopicArgument,
     YesOption,
     completed,
+    confirm,
     examples,
 )
 from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from hermes_actors.cli.administration.resource import subscription_path
-from hermes_actors.cli.command_line.confirm import confirm
+from hermes_actors.cli.command_line.bodies import TIME_HELP, time_to_send
 from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.command_line.options import (
     MANAGEMENT_URL_DEFAULT,
@@ -17,12 +17,12 @@ from hermes_actors.cli.command_line.options import (
     SubscriptionArgument,
     TopicArgument,
     YesOption,
+    confirm,
     examples,
 )
 from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
-from hermes_actors.cli.command_line.times import TIME_HELP, time_to_send
 from hermes_actors.cli.connection.management import ManagementClient
-from hermes_actors.cli.dlq.line import say_letters
+from hermes_actors.cli.dlq.selection import say_letters
 from hermes_actors.cli.output.render import (
     fields_of,
     known,

@@ -25,8 +25,8 @@ from hermes_actors.cli.output.render import (
     show_answer,
     show_names,
     show_rows,
+    time_of,
 )
-from hermes_actors.cli.output.times import time_of
 from hermes_actors.cli.output.watching import WatchOption, watched
 
 

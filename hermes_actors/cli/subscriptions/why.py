@@ -19,7 +19,7 @@ from hermes_actors.cli.command_line.options import (
 )
 from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.connection.management import ManagementClient
-from hermes_actors.cli.dlq.line import say_letters
+from hermes_actors.cli.dlq.selection import say_letters
 from hermes_actors.cli.output.render import (
     counted,
     fields_of,
@@ -30,8 +30,9 @@ from hermes_actors.cli.output.render import (
     say_wrapped,
     show_answer,
     show_rows,
+    span,
+    time_of,
 )
-from hermes_actors.cli.output.times import span, time_of
 from hermes_actors.cli.output.watching import WatchOption, watched
 
 app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")

@@ -1,6 +1,6 @@
 """Which nodes are to own nothing, so that they can be stopped: asked for by administrators."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -15,11 +15,45 @@ from hermes_actors.metadata.workload import drain_body, drain_key
 from hermes_actors.model.names import is_name_part
 from hermes_actors.model.workload import REASON_CHARACTERS_MAX, Drain
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.status.fold import StatusFold
 
 NODE_CHARACTERS_MAX = 200
 
-ConsumingNodes = Callable[[], Mapping[str, Sequence[str]]]
-"""For each datacentre that is known, its consuming nodes that have been heard of, sorted."""
+CONSUMERS = "consumers"
+"""The role of a node that delivers."""
+
+
+class ConsumingNodes:
+    """The nodes of the given datacentres whose role is to consume, by their status records and by
+    `members`: for each datacentre whose coordination is followed, who takes part.
+    """
+
+    def __init__(
+        self,
+        datacenters: Iterable[str],
+        fold: StatusFold | None,
+        clock: Clock,
+        members: Callable[[], Mapping[str, Sequence[str]]] = dict,
+    ) -> None:
+        self._datacenters = sorted(set(datacenters))
+        self._fold = fold
+        self._clock = clock
+        self._members = members
+
+    def by_datacenter(self) -> dict[str, list[str]]:
+        """For each datacentre the nodes that are there, sorted. Of a datacentre that cannot be
+        heard now: those that were.
+        """
+        found: dict[str, set[str]] = {dc: set() for dc in self._datacenters}
+        if self._fold is not None:
+            for view in self._fold.nodes(self._clock.monotonic_s()):
+                header = view.header
+                may_be_there = view.is_there or view.is_unknown
+                if may_be_there and CONSUMERS in header.roles and header.dc in found:
+                    found[header.dc].add(header.node)
+        for dc, members in self._members().items():
+            found.setdefault(dc, set()).update(members)
+        return {dc: sorted(nodes) for dc, nodes in found.items()}
 
 
 class DrainRequest(Struct, frozen=True, rename="camel"):
@@ -92,12 +126,12 @@ class Drains:
         return was_drained
 
     def _require_datacenter(self, dc: str) -> None:
-        known = self._consuming()
+        known = self._consuming.by_datacenter()
         if dc not in known:
             raise Refused(f"Datacentre '{dc}' does not exist; known are {', '.join(sorted(known))}")
 
     def _require_sensible(self, dc: str, node: str) -> None:
-        nodes = self._consuming()[dc]
+        nodes = self._consuming.by_datacenter()[dc]
         if node not in nodes:
             known = ", ".join(nodes) or "none"
             raise Refused(

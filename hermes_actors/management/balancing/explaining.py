@@ -9,7 +9,7 @@ from hermes_actors.coordination.room import DEFAULT_LIMITS, SETTING, Limits, no_
 from hermes_actors.coordination.state import State
 from hermes_actors.coordination.values import Departed, Move, Resignation
 from hermes_actors.coordination.views import MemberView, SubscriptionView, unassigned_reason
-from hermes_actors.management.balancing.takeovers import move_of
+from hermes_actors.management.balancing.placements import move_of
 from hermes_actors.metadata.catalog import Catalog
 from hermes_actors.model.workload import Drain
 

@@ -10,8 +10,13 @@ from msgspec.structs import replace
 from hermes_actors.config import ManagementConfig
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.filters.aside import Aside
-from hermes_actors.management.access.group_owners import group_named, owners_of
-from hermes_actors.management.access.roles import Caller, require_owner, sees_secrets
+from hermes_actors.management.access.roles import (
+    Caller,
+    group_named,
+    owners_of,
+    require_owner,
+    sees_secrets,
+)
 from hermes_actors.management.bodies.constraints import (
     require_new_name,
     require_valid_subscription,

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from hermes_actors.config import Config
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import Log, UnknownTopic
-from hermes_actors.management.access.group_owners import group_named, owners_of
-from hermes_actors.management.access.roles import Caller, require_owner
+from hermes_actors.management.access.roles import Caller, group_named, owners_of, require_owner
 from hermes_actors.management.bodies.constraints import require_valid_topic
 from hermes_actors.management.bodies.decoding import decode_topic, required_text
 from hermes_actors.management.bodies.patch import merge

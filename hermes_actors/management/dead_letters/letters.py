@@ -9,8 +9,7 @@ import trio
 
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import Log, LogUnavailable, Stored
-from hermes_actors.management.access.group_owners import owners_of
-from hermes_actors.management.access.roles import Caller, require_owner
+from hermes_actors.management.access.roles import Caller, owners_of, require_owner
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.dead_letters.query import (
     check_id,

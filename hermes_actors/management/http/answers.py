@@ -12,8 +12,8 @@ from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFou
 
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
 from hermes_actors.management.bodies.decoding import json_object
-from hermes_actors.management.http.hosts import Hosts
 from hermes_actors.management.http.intake import Intake
+from hermes_actors.management.http.origins import Hosts
 from hermes_actors.runtime.bridge import BridgeClosed
 
 JSON = "application/json"

@@ -1,13 +1,21 @@
-"""The routes of how this node and all others fare."""
+"""The routes of how nodes fare, and of the datacentres that are to be published to."""
 
 from collections.abc import Sequence
 
-from litestar import Response, get
+from litestar import Response, get, post
 from litestar.handlers import HTTPRouteHandler
 
 from hermes_actors.errors import Unavailable
-from hermes_actors.management.http.answers import Answer, json_answer
+from hermes_actors.management.catalog.readiness import DatacenterReadiness
+from hermes_actors.management.http.answers import (
+    Answer,
+    AnyRequest,
+    empty_answer,
+    json_answer,
+    object_of,
+)
 from hermes_actors.management.http.gate import Gate
+from hermes_actors.management.routes.paths import Name
 from hermes_actors.management.status.health import NodeHealth
 from hermes_actors.management.status.statuses import Statuses
 from hermes_actors.telemetry.metrics import Metrics, render_in_turns
@@ -38,3 +46,18 @@ def status_routes(
         return json_answer(await gate.look(statuses.nodes))
 
     return [health, prometheus, nodes]
+
+
+def readiness_routes(gate: Gate, datacenters: DatacenterReadiness) -> list[HTTPRouteHandler]:
+    """/readiness."""
+
+    @get("/readiness/datacenters", summary="Which datacentres are ready to be published to")
+    async def readiness(request: AnyRequest) -> Answer:
+        return json_answer(await gate.act(request, datacenters.all))
+
+    @post("/readiness/datacenters/{dc:str}", summary="Mark a datacentre as ready, or not")
+    async def set_readiness(request: AnyRequest, dc: Name) -> Answer:
+        await gate.act(request, datacenters.set, dc, await object_of(request))
+        return empty_answer(202)
+
+    return [readiness, set_readiness]

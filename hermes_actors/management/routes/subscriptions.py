@@ -1,4 +1,4 @@
-"""The routes of subscriptions, and of how each of them fares."""
+"""The routes of subscriptions: what they are, how each fares, its secrets, its endpoint tried."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ from litestar import delete, get, post, put
 from litestar.handlers import HTTPRouteHandler
 
 from hermes_actors.management.bodies.decoding import json_value
+from hermes_actors.management.catalog.signing import SigningSecrets
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.catalog.warnings import HEADER, StoredWarnings
 from hermes_actors.management.dead_letters.letters import DeadLetterBox
@@ -18,6 +19,7 @@ from hermes_actors.management.http.answers import (
     object_of,
 )
 from hermes_actors.management.http.gate import Gate
+from hermes_actors.management.messages.trials import Trials
 from hermes_actors.management.routes.paths import SUBSCRIPTION, SUBSCRIPTIONS, Flag, Name
 from hermes_actors.management.status.statuses import Statuses
 
@@ -114,3 +116,33 @@ def subscription_status_routes(
         return json_answer(await gate.read(explained))
 
     return [metrics, counters, health, why]
+
+
+_SIGNING = SUBSCRIPTION + "/signing"
+
+
+def signing_routes(gate: Gate, secrets: SigningSecrets) -> list[HTTPRouteHandler]:
+    """How the secrets are changed without a moment in which subscribers know none of them."""
+
+    @post(_SIGNING + "/rotate", summary="Sign with a new secret too", status_code=200)
+    async def rotate(request: AnyRequest, topic: Name, name: Name) -> Answer:
+        body = await object_of(request) if await body_of(request) else {}
+        return json_answer(await gate.act(request, secrets.rotate, topic, name, body))
+
+    @post(_SIGNING + "/retire", summary="Sign with the newest secret only", status_code=200)
+    async def retire(request: AnyRequest, topic: Name, name: Name) -> Answer:
+        await gate.act(request, secrets.retire, topic, name)
+        return empty_answer(200)
+
+    return [rotate, retire]
+
+
+def trial_routes(gate: Gate, trials: Trials) -> list[HTTPRouteHandler]:
+    """/topics/{topic}/subscriptions/{name}/test."""
+
+    @post(SUBSCRIPTION + "/test", summary="Push one made-up message and show it", status_code=200)
+    async def try_endpoint(request: AnyRequest, topic: Name, name: Name) -> Answer:
+        body = await object_of(request) if await body_of(request) else {}
+        return json_answer(await gate.act(request, trials.make, topic, name, body))
+
+    return [try_endpoint]

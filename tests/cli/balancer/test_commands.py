@@ -8,7 +8,7 @@ import trio
 from hermes_actors.cli.balancer import draining
 from hermes_actors.cli.balancer.tables import numbers
 from hermes_actors.cli.command_line.failures import CommandFailed
-from hermes_actors.cli.output.times import span, time_of
+from hermes_actors.cli.output.render import span, time_of
 
 ORDERS = "shop.orders$billing"
 LOAD = {"messages": 12.0, "sizeBytes": 2_048.0, "cpu": 0.3}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from hermes_actors.cli.output.times import age
+from hermes_actors.cli.output.render import age
 from hermes_actors.fallback.spool.format import SpoolEntry, encode_entry
 from hermes_actors.fallback.spool.store import open_segment_store
 from hermes_actors.model.message import Message

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_actors.cli.connection.http_server import Request
-from hermes_actors.cli.sink.journal import Journal
-from hermes_actors.cli.sink.server import RecentIds, Sink, SinkRules
+from hermes_actors.cli.sink.server import Journal, RecentIds, Sink, SinkRules
 from hermes_actors.runtime.clock import seeded_ids
 
 

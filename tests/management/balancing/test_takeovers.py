@@ -5,7 +5,7 @@ import trio
 from coordination_scene import ORDERS, T0_MS, Followed
 
 from hermes_actors.coordination.commands import Claim, Join, Leave
-from hermes_actors.management.balancing.takeovers import takeover
+from hermes_actors.management.balancing.placements import takeover
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.record import Header, StatusRecord, SubscriptionStatus
 
