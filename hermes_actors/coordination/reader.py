@@ -1,4 +1,4 @@
-"""The actor that reads a datacentre's coordination log and folds it into its `Coordination`."""
+"""Reads a datacentre's coordination log and folds it into its `Coordination`."""
 
 import logging
 import random
@@ -18,8 +18,9 @@ from hermes_actors.coordination.beginning import (
 from hermes_actors.coordination.commands import SETTINGS, Loads, Plan, Said, Snapshot
 from hermes_actors.coordination.values import LEASE_MS
 from hermes_actors.coordination.view import Coordination
-from hermes_actors.log.base import LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
-from hermes_actors.metadata.backoff import Backoff
+from hermes_actors.log.backoff import Backoff
+from hermes_actors.log.base import LogUnavailable
+from hermes_actors.log.tail import LogChanged, LogTail
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.clock import Clock
 
@@ -33,10 +34,6 @@ _LISTENS_S = LEASE_MS / 1_000
 _VERIFY_INTERVAL_S = 5.0
 _LONG_SILENCE_MS = 300_000
 """Ten snapshots: nobody was a member for so long."""
-
-
-class _Stuck(Exception):
-    """The log has records that its reader does not give, or is not the log that was read."""
 
 
 class CoordinationReader:
@@ -65,10 +62,17 @@ class CoordinationReader:
         self._log = coordination.log
         self._topic = coordination.topic
         self._clock = clock
-        self._quiet_s = quiet_s
         self._answer_timeout_s = answer_timeout_s
         self._makes_topic = makes_topic
-        self._backoff = Backoff(rng, wait_max_s=0.5)
+        self._tail = LogTail(
+            coordination.log,
+            coordination.topic,
+            Backoff(rng, wait_max_s=0.5),
+            records_max=BATCH_RECORDS_MAX,
+            bytes_max=BATCH_BYTES_MAX,
+            quiet_s=quiet_s,
+            answer_timeout_s=answer_timeout_s,
+        )
         self._verified_s = clock.monotonic_s()
         # A reader that was restarted goes on where the one before was.
         self._must_begin = coordination.generation == 0
@@ -81,25 +85,26 @@ class CoordinationReader:
             self._coordination.report("nobody reads the coordination log")
 
     async def _follow(self) -> None:
-        while True:
-            report = self._coordination.report
-            try:
-                with trio.CancelScope() as scope:
-                    self._coordination.ask_when_doubted(scope.cancel)
-                    await self._tail()
-            except LogUnavailable as error:
-                report(f"the coordination log is unavailable: {error}")
-            except trio.TooSlowError:
-                report("the coordination log does not answer")
-            except UnknownTopic:
-                report(f"the log has no topic {self._topic} yet")
-            except (OffsetOutOfRange, _Stuck) as error:
-                report(f"the coordination log is read again: {error}")
-            await trio.sleep(self._backoff.next_s())
+        await self._tail.run(
+            self._read_until_doubted,
+            self._coordination.report,
+            lambda reason: self._coordination.report(
+                f"the coordination log is read again: {reason}"
+            ),
+            "the coordination log",
+        )
 
-    async def _tail(self) -> None:
+    async def _read_until_doubted(self) -> None:
+        with trio.CancelScope() as scope:
+            self._coordination.ask_when_doubted(scope.cancel)
+            await self._read()
+
+    async def _read(self) -> None:
         """Read on from where the state is, or begin; then for ever."""
-        start, end = await self._bounds()
+        if self._makes_topic:
+            with trio.fail_after(self._answer_timeout_s):
+                await self._prepare()
+        start, end = await self._tail.bounds()
         if self._must_begin or not await self._goes_on(start, end):
             await self._begin(start, end)
         position = self._coordination.state.position
@@ -109,16 +114,9 @@ class CoordinationReader:
                 if self._coordination.state.position >= end and not is_following:
                     is_following = True
                     self._coordination.report("")
-                    self._backoff.reset()
-                await self._take(await self._next(reader, self._coordination.state.position))
+                    self._tail.works()
+                await self._take(await self._tail.next(reader, self._coordination.state.position))
                 await self._verify_now_and_then()
-
-    async def _bounds(self) -> tuple[int, int]:
-        log, topic = self._log, self._topic
-        with trio.fail_after(self._answer_timeout_s):
-            if self._makes_topic:
-                await self._prepare()
-            return (await log.start_positions(topic))[0], (await log.end_positions(topic))[0]
 
     async def _prepare(self) -> None:
         """Make the topic, and have the log stamp it: leases stand on one clock, not on many."""
@@ -142,7 +140,7 @@ class CoordinationReader:
         """Whether this is still the log that was folded, with nothing missing."""
         position = self._coordination.state.position
         is_there = start <= position <= end
-        if is_there and (position == start or await self._holds_the_last()):
+        if is_there and (position == start or await self._tail.holds(self._coordination.last)):
             return True
         self._begin_next()
         _logger.warning(
@@ -159,22 +157,6 @@ class CoordinationReader:
         self._must_begin = True
         self._coordination.lose_lease()
 
-    async def _holds_the_last(self) -> bool:
-        last = self._coordination.last
-        if last is None:
-            return True
-        try:
-            with trio.fail_after(self._answer_timeout_s):
-                async with self._log.reader(self._topic, {0: last.offset}) as reader:
-                    found = (await reader.next_batch(1, BATCH_BYTES_MAX))[0]
-        except OffsetOutOfRange:
-            return False
-        return (found.offset, found.timestamp_ms, found.value) == (
-            last.offset,
-            last.timestamp_ms,
-            last.value,
-        )
-
     async def _begin(self, start: int, end: int) -> None:
         """Fold all that there is, then show it: nobody sees a state of long ago."""
         # Half a minute of records, or in the worst case hours of them.
@@ -186,12 +168,12 @@ class CoordinationReader:
         last: StoredRecord | None = None
         async with self._log.reader(self._topic, {0: state.position}) as reader:
             while state.position < end or self._clock.monotonic_s() < until_s:
-                for stored in await self._next(reader, state.position):
+                for stored in await self._tail.next(reader, state.position):
                     said = said_by(stored)
                     if not beginning.is_whole:
                         # One below the end was looked at: it cannot be begun with.
                         if isinstance(said, Snapshot) and stored.offset >= end:
-                            raise _Stuck("a snapshot has come")
+                            raise LogChanged("a snapshot has come")
                         if is_strange(state, said):
                             until_s = self._clock.monotonic_s() + _STRANGERS_GONE_S
                             self._coordination.report(
@@ -203,22 +185,6 @@ class CoordinationReader:
                 await trio.lowlevel.checkpoint()
         self._must_begin = False
         self._coordination.begin_anew(state, last, has_listened=not beginning.is_whole)
-
-    async def _next(self, reader: Reader, position: int) -> Sequence[StoredRecord]:
-        """What comes next; nothing if the log is there and has nothing for a while."""
-        with trio.move_on_after(self._quiet_s):
-            return await reader.next_batch(BATCH_RECORDS_MAX, BATCH_BYTES_MAX)
-        with trio.fail_after(self._answer_timeout_s):
-            end = (await self._log.end_positions(self._topic))[0]
-        if end < position:
-            raise _Stuck(f"it ends at {end}, {position} was read already")
-        # A wait that was cancelled may have read ahead.
-        reader.seek(0, position)
-        if end > position:
-            with trio.move_on_after(self._quiet_s):
-                return await reader.next_batch(BATCH_RECORDS_MAX, BATCH_BYTES_MAX)
-            raise _Stuck(f"it ends at {end}, and nothing after {position} comes")
-        return ()
 
     async def _take(self, batch: Sequence[StoredRecord]) -> None:
         cost = 0
@@ -246,15 +212,15 @@ class CoordinationReader:
                 if beginning.is_whole:
                     return
         self._begin_next()
-        raise _Stuck(f"nothing is left of what was said before {stored.offset}")
+        raise LogChanged(f"nothing is left of what was said before {stored.offset}")
 
     async def _verify_now_and_then(self) -> None:
         """A log that shrank and grew again, all between two readings, is not the one it was."""
         now_s = self._clock.monotonic_s()
         if now_s - self._verified_s >= _VERIFY_INTERVAL_S:
             self._verified_s = now_s
-            if not await self._holds_the_last():
-                raise _Stuck("it no longer holds what was read last")
+            if not await self._tail.holds(self._coordination.last):
+                raise LogChanged("it no longer holds what was read last")
 
 
 def _cost(said: Said | None) -> int:

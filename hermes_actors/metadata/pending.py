@@ -6,8 +6,8 @@ from collections.abc import Callable
 import trio
 
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
+from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import Log, Stored, UnknownRecord
-from hermes_actors.metadata.backoff import Backoff
 from hermes_actors.metadata.commands import (
     RECORD_BYTES_MAX,
     Change,

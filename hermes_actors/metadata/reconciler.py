@@ -13,9 +13,9 @@ import trio
 from hermes_actors.actors.supervisor import run_until
 from hermes_actors.config import Config
 from hermes_actors.errors import Unavailable
+from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import TopicSettings, UnknownTopic
 from hermes_actors.metadata.activations import stale_activations
-from hermes_actors.metadata.backoff import Backoff
 from hermes_actors.metadata.catalog import LiveTopic, TopicChanged
 from hermes_actors.metadata.commands import StampIs, delete
 from hermes_actors.metadata.keys import parse_log_topic, subscription_key, topic_key

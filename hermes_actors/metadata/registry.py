@@ -10,13 +10,13 @@ from collections.abc import Sequence
 import trio
 
 from hermes_actors.errors import StartupError
+from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import (
     LogUnavailable,
-    OffsetOutOfRange,
     TopicSettings,
     UnknownTopic,
 )
-from hermes_actors.metadata.backoff import Backoff
+from hermes_actors.log.tail import LogChanged, LogTail
 from hermes_actors.metadata.commands import TOPIC_RECORD_BYTES_MAX, LogCreated, encode
 from hermes_actors.metadata.comparison import holds_the_same
 from hermes_actors.metadata.pending import OutcomeUnknown
@@ -46,10 +46,6 @@ _LACKING_POLL_S = 0.1
 _COMPARED_AT_ONCE = 1_000
 
 
-class _MustRefold(Exception):
-    """What was folded is not what the log holds."""
-
-
 class Registry:
     """Reads the log into one Metadata. Make a new one for each start.
 
@@ -70,7 +66,14 @@ class Registry:
         self._is_following = False
         self._must_refold = False
         self._tailing = trio.CancelScope()
-        self._backoff = Backoff(metadata.rng)
+        self._tail = LogTail(
+            metadata.log,
+            metadata.topic,
+            Backoff(metadata.rng),
+            records_max=_BATCH_RECORDS_MAX,
+            bytes_max=_BATCH_BYTES_MAX,
+            answer_timeout_s=answer_timeout_s,
+        )
         self._fatal: StartupError | None = None
         self._installed = trio.Event()
 
@@ -103,36 +106,36 @@ class Registry:
                 self._metadata.note_refold(reason)
 
     async def _follow(self, all_of_it: trio.CancelScope) -> None:
-        report = self._metadata.report
-        while self._fatal is None:
-            if self._must_refold:
-                self._must_refold = False
-                self._state = State()
-            with trio.CancelScope() as self._tailing:
-                try:
-                    await self._tail()
-                except UnknownTopic:
-                    self._begin_again(f"there is no topic {self._topic}")
-                except (_MustRefold, OffsetOutOfRange) as error:
-                    self._begin_again(str(error))
-                except LogUnavailable as error:
-                    report("fold", f"the metadata log is unavailable: {error}")
-                except trio.TooSlowError:
-                    report("fold", "the metadata log does not answer")
-            self._is_following = False
-            await trio.sleep(self._backoff.next_s())
-        all_of_it.cancel()
+        async def follow() -> None:
+            try:
+                with trio.CancelScope() as self._tailing:
+                    await self._read()
+            except UnknownTopic as error:
+                raise LogChanged(f"there is no topic {self._topic}") from error
+            finally:
+                self._is_following = False
+            if self._fatal is not None:
+                all_of_it.cancel()
 
-    async def _tail(self) -> None:
+        await self._tail.run(
+            follow,
+            lambda reason: self._metadata.report("fold", reason),
+            self._begin_again,
+            "the metadata log",
+        )
+
+    async def _read(self) -> None:
         """Fold from the state's position on, for ever."""
+        if self._must_refold:
+            self._must_refold = False
+            self._state = State()
         log, metadata, state = self._log, self._metadata, self._state
         with trio.fail_after(self._answer_timeout_s):
             if await log.describe_topic(self._topic) is None:
                 await self._create_topic()
-            end = (await log.end_positions(self._topic))[0]
-            start = (await log.start_positions(self._topic))[0]
+        start, end = await self._tail.bounds()
         if state.position > end:
-            raise _MustRefold(f"it ends at {end}, {state.position} was read already")
+            raise LogChanged(f"it ends at {end}, {state.position} was read already")
         async with log.reader(self._topic, {0: max(state.position, start)}) as reader:
             while True:
                 if max(state.position, start) >= end and not self._is_following:
@@ -179,7 +182,7 @@ class Registry:
             await self._metadata.install(state)
             self._installed.set()
         self._is_following = True
-        self._backoff.reset()
+        self._tail.works()
         self._metadata.report("fold", "")
         self._metadata.report("log", "")
 
@@ -190,7 +193,7 @@ class Registry:
                 self._metadata.show(folded)
             # What was in the log before this reading began has been read as it is now.
             if folded.contradicts and record.offset >= settled_below:
-                raise _MustRefold(f"the writer of {record.offset} had read something else")
+                raise LogChanged(f"the writer of {record.offset} had read something else")
 
     async def _verify(self) -> None:
         metadata = self._metadata

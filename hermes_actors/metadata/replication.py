@@ -11,8 +11,9 @@ import random
 import trio
 
 from hermes_actors.actors.supervisor import run_until
-from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Stored, UnknownTopic
-from hermes_actors.metadata.backoff import Backoff
+from hermes_actors.log.backoff import Backoff
+from hermes_actors.log.base import Log, Stored
+from hermes_actors.log.tail import LogChanged, LogTail
 from hermes_actors.metadata.commands import Copy, encode
 from hermes_actors.metadata.comparison import holds_the_same
 from hermes_actors.metadata.registry import Metadata
@@ -53,7 +54,14 @@ class Replicator:
         self._digest_interval_s = digest_interval_s
         self._answer_timeout_s = answer_timeout_s
         self._state = State()
-        self._backoff = Backoff(rng)
+        self._tail = LogTail(
+            source,
+            own.topic,
+            Backoff(rng),
+            records_max=_BATCH_RECORDS_MAX,
+            bytes_max=_BATCH_BYTES_MAX,
+            answer_timeout_s=answer_timeout_s,
+        )
         self._append_backoff = Backoff(rng)
         self._compare_at_s = 0.0
         self._waiting = trio.CancelScope()
@@ -80,29 +88,24 @@ class Replicator:
     async def _replicate(self) -> None:
         # At the start too: the own log may be one that was made anew.
         self._compare_at_s = trio.current_time()
-        while True:
-            # The own fold says where to go on: without it everything would be copied again.
-            await self._own.wait_current()
-            try:
-                await self._copy_all()
-            except (LogUnavailable, UnknownTopic) as error:
-                self.trouble = f"{self._source.dc} to {self._own.dc}: {error}"
-            except trio.TooSlowError:
-                self.trouble = f"{self._source.dc} to {self._own.dc}: a log does not answer"
-            except (_SourceChanged, OffsetOutOfRange) as error:
-                self._state = State()
-                # Changes under offsets that were given again look as if they had been copied.
-                self._compare_at_s = trio.current_time()
-                self.trouble = f"{self._source.dc}: its log is read again: {error}"
-            await trio.sleep(self._backoff.next_s())
+        await self._tail.run(self._copy_all, self._fails, self._begin_again, "a log")
+
+    def _fails(self, reason: str) -> None:
+        self.trouble = f"{self._source.dc} to {self._own.dc}: {reason}"
+
+    def _begin_again(self, reason: str) -> None:
+        self._state = State()
+        # Changes under offsets that were given again look as if they had been copied.
+        self._compare_at_s = trio.current_time()
+        self.trouble = f"{self._source.dc}: its log is read again: {reason}"
 
     async def _copy_all(self) -> None:
+        # The own fold says where to go on: without it everything would be copied again.
+        await self._own.wait_current()
         topic = self._own.topic
-        with trio.fail_after(self._answer_timeout_s):
-            end = (await self._source.end_positions(topic))[0]
-            start = (await self._source.start_positions(topic))[0]
+        start, end = await self._tail.bounds()
         if self._state.position > end:
-            raise _SourceChanged(f"it ends at {end}, {self._state.position} was read already")
+            raise LogChanged(f"it ends at {end}, {self._state.position} was read already")
         async with self._source.reader(topic, {0: max(self._state.position, start)}) as reader:
             self.trouble = ""
             while True:
@@ -116,7 +119,7 @@ class Replicator:
                     reader.seek(0, at)
                     batch = list(await reader.next_batch(_BATCH_RECORDS_MAX, _BATCH_BYTES_MAX))
                 await self._append([copy for each in batch for copy in self._fold(each, end)])
-                self._backoff.reset()
+                self._tail.works()
                 if not is_behind and trio.current_time() >= self._compare_at_s:
                     await self._compare()
                     self._compare_at_s = trio.current_time() + self._digest_interval_s
@@ -125,7 +128,7 @@ class Replicator:
         state = self._state
         folded = state.fold(record)
         if folded.contradicts and record.offset >= settled_below:
-            raise _SourceChanged(f"the writer of {record.offset} had read something else")
+            raise LogChanged(f"the writer of {record.offset} had read something else")
         register = folded.changed
         if register is None or not folded.is_accepted_here:
             return []
@@ -172,7 +175,7 @@ class Replicator:
         state, own = self._state, self._own
         with trio.fail_after(self._answer_timeout_s):
             if not await holds_the_same(self._source, own.topic, state):
-                raise _SourceChanged("it no longer holds what was read last")
+                raise LogChanged("it no longer holds what was read last")
             # Before the own fold has seen all that was copied, every comparison finds something.
             own_end = (await own.log.end_positions(own.topic))[0]
             while own.state.position < own_end:  # noqa: ASYNC110
@@ -190,10 +193,6 @@ class Replicator:
         # All that the source had accepted up to here is copied already, or is in `missing`.
         reached = own.state.copied.get((state.dc, state.log_id), -1)
         await self._append([self._copy(register, reached) for register in missing])
-
-
-class _SourceChanged(Exception):
-    """The source does not hold what was folded from it: fold it again."""
 
 
 def _first_batch(records: list[Record]) -> list[Record]:

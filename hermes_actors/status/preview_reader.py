@@ -1,4 +1,4 @@
-"""The actor that tails one datacentre's previews into the register."""
+"""Tails one datacentre's previews into the register."""
 
 import random
 from collections.abc import Callable, Iterable
@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 import trio
 
 from hermes_actors.actors.supervisor import Supervisor, run_until
-from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, UnknownTopic
-from hermes_actors.metadata.backoff import Backoff
+from hermes_actors.log.backoff import Backoff
+from hermes_actors.log.base import Log
+from hermes_actors.log.tail import LogTail
 from hermes_actors.status.previews import (
     PREVIEW_TOPIC,
     PreviewRegister,
@@ -18,7 +19,7 @@ from hermes_actors.status.previews import (
 _BACK_RECORDS_MAX = 3_000
 _BATCH_RECORDS_MAX = 100
 _BATCH_BYTES_MAX = 2_097_152
-_ANSWER_TIMEOUT_S = 5.0
+_QUIET_S = 15.0
 _PAUSE_MAX_S = 15.0
 
 
@@ -31,35 +32,41 @@ class PreviewReader:
     def __init__(self, log: Log, register: PreviewRegister, *, rng: random.Random) -> None:
         self._log = log
         self._register = register
-        self._backoff = Backoff(rng, wait_max_s=_PAUSE_MAX_S)
+        self._tail = LogTail(
+            log,
+            PREVIEW_TOPIC,
+            Backoff(rng, wait_max_s=_PAUSE_MAX_S),
+            records_max=_BATCH_RECORDS_MAX,
+            bytes_max=_BATCH_BYTES_MAX,
+            quiet_s=_QUIET_S,
+        )
 
     async def run(self, stop: trio.Event) -> None:
         """Read until asked to stop."""
         await run_until(stop, self._follow)
 
     async def _follow(self) -> None:
-        while True:
-            try:
-                await self._tail()
-            except (LogUnavailable, UnknownTopic, OffsetOutOfRange, trio.TooSlowError):
-                await trio.sleep(self._backoff.next_s())
+        await self._tail.run(self._read, _ignore, _ignore)
 
-    async def _tail(self) -> None:
-        log = self._log
-        with trio.fail_after(_ANSWER_TIMEOUT_S):
-            start = (await log.start_positions(PREVIEW_TOPIC))[0]
-            end = (await log.end_positions(PREVIEW_TOPIC))[0]
+    async def _read(self) -> None:
+        start, end = await self._tail.bounds()
         position = max(start, end - _BACK_RECORDS_MAX)
-        async with log.reader(PREVIEW_TOPIC, {0: position}) as reader:
+        async with self._log.reader(PREVIEW_TOPIC, {0: position}) as reader:
             while True:
-                for stored in await reader.next_batch(_BATCH_RECORDS_MAX, _BATCH_BYTES_MAX):
+                for stored in await self._tail.next(reader, position):
+                    position = stored.offset + 1
                     try:
                         self._register.take(decode(stored.value))
                     except UndecodablePreview:
                         # Another version's, or nobody's: what it would show is not worth a failure.
                         continue
                     await trio.lowlevel.checkpoint()
-                self._backoff.reset()
+                self._tail.works()
+
+
+def _ignore(_reason: str) -> None:
+    # Previews that are not shown need no word.
+    pass
 
 
 def follow_previews(

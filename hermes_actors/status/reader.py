@@ -1,14 +1,14 @@
-"""The actor that tails one datacentre's status records into the fold, and says when it cannot."""
+"""Tails one datacentre's status records into the fold, and says when it cannot."""
 
 import logging
 import random
-from collections.abc import Sequence
 
 import trio
 
 from hermes_actors.actors.supervisor import run_until
-from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
-from hermes_actors.metadata.backoff import Backoff
+from hermes_actors.log.backoff import Backoff
+from hermes_actors.log.base import Log
+from hermes_actors.log.tail import LogTail
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.status.fold import StatusFold
@@ -20,10 +20,6 @@ _BACK_MS = 30_000
 _BACK_RECORDS_MAX = 3_000
 _BATCH_RECORDS_MAX = 100
 _BATCH_BYTES_MAX = 2_097_152
-
-
-class _Stuck(Exception):
-    """The log has records that its reader does not give, or is not the log that was read."""
 
 
 class StatusReader:
@@ -48,10 +44,16 @@ class StatusReader:
         self._fold = fold
         self._clock = clock
         self._topic = topic
-        self._quiet_s = quiet_s
         self._answer_timeout_s = answer_timeout_s
-        self._backoff = Backoff(rng)
-        self._position = 0
+        self._tail = LogTail(
+            log,
+            topic,
+            Backoff(rng),
+            records_max=_BATCH_RECORDS_MAX,
+            bytes_max=_BATCH_BYTES_MAX,
+            quiet_s=quiet_s,
+            answer_timeout_s=answer_timeout_s,
+        )
 
     async def run(self, stop: trio.Event) -> None:
         """Read until asked to stop."""
@@ -62,33 +64,25 @@ class StatusReader:
             self._report("nobody reads it")
 
     async def _follow(self) -> None:
-        while True:
-            try:
-                await self._tail()
-            except LogUnavailable as error:
-                self._report(f"the log is unavailable: {error}")
-            except trio.TooSlowError:
-                self._report("the log does not answer")
-            except UnknownTopic:
-                self._report(f"the log has no topic {self._topic} yet")
-            except (OffsetOutOfRange, _Stuck) as error:
-                self._report(f"it is read anew: {error}")
-            self._fold.forget(self._clock.monotonic_s())
-            await trio.sleep(self._backoff.next_s())
+        await self._tail.run(self._read, self._trouble, self._begin_again)
 
-    async def _tail(self) -> None:
-        self._position = await self._start()
-        async with self._log.reader(self._topic, {0: self._position}) as reader:
+    def _trouble(self, reason: str) -> None:
+        self._report(reason)
+        self._fold.forget(self._clock.monotonic_s())
+
+    def _begin_again(self, reason: str) -> None:
+        self._trouble(f"it is read anew: {reason}")
+
+    async def _read(self) -> None:
+        position = await self._start()
+        async with self._log.reader(self._topic, {0: position}) as reader:
             while True:
-                batch: Sequence[StoredRecord] = ()
-                with trio.move_on_after(self._quiet_s):
-                    batch = await reader.next_batch(_BATCH_RECORDS_MAX, _BATCH_BYTES_MAX)
-                if batch:
-                    await self._take(batch)
-                else:
-                    await self._check(reader)
+                for stored in await self._tail.next(reader, position):
+                    await self._take(stored)
+                    position = stored.offset + 1
+                self._fold.forget(self._clock.monotonic_s())
                 self._report("")
-                self._backoff.reset()
+                self._tail.works()
 
     async def _start(self) -> int:
         """Where to begin: far enough back to know all nodes, and not farther."""
@@ -99,41 +93,24 @@ class StatusReader:
         # Another clock than the log's may ask for much more than half a minute.
         return min(end, max(recent, end - _BACK_RECORDS_MAX))
 
-    async def _take(self, batch: Sequence[StoredRecord]) -> None:
+    async def _take(self, stored: StoredRecord) -> None:
         fold = self._fold
-        for stored in batch:
-            now_s = self._clock.monotonic_s()
-            try:
-                fold.take(self._log.dc, decode(stored.value), stored.timestamp_ms, now_s)
-            except UndecodableStatus:
-                fold.undecodable += 1
-            self._position = stored.offset + 1
-            for rival in fold.new_rivals():
-                _logger.warning(
-                    "two processes report as node %s of %s (boot ids %s and %s); "
-                    "give each its own name: node in its configuration",
-                    rival.node,
-                    rival.dc,
-                    rival.boot_id,
-                    rival.other_boot_id,
-                )
-            # A large record takes milliseconds.
-            await trio.lowlevel.checkpoint()
-        fold.forget(self._clock.monotonic_s())
-
-    async def _check(self, reader: Reader) -> None:
-        """Nothing came: is the log there, is it the same, and is there really nothing?"""
-        with trio.fail_after(self._answer_timeout_s):
-            end = (await self._log.end_positions(self._topic))[0]
-        if end < self._position:
-            raise _Stuck(f"it ends at {end}, {self._position} was read already")
-        # A wait that was cancelled may have read ahead.
-        reader.seek(0, self._position)
-        if end > self._position:
-            with trio.move_on_after(self._quiet_s):
-                await self._take(await reader.next_batch(_BATCH_RECORDS_MAX, _BATCH_BYTES_MAX))
-                return
-            raise _Stuck(f"it ends at {end}, and nothing after {self._position} comes")
+        now_s = self._clock.monotonic_s()
+        try:
+            fold.take(self._log.dc, decode(stored.value), stored.timestamp_ms, now_s)
+        except UndecodableStatus:
+            fold.undecodable += 1
+        for rival in fold.new_rivals():
+            _logger.warning(
+                "two processes report as node %s of %s (boot ids %s and %s); "
+                "give each its own name: node in its configuration",
+                rival.node,
+                rival.dc,
+                rival.boot_id,
+                rival.other_boot_id,
+            )
+        # A large record takes milliseconds.
+        await trio.lowlevel.checkpoint()
 
     def _report(self, trouble: str) -> None:
         clock = self._clock

@@ -15,6 +15,7 @@ from hermes_actors.consumer.measures import Gauge, SubscriptionMeasures
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.coordination.owned import Lease
+from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import (
     LogUnavailable,
     Outcome,
@@ -23,7 +24,6 @@ from hermes_actors.log.base import (
     TopicSettings,
     UnknownTopic,
 )
-from hermes_actors.metadata.backoff import Backoff
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import (
     DiscardReason,

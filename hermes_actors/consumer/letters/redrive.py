@@ -22,8 +22,8 @@ from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.consumer.reading.buffer import Buffer
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.wakeup import Wakeup
+from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import LogUnavailable, UnknownTopic
-from hermes_actors.metadata.backoff import Backoff
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.redrives import (
     LetterRange,

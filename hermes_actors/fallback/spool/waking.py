@@ -11,8 +11,8 @@ from contextlib import suppress
 
 import trio
 
+from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import Log, LogUnavailable
-from hermes_actors.metadata.backoff import Backoff
 
 _FIRST_S = 0.1
 _RETURNED_FIRST_S = 1.0

@@ -1,0 +1,109 @@
+"""Following a topic of one partition for ever: what every fold of a log does alike."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import trio
+
+from hermes_actors.log.backoff import Backoff
+from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
+from hermes_actors.model.record import StoredRecord
+
+
+class LogChanged(Exception):
+    """The log is not the one that was read, or has records that its reader does not give."""
+
+
+class LogTail:
+    """One follower of partition 0 of a topic: its tries, its look at the log's ends, its reads.
+
+    Where to begin, and what to do with the records, is the caller's. Nothing waits longer than
+    `answer_timeout_s` for a log that does not answer: then trio.TooSlowError is raised.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        topic: str,
+        backoff: Backoff,
+        *,
+        records_max: int,
+        bytes_max: int,
+        quiet_s: float = 1.0,
+        answer_timeout_s: float = 5.0,
+    ) -> None:
+        """A batch has at most so many records and bytes. When nothing comes for `quiet_s` the log
+        is asked whether it is there.
+        """
+        self._log = log
+        self._topic = topic
+        self._backoff = backoff
+        self._records_max = records_max
+        self._bytes_max = bytes_max
+        self._quiet_s = quiet_s
+        self._answer_timeout_s = answer_timeout_s
+
+    async def run(
+        self,
+        follow: Callable[[], Awaitable[None]],
+        report: Callable[[str], None],
+        changed: Callable[[str], None],
+        name: str = "the log",
+    ) -> None:
+        """Call `follow` again and again, with a pause after each end of it, for ever.
+
+        `report` is told why it failed, in words that call the log `name`; `changed` is told instead
+        when what was read is not what the log holds.
+        """
+        while True:
+            try:
+                await follow()
+            except LogUnavailable as error:
+                report(f"{name} is unavailable: {error}")
+            except trio.TooSlowError:
+                report(f"{name} does not answer")
+            except UnknownTopic:
+                report(f"{name} has no topic {self._topic} yet")
+            except (OffsetOutOfRange, LogChanged) as error:
+                changed(str(error))
+            await trio.sleep(self._backoff.next_s())
+
+    def works(self) -> None:
+        """It gets on: the next pause is a short one again."""
+        self._backoff.reset()
+
+    async def bounds(self) -> tuple[int, int]:
+        """The offsets of the first record and after the last one."""
+        with trio.fail_after(self._answer_timeout_s):
+            start = (await self._log.start_positions(self._topic))[0]
+            return start, (await self._log.end_positions(self._topic))[0]
+
+    async def next(self, reader: Reader, position: int) -> Sequence[StoredRecord]:
+        """What comes next at this position; nothing if the log is there and has nothing for a
+        while. Raises LogChanged if it ends below the position, or does not give what it has.
+        """
+        with trio.move_on_after(self._quiet_s):
+            return await reader.next_batch(self._records_max, self._bytes_max)
+        with trio.fail_after(self._answer_timeout_s):
+            end = (await self._log.end_positions(self._topic))[0]
+        if end < position:
+            raise LogChanged(f"it ends at {end}, {position} was read already")
+        # A wait that was cancelled may have read ahead.
+        reader.seek(0, position)
+        if end > position:
+            with trio.move_on_after(self._quiet_s):
+                return await reader.next_batch(self._records_max, self._bytes_max)
+            raise LogChanged(f"it ends at {end}, and nothing after {position} comes")
+        return ()
+
+    async def holds(self, last: StoredRecord | None) -> bool:
+        """Whether this record is still in the log where it was; True for none."""
+        if last is None:
+            return True
+        try:
+            with trio.fail_after(self._answer_timeout_s):
+                async with self._log.reader(self._topic, {0: last.offset}) as reader:
+                    found = (await reader.next_batch(1, self._bytes_max))[0]
+        except OffsetOutOfRange:
+            return False
+        there = (found.offset, found.timestamp_ms, found.value)
+        return there == (last.offset, last.timestamp_ms, last.value)

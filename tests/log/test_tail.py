@@ -1,0 +1,132 @@
+"""Following a log: what comes, silence, a log that shrank, was emptied, or is away."""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from hermes_actors.log.backoff import Backoff
+from hermes_actors.log.base import Reader, TopicSettings
+from hermes_actors.log.memory import MemoryLog
+from hermes_actors.log.tail import LogChanged, LogTail
+from hermes_actors.model.record import Record, StoredRecord
+from hermes_actors.model.topic import Ack
+from hermes_chaos.sim.environment.clock import SimulatedClock
+
+TOPIC = "t"
+
+
+class Scene:
+    """A log of one topic, and a tail of it."""
+
+    def __init__(self) -> None:
+        self.log = MemoryLog("dc1", SimulatedClock())
+        self.tail = LogTail(
+            self.log, TOPIC, Backoff(random.Random(1)), records_max=10, bytes_max=1_000
+        )
+
+    async def create(self) -> None:
+        await self.log.create_topic(TOPIC, TopicSettings(partitions=1))
+
+    async def append(self, *values: bytes) -> None:
+        await self.log.append(TOPIC, 0, [Record(None, each, (), 1) for each in values], Ack.ALL)
+
+    def lose(self, count: int) -> None:
+        """The last records go, as when a broker takes over that had not copied them."""
+        partition = self.log.topic_or_raise(TOPIC).partitions[0]
+        del partition.records[-count:]
+        partition.replicated = partition.end
+
+    @asynccontextmanager
+    async def reading(self, position: int) -> AsyncIterator[Reader]:
+        async with self.log.reader(TOPIC, {0: position}) as reader:
+            yield reader
+
+
+@pytest.fixture
+async def scene(autojump_clock: trio.abc.Clock) -> Scene:
+    scene = Scene()
+    await scene.create()
+    return scene
+
+
+async def test_what_is_there_comes_and_a_silence_is_an_empty_batch(scene: Scene) -> None:
+    await scene.append(b"a", b"b")
+    async with scene.reading(0) as reader:
+        assert [each.value for each in await scene.tail.next(reader, 0)] == [b"a", b"b"]
+        assert await scene.tail.next(reader, 2) == ()
+        await scene.append(b"c")
+        assert [each.value for each in await scene.tail.next(reader, 2)] == [b"c"]
+
+
+async def test_a_log_that_ends_below_what_was_read_has_changed(scene: Scene) -> None:
+    await scene.append(b"a", b"b")
+
+    async def lose_in_the_silence() -> None:
+        await trio.sleep(0.5)
+        scene.lose(1)
+
+    async with scene.reading(2) as reader, trio.open_nursery() as nursery:
+        nursery.start_soon(lose_in_the_silence)
+        with pytest.raises(LogChanged, match="ends at 1, 2 was read already"):
+            await scene.tail.next(reader, 2)
+
+
+async def test_a_log_that_does_not_give_what_it_has_has_changed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.append(b"a")
+    async with scene.reading(0) as reader:
+
+        async def silent(_records_max: int, _bytes_max: int) -> list[StoredRecord]:
+            await trio.sleep_forever()
+            raise AssertionError
+
+        monkeypatch.setattr(reader, "next_batch", silent)
+        with pytest.raises(LogChanged, match="nothing after 0 comes"):
+            await scene.tail.next(reader, 0)
+
+
+async def test_the_last_record_read_is_compared_with_what_stands_there_now(scene: Scene) -> None:
+    await scene.append(b"a", b"b")
+    async with scene.reading(0) as reader:
+        last = (await scene.tail.next(reader, 0))[-1]
+    assert await scene.tail.holds(None)
+    assert await scene.tail.holds(last)
+    scene.lose(2)
+    assert not await scene.tail.holds(last)
+    await scene.append(b"a", b"other")
+    assert not await scene.tail.holds(last)
+
+
+async def test_each_trouble_is_told_and_tried_again(scene: Scene) -> None:
+    told: list[str] = []
+    changes: list[str] = []
+    tries = 0
+
+    async def follow() -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            scene.log.faults.cut()
+            await scene.tail.bounds()
+        elif tries == 2:
+            scene.log.faults.heal()
+            await scene.log.delete_topic(TOPIC)
+            await scene.tail.bounds()
+        elif tries == 3:
+            raise LogChanged("it is another one")
+        else:
+            await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(scene.tail.run, follow, told.append, changes.append, "the status log")
+        await trio.sleep(60)
+        nursery.cancel_scope.cancel()
+    assert len(told) == 2
+    assert told[0] == "the status log does not answer" or "is unavailable" in told[0]
+    assert told[1] == "the status log has no topic t yet"
+    assert changes == ["it is another one"]
+    assert tries == 4
