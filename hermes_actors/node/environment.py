@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from hermes_actors.balancer.parts import NodeCpu
 from hermes_actors.consumer.senders.oauth.sender import ProviderOf
 from hermes_actors.consumer.senders.sender import Sender
+from hermes_actors.fallback.spool.opening import OpenStore
 from hermes_actors.log.base import Log
 from hermes_actors.metadata.catalog import LiveSubscription
-from hermes_actors.publisher.spooling import OpenSpoolStore
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.runtime.cpu import ProcessCpu
 from hermes_actors.runtime.standstills import Standstills
@@ -44,7 +44,7 @@ class NodeEnvironment:
     log_trouble: Callable[[], str] = str
     remote_trouble: Callable[[str], str] = lambda _dc: ""
     lost: Callable[[], str] = str
-    open_spool: OpenSpoolStore | None = None
+    open_spool: OpenStore | None = None
     cpu: NodeCpu = field(default_factory=ProcessCpu)
     standstills: Standstills = field(default_factory=Standstills)
     threads: Threads = field(default_factory=SystemThreads)

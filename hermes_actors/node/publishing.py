@@ -7,13 +7,14 @@ import trio
 
 from hermes_actors.actors.supervisor import Supervisor, open_supervisor
 from hermes_actors.fallback.node import Fallback
+from hermes_actors.fallback.spool.opening import open_spool
 from hermes_actors.node.crashes import log_crash
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.readiness import ReadinessCheck
 from hermes_actors.publisher.router import Router
-from hermes_actors.publisher.spooling import open_spooling
+from hermes_actors.publisher.spooling import reserve_ms, spool_of
 from hermes_actors.status.preview_reporter import PreviewReporter
 from hermes_actors.telemetry.metrics import Metrics, render_in_turns
 
@@ -27,12 +28,12 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
     metrics = Metrics("hermes_frontend", environment.clock.monotonic_s)
     node.metrics.append(metrics)
     async with (
-        open_spooling(
+        open_spool(
             environment.open_spool,
             node.config,
             node.metadata,
             environment.log,
-            lambda _topic: [
+            lambda: [
                 log
                 for dc, log in environment.remote_logs.items()
                 if node.metadata.catalog.is_ready(dc)
@@ -41,12 +42,12 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
             metrics=metrics,
             clock=environment.clock,
             rng=environment.split_rng(),
-        ) as spooling,
+        ) as spool,
         open_supervisor(environment.split_rng(), log_crash) as producers,
         trio.open_nursery() as nursery,
     ):
-        node.duties = {**node.duties, "spool": spooling.trouble}
-        node.spool_lost = spooling.lost
+        node.duties = {**node.duties, "spool": lambda: spool.trouble if spool else ""}
+        node.spool_lost = lambda: spool.lost if spool else ""
         not_checked = _start_readiness_check(node, environment)
         frontend = Frontend(
             node.config.frontend,
@@ -56,8 +57,8 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
             environment.clock,
             environment.ids,
             envelope=node.config.log.envelope,
-            spool_of=spooling.spool_of,
-            reserve_ms=spooling.reserve_ms,
+            spool_of=spool_of(spool, node.config.spool),
+            reserve_ms=reserve_ms(spool, node.config),
             fallback=Fallback(
                 node.config.fallback,
                 environment.log,
@@ -71,11 +72,11 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
                 ),
             ),
             trouble=lambda: node.trouble,
-            goes_on=lambda: node.metadata.is_readable and spooling.takes_more,
+            goes_on=lambda: node.metadata.is_readable and spool is not None and not spool.trouble,
             authenticator=node.authenticator,
             # Beside what a spool makes up for: only a start mends files that are gone.
             unready=lambda: (
-                environment.lost() or spooling.lost() or node.metadata.behind or not_checked()
+                environment.lost() or node.spool_lost() or node.metadata.behind or not_checked()
             ),
             doubt_about=node.metadata.doubt_about,
             render_all=lambda: render_in_turns(node.metrics),

@@ -19,7 +19,7 @@ from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import Config, FallbackConfig, FrontendConfig, SecurityConfig, SpoolConfig
 from hermes_actors.errors import StartupError
 from hermes_actors.fallback.node import Fallback
-from hermes_actors.fallback.spool.opening import open_spool_store
+from hermes_actors.fallback.spool.opening import open_spool, open_spool_store
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.catalog import LiveTopic
@@ -28,7 +28,7 @@ from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.topic import Ack, ContentType, Owner, PublishingAuth, RetentionTime, Topic
 from hermes_actors.publisher.edges.server import FrontendServer
 from hermes_actors.publisher.frontend import Frontend
-from hermes_actors.publisher.spooling import open_spooling
+from hermes_actors.publisher.spooling import reserve_ms, spool_of
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import IdSource, SystemClock, system_rng
 from hermes_actors.runtime.signals import stop_on_signal
@@ -88,17 +88,17 @@ async def serve(
     )
     async with (
         open_supervisor(system_rng()) as supervisor,
-        open_spooling(
+        open_spool(
             lambda: open_spool_store(whole, IdSource()),
             whole,
             metadata,
             log,
-            lambda _topic: [remote],
+            lambda: [remote],
             control=supervisor,
             metrics=metrics,
             clock=clock,
             rng=system_rng(),
-        ) as spooling,
+        ) as kept,
         trio.open_nursery() as nursery,
     ):
         frontend = Frontend(
@@ -109,8 +109,8 @@ async def serve(
             clock,
             IdSource(),
             authenticator=authenticator,
-            spool_of=spooling.spool_of,
-            reserve_ms=spooling.reserve_ms,
+            spool_of=spool_of(kept, whole.spool),
+            reserve_ms=reserve_ms(kept, whole),
             fallback=Fallback(
                 FallbackConfig(), log, {"dc2": remote}, nursery, clock, system_rng(), metrics
             ),

@@ -2,6 +2,7 @@
 
 import random
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -9,7 +10,6 @@ import trio
 from hermes_actors.config import Config
 from hermes_actors.config.spool import SpoolConfig
 from hermes_actors.fallback.spool.opening import open_spool
-from hermes_actors.fallback.spool.replay import Destinations
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
@@ -55,13 +55,17 @@ def open_buffered(open_world):
             clock = world.frontend.clock
             live = LiveTopic(TopicName.parse(ORDERS), topic(), 0, 0, ORDERS)
             await log.create_topic(ORDERS, TopicSettings(partitions=partitions))
-            destinations = Destinations(lambda _name: live, lambda *_: False, lambda _live: [log])
+            metadata = SimpleNamespace(
+                catalog=SimpleNamespace(topics={ORDERS: live}), has_ended=lambda *_: False
+            )
             mounted = Mount(disk)
-            store = open_store_on(mounted, seeded_ids(random.Random(4)), segment_bytes_max=10_000)
+            ids = seeded_ids(random.Random(4))
             async with open_spool(
-                store,
+                lambda: open_store_on(mounted, ids, segment_bytes_max=10_000),
                 config,
-                destinations,
+                metadata,
+                log,
+                list,
                 control=world.supervisor,
                 metrics=Metrics("hermes_frontend"),
                 clock=clock,

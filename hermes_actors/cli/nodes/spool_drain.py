@@ -14,12 +14,8 @@ from hermes_actors.cli.output.render import counted, say
 from hermes_actors.config import Config
 from hermes_actors.fallback.spool.opening import open_spool, open_spool_store, spool_folder
 from hermes_actors.fallback.spool.reading import SpoolContent, read_spool
-from hermes_actors.fallback.spool.replay import Destinations
 from hermes_actors.fallback.spool.spool import SET_ASIDE, Spool
-from hermes_actors.log.base import Log
-from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.metadata.registry import Metadata, Registry
-from hermes_actors.node import NodeEnvironment
 from hermes_actors.telemetry.metrics import Metrics
 
 _POLL_S = 0.2
@@ -89,31 +85,23 @@ async def _send(plan: _Plan, left: list[int]) -> None:
         control.start_task("registry", lambda stop: Registry(metadata).run(stop))
         spool = await stack.enter_async_context(
             open_spool(
-                open_spool_store(config, environment.ids, accepts_damage=plan.accepts_damage),
+                lambda: open_spool_store(
+                    config, environment.ids, accepts_damage=plan.accepts_damage
+                ),
                 config,
-                _destinations(metadata, environment),
+                metadata,
+                environment.log,
+                lambda: list(environment.remote_logs.values()),
                 control=control,
                 metrics=metrics,
                 clock=environment.clock,
                 rng=environment.split_rng(),
             )
         )
-        await _wait_until_empty(spool, left)
-    _tell_result(spool)
-
-
-def _destinations(metadata: Metadata, environment: NodeEnvironment) -> Destinations:
-    remotes = tuple(environment.remote_logs.values())
-
-    def live(name: str) -> LiveTopic | None:
-        return metadata.catalog.topics.get(name)
-
-    def logs(topic: LiveTopic) -> tuple[Log, ...]:
-        if topic.topic.fallback_to_remote_datacenter_enabled:
-            return (environment.log, *remotes)
-        return (environment.log,)
-
-    return Destinations(live, metadata.has_ended, logs)
+        if spool is not None:
+            await _wait_until_empty(spool, left)
+    if spool is not None:
+        _tell_result(spool)
 
 
 async def _wait_until_empty(spool: Spool, left: list[int]) -> None:

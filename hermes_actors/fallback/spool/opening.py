@@ -1,30 +1,30 @@
 """A node's spool, running: its folder, its store, its two actors."""
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.config import Config
-from hermes_actors.fallback.spool.replay import Destinations, Replayer
+from hermes_actors.fallback.spool.replay import Replayer
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.fallback.spool.store import SegmentStore, open_segment_store
 from hermes_actors.fallback.spool.writer import QUEUED_OFFERS_MAX, SpoolWriter
+from hermes_actors.log.base import Log
+from hermes_actors.metadata.catalog import LiveTopic
+from hermes_actors.metadata.registry import Metadata
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.telemetry.metrics import Metrics
 
 _STOP_GRACE_S = 5.0
 
+OpenStore = Callable[[], AbstractAsyncContextManager[SegmentStore]]
+
 
 def spool_folder(config: Config) -> Path:
     """The folder of this node's spool."""
     return Path(config.spool.directory) / f"{config.dc}.{config.node}"
-
-
-def reserve_ms(config: Config) -> int:
-    """How long before a publish's time limit keeping it begins: the log has half of it at least."""
-    return min(config.spool.reserve_ms, config.frontend.idle_timeout_ms // 2)
 
 
 def open_spool_store(
@@ -41,22 +41,33 @@ def open_spool_store(
 
 @asynccontextmanager
 async def open_spool(
-    store: AbstractAsyncContextManager[SegmentStore],
+    open_store: OpenStore | None,
     config: Config,
-    destinations: Destinations,
+    metadata: Metadata,
+    own: Log,
+    remotes: Callable[[], Sequence[Log]],
     *,
     control: Supervisor,
     metrics: Metrics,
     clock: Clock,
     rng: random.Random,
-) -> AsyncIterator[Spool]:
-    """The spool, loaded and running under `control` for the length of the block.
+) -> AsyncIterator[Spool | None]:
+    """The spool, loaded and running under `control` for the length of the block; None without a
+    store, or if it is off.
 
-    At its end what was offered is written first; what waits then stays on the disk. A block that is
-    cancelled ends as if the process had been killed. Raises StartupError.
+    `remotes` are the other logs that may be used now, for topics with the fallback flag. At the end
+    of the block what was offered is written first; what waits then stays on the disk. A block that
+    is cancelled ends as if the process had been killed. Raises StartupError.
     """
-    async with store as opened:
-        spool = Spool(opened, config.spool, clock, metrics)
+    if open_store is None or not config.spool.enabled:
+        yield None
+        return
+
+    def logs(live: LiveTopic) -> Sequence[Log]:
+        return (own, *(remotes() if live.topic.fallback_to_remote_datacenter_enabled else ()))
+
+    async with open_store() as store:
+        spool = Spool(store, config.spool, clock, metrics)
         await spool.load()
         spool.ref = control.start(
             "spool writer", lambda: SpoolWriter(spool), mailbox_capacity=QUEUED_OFFERS_MAX
@@ -65,8 +76,8 @@ async def open_spool(
             "replayer",
             lambda stop: Replayer(
                 spool,
-                destinations,
-                config.spool,
+                metadata,
+                logs,
                 rng,
                 envelope=config.log.envelope,
                 records_max=config.frontend.batch_records_max,

@@ -7,6 +7,7 @@ cannot be sent any more (its topic was deleted, a log refuses it, it is too old)
 counted, never dropped.
 """
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,25 +15,27 @@ from contextlib import suppress
 import trio
 from msgspec import Struct
 
-from hermes_actors.config.spool import SpoolConfig
 from hermes_actors.fallback.spool.format import SpoolEntry
 from hermes_actors.fallback.spool.index import KEYLESS, TopicQueue, Waiting
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.fallback.spool.store import SpoolUnavailable
-from hermes_actors.fallback.spool.waking import Known, Pauses, Returns
+from hermes_actors.fallback.spool.waking import AT_ONCE, PAUSE_S, Pauses, Returns
 from hermes_actors.log.base import (
     Log,
     LogUnavailable,
     Outcome,
     RefusedRecord,
     Stored,
+    UnavailableRecord,
     UnknownRecord,
 )
 from hermes_actors.metadata.catalog import LiveTopic
+from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.message import Envelope, to_record
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.topic import Ack
 
+_LOOK_EVERY_S = 0.5
 _LOOK_S = 0.01
 """New entries wait this long before a sender looks for them: many come at once."""
 _FIRST_RECORDS = 10
@@ -45,20 +48,16 @@ _PASSED_OVER_S = 3.0
 _SENDING_MAX = 64
 _PROBING_MAX = 256
 
+_FAILURES: dict[type[Outcome], str] = {
+    UnknownRecord: "unknown",
+    RefusedRecord: "refused",
+    UnavailableRecord: "unavailable",
+}
+
 Item = tuple[Waiting, SpoolEntry]
 
-
-class Destinations(Struct, frozen=True):
-    """Where entries go.
-
-    `live` looks a topic up by its name. `is_gone` says whether a life of a topic, by name and
-    incarnation, was deleted: what is only not known is waited for. `logs` are those that may take
-    a topic's messages, in their order.
-    """
-
-    live: Callable[[str], LiveTopic | None]
-    is_gone: Callable[[str, int], bool]
-    logs: Callable[[LiveTopic], Sequence[Log]]
+Logs = Callable[[LiveTopic], Sequence[Log]]
+"""The logs that may take a topic's messages now, in their order."""
 
 
 class _Sending(Struct, eq=False):
@@ -78,8 +77,8 @@ class Replayer:
     def __init__(
         self,
         spool: Spool,
-        destinations: Destinations,
-        config: SpoolConfig,
+        metadata: Metadata,
+        logs: Logs,
         rng: random.Random,
         *,
         envelope: Envelope = Envelope.NATIVE,
@@ -88,15 +87,14 @@ class Replayer:
     ) -> None:
         self._spool = spool
         self._clock = spool.clock
-        self._destinations = destinations
-        self._config = config
+        self._metadata = metadata
+        self._logs = logs
         self._rng = rng
         self._envelope = envelope
         self._records_max = records_max
         self._bytes_max = bytes_max
         self._topics: dict[str, _Sending] = {}
-        self._returns = Returns(self._logs)
-        self._known = Known()
+        self._returns = Returns(self._asked)
         # Whoever failed last waits among the like: topics that are away take no healthy one's turn.
         self._healthy = trio.CapacityLimiter(_SENDING_MAX)
         self._probing = trio.CapacityLimiter(_PROBING_MAX)
@@ -106,18 +104,28 @@ class Replayer:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._follow, nursery)
             nursery.start_soon(self._returns.watch)
-            nursery.start_soon(self._known.watch)
             await stop.wait()
             nursery.cancel_scope.cancel()
 
     async def _follow(self, nursery: trio.Nursery) -> None:
+        """Start who can send. One look in half a second serves all whose topic is not known; they
+        go on a few at a time.
+        """
         while True:
-            for queue in self._spool.index.queues:
-                self._start_lanes(queue, nursery)
+            unknown = 0
+            queues = self._spool.index.queues
+            for at in range(0, len(queues), AT_ONCE):
+                known = [each for each in queues[at : at + AT_ONCE] if self._is_known(each)]
+                unknown += len(queues[at : at + AT_ONCE]) - len(known)
+                begun = [self._start_lanes(queue, nursery) for queue in known]
+                if len(queues) > AT_ONCE:
+                    await trio.sleep(PAUSE_S if any(begun) else 0)
+            with trio.move_on_after(_LOOK_EVERY_S if unknown else math.inf):
+                await self._spool.changed.wait()
+            self._spool.changed = trio.Event()
             await trio.sleep(_LOOK_S)
-            await self._spool.wait_changed()
 
-    def _start_lanes(self, queue: TopicQueue, nursery: trio.Nursery) -> None:
+    def _start_lanes(self, queue: TopicQueue, nursery: trio.Nursery) -> bool:
         sending = self._topics.get(queue.log_topic)
         if sending is None or sending.queue is not queue:
             sending = self._topics[queue.log_topic] = _Sending(queue)
@@ -125,88 +133,82 @@ class Replayer:
         if not sending.is_arranged:
             # One sender finds out how many lanes there are.
             lanes = [] if sending.lanes else lanes[:1]
-        for lane in lanes:
-            if lane not in sending.lanes:
-                sending.lanes.add(lane)
-                nursery.start_soon(self._send_lane, sending, lane, nursery)
+        idle = [lane for lane in lanes if lane not in sending.lanes]
+        for lane in idle:
+            sending.lanes.add(lane)
+            nursery.start_soon(self._send_lane, sending, lane, nursery)
+        return bool(idle)
 
     async def _send_lane(self, sending: _Sending, lane: int, nursery: trio.Nursery) -> None:
-        """Send until the lane is empty; until lanes are arranged, only arrange them."""
-        try:
-            if not sending.is_arranged:
-                await self._arrange(sending)
-            else:
-                await self._empty(sending, lane)
-        finally:
-            sending.lanes.discard(lane)
+        """Send until the lane is empty or its topic not known; at first only arrange the lanes."""
         queue = sending.queue
-        if queue.count:
-            self._start_lanes(queue, nursery)
-        elif not sending.lanes and self._topics.get(queue.log_topic) is sending:
-            del self._topics[queue.log_topic]
-
-    async def _arrange(self, sending: _Sending) -> None:
-        backoff = self._backoff()
-        queue = sending.queue
-        while queue.count:
-            await self._wait_known(queue)
-            live = self._destinations.live(queue.topic)
-            if self._is_gone(queue) or self._has_expired(queue):
-                break
-            if live is None or live.log_topic != queue.log_topic:
-                continue
-            log = self._next_log(sending, live, backoff.tries)
-            partitions = await self._partitions(sending, log)
-            if partitions is not None:
-                queue.arrange(partitions)
-                sending.next_partition = self._rng.randrange(partitions)
-                break
-            await backoff.rest()
-        sending.is_arranged = True
-
-    async def _empty(self, sending: _Sending, lane: int) -> None:
-        backoff = self._backoff()
+        pauses = Pauses(self._returns, self._rng, self._spool.config.replay_backoff_max_ms / 1_000)
         records_max = min(_FIRST_RECORDS, self._records_max)
-        queue = sending.queue
-        while True:
-            if queue.count and not self._is_known(queue):
-                queue.is_flowing = False
-                await self._wait_known(queue)
-                backoff.reset()
+        while queue.count and self._is_known(queue):
+            if not sending.is_arranged:
+                if await self._arrange(sending, pauses.tries):
+                    break
+                await pauses.rest()
+                continue
             now_s = self._clock.monotonic_s()
             batch, again_s = queue.select(
                 lane, now_s, records_max=records_max, bytes_max=self._bytes_max
             )
             if not batch:
                 if again_s is None:
-                    return
+                    break
                 queue.is_flowing = False
                 # Sooner than that if the append that may still store it ends.
                 await trio.sleep(max(min(again_s - now_s, _HELD_POLL_S), 0.001))
                 continue
-            async with self._probing if backoff.tries else self._healthy:
-                is_ok = await self._replay(sending, lane, batch, backoff.tries)
+            async with self._probing if pauses.tries else self._healthy:
+                is_ok = await self._replay(sending, lane, batch, pauses.tries)
             queue.is_flowing = is_ok
             if is_ok:
-                backoff.reset()
+                pauses.reset()
                 records_max = min(records_max * 2, self._records_max)
             else:
                 records_max = min(_FIRST_RECORDS, self._records_max)
-                await backoff.rest()
+                await pauses.rest()
+        sending.lanes.discard(lane)
+        if queue.count and self._is_known(queue):
+            self._start_lanes(queue, nursery)
+            return
+        if not sending.lanes and self._topics.get(queue.log_topic) is sending:
+            del self._topics[queue.log_topic]
+        if queue.count:
+            queue.is_flowing = False
+            self._spool.changed.set()
 
-    def _backoff(self) -> Pauses:
-        return Pauses(self._returns, self._rng, self._config.replay_backoff_max_ms / 1_000)
-
-    async def _wait_known(self, queue: TopicQueue) -> None:
-        """Return when it is known where its messages go, or nothing of it waits any more."""
-        await self._known.wait(lambda: not queue.count or self._is_known(queue))
+    async def _arrange(self, sending: _Sending, failures: int) -> bool:
+        """Stand what waits in lanes, as many as the log has partitions; what goes to no log needs
+        none. False when the log does not say.
+        """
+        queue = sending.queue
+        live = self._live(queue)
+        if live is not None and not self._is_gone(queue) and not self._has_expired(queue):
+            partitions = await self._partitions(sending, self._next_log(sending, live, failures))
+            if partitions is None:
+                return False
+            queue.arrange(partitions)
+            sending.next_partition = self._rng.randrange(partitions)
+        sending.is_arranged = True
+        return True
 
     def _is_known(self, queue: TopicQueue) -> bool:
         """True when it is known where its messages go, or that some of them go nowhere."""
-        live = self._destinations.live(queue.topic)
-        if live is not None and live.log_topic == queue.log_topic:
-            return True
-        return self._is_gone(queue) or self._has_expired(queue)
+        return self._live(queue) is not None or self._is_gone(queue) or self._has_expired(queue)
+
+    def _live(self, queue: TopicQueue) -> LiveTopic | None:
+        """The topic, if this life of it goes on."""
+        live = self._metadata.catalog.topics.get(queue.topic)
+        return live if live is not None and live.log_topic == queue.log_topic else None
+
+    def _is_gone(self, queue: TopicQueue) -> bool:
+        """True when that life of the topic is over for good: what is only not known is waited
+        for.
+        """
+        return self._metadata.has_ended(queue.topic, queue.incarnation)
 
     def _has_expired(self, queue: TopicQueue) -> bool:
         """True when its oldest entry has waited too long, perhaps for a topic that nobody knows."""
@@ -214,21 +216,17 @@ class Replayer:
         now_s = self._clock.monotonic_s()
         return oldest is not None and self._spool.has_expired(oldest, now_s)
 
-    def _is_gone(self, queue: TopicQueue) -> bool:
-        """True when that life of the topic is over for good."""
-        return self._destinations.is_gone(queue.topic, queue.incarnation)
-
     async def _replay(
         self, sending: _Sending, lane: int, batch: list[Waiting], failures: int
     ) -> bool:
         """False when it has to be tried again, not at once."""
         queue = sending.queue
-        live = self._destinations.live(queue.topic)
+        live = self._live(queue)
         try:
             if self._is_gone(queue):
                 await self._spool.set_aside(batch, "topic_gone")
                 return True
-            if live is None or live.log_topic != queue.log_topic:
+            if live is None:
                 await self._set_expired_aside(batch)
                 return False
             log = self._next_log(sending, live, failures)
@@ -249,21 +247,20 @@ class Replayer:
 
     def _next_log(self, sending: _Sending, live: LiveTopic, failures: int) -> Log:
         """Of several datacentres the first that has not failed of late, else each in turn."""
-        logs = self._destinations.logs(live)
+        logs = self._logs(live)
         now_s = self._clock.monotonic_s()
         for log in logs:
             if sending.away_until_s.get(log.dc, now_s) <= now_s:
                 return log
         return logs[failures % len(logs)]
 
-    def _logs(self) -> dict[str, tuple[Log, str]]:
+    def _asked(self) -> dict[str, tuple[Log, str]]:
         """The logs that may take something of what waits, and a topic of each."""
         found: dict[str, tuple[Log, str]] = {}
         for sending in self._topics.values():
-            live = self._destinations.live(sending.queue.topic)
-            if live is not None:
-                for log in self._destinations.logs(live):
-                    found.setdefault(log.dc, (log, sending.queue.log_topic))
+            live = self._metadata.catalog.topics.get(sending.queue.topic)
+            for log in self._logs(live) if live is not None else ():
+                found.setdefault(log.dc, (log, sending.queue.log_topic))
         return found
 
     def _pass_over(self, sending: _Sending, log: Log) -> None:
@@ -305,38 +302,22 @@ class Replayer:
         strictest = Ack.ALL if any(entry.ack is Ack.ALL for _, entry in items) else Ack.LEADER
         records = [to_record(entry.message, self._envelope) for _, entry in items]
         outcomes = await log.append(sending.queue.log_topic, partition, records, strictest)
-        stored = [
-            each
-            for (each, _), outcome in zip(items, outcomes, strict=True)
-            if type(outcome) is Stored
-        ]
+        by_kind: dict[type[Outcome], list[Waiting]] = {}
+        for (each, _), outcome in zip(items, outcomes, strict=True):
+            by_kind.setdefault(type(outcome), []).append(each)
+        stored, refused = by_kind.pop(Stored, []), by_kind.get(RefusedRecord, [])
         self._spool.settle(stored)
-        self._spool.measures.replayed.add(len(stored))
-        if len(stored) == len(items):
-            return True
-        self._count_failures(outcomes)
-        refused = [
-            each
-            for (each, _), outcome in zip(items, outcomes, strict=True)
-            if type(outcome) is RefusedRecord
-        ]
+        measures = self._spool.measures
+        measures.replayed.add(len(stored))
+        for kind, failed in by_kind.items():
+            measures.replay_failures(_FAILURES[kind]).add(len(failed))
         if not refused:
-            return False
+            return not by_kind
         sending.partitions.clear()
         if await self._partitions(sending, log) is None:
             return False  # The topic is not there yet; that is no refusal of the message.
         await self._spool.set_aside(refused, "refused")
-        return len(stored) + len(refused) == len(items)
-
-    def _count_failures(self, outcomes: Sequence[Outcome]) -> None:
-        measures = self._spool.measures
-        for outcome in outcomes:
-            if type(outcome) is UnknownRecord:
-                measures.replay_failures("unknown").add()
-            elif type(outcome) is RefusedRecord:
-                measures.replay_failures("refused").add()
-            elif type(outcome) is not Stored:
-                measures.replay_failures("unavailable").add()
+        return len(by_kind) == 1
 
     async def _partitions(self, sending: _Sending, log: Log) -> int | None:
         """The topic's number of partitions in that log; None when it does not say."""

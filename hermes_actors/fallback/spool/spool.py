@@ -103,7 +103,8 @@ class Spool:
         self._sequence = 0
         self._loaded_s = -math.inf
         self._held: dict[Hashable, list[Waiting]] = {}
-        self._changed = trio.Event()
+        self.changed = trio.Event()
+        """Set when there is more to send."""
         # What the writer knows, and its next life must.
         self.done: list[Place] = []
         self.failing_until_s = -math.inf
@@ -217,7 +218,7 @@ class Spool:
                 waiting.is_stored = True
                 if waiting.place is not None:
                     self.settle([waiting])
-        self._changed.set()
+        self.changed.set()
 
     def _reserve(
         self,
@@ -261,11 +262,6 @@ class Spool:
         return 0.0 if oldest_s is None else self.clock.monotonic_s() - oldest_s
 
     # Replaying.
-
-    async def wait_changed(self) -> None:
-        """Wait until there is something more to send, or sooner."""
-        await self._changed.wait()
-        self._changed = trio.Event()
 
     def has_expired(self, waiting: Waiting, now_s: float) -> bool:
         """True for what has waited too long to be sent. Called when its turn comes.
@@ -342,7 +338,7 @@ class Spool:
         self.measures.written.add(len(offer.waiting))
         offer.done(None)
         self.settle([each for each in offer.waiting if each.is_stored])
-        self._changed.set()
+        self.changed.set()
 
     def refuse(self, offer: Offer, error: SpoolUnavailable) -> None:
         """An offer could not be written."""

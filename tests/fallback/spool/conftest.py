@@ -3,6 +3,7 @@
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -10,7 +11,7 @@ import trio
 from hermes_actors.actors.supervisor import Crash, Supervisor, open_supervisor
 from hermes_actors.config.spool import SpoolConfig
 from hermes_actors.fallback.spool.format import SpoolEntry
-from hermes_actors.fallback.spool.replay import Destinations, Replayer
+from hermes_actors.fallback.spool.replay import Replayer
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.fallback.spool.store import SpoolUnavailable
 from hermes_actors.fallback.spool.writer import QUEUED_OFFERS_MAX, SpoolWriter
@@ -90,17 +91,21 @@ class Spooling:
     def replay(self, *logs: Log) -> None:
         """Start the replayer, which sends to these logs."""
         self.logs = list(logs)
-        destinations = Destinations(
-            lambda name: self.live.get(name),
-            lambda name, incarnation: (name, incarnation) in self.gone,
-            lambda _live: self.logs,
-        )
         self.supervisor.start_task(
             "replayer",
             lambda stop: Replayer(
-                self.spool, destinations, self.spool.config, random.Random(2)
+                self.spool, self, lambda _live: self.logs, random.Random(2)
             ).run(stop),
         )
+
+    # What the replayer asks of the metadata.
+
+    @property
+    def catalog(self) -> SimpleNamespace:
+        return SimpleNamespace(topics=self.live)
+
+    def has_ended(self, name: str, incarnation: int) -> bool:
+        return (name, incarnation) in self.gone
 
     async def stored(self, log: MemoryLog, topic: str = ORDERS) -> dict[int, list[bytes]]:
         """The bodies in each partition of a log."""

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 import trio
 
-from hermes_actors.fallback.spool.waking import Known, Returns
+from hermes_actors.fallback.spool.waking import Returns
 from hermes_chaos.sim.environment.disk import SimulatedDisk
 
 
@@ -177,40 +177,22 @@ async def test_a_log_that_comes_and_goes_and_takes_nothing_is_not_tried_each_tim
         assert 10 <= failures.value - tried <= 60
 
 
-async def test_who_waits_goes_on_a_few_at_a_time_when_it_is_known(autojump_clock):
-    known = Known()
-    there: set[int] = set()
-    woken: Counter[float] = Counter()
-
-    async def wait(number: int) -> None:
-        await known.wait(lambda: number in there)
-        assert number in there
-        woken[trio.current_time()] += 1
-
-    async with trio.open_nursery() as nursery:
-        for number in range(5_000):
-            nursery.start_soon(wait, number)
-        nursery.start_soon(known.watch)
+async def test_who_waits_for_its_topic_goes_on_a_few_at_a_time_when_it_is_known(
+    open_spooling, entry, live, memory_log, autojump_clock
+):
+    names = [f"shop.t{number}" for number in range(1_000)]
+    log = await memory_log(topics=names)
+    stored: Counter[float] = Counter()
+    log.on_append.append(lambda _topic, _record: stored.update([trio.current_time()]))
+    async with open_spooling(SimulatedDisk()) as spooling:
+        spooling.live = {}
+        for name in names:
+            assert spooling.offer(entry(b"1", b"k", topic=name))
+        spooling.replay(log)
         await trio.sleep(600)
-        assert not woken
-        there.update(range(4_990))
+        assert not stored
+        spooling.live = {name: live(name) for name in names[:-10]}
         await trio.sleep(2)
-        assert woken.total() == 4_990
+        assert stored.total() == 990
         # Each does something then, and the node has other things to do.
-        assert max(woken.values()) <= 64
-        nursery.cancel_scope.cancel()
-
-
-async def test_nobody_waits_for_what_is_known_and_who_was_cancelled_is_forgotten(autojump_clock):
-    known, looks = Known(), []
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(known.watch)
-        await known.wait(lambda: True)
-        assert trio.current_time() == 0
-        with trio.move_on_after(10):
-            await known.wait(lambda: bool(looks.append(trio.current_time())))
-        assert 10 <= len(looks) <= 21
-        looks.clear()
-        await trio.sleep(10)
-        assert looks == []
-        nursery.cancel_scope.cancel()
+        assert max(stored.values()) <= 64
