@@ -11,7 +11,7 @@ there must be, and how far each was acknowledged.
 import re
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
 import msgspec
@@ -139,10 +139,9 @@ def encode_done(places: Sequence[int]) -> bytes:
     return struct.pack(f"<{len(places)}Q", *places)
 
 
-def decode_done(payload: bytes) -> Iterator[int]:
+def decode_done(payload: bytes) -> list[int]:
     """The places that a done mark names."""
-    for (place,) in struct.iter_unpack("<Q", payload[: len(payload) // 8 * 8]):
-        yield place
+    return [place for (place,) in struct.iter_unpack("<Q", payload[: len(payload) // 8 * 8])]
 
 
 def encode_claim(claim: Claim) -> bytes:
@@ -200,12 +199,6 @@ def is_listed(data: bytes) -> bool:
     return check_header(data) and bool(_HEADER.unpack_from(data)[2])
 
 
-def frame(kind: Kind, payload: bytes, at: int, salt: str) -> bytes:
-    """A frame to be written at this place of a file with this salt."""
-    checksum = _checksum(_seed(salt), at, kind, payload)
-    return _HEAD.pack(MARK, kind, len(payload), checksum) + payload
-
-
 def frames(kind: Kind, payloads: Iterable[bytes], at: int, salt: str) -> tuple[bytes, list[int]]:
     """Frames one behind the other from `at` on, and where each starts."""
     parts: list[bytes] = []
@@ -219,10 +212,12 @@ def frames(kind: Kind, payloads: Iterable[bytes], at: int, salt: str) -> tuple[b
     return b"".join(parts), places
 
 
-def read_frame(data: bytes, at: int, salt: str) -> Frame | None:
-    """The frame that `data` is, read from `at` of a file with this salt; None when it is none."""
+def read_frame(data: bytes, at: int, salt: str) -> bytes | None:
+    """What the frame holds that `data` is, read from `at` of a file with this salt; None when it is
+    none.
+    """
     found = _frame_at(data, 0, at, _seed(salt))
-    return None if found is None else Frame(found[0], at, data[_HEAD.size : found[1]])
+    return None if found is None else data[_HEAD.size : found[1]]
 
 
 def scan(data: bytes, salt: str) -> tuple[list[Frame], list[Damage]]:

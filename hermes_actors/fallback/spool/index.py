@@ -5,7 +5,7 @@ by their bytes. Each topic's entries stand in lanes: those without a key in one,
 the lane of their key's partition. A lane is sent from by one sender at a time.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Hashable, Sequence
 
 from msgspec import Struct
@@ -60,18 +60,10 @@ class TopicQueue:
         self.incarnation = incarnation
         self.is_flowing = False
         self.count = 0
-        self.being_written = 0
-        self.size_bytes = 0
+        # Of what waits and what is being written; None for those without one.
+        self.keys: Counter[bytes | None] = Counter()
         self._lanes: dict[int, deque[Waiting]] = {}
-        self._keys: dict[bytes, int] = {}
         self._partitions = 1
-
-    def __len__(self) -> int:
-        return self.count
-
-    def holds(self, key: bytes) -> bool:
-        """True while a message with this key waits here, or is being written."""
-        return key in self._keys
 
     @property
     def lanes(self) -> list[int]:
@@ -93,7 +85,7 @@ class TopicQueue:
         lanes, self._lanes = self._lanes, {}
         entries = [each for lane in lanes.values() for each in lane if not each.is_settled]
         for each in sorted(entries, key=lambda entry: entry.sequence):
-            self._stand(each)
+            self.stand(each)
 
     def select(
         self, lane: int, now_s: float, *, records_max: int, bytes_max: int
@@ -124,31 +116,8 @@ class TopicQueue:
             chosen.append(each)
         return chosen, again_s
 
-    def hold_key(self, key: bytes) -> None:
-        """One more message with this key is here, or about to be."""
-        self._keys[key] = self._keys.get(key, 0) + 1
-
-    def free_key(self, key: bytes) -> None:
-        """One less."""
-        left = self._keys[key] - 1
-        if left:
-            self._keys[key] = left
-        else:
-            del self._keys[key]
-
-    def add(self, waiting: Waiting) -> None:
+    def stand(self, waiting: Waiting) -> None:
         """Stand it behind the others of its lane."""
-        self.count += 1
-        self.size_bytes += waiting.size_bytes
-        self._stand(waiting)
-
-    def remove(self, waiting: Waiting) -> None:
-        """It is settled."""
-        # It goes from its lane when it stands at its head: from the middle would cost too much.
-        self.count -= 1
-        self.size_bytes -= waiting.size_bytes
-
-    def _stand(self, waiting: Waiting) -> None:
         key = waiting.key
         lane = KEYLESS if key is None else partition_of(key, self._partitions)
         self._lanes.setdefault(lane, deque()).append(waiting)
@@ -185,7 +154,7 @@ class SpoolIndex:
     def holds(self, log_topic: str, key: bytes) -> bool:
         """True while a message with this key waits or is being written."""
         queue = self._queues.get(log_topic)
-        return queue is not None and queue.holds(key)
+        return queue is not None and key in queue.keys
 
     def has(self, topic: str) -> bool:
         """True while any message of a topic, of whatever life, waits or is being written."""
@@ -212,9 +181,7 @@ class SpoolIndex:
         queue = self._queues.get(log_topic)
         if queue is None:
             queue = self._queues[log_topic] = TopicQueue(topic, log_topic, incarnation)
-        if key is not None:
-            queue.hold_key(key)
-        queue.being_written += 1
+        queue.keys[key] += 1
         self.being_written += 1
         self.being_written_bytes += size_bytes
         return Waiting(queue, key, sequence, since_s, size_bytes, held_until_s)
@@ -223,7 +190,8 @@ class SpoolIndex:
         """It is on the disk. Entries are written in the order of their sequence."""
         self._end_writing(waiting)
         waiting.place = place
-        waiting.queue.add(waiting)
+        waiting.queue.count += 1
+        waiting.queue.stand(waiting)
         self.entries += 1
         self.size_bytes += waiting.size_bytes
         self._unsettled.setdefault(place.segment, {})[waiting.sequence] = waiting
@@ -239,7 +207,8 @@ class SpoolIndex:
         if waiting.is_settled or waiting.place is None:
             return False
         waiting.is_settled = True
-        waiting.queue.remove(waiting)
+        # It goes from its lane when it stands at its head: from the middle would cost too much.
+        waiting.queue.count -= 1
         self.entries -= 1
         self.size_bytes -= waiting.size_bytes
         self._leave(waiting, waiting.place)
@@ -268,16 +237,14 @@ class SpoolIndex:
             del self._unsettled[place.segment]
 
     def _end_writing(self, waiting: Waiting) -> None:
-        waiting.queue.being_written -= 1
         self.being_written -= 1
         self.being_written_bytes -= waiting.size_bytes
 
     def _free(self, waiting: Waiting) -> None:
-        if waiting.key is not None:
-            waiting.queue.free_key(waiting.key)
-        self._forget_if_empty(waiting.queue)
-
-    def _forget_if_empty(self, queue: TopicQueue) -> None:
+        queue = waiting.queue
+        queue.keys[waiting.key] -= 1
+        if not queue.keys[waiting.key]:
+            del queue.keys[waiting.key]
         # One whose entries are being written is needed too, and made again otherwise.
-        if not queue.count and not queue.being_written:
+        if not queue.keys:
             self._queues.pop(queue.log_topic, None)

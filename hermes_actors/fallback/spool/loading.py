@@ -50,23 +50,33 @@ class Found(Struct, frozen=True, gc=False):
     key: bytes | None
 
 
+class SegmentFile(Struct, eq=False):
+    """A segment that is there. `listed`: its place in the table, None for an earlier version's.
+    `entries` are those that this process has added. What was damaged in a retained one could not
+    be set aside, so that it is left for the next start.
+    """
+
+    name: SegmentName
+    size_bytes: int
+    listed: int | None = None
+    entries: int = 0
+    is_retained: bool = False
+
+
 class Loaded(Struct):
     """What was found, entries in the order in which they came; and how many ranges were corrupt,
     torn, or whole but no entries.
 
-    `segments` are the files with their sizes, `last` the highest number ever seen. What was damaged
-    in a `retained` one could not be set aside, so that file is left for the next start. `claims`
-    are the listed segments by their places, `missing` the messages whose loss was accepted.
+    `segments` are the files by their numbers, `last` the highest number ever seen, `missing` the
+    messages whose loss was accepted.
     """
 
     entries: list[Found] = field(default_factory=list)
-    segments: dict[SegmentName, int] = field(default_factory=dict)
-    claims: dict[int, Claim] = field(default_factory=dict)
+    segments: dict[int, SegmentFile] = field(default_factory=dict)
     last: int = 0
-    retained: set[int] = field(default_factory=set)
     set_aside_bytes: int = 0
-    corrupt: int = 0
     torn: int = 0
+    corrupt: int = 0
     undecodable: int = 0
     missing: int = 0
 
@@ -145,17 +155,18 @@ def _load(disk: Disk, *, accepts_damage: bool) -> Loaded:
         _list_anew(read, losses.claims, losses.mended)
     for place, content in losses.mended.items():
         disk.write_at(TABLE_NAME, place * CLAIM_BYTES, content, syncs=True)
-    loaded.claims, loaded.missing = losses.claims, losses.missing
-    loaded.last = max((claim.name.number for claim in claims.values()), default=0)
+    loaded.missing = losses.missing
+    places = {claim.name: place for place, claim in losses.claims.items()}
     for name, segment in read.items():
-        loaded.last = max(loaded.last, name.number)
+        loaded.segments[name.number] = SegmentFile(name, segment.size_bytes, places.get(name))
         _take_segment(disk, name, segment, loaded)
-    for file, _size in disk.names():
-        parsed = parse_name(file)
-        if parsed is not None and parsed[0] not in read:
-            loaded.last = max(loaded.last, parsed[0].number)
+    there = [parsed[0] for file, _size in disk.names() if (parsed := parse_name(file))]
+    for name in there:
+        if name not in read:
             # A crash came between the two deletions.
-            disk.delete(parsed[0].done)
+            disk.delete(name.done)
+    known = [*there, *(claim.name for claim in claims.values())]
+    loaded.last = max((name.number for name in known), default=0)
     # Segments that were copied together hold an entry twice until the old one is deleted.
     by_sequence = {each.sequence: each for each in loaded.entries}
     loaded.entries = [by_sequence[sequence] for sequence in sorted(by_sequence)]
@@ -278,7 +289,6 @@ def _read_segment(disk: Disk, name: SegmentName) -> Segment:
 
 
 def _take_segment(disk: Disk, name: SegmentName, segment: Segment, loaded: Loaded) -> None:
-    loaded.segments[name] = segment.size_bytes
     loaded.entries += segment.waiting
     for at, end, reason in segment.spoilt:
         _set_aside(disk, name, at, disk.read(name.entries, at, end - at), reason, loaded)
@@ -338,7 +348,7 @@ def _set_aside(
         kept_bytes = keep_aside(disk, name, at, content, reason)
     except OSError as error:
         _logger.error("spool: they could not be set aside yet: %s", error)
-        loaded.retained.add(name.number)
+        loaded.segments[name.number].is_retained = True
         return
     loaded.set_aside_bytes += kept_bytes
     if kept_bytes and reason == "corrupt":

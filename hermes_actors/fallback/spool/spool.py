@@ -45,12 +45,8 @@ class Offer(Struct, eq=False):
 
     waiting: list[Waiting]
     payloads: list[bytes]
+    size_bytes: int
     done: Done
-
-    @property
-    def size_bytes(self) -> int:
-        """What they take on the disk."""
-        return sum([each.size_bytes for each in self.waiting])
 
 
 class SpoolMeasures:
@@ -171,12 +167,22 @@ class Spool:
         held_until_s = 0.0
         if sent_as is not None:
             held_until_s = now_s + self.config.late_acknowledgement_wait_ms / 1_000
-        waiting = [
-            self._reserve(self._sequence + number, entry, payload, now_s, held_until_s, sent_as)
-            for number, (entry, payload) in enumerate(zip(entries, payloads, strict=True), 1)
-        ]
+        waiting: list[Waiting] = []
+        for number, (entry, payload) in enumerate(zip(entries, payloads, strict=True), 1):
+            each = self.index.reserve(
+                entry.topic,
+                entry.log_topic,
+                entry.incarnation,
+                entry.message.key,
+                sequence=self._sequence + number,
+                since_s=now_s,
+                size_bytes=len(payload) + FRAME_OVERHEAD_BYTES,
+                held_until_s=held_until_s,
+            )
+            each.held_by = sent_as
+            waiting.append(each)
         try:
-            ref.tell(Offer(waiting, payloads, done))
+            ref.tell(Offer(waiting, payloads, size_bytes, done))
         except (MailboxFull, MailboxClosed):
             for each in waiting:
                 self.index.release(each)
@@ -220,28 +226,6 @@ class Spool:
                     self.settle([waiting])
         self.changed.set()
 
-    def _reserve(
-        self,
-        sequence: int,
-        entry: SpoolEntry,
-        payload: bytes,
-        now_s: float,
-        held_until_s: float,
-        sent_as: Hashable,
-    ) -> Waiting:
-        waiting = self.index.reserve(
-            entry.topic,
-            entry.log_topic,
-            entry.incarnation,
-            entry.message.key,
-            sequence=sequence,
-            since_s=now_s,
-            size_bytes=len(payload) + FRAME_OVERHEAD_BYTES,
-            held_until_s=held_until_s,
-        )
-        waiting.held_by = sent_as
-        return waiting
-
     def _reason_against(self, count: int, size_bytes: int) -> str:
         config, index = self.config, self.index
         queued_bytes = index.being_written_bytes + size_bytes
@@ -283,18 +267,13 @@ class Spool:
 
         Raises SpoolUnavailable.
         """
-        places = [each.place for each in batch]
-        assert None not in places, "what waits has a place"
-        payloads = await self.store.read([place for place in places if place is not None])
+        places = [each.place for each in batch if each.place is not None]
+        payloads = await self.store.read(places)
         read: list[tuple[Waiting, SpoolEntry | None]] = []
         for each, place, payload in zip(batch, places, payloads, strict=True):
-            if each.is_settled:
-                continue
-            if payload is not None:
-                read.append((each, decode_entry(payload)[1]))
-            elif each.place == place:
-                # Not copied elsewhere in the meantime.
-                read.append((each, None))
+            # What cannot be read may have been copied elsewhere in the meantime.
+            if not each.is_settled and (payload is not None or each.place == place):
+                read.append((each, None if payload is None else decode_entry(payload)[1]))
         return read
 
     def settle(self, batch: Sequence[Waiting]) -> None:

@@ -6,14 +6,13 @@ begins a segment of its own. A segment is deleted when none of its entries is ne
 
 import errno
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import trio
-from msgspec import Struct
 
 from hermes_actors.errors import Unavailable
 from hermes_actors.fallback.spool.disk import (
@@ -34,13 +33,12 @@ from hermes_actors.fallback.spool.format import (
     SegmentName,
     encode_claim,
     encode_done,
-    frame,
     frames,
     header,
     read_frame,
 )
 from hermes_actors.fallback.spool.index import Place
-from hermes_actors.fallback.spool.loading import Loaded, keep_aside, load
+from hermes_actors.fallback.spool.loading import Loaded, SegmentFile, keep_aside, load
 from hermes_actors.runtime.clock import IdSource
 
 _logger = logging.getLogger(__name__)
@@ -62,17 +60,6 @@ class SpoolUnavailable(Unavailable):
 
 Blocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 """How to run what blocks: in a thread, or, on a simulated disk, at once."""
-
-
-class _Segment(Struct, eq=False):
-    """A segment that is there. `listed`: its place in the table, None for an earlier version's.
-    `entries` are those that this process has added.
-    """
-
-    name: SegmentName
-    size_bytes: int
-    listed: int | None = None
-    entries: int = 0
 
 
 class SegmentStore:
@@ -98,10 +85,9 @@ class SegmentStore:
         self._segment_bytes_max = segment_bytes_max
         self._write = write
         self._read = read
-        self._segments: dict[int, _Segment] = {}
-        self._active: _Segment | None = None
+        self._segments: dict[int, SegmentFile] = {}
+        self._active: SegmentFile | None = None
         self._last = 0
-        self._retained: set[int] = set()
         self._beside_bytes = 0
         self._lost = ""
 
@@ -115,12 +101,8 @@ class SegmentStore:
         loaded: Loaded = await self._write(
             partial(load, self._disk, accepts_damage=self._accepts_damage)
         )
-        for name, size_bytes in loaded.segments.items():
-            self._segments[name.number] = _Segment(name, size_bytes)
-        for place, claim in loaded.claims.items():
-            self._segments[claim.name.number].listed = place
+        self._segments = loaded.segments
         self._last = loaded.last
-        self._retained = loaded.retained
         self._beside_bytes = loaded.set_aside_bytes
         return loaded
 
@@ -154,16 +136,18 @@ class SegmentStore:
 
         Raises SpoolUnavailable when it may give it back another time.
         """
-        known = [self._name(place) for place in places]
+        # As they are now: a segment may be deleted while this runs.
+        names = {number: segment.name for number, segment in self._segments.items()}
         with _unavailable_on_failure():
-            read: list[bytes | None] = await self._read(partial(self._read_all, places, known))
+            read: list[bytes | None] = await self._read(partial(self._read_all, places, names))
         return read
 
     async def copy_aside(self, place: Place) -> None:
         """Keep, for people, what can be read of a damaged entry. Raises SpoolUnavailable."""
-        name = self._name(place)
-        if name is None:
+        segment = self._segments.get(place.segment)
+        if segment is None:
             return
+        name = segment.name
 
         def copy() -> None:
             try:
@@ -179,9 +163,8 @@ class SegmentStore:
         """`load` need not find these any more. A crash may undo it. Raises SpoolUnavailable."""
         marks: dict[SegmentName, list[int]] = {}
         for place in places:
-            name = self._name(place)
-            if name is not None:
-                marks.setdefault(name, []).append(place.at)
+            if segment := self._segments.get(place.segment):
+                marks.setdefault(segment.name, []).append(place.at)
         await self._change(partial(self._mark_done, marks))
 
     async def set_aside(self, reason: str, lines: bytes) -> None:
@@ -193,7 +176,7 @@ class SegmentStore:
         return [
             (number, segment.size_bytes)
             for number, segment in self._segments.items()
-            if segment is not self._active and number not in self._retained
+            if segment is not self._active and not segment.is_retained
         ]
 
     async def seal(self) -> None:
@@ -234,11 +217,7 @@ class SegmentStore:
                 )
         return self._lost
 
-    def _name(self, place: Place) -> SegmentName | None:
-        segment = self._segments.get(place.segment)
-        return None if segment is None else segment.name
-
-    async def _begin(self) -> "_Segment":
+    async def _begin(self) -> SegmentFile:
         await self.seal()
         self._last += 1
         name = SegmentName(self._last, self._ids.message_id().replace("-", "")[:16])
@@ -251,7 +230,7 @@ class SegmentStore:
             self._disk.create(name.entries, header(name.salt, is_listed=True))
 
         await self._change(begin)
-        segment = self._segments[name.number] = _Segment(name, HEADER_BYTES, listed)
+        segment = self._segments[name.number] = SegmentFile(name, HEADER_BYTES, listed)
         self._active = segment
         return segment
 
@@ -265,7 +244,7 @@ class SegmentStore:
         content = NO_CLAIM if claim is None else encode_claim(claim)
         self._disk.write_at(TABLE_NAME, listed * CLAIM_BYTES, content, syncs=syncs)
 
-    def _append(self, segment: "_Segment", at: int, content: bytes, claim: Claim) -> None:
+    def _append(self, segment: SegmentFile, at: int, content: bytes, claim: Claim) -> None:
         name = segment.name.entries
         try:
             self._disk.append(name, content, syncs=True)
@@ -298,15 +277,15 @@ class SegmentStore:
             at = sizes.get(name.done, 0)
             start = b"" if at else header(name.salt)
             at = at or HEADER_BYTES
-            mark = frame(Kind.DONE, encode_done(starts), at, name.salt)
+            mark, _places = frames(Kind.DONE, [encode_done(starts)], at, name.salt)
             self._disk.append(name.done, start + mark, syncs=False)
 
     def _read_all(
-        self, places: Sequence[Place], names: Sequence[SegmentName | None]
+        self, places: Sequence[Place], names: Mapping[int, SegmentName]
     ) -> list[bytes | None]:
         found: list[bytes | None] = []
-        for begin, end in _stretches(places):
-            stretch, name = places[begin:end], names[begin]
+        for stretch in _stretches(places):
+            name = names.get(stretch[0].segment)
             found += [None] * len(stretch) if name is None else self._read_stretch(stretch, name)
         return found
 
@@ -325,26 +304,27 @@ class SegmentStore:
         found: list[bytes | None] = []
         for place in places:
             at = place.at - start
-            frame = read_frame(data[at : at + place.size_bytes], place.at, name.salt)
-            found.append(None if frame is None else frame.payload)
+            found.append(read_frame(data[at : at + place.size_bytes], place.at, name.salt))
         return found
 
 
-def _stretches(places: Sequence[Place]) -> Iterator[tuple[int, int]]:
-    """Which of them (from, to) lie so near behind each other that one read gets them all."""
-    begin = 0
-    for number in range(1, len(places) + 1):
-        if number < len(places):
-            first, before, place = places[begin], places[number - 1], places[number]
-            gap_bytes = place.at - before.at - before.size_bytes
+def _stretches(places: Sequence[Place]) -> Iterator[list[Place]]:
+    """Those that lie so near behind each other that one read gets them all."""
+    stretch: list[Place] = []
+    for place in places:
+        if stretch:
+            first, last = stretch[0], stretch[-1]
+            gap_bytes = place.at - last.at - last.size_bytes
             if (
-                place.segment == first.segment
-                and 0 <= gap_bytes <= _GAP_BYTES_MAX
-                and place.at + place.size_bytes - first.at <= _STRETCH_BYTES_MAX
+                place.segment != first.segment
+                or not 0 <= gap_bytes <= _GAP_BYTES_MAX
+                or place.at + place.size_bytes - first.at > _STRETCH_BYTES_MAX
             ):
-                continue
-        yield begin, number
-        begin = number
+                yield stretch
+                stretch = []
+        stretch.append(place)
+    if stretch:
+        yield stretch
 
 
 @contextmanager
