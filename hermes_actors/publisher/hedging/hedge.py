@@ -5,6 +5,7 @@ when none is left to ask or its time is up. What still runs then runs on, and is
 """
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
@@ -52,11 +53,14 @@ order, and how long the append took in seconds."""
 
 
 class _Waiting(Struct, eq=False):
-    """What the producer of a flight waits for. `error`: what an append failed with when it should
-    not; `appends`: those to the own log that run.
+    """What the producer of a flight waits for: `released`. At `wake_s` it has to be looked at.
+
+    `error`: what an append failed with when it should not; `appends`: those to the own log that
+    run.
     """
 
-    changed: trio.Event = field(default_factory=trio.Event)
+    released: trio.Event = field(default_factory=trio.Event)
+    wake_s: float = math.inf
     error: BaseException | None = None
     appends: dict[OwnAppend, None] = {}
 
@@ -114,6 +118,8 @@ class Hedge:
         for path in self.decision.paths:
             path.on_open = self._opened
         self._waiting: dict[Flight, _Waiting] = {}
+        self._next_s = math.inf
+        self._is_sooner = trio.Event()
 
     async def append(self, pendings: Sequence[Pending], partition: int) -> None:
         """Store a batch; returns when each one's fate was told, or is the business of another.
@@ -129,10 +135,8 @@ class Hedge:
         waiting = self._waiting[flight] = _Waiting()
         try:
             self._follow(self.decision.begin(flight))
-            while (wake_s := self._step(flight, waiting)) is not None:
-                with trio.move_on_after(max(wake_s - self._now_s(), _WAKE_MIN_S)):
-                    await waiting.changed.wait()
-                waiting.changed = trio.Event()
+            self._step(flight, waiting)
+            await waiting.released.wait()
         finally:
             del self._waiting[flight]
             # The producer goes on: what runs still belongs to nobody.
@@ -150,22 +154,37 @@ class Hedge:
     def _now_s(self) -> float:
         return self._clock.monotonic_s()
 
-    def _step(self, flight: Flight, waiting: _Waiting) -> float | None:
-        """Do what is due now; when to look again, None when the producer need not wait."""
+    def _step(self, flight: Flight, waiting: _Waiting) -> None:
+        """Do what is due now."""
         now_s = self._now_s()
-        if waiting.error is not None:
-            return None
-        if not flight.is_over:
-            if now_s < flight.wake_s:
-                return flight.wake_s
+        if waiting.error is None and not flight.is_over and now_s >= flight.wake_s:
             for path in self.decision.paths:
                 path.check(now_s)
             self._follow(self.decision.look(flight, now_s))
-            if not flight.is_over:
-                return flight.wake_s
-        if not waiting.appends or flight.went_remote or self.decision.has_remote:
-            return None
-        return now_s + _RELEASE_POLL_S
+        self._release(flight, waiting)
+
+    def _release(self, flight: Flight, waiting: _Waiting) -> None:
+        """Let the producer go on, or say when to look again."""
+        if waiting.error is None and not flight.is_over:
+            waiting.wake_s = flight.wake_s
+        elif waiting.error or not waiting.appends or flight.went_remote or self.decision.has_remote:
+            waiting.released.set()
+            return
+        else:
+            waiting.wake_s = self._now_s() + _RELEASE_POLL_S
+        if waiting.wake_s < self._next_s:
+            self._is_sooner.set()
+
+    async def _watch(self) -> None:
+        """Look at what is due. One timer serves all flights, nearly all of which end before."""
+        while True:
+            self._next_s = min((each.wake_s for each in self._waiting.values()), default=math.inf)
+            with trio.move_on_after(max(self._next_s - self._now_s(), _WAKE_MIN_S)):
+                await self._is_sooner.wait()
+            self._is_sooner = trio.Event()
+            for flight, waiting in list(self._waiting.items()):
+                if waiting.wake_s <= self._now_s():
+                    self._step(flight, waiting)
 
     # What was decided.
 
@@ -199,7 +218,7 @@ class Hedge:
     def _wake(self, flights: Iterable[Flight]) -> None:
         for flight in flights:
             if flight in self._waiting:
-                self._waiting[flight].changed.set()
+                self._release(flight, self._waiting[flight])
 
     def _ended(
         self,
@@ -257,19 +276,19 @@ class Hedge:
                 found = await self._call(path, flight.partition, records, [waiting])
             else:
                 found = [_CHAOS] * count
-        may_go_on = await self._may_go_on(path, found)
+        is_stored = stored_count(found) == count
+        may_go_on = is_stored or await self._may_go_on(path, found)
         took_s = self._now_s() - started_s
         self._fallback.losers.ended(append)
         del waiting.appends[append]
-        is_whole = send.some is None and stored_count(found) == count
-        if is_whole and self.decision.stored(flight):
+        if is_stored and send.some is None and self.decision.stored(flight):
             self._settle(path.name, pendings, found, took_s)
         else:
             some = send.some if send.some is not None else self.decision.attempts(flight)
             parts = [whole(attempts) for attempts in some]
             self._ended(path, parts, found, took_s, may_go_on=may_go_on)
         path.ended(sent, found, self._now_s(), is_given_up=append.scope.cancelled_caught)
-        waiting.changed.set()
+        self._wake([flight])
 
     async def _may_go_on(self, path: Path, found: Sequence[Outcome]) -> bool:
         """Whether what was refused may be tried elsewhere: this log has not got the topic (yet), or
@@ -284,9 +303,12 @@ class Hedge:
     # The others.
 
     async def follow(self) -> None:
-        """Keep what is known of the remotes' topics up to date, until cancelled."""
+        """Look at what is due, and keep what is known of the remotes' topics up to date, until
+        cancelled.
+        """
         try:
             async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch)
                 for remote in self._remotes.values():
                     nursery.start_soon(self._look_up, remote)
         finally:
