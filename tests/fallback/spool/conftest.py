@@ -93,9 +93,9 @@ class Spooling:
         self.logs = list(logs)
         self.supervisor.start_task(
             "replayer",
-            lambda stop: Replayer(
-                self.spool, self, lambda _live: self.logs, random.Random(2)
-            ).run(stop),
+            lambda stop: Replayer(self.spool, self, lambda _live: self.logs, random.Random(2)).run(
+                stop
+            ),
         )
 
     # What the replayer asks of the metadata.
