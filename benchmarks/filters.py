@@ -20,8 +20,8 @@ import trio
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import ConsumersConfig
 from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.push_consumer import PushConsumer
 from hermes_actors.consumer.senders.sender import Push, SendOutcome
-from hermes_actors.consumer.serial.consumer import SerialConsumer
 from hermes_actors.log.base import Log, TopicSettings
 from hermes_actors.log.embedded import open_embedded_log
 from hermes_actors.log.memory import MemoryLog
@@ -135,7 +135,7 @@ async def consume(
     delivered = metrics.counter("subscription_delivered", **labels)
     filtered = metrics.counter("subscription_filtered_out", **labels)
     async with open_supervisor(random.Random(1), print) as supervisor:
-        supervisor.start("push", lambda: SerialConsumer(live, TOPIC, parts))
+        supervisor.start("push", lambda: PushConsumer(live, TOPIC, parts))
         while delivered.value + filtered.value < count:  # noqa: ASYNC110 -- nothing tells of it
             await trio.sleep(0.01)
         await supervisor.stop("push")

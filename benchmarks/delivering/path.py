@@ -12,12 +12,12 @@ import trio
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import ConsumersConfig, EndpointsConfig
 from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.push_consumer import PushConsumer
 from hermes_actors.consumer.recipients.endpoint import parse_endpoint
 from hermes_actors.consumer.recipients.headers import request_head
 from hermes_actors.consumer.senders.http1.pool import PoolLimits
 from hermes_actors.consumer.senders.http1.sender import open_http1_sender
 from hermes_actors.consumer.senders.sender import Push, Sender, SendOutcome
-from hermes_actors.consumer.serial.consumer import SerialConsumer
 from hermes_actors.log.base import Log, TopicSettings
 from hermes_actors.log.embedded import open_embedded_log
 from hermes_actors.log.memory import MemoryLog
@@ -121,7 +121,7 @@ async def _whole(
     labels = {"group": "bench", "topic": "deliver", "subscription": "push"}
     delivered = metrics.counter("subscription_delivered", **labels)
     async with open_supervisor(random.Random(1), print) as supervisor:
-        supervisor.start("push", lambda: SerialConsumer(live, TOPIC, parts))
+        supervisor.start("push", lambda: PushConsumer(live, TOPIC, parts))
         while delivered.value < count:  # noqa: ASYNC110 -- nothing tells of a counter
             await trio.sleep(0.02)
         await supervisor.stop("push")

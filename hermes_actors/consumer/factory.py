@@ -2,14 +2,12 @@
 
 from collections.abc import Callable
 
-from hermes_actors.consumer.batch.consumer import BatchConsumer
 from hermes_actors.consumer.batch.pushing import batch_recipients_of
 from hermes_actors.consumer.letters.kept import letters_of
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.push_consumer import PushConsumer
 from hermes_actors.consumer.pushes import recipients_of
 from hermes_actors.consumer.recipients.signing import signer_of
-from hermes_actors.consumer.serial.consumer import SerialConsumer
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.errors import Refused
 from hermes_actors.filters.compiled import refusal
@@ -55,6 +53,6 @@ class ConsumerFactory:
         parts, log_topic = self._parts, topic.log_topic
         owned = owned or Owned()
         letters = letters_of(live, log_topic, parts, owned.lease)
-        is_batch = live.subscription.delivery_type is DeliveryType.BATCH
-        kind = BatchConsumer if is_batch else SerialConsumer
-        return kind(live, log_topic, parts, owned=owned, letters=letters, on_started=on_started)
+        return PushConsumer(
+            live, log_topic, parts, owned=owned, letters=letters, on_started=on_started
+        )

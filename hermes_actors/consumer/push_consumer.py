@@ -1,4 +1,4 @@
-"""The actor of one subscription, whatever goes into one push: at least once, within its bounds.
+"""The actor of one subscription, serial or batch: at least once, within its bounds.
 
 Data flows from left to right: log → screen → buffer → sender → outcome → settled offset → commit.
 What is pushed when is decided by a `Sending`, without waiting; this actor waits: for what is read,
@@ -6,12 +6,12 @@ for due retries and for the rate, and commits what is settled.
 """
 
 import logging
-from abc import abstractmethod
 from collections.abc import Callable
 
 import trio
 
 from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.consumer.batch.dispatch import BatchDispatch, assembly_of
 from hermes_actors.consumer.delivery import Delivery, ToEach, Transitions
 from hermes_actors.consumer.letters.letter import DeadLetters, Discarded
 from hermes_actors.consumer.letters.redrive import Redriver
@@ -23,6 +23,8 @@ from hermes_actors.consumer.reading.intake import Intake
 from hermes_actors.consumer.reading.progress import REFRESH_S, TopicProgress
 from hermes_actors.consumer.reading.screen import Screen
 from hermes_actors.consumer.sending import FILL_MAX, Sending, Surroundings
+from hermes_actors.consumer.serial.dispatch import Dispatch
+from hermes_actors.consumer.serial.lanes import Lanes
 from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned, Spent
@@ -36,7 +38,7 @@ _logger = logging.getLogger(__name__)
 
 _COMMIT_TIMEOUT_S = 3.0
 
-MakeSending = Callable[[Transitions, DeadLetters, Surroundings], Sending]
+_MakeSending = Callable[[Transitions, DeadLetters, Surroundings], Sending]
 
 
 class PushConsumer:
@@ -60,7 +62,7 @@ class PushConsumer:
     ) -> None:
         """Raises Refused for an endpoint that cannot be pushed to. `owned` None: it is alone."""
         owned = owned or Owned()
-        buffer, sending_of = self._halves(live, parts, owned)
+        buffer, sending_of = _halves(live, parts, owned)
         self._clock = parts.clock
         self._rng = parts.rng
         self._config = parts.config
@@ -107,12 +109,6 @@ class PushConsumer:
         self._read_ahead()
         for name, attribute in (("inflight", "inflight"), ("waiting_retries", "waiting")):
             self._measures.gauge(name, Gauge(buffer, attribute))
-
-    @abstractmethod
-    def _halves(
-        self, live: LiveSubscription, parts: ConsumerParts, owned: Owned
-    ) -> tuple[Buffer, MakeSending]:
-        """What holds the messages that are read and not settled, and makes what empties it."""
 
     async def run(self, inbox: Inbox[LiveSubscription]) -> None:
         """Deliver until asked to stop, then drain and commit."""
@@ -342,3 +338,22 @@ class PushConsumer:
             self._uncommitted.failed(name, error, now_s)
             return False
         return self._lease.is_open()
+
+
+def _halves(
+    live: LiveSubscription, parts: ConsumerParts, owned: Owned
+) -> tuple[Buffer, _MakeSending]:
+    """The messages that are read and not settled, and what pushes them: in batches, or one by one.
+
+    Which of the two it is never changes: whoever changes it needs another consumer.
+    """
+    policy = live.subscription.subscription_policy
+    if isinstance(policy, BatchPolicy):
+        assembly = assembly_of(live, parts)
+        return assembly, lambda transitions, letters, around: BatchDispatch(
+            live, parts, assembly, transitions, letters, around, owned
+        )
+    lanes = Lanes(1, parts.config.waiting_retries_max, is_ordered=policy.ordered)
+    return lanes, lambda transitions, letters, around: Dispatch(
+        live, parts, lanes, transitions, letters, around, owned
+    )

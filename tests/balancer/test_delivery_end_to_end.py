@@ -16,7 +16,6 @@ from hermes_actors.balancer.releases import Releases
 from hermes_actors.balancer.workload.problem import Settings
 from hermes_actors.balancer.workloads import Workloads
 from hermes_actors.config import ConsumersConfig
-from hermes_actors.consumer.batch.consumer import BatchConsumer
 from hermes_actors.consumer.factory import ConsumerFactory
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.reading.resting import Resting
@@ -293,7 +292,6 @@ async def test_a_live_subscription_changes_from_serial_to_batch_and_back(node, a
         await trio.sleep(1)
         # They lie in two partitions, of which either may be read first.
         assert node.sink.bodies in ([b"0", b"[1,2]"], [b"0", b"[2,1]"])
-        assert isinstance(agent.consumer(str(NAME)), BatchConsumer)
         figures = agent.figures(str(NAME))
         assert (figures.counts.delivered, figures.counts.batches) == (3, 1)
         await node.subscribe()

@@ -15,11 +15,10 @@ import trio
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import ConsumersConfig
-from hermes_actors.consumer.batch.consumer import BatchConsumer
 from hermes_actors.consumer.letters.kept import letters_of
 from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.push_consumer import PushConsumer
 from hermes_actors.consumer.senders.sender import SendOutcome
-from hermes_actors.consumer.serial.consumer import SerialConsumer
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.log.base import Stored, TopicSettings
 from hermes_actors.log.memory import MemoryLog
@@ -143,9 +142,7 @@ class World:
         assert all(isinstance(outcome, Stored) for outcome in outcomes)
 
     @asynccontextmanager
-    async def consuming(
-        self, live=None, *, keeps_letters=False, consumer_class=SerialConsumer, **arguments
-    ):
+    async def consuming(self, live=None, *, keeps_letters=False, **arguments):
         """A supervised consumer for the length of the block; it is stopped at its end."""
         live = live or self.live()
         made = []
@@ -155,7 +152,7 @@ class World:
                 arguments["letters"] = letters_of(
                     live, self.topic, self.parts, arguments.get("owned", Owned()).lease
                 )
-            consumer = consumer_class(
+            consumer = PushConsumer(
                 live,
                 self.topic,
                 self.parts,
@@ -218,7 +215,7 @@ class Batches:
 
     def consuming(self, policy=None, *, keeps_letters=False, **fields):
         live = self.live(policy=policy, **fields)
-        return self.world.consuming(live, consumer_class=BatchConsumer, keeps_letters=keeps_letters)
+        return self.world.consuming(live, keeps_letters=keeps_letters)
 
     @property
     def sent(self):

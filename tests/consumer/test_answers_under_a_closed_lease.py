@@ -6,9 +6,7 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from hermes_actors.consumer.batch.consumer import BatchConsumer
 from hermes_actors.consumer.senders.sender import NOT_BEGUN, Failure, SendOutcome
-from hermes_actors.consumer.serial.consumer import SerialConsumer
 from hermes_actors.coordination.owned import Owned
 from tests.consumer.hand_lease import HandLease
 
@@ -27,14 +25,12 @@ def paused(request, world, batches):
         lease = HandLease()
         world.sender.script = lambda _push: (1.0, outcome)
         if request.param == "serial":
-            live, consumer_class = world.live(policy=policy), SerialConsumer
+            live = world.live(policy=policy)
         else:
             policy = {"batch_size": 1, "batch_time": 10, **policy}
-            live, consumer_class = batches.live(policy=policy), BatchConsumer
+            live = batches.live(policy=policy)
         await world.publish(b"0")
-        async with world.consuming(
-            live, consumer_class=consumer_class, owned=Owned(lease=lease)
-        ) as consumer:
+        async with world.consuming(live, owned=Owned(lease=lease)) as consumer:
             await trio.sleep(0.5)
             lease.is_closed = True
             await trio.sleep(1)

@@ -1,7 +1,6 @@
 import msgspec
 import pytest
 
-from hermes_actors.consumer.batch.consumer import BatchConsumer
 from hermes_actors.consumer.factory import ConsumerFactory
 from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.model.names import TopicName
@@ -55,12 +54,11 @@ async def test_an_avro_topic_is_refused_as_well(world):
     assert "AVRO" in refusal
 
 
-async def test_a_batch_subscription_of_either_mode_gets_a_consumer_of_batches(world):
+async def test_a_batch_subscription_of_either_mode_is_taken(world):
     factory = ConsumerFactory(world.parts)
     for mode in DeliveryMode:
         live = changed(world.live(), mode=mode, **BATCH)
         assert factory.refusal(live, live_topic()) == ""
-        assert isinstance(factory.make(live, live_topic()), BatchConsumer)
 
 
 async def test_a_serial_subscription_of_either_mode_is_taken(world):

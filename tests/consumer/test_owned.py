@@ -10,7 +10,6 @@ from hand_net import HandNet, push
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_actors.consumer.batch.consumer import BatchConsumer
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.consumer.reading.resting import Resting
 from hermes_actors.consumer.recipients.broadcast import Broadcast, Served
@@ -170,9 +169,7 @@ async def test_a_stop_after_the_lease_is_lost_commits_nothing(world, lease, capl
 async def test_a_batch_waits_for_its_lease_as_well(batches, lease, autojump_clock):
     world = batches.world
     live = batches.live(policy={"batch_size": 2, "batch_time": 1_000})
-    async with world.consuming(
-        live, consumer_class=BatchConsumer, owned=Owned(lease=lease)
-    ) as consumer:
+    async with world.consuming(live, owned=Owned(lease=lease)) as consumer:
         lease.close()
         await world.publish(*batches.numbers(4))
         await trio.sleep(10)
@@ -286,7 +283,7 @@ async def test_a_batch_rate_is_shared_in_whole_messages(batches, autojump_clock)
     world, share = batches.world, RateShare(0.4)
     await world.publish(*batches.numbers(60))
     live = batches.live(policy={"batch_size": 10, "batch_time": 0, "message_rate": 10})
-    async with world.consuming(live, consumer_class=BatchConsumer, owned=Owned(share=share)):
+    async with world.consuming(live, owned=Owned(share=share)):
         await trio.sleep(5.5)
         assert {len(each) for each in batches.sent} == {4}
         assert len(batches.sent) == 5

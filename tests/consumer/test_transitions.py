@@ -6,11 +6,9 @@ import msgspec
 import pytest
 import trio
 
-from hermes_actors.consumer.batch.consumer import BatchConsumer
 from hermes_actors.consumer.delivery import Settlement, Transitions
 from hermes_actors.consumer.letters.letter import Discarded
 from hermes_actors.consumer.senders.sender import SendOutcome
-from hermes_actors.consumer.serial.consumer import SerialConsumer
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.record import Record
@@ -66,11 +64,11 @@ def heard(request, world, batches):
         policy = {"message_backoff": 100, "attempts_max": 3}
         fields = {"filters": filters}
         if request.param == "serial":
-            live, consumer_class = world.live(policy=policy, **fields), SerialConsumer
+            live = world.live(policy=policy, **fields)
         else:
             policy = {"batch_size": 1, "batch_time": 10, **policy}
-            live, consumer_class = batches.live(policy=policy, **fields), BatchConsumer
-        return world.consuming(live, consumer_class=consumer_class, **arguments)
+            live = batches.live(policy=policy, **fields)
+        return world.consuming(live, **arguments)
 
     yield heard[0], consuming
     assert heard[0].lines == heard[1].lines
@@ -163,7 +161,6 @@ async def test_dead_letters_of_a_batch_are_handed_over_under_an_open_lease_only(
     await world.publish(*batches.numbers(300))
     async with world.consuming(
         batches.live(policy={"batch_size": 300}),
-        consumer_class=BatchConsumer,
         owned=Owned(lease=lease),
         letters=Stopping(),
     ):

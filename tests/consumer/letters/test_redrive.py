@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redrive_scene import DLQ, NAME, OK, PARTITION, Scene
 
-from hermes_actors.consumer.batch.consumer import BatchConsumer
 from hermes_actors.consumer.letters import redrive as redrive_module
 from hermes_actors.consumer.letters.redrive_plan import Planning
 from hermes_actors.consumer.senders.sender import SendOutcome
@@ -378,9 +377,7 @@ async def test_letters_of_a_batch_subscription_are_delivered_again_in_batches(
         live.subscription, delivery_type=DeliveryType.BATCH, subscription_policy=policy
     )
     live = msgspec.structs.replace(live, subscription=batched)
-    consuming = functools.partial(
-        world.consuming, live, consumer_class=BatchConsumer, keeps_letters=True
-    )
+    consuming = functools.partial(world.consuming, live, keeps_letters=True)
     await world.publish(*[b"%d" % n for n in range(25)])
     async with consuming():
         await trio.sleep(10)

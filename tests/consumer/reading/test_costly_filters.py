@@ -7,7 +7,6 @@ import pytest
 import trio
 
 from hermes_actors.config import FiltersConfig
-from hermes_actors.consumer.batch.consumer import BatchConsumer
 from hermes_actors.consumer.measures import SubscriptionMeasures
 from hermes_actors.consumer.reading.filters import Screening
 from hermes_actors.consumer.reading.screen import Later
@@ -167,7 +166,7 @@ async def test_batches_leave_it_out_too(world, threads, autojump_clock):
         subscription_policy=BatchPolicy(batch_size=10, batch_time=1_000),
     )
     wanted = msgspec.structs.replace(wanted, subscription=body)
-    async with consuming(world, subscription=wanted, consumer_class=BatchConsumer) as consumer:
+    async with consuming(world, subscription=wanted) as consumer:
         assert len(world.sender.bodies) == 1
         assert consumer.status().buffered_bytes == 0
         assert (await world.committed()).position == 2

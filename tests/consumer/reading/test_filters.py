@@ -7,7 +7,6 @@ import msgspec
 import pytest
 import trio
 
-from hermes_actors.consumer.batch.consumer import BatchConsumer
 from hermes_actors.consumer.measures import SubscriptionMeasures
 from hermes_actors.consumer.reading.intake import Intake
 from hermes_actors.consumer.reading.progress import TopicProgress
@@ -232,7 +231,7 @@ async def test_batches_hold_only_what_passes_and_the_rest_is_settled(world, auto
         live.subscription, delivery_type=DeliveryType.BATCH, subscription_policy=batches
     )
     live = msgspec.structs.replace(live, subscription=body)
-    async with world.consuming(live, consumer_class=BatchConsumer):
+    async with world.consuming(live):
         await trio.sleep(5)
         assert [json.loads(each) for each in world.sender.bodies] == [
             [json.loads(each) for each in bodies[::10]]
@@ -266,7 +265,7 @@ async def test_a_batch_holds_no_replay_for_another_subscription(world, autojump_
         live.subscription, delivery_type=DeliveryType.BATCH, subscription_policy=batches
     )
     live = msgspec.structs.replace(live, subscription=body)
-    async with world.consuming(live, consumer_class=BatchConsumer):
+    async with world.consuming(live):
         await trio.sleep(5)
         assert [json.loads(each) for each in world.sender.bodies] == [[0, 1]]
         assert (await world.committed()).position == 3
