@@ -80,7 +80,7 @@ class Batcher(Generic[W]):
         self._keyed_next: set[int] = set()
         # Partitions that have keyed messages and were idle when these came.
         self._ready: deque[int] = deque()
-        self._next_sticky = first % partitions
+        self._next_sticky = first
         self._lane: Batch[W] | None = None
         self.waiting = 0
 

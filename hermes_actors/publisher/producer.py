@@ -5,11 +5,11 @@ in the mailbox and are the next batch. That is what makes a loaded broker cheap.
 """
 
 import math
-from collections.abc import Iterable
 
 import trio
 
 from hermes_actors.actors.mailbox import Inbox
+from hermes_actors.config import FrontendConfig
 from hermes_actors.fallback.node import Fallback
 from hermes_actors.log.base import (
     Log,
@@ -35,9 +35,9 @@ _OWN_LOG_PATIENCE_S = 0.25
 class TopicProducer:
     """One live topic's producer.
 
-    At most `waiting_max` messages with keys wait here beside those in the mailbox; `first` is the
-    partition of the first batch without keys. `fallback` is what topics that want it are published
-    to when the own log does not work, within `fallback_limit_s`.
+    At most `waiting_per_topic_max` messages with keys wait here beside those in the mailbox;
+    `first` is the partition of the first batch without keys. `fallback` is what topics that want it
+    are published to when the own log does not work.
     """
 
     def __init__(
@@ -45,31 +45,26 @@ class TopicProducer:
         route: Route,
         log: Log,
         clock: Clock,
+        config: FrontendConfig,
         *,
         envelope: Envelope = Envelope.NATIVE,
-        records_max: int = 1_000,
-        bytes_max: int = 1_000_000,
-        waiting_max: int = 10_000,
         first: int = 0,
         fallback: Fallback | None = None,
-        fallback_limit_s: float = 0.5,
     ) -> None:
         self._route = route
         self._log = log
         self._clock = clock
+        self._config = config
         self._appending = Appending(
             route,
             log,
             clock,
             envelope,
             fallback,
-            limit_s=fallback_limit_s,
-            records_max=records_max,
-            bytes_max=bytes_max,
+            limit_s=config.max_publish_request_duration_ms / 1_000,
+            records_max=config.batch_records_max,
+            bytes_max=config.batch_bytes_max,
         )
-        self._records_max = records_max
-        self._bytes_max = bytes_max
-        self._waiting_max = waiting_max
         self._first = first
         self._has_keys = False
         self._freed = trio.Event()
@@ -80,104 +75,95 @@ class TopicProducer:
         self._looked_up = (-1, 0.0)
         self._is_own_known = True
         self._asking_own = trio.CancelScope()
-        self._background: trio.Nursery | None = None
+        # Those of its run; appends have a nursery of their own, which ends before the other.
+        self._inbox: Inbox[Pending]
+        self._batcher: Batcher[Pending]
+        self._background: trio.Nursery
+        self._appends: trio.Nursery
 
     async def run(self, inbox: Inbox[Pending]) -> None:
         """Append until the inbox ends; what waits then goes out first."""
+        config = self._config
+        self._inbox = inbox
+        # As long as nobody knows how many partitions there are.
+        self._batcher = Batcher(
+            1,
+            records_max=config.batch_records_max,
+            bytes_max=config.batch_bytes_max,
+            first=self._first,
+            slow_s=_SLOW_S,
+        )
         self._route.is_open = True
-        batcher: Batcher[Pending] | None = None
         try:
-            async with trio.open_nursery() as background:
-                self._background = background
-                background.start_soon(self._follow_topic, background)
-                self._appending.equip(background)
-                partitions = await self._partitions_at_last(inbox)
-                if partitions is not None:
-                    batcher = Batcher(
-                        partitions,
-                        records_max=self._records_max,
-                        bytes_max=self._bytes_max,
-                        first=self._first,
-                        slow_s=_SLOW_S,
-                    )
-                    await self._run(inbox, batcher, background)
-                background.cancel_scope.cancel()
+            async with trio.open_nursery() as self._background:
+                self._background.start_soon(self._follow_topic)
+                self._appending.equip(self._background)
+                if await self._know_partitions():
+                    await self._run()
+                self._background.cancel_scope.cancel()
         finally:
             self._route.is_open = False
-            _give_up(inbox, batcher)
+            self._give_up()
 
-    async def _follow_topic(self, nursery: trio.Nursery) -> None:
+    async def _follow_topic(self) -> None:
         """What the topic asks for is made ready at once: looking the remotes up takes time, which
         the next message may not have.
         """
         hedge = self._appending.hedge
         while True:
             changed = self._route.changed
-            self._appending.equip(nursery)
+            self._appending.equip(self._background)
             if hedge is None and self._appending.hedge is not None:
                 # An own log that is silent need not be waited for any more.
                 self._asking_own.cancel()
             hedge = self._appending.hedge
             await changed.wait()
 
-    async def _run(
-        self, inbox: Inbox[Pending], batcher: Batcher[Pending], background: trio.Nursery
-    ) -> None:
+    async def _run(self) -> None:
         if not self._is_own_known:
-            background.start_soon(self._find_own, batcher)
-        async with trio.open_nursery() as appends:
-            appends.start_soon(self._watch, inbox, batcher, appends)
-            await self._feed(inbox, batcher, appends)
+            self._background.start_soon(self._find_own)
+        async with trio.open_nursery() as self._appends:
+            self._appends.start_soon(self._watch)
+            await self._feed()
             self._watching.cancel()
 
-    async def _feed(
-        self, inbox: Inbox[Pending], batcher: Batcher[Pending], appends: trio.Nursery
-    ) -> None:
+    async def _feed(self) -> None:
         """Start appends as messages come, until the inbox has ended."""
-        while await inbox.wait():
-            self._take(inbox, batcher)
+        while await self._inbox.wait():
+            self._take()
             if self._has_keys:
-                return await self._feed_keyed(inbox, batcher, appends)
-            self._look_up_if_due(batcher, appends)
-            batch = batcher.next_batch(self._clock.monotonic_s())
+                return await self._feed_keyed()
+            self._look_up_if_due()
+            batch = self._batcher.next_batch(self._clock.monotonic_s())
             # Without keys a message cannot be sent while a batch is in flight, so nobody is woken
             # for it: this very task appends, and finds it when the append has ended.
             if batch is not None:
                 self._watched.set()
-                await self._lead(batch, inbox, batcher)
+                await self._lead(batch)
             else:
-                await self._wait_until_freed(batcher)
+                await self._wait_until_freed()
         return None
 
-    async def _feed_keyed(
-        self, inbox: Inbox[Pending], batcher: Batcher[Pending], appends: trio.Nursery
-    ) -> None:
+    async def _feed_keyed(self) -> None:
         """The same for a topic with keys, whose idle partitions do not wait for busy ones."""
         while True:
-            self._take(inbox, batcher)
-            self._start(inbox, batcher, appends)
-            if batcher.waiting >= self._waiting_max:
-                await self._wait_until_freed(batcher)
-            elif not await self._wait_for_message(inbox, batcher):
+            self._take()
+            self._start()
+            if self._batcher.waiting >= self._config.waiting_per_topic_max:
+                await self._wait_until_freed()
+            elif not await self._wait_for_message():
                 return
 
-    async def _lead(
-        self, batch: Batch[Pending] | None, inbox: Inbox[Pending], batcher: Batcher[Pending]
-    ) -> None:
+    async def _lead(self, batch: Batch[Pending] | None) -> None:
         """Append one batch after the other, until nothing waits."""
         while batch is not None:
             self._leading = batch
-            await self._appending.append(batch)
-            batcher.release(batch)
-            self._take(inbox, batcher)
-            batch = batcher.next_batch(self._clock.monotonic_s())
+            batch = await self._append(batch)
         self._leading = None
         # A message wakes one reader of the inbox, and that must be `_feed` again, not `_watch`.
         self._passing.cancel()
 
-    async def _watch(
-        self, inbox: Inbox[Pending], batcher: Batcher[Pending], appends: trio.Nursery
-    ) -> None:
+    async def _watch(self) -> None:
         """Read the inbox for `_lead` while its batch takes unusually long."""
         with self._watching:
             while True:
@@ -189,89 +175,87 @@ class TopicProducer:
                     self._leading is not None
                     and self._leading.started_s + _SLOW_S <= self._clock.monotonic_s()
                 ):
-                    self._take(inbox, batcher)
-                    self._start(inbox, batcher, appends)
-                    if self._room(batcher) <= 0:
+                    self._take()
+                    self._start()
+                    if self._room() <= 0:
                         # What waits in the inbox cannot be taken: waiting for it would not wait.
                         await trio.sleep(_SLOW_S)
                         continue
                     with trio.move_on_after(_SLOW_S) as self._passing:
-                        if not await inbox.wait():
+                        if not await self._inbox.wait():
                             return
 
-    async def _wait_until_freed(self, batcher: Batcher[Pending]) -> None:
-        if not batcher.in_flight:
-            return
-        self._freed = trio.Event()
-        with trio.move_on_after(_SLOW_S):
-            await self._freed.wait()
+    async def _wait_until_freed(self) -> None:
+        if self._batcher.in_flight:
+            self._freed = trio.Event()
+            with trio.move_on_after(_SLOW_S):
+                await self._freed.wait()
 
-    async def _wait_for_message(self, inbox: Inbox[Pending], batcher: Batcher[Pending]) -> bool:
+    async def _wait_for_message(self) -> bool:
         """True when it is time to look again, False when the inbox has ended."""
-        slow_at_s = batcher.slow_at_s()
+        slow_at_s = self._batcher.slow_at_s()
         if slow_at_s is None:
-            return await inbox.wait()
+            return await self._inbox.wait()
         with trio.move_on_after(max(slow_at_s - self._clock.monotonic_s(), 0.001)):
-            return await inbox.wait()
+            return await self._inbox.wait()
         return True
 
-    def _take(self, inbox: Inbox[Pending], batcher: Batcher[Pending]) -> None:
-        for pending in inbox.receive_nowait(max(self._room(batcher), 0)):
+    def _take(self) -> None:
+        for pending in self._inbox.receive_nowait(max(self._room(), 0)):
             if pending.key is not None:
                 self._has_keys = True
-            batcher.add(pending)
+            self._batcher.add(pending)
 
-    def _room(self, batcher: Batcher[Pending]) -> int:
+    def _room(self) -> int:
         """How many more messages may wait here."""
-        waiting_max = self._waiting_max if self._has_keys else self._records_max
+        config, batcher = self._config, self._batcher
+        waiting_max = config.waiting_per_topic_max if self._has_keys else config.batch_records_max
         if batcher.waiting >= waiting_max:
             # A log that is silent is given nothing: what was answered by the buffer meanwhile
             # must not keep new messages from it.
             batcher.drop_answered()
         return waiting_max - batcher.waiting
 
-    def _start(
-        self, inbox: Inbox[Pending], batcher: Batcher[Pending], appends: trio.Nursery
-    ) -> None:
+    def _start(self) -> None:
         """Start every batch that may start."""
-        self._look_up_if_due(batcher, appends)
+        self._look_up_if_due()
         now_s = self._clock.monotonic_s()
-        while (batch := batcher.next_batch(now_s)) is not None:
-            appends.start_soon(self._drive, batch, inbox, batcher, appends)
+        while (batch := self._batcher.next_batch(now_s)) is not None:
+            self._appends.start_soon(self._drive, batch)
 
-    async def _drive(
-        self,
-        batch: Batch[Pending],
-        inbox: Inbox[Pending],
-        batcher: Batcher[Pending],
-        appends: trio.Nursery,
-    ) -> None:
-        """Append a batch, settle it, and go on with the next one that may start then."""
-        following: Batch[Pending] | None = batch
-        while following is not None:
-            await self._appending.append(following)
-            batcher.release(following)
-            self._take(inbox, batcher)
-            following = batcher.next_batch(self._clock.monotonic_s())
-            if following is not None and batcher.waiting:
-                self._start(inbox, batcher, appends)
+    async def _drive(self, batch: Batch[Pending] | None) -> None:
+        """Append one batch after the other, and start what else may start then."""
+        while batch is not None:
+            batch = await self._append(batch)
+            if batch is not None and self._batcher.waiting:
+                self._start()
         self._freed.set()
 
-    async def _partitions_at_last(self, inbox: Inbox[Pending]) -> int | None:
-        """The same as `_partitions`; what is answered meanwhile makes room in the inbox."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_drop_answered, inbox)
-            partitions = await self._partitions(inbox)
-            nursery.cancel_scope.cancel()
-        return partitions
+    async def _append(self, batch: Batch[Pending]) -> Batch[Pending] | None:
+        """Append a batch; the next one that may start then."""
+        await self._appending.append(batch)
+        self._batcher.release(batch)
+        self._take()
+        return self._batcher.next_batch(self._clock.monotonic_s())
 
-    async def _partitions(self, inbox: Inbox[Pending]) -> int | None:
-        """The topic's number of partitions, waiting until the log has the topic.
-
-        None when asked to stop while nobody waits for an answer: the log need not be waited for.
+    async def _know_partitions(self) -> bool:
+        """Wait until the log has the topic. False when asked to stop while nobody waits for an
+        answer: the log need not be waited for.
 
         Messages wait meanwhile, up to their deadlines: a log that is down is no failure of
         this actor, which would back off for longer than the log is away.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._drop_answered)
+            partitions = await self._partitions()
+            nursery.cancel_scope.cancel()
+        if partitions is not None:
+            self._batcher.grow(partitions)
+        return partitions is not None
+
+    async def _partitions(self) -> int | None:
+        """How many the log topic has; 1 as long as others are published to and the own log does not
+        say; None as `_know_partitions`.
         """
         until_s = self._clock.monotonic_s() + _OWN_LOG_PATIENCE_S
         delay_s = _LOOKUP_FIRST_S
@@ -287,7 +271,7 @@ class TopicProducer:
                 self._looked_up = (version, now_s)
                 self._route.partitions = settings.partitions
                 return settings.partitions
-            if inbox.is_closed and not self._route.tally.in_flight:
+            if self._inbox.is_closed and not self._route.tally.in_flight:
                 return None
             if hedge is not None and hedge.decision.has_remote and now_s >= until_s:
                 hedge.decision.is_own_known = False
@@ -302,61 +286,57 @@ class TopicProducer:
         except LogUnavailable:
             return None
 
-    async def _find_own(self, batcher: Batcher[Pending]) -> None:
+    async def _find_own(self) -> None:
         """The others are published to while the own log does not say what it has of the topic."""
         delay_s = _LOOKUP_FIRST_S
         while (settings := await self._describe()) is None:
             await trio.sleep(delay_s)
             delay_s = min(delay_s * 2, _LOOKUP_MAX_S)
-        batcher.rehash(settings.partitions)
-        self._route.partitions = batcher.partitions
+        self._batcher.rehash(settings.partitions)
+        self._route.partitions = self._batcher.partitions
         self._is_own_known = True
         hedge = self._appending.hedge
         if hedge is not None:
             hedge.decision.is_own_known = True
 
-    def _look_up_if_due(self, batcher: Batcher[Pending], appends: trio.Nursery) -> None:
+    def _look_up_if_due(self) -> None:
         version, at_s = self._looked_up
         now_s = self._clock.monotonic_s()
-        if version != self._route.version and self._background is not None:
+        if version != self._route.version:
             # It may have changed just now, and `_follow_topic` not have run yet.
             self._appending.equip(self._background)
         if version != self._route.version or now_s >= at_s + _LOOK_AGAIN_S:
             self._looked_up = (self._route.version, now_s)
             if self._is_own_known:
-                appends.start_soon(self._look_again, batcher)
+                self._appends.start_soon(self._look_again)
 
-    async def _look_again(self, batcher: Batcher[Pending]) -> None:
+    async def _look_again(self) -> None:
         """Partitions may have been added; when the log does not say, the old number holds."""
         settings = await self._describe()
         if settings is not None:
-            batcher.grow(settings.partitions)
-            self._route.partitions = batcher.partitions
+            self._batcher.grow(settings.partitions)
+            self._route.partitions = self._batcher.partitions
 
+    async def _drop_answered(self) -> None:
+        """A log that says nothing for long must not fill the inbox with what the buffer has
+        answered, so that new messages were refused. Deadlines run in order: the oldest are answered
+        first.
+        """
+        while True:
+            await trio.sleep(_SLOW_S)
+            self._inbox.drop_while(lambda pending: pending.is_answered)
 
-async def _drop_answered(inbox: Inbox[Pending]) -> None:
-    """A log that says nothing for long must not fill the inbox with what the buffer has answered,
-    so that new messages were refused. Deadlines run in order: the oldest are answered first.
-    """
-    while True:
-        await trio.sleep(_SLOW_S)
-        inbox.drop_while(lambda pending: pending.is_answered)
-
-
-def _give_up(inbox: Inbox[Pending], batcher: Batcher[Pending] | None) -> None:
-    """Settle all that is left when the actor ends; nothing is left after an orderly stop. What the
-    spool has taken is the spool's to answer.
-    """
-    flying, waiting = batcher.take_all() if batcher is not None else ([], [])
-    unsent = UnavailableRecord("the topic's producer failed before the message was sent")
-    unknown: Outcome = UnknownRecord("the topic's producer failed; the message may be stored")
-    _settle(flying, unknown)
-    _settle(waiting, unsent)
-    while left := inbox.receive_nowait(1_000):
-        _settle(left, unsent)
-
-
-def _settle(pendings: Iterable[Pending], outcome: Outcome) -> None:
-    for pending in pendings:
-        if pending.keeper is None:
-            pending.settle(outcome)
+    def _give_up(self) -> None:
+        """Settle all that is left when the actor ends; nothing is left after an orderly stop. What
+        the spool has taken is the spool's to answer.
+        """
+        flying, waiting = self._batcher.take_all()
+        while left := self._inbox.receive_nowait(1_000):
+            waiting += left
+        unsent = UnavailableRecord("the topic's producer failed before the message was sent")
+        unknown = UnknownRecord("the topic's producer failed; the message may be stored")
+        outcomes: list[tuple[list[Pending], Outcome]] = [(flying, unknown), (waiting, unsent)]
+        for pendings, outcome in outcomes:
+            for pending in pendings:
+                if pending.keeper is None:
+                    pending.settle(outcome)

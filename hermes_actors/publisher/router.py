@@ -112,13 +112,10 @@ class Routes:
                 route,
                 self._log,
                 self._clock,
+                config,
                 envelope=self._envelope,
-                records_max=config.batch_records_max,
-                bytes_max=config.batch_bytes_max,
-                waiting_max=config.waiting_per_topic_max,
                 first=first,
                 fallback=self._fallback,
-                fallback_limit_s=config.max_publish_request_duration_ms / 1_000,
             )
 
         producer = f"producer {live.log_topic}"

@@ -14,7 +14,7 @@ from hermes_actors.fallback.spool.replay import Item, Replayer
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.fallback.spool.store import SegmentStore
 from hermes_actors.log.base import Log, Stored
-from hermes_actors.log.batching import Batch, Batcher
+from hermes_actors.log.batching import Batch
 from hermes_actors.publisher.appending import Appending
 from hermes_actors.publisher.hedging.decision import Decision
 from hermes_actors.publisher.hedging.flight import Attempts, Part
@@ -41,18 +41,10 @@ async def _acknowledge_then_append(self: Appending, batch: Batch[Pending]) -> No
     await _append(self, batch)
 
 
-async def _lead_and_leave_the_watcher(
-    self: TopicProducer,
-    batch: Batch[Pending] | None,
-    inbox: Inbox[Pending],
-    batcher: Batcher[Pending],
-) -> None:
+async def _lead_and_leave_the_watcher(self: TopicProducer, batch: Batch[Pending] | None) -> None:
     while batch is not None:
         self._leading = batch
-        await self._appending.append(batch)
-        batcher.release(batch)
-        self._take(inbox, batcher)
-        batch = batcher.next_batch(self._clock.monotonic_s())
+        batch = await self._append(batch)
     self._leading = None
 
 
