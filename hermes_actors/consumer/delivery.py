@@ -3,9 +3,9 @@ seam by which counters, spans and tracking hear of that.
 
     read ┬ filtered                                        its filters leave it out: it is settled
          ├ given up ───────────────────────┐               undecodable, poison, too costly, too old
-         └ attempt ── answered ┬───────────│──────────────→ settled DELIVERED
-             ↑                 ├ given up ─┴→ its letter ─→ settled DEAD_LETTER or DROPPED
-             └──── it waits ───┘
+         └ sent ── answered ┬──────────────│──────────────→ settled DELIVERED
+             ↑              ├ given up ────┴→ its letter ─→ settled DEAD_LETTER or DROPPED
+             └── it waits ──┘
 
 What an answer leads to is decided in `retry.py` and carried out in `dispatching.py`. A message that
 a retransmission takes elsewhere is forgotten wherever it is, and read again from there or not at
@@ -112,7 +112,8 @@ class Transitions:
     """Hears of every transition of one subscription's messages, of all that take it together at
     once; one that pushes batches has the same transitions. As it is, it does nothing.
 
-    The calls come on the sending path: they do not wait, do not raise, and keep no sequence.
+    The words are those of `publisher.pending.Transitions` where they mean the same. The calls come
+    on the sending path: they do not wait, do not raise, and keep no sequence.
     """
 
     def read(self, records: Sequence[StoredRecord]) -> None:
@@ -121,7 +122,7 @@ class Transitions:
     def filtered(self, records: Sequence[StoredRecord]) -> None:
         """These are not wanted, and settled."""
 
-    def attempt(self, deliveries: Sequence[Delivery], *, is_retry: bool) -> None:
+    def sent(self, deliveries: Sequence[Delivery], *, is_retry: bool) -> None:
         """A push of these messages begins; a dead letter that is delivered again begins here."""
 
     def answered(self, deliveries: Sequence[Delivery], outcome: SendOutcome, took_s: float) -> None:
@@ -150,10 +151,10 @@ class ToEach(Transitions):
         for each in self._listeners:
             each.filtered(records)
 
-    def attempt(self, deliveries: Sequence[Delivery], *, is_retry: bool) -> None:
-        """As `Transitions.attempt`."""
+    def sent(self, deliveries: Sequence[Delivery], *, is_retry: bool) -> None:
+        """As `Transitions.sent`."""
         for each in self._listeners:
-            each.attempt(deliveries, is_retry=is_retry)
+            each.sent(deliveries, is_retry=is_retry)
 
     def answered(self, deliveries: Sequence[Delivery], outcome: SendOutcome, took_s: float) -> None:
         """As `Transitions.answered`."""

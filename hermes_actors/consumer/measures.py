@@ -75,7 +75,7 @@ class SubscriptionMeasures(Transitions):
         """Count what filters leave out."""
         self.filtered_out.value += len(records)
 
-    def attempt(self, deliveries: Sequence[Delivery], *, is_retry: bool) -> None:
+    def sent(self, deliveries: Sequence[Delivery], *, is_retry: bool) -> None:
         """Count a push that is not the first."""
         if is_retry:
             self.retries.value += 1

@@ -64,7 +64,7 @@ class Deadlines:
         waiting = lane.waiting
         # Whoever joins clears answered ones away, so that the lane stays about as long as the
         # number of requests under way, whatever the limit.
-        while waiting and waiting[0].state == SETTLED:
+        while waiting and waiting[0].state is SETTLED:
             waiting.popleft()
         waiting.append(pending)
         if self.is_parked:

@@ -152,7 +152,7 @@ class Pending:
     @property
     def is_answered(self) -> bool:
         """Its outcome is told."""
-        return self.state == SETTLED
+        return self.state is SETTLED
 
     @property
     def keys(self) -> Sequence[bytes | None] | None:
@@ -196,7 +196,7 @@ class Pending:
         keeper = self.keeper
         if keeper is not None:
             keeper.concluded(self, [type(each) is Stored for each in outcomes])
-        if self.state == SETTLED:
+        if self.state is SETTLED:
             return False
         assert self._known is None, "its fate is told once"
         if stored_count(outcomes) < self.count:
@@ -264,7 +264,7 @@ class Pending:
         """Give all messages this outcome that have none yet, and tell the edge; False when it was
         told before.
         """
-        if self.state == SETTLED:
+        if self.state is SETTLED:
             return False
         known = self._known
         if known is None:
@@ -277,7 +277,7 @@ class Pending:
 
     def end(self, outcome: Settled, outcomes: Sequence[Settled] | None = None) -> None:
         """Its outcome is known, or that of each message; the caller counts it."""
-        assert self.state != SETTLED, "it is told once"
+        assert self.state is not SETTLED, "it is told once"
         self.state = SETTLED
         self.is_done = True
         self.outcome = outcome
@@ -312,10 +312,11 @@ class Pending:
 
 
 class Transitions:
-    """Hears of every transition of a node's publishes, of all that take it together at once, as
-    `consumer.delivery.Transitions` does of deliveries. As it is, it does nothing.
+    """Hears of every transition of a node's publishes, of all that take it together at once. As it
+    is, it does nothing.
 
-    The calls come on the publishing path: they do not wait, do not raise, and keep no sequence.
+    The words are those of `consumer.delivery.Transitions` where they mean the same. The calls come
+    on the publishing path: they do not wait, do not raise, and keep no sequence.
     """
 
     def admitted(self, pendings: Sequence[Pending]) -> None:

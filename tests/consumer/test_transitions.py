@@ -40,7 +40,7 @@ class Heard(Transitions):
     def filtered(self, records):
         self._note("filtered", records)
 
-    def attempt(self, deliveries, *, is_retry):
+    def sent(self, deliveries, *, is_retry):
         self._note("retry" if is_retry else "attempt", [each.record for each in deliveries])
 
     def answered(self, deliveries, outcome, took_s):

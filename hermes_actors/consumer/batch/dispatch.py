@@ -266,7 +266,7 @@ class BatchDispatch(Dispatching[Batch]):
         if not batch.is_begun:
             batch.is_begun = True
             batch.first_s = now_s
-        self._transitions.attempt(batch.deliveries, is_retry=batch.attempts > 0)
+        self._transitions.sent(batch.deliveries, is_retry=batch.attempts > 0)
         batch.sent_s = now_s
         batch.is_inflight = True
         self._asked = self._pushing

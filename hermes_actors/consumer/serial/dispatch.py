@@ -251,7 +251,7 @@ class Dispatch(Dispatching[Delivery]):
                 delivery.message_lines = b""
                 delivery.route = None
             delivery.version = self._version
-        self._transitions.attempt((delivery,), is_retry=delivery.attempts > 0)
+        self._transitions.sent((delivery,), is_retry=delivery.attempts > 0)
         delivery.sent_s = now_s
         delivery.epoch = self._ladder.epoch
         self._pushing.send(delivery, partial(self._on_outcome, delivery))

@@ -9,6 +9,7 @@ import logging
 import math
 from collections.abc import Callable, Coroutine, MutableMapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol, cast
 from wsgiref.handlers import format_date_time
 
@@ -80,28 +81,11 @@ class HypercornServer:
 
     async def start(self) -> None:
         """Accept connections from now on; on the host loop."""
-        loop = asyncio.get_running_loop()
-
-        def make() -> asyncio.Protocol:
-            return asyncio.StreamReaderProtocol(
-                asyncio.StreamReader(loop=loop), self._accept, loop=loop
-            )
-
-        await self._listener.start(make)
+        await self._listener.start(partial(self._connections.protocol, has_place=False))
 
     async def stop(self, grace_s: float = 3.0) -> None:
         """Accept no more, let the requests under way end for up to `grace_s`, close all."""
         await self._listener.stop(grace_s)
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        address = address_of(writer.transport)
-        if not self._listener.take_place(address):
-            writer.close()
-            return
-        try:
-            await self._connections.serve(reader, writer)
-        finally:
-            self._listener.give_back(address)
 
 
 class Connections:
@@ -125,8 +109,25 @@ class Connections:
         self.idle_s = idle_s
         self._listener = listener
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection to its end."""
+    def protocol(self, *, has_place: bool) -> asyncio.StreamReaderProtocol:
+        """What serves one connection to its end, and gives its place back, which it takes first
+        unless it has it.
+        """
+        listener, loop = self._listener, asyncio.get_running_loop()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            address = address_of(writer.transport)
+            if not has_place and not listener.take_place(address):
+                writer.close()
+                return
+            try:
+                await self._serve(reader, writer)
+            finally:
+                listener.give_back(address)
+
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(loop=loop), serve, loop=loop)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = _Connection(self, asyncio.get_running_loop(), reader, writer)
         self._listener.add(connection)
         try:

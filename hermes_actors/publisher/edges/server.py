@@ -151,16 +151,8 @@ class _Socket(asyncio.Protocol):
             self._server.gone(self._connection, self._address)
 
     def _hand_over(self, first: bytes) -> None:
-        server, loop, address = self._server, asyncio.get_running_loop(), self._address
-
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            try:
-                await server.http2.serve(reader, writer)
-            finally:
-                server.listener.give_back(address)
-
         self._transport.set_write_buffer_limits()
-        protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader(loop=loop), serve, loop=loop)
+        protocol = self._server.http2.protocol(has_place=True)
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
         if first:

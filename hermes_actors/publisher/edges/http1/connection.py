@@ -17,7 +17,7 @@ from hermes_actors.publisher.edges.edge import Edge, Wire
 from hermes_actors.publisher.edges.http1.rendering import CONTINUE, chunk
 from hermes_actors.publisher.edges.http1.wire import Malformed, Reader, Request
 from hermes_actors.publisher.edges.listener import LEAVE_S
-from hermes_actors.publisher.pending import Pending
+from hermes_actors.publisher.pending import SETTLED, Pending
 from hermes_actors.security.account import ClientCertificate
 
 AHEAD_MAX = 32
@@ -420,7 +420,7 @@ class Connection:
         while answers:
             first = answers[0]
             if not isinstance(first, bytes):
-                if not first.is_answered:
+                if first.state is not SETTLED:
                     break
                 # A request that waits for its turn, or for who sends it, is answered after it.
                 is_last = len(answers) == 1 and not self._holds & _LATER
