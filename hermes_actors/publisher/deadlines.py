@@ -58,10 +58,7 @@ class Deadlines:
         """Answer it when its limits are over, which are expected; of those with the same first one
         it must be the last that has started.
         """
-        self._join(self._first[pending.limits.first_ms], pending)
-
-    def _join(self, lane: _Lane, pending: Pending) -> None:
-        waiting = lane.waiting
+        waiting = self._first[pending.limits.first_ms].waiting
         # Whoever joins clears answered ones away, so that the lane stays about as long as the
         # number of requests under way, whatever the limit.
         while waiting and waiting[0].state is SETTLED:
@@ -116,5 +113,5 @@ class Deadlines:
             if not head.is_answered:
                 following = head.expire(lane.stage)
                 if following is not None:
-                    self._join(self._later[lane.stage, following, head.limits], head)
+                    self._later[lane.stage, following, head.limits].waiting.append(head)
         return None

@@ -107,7 +107,8 @@ class Gateway:
         route = self._route_for(topic, head)
         if isinstance(route, Answer):
             return route
-        route.measures.requested(1)
+        route.measures.requests.value += 1
+        self._measures.requests.value += 1
         if expected_bytes > self.body_bytes_max:
             error = too_long_for_server(f"{expected_bytes} bytes", self.body_bytes_max)
             return self.refuse(error, route, closes=True)

@@ -1,6 +1,6 @@
 """The publishing side's metrics: each name and label once, added to once for each batch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Ack
@@ -117,10 +117,14 @@ class TopicMeasures:
         published.value += stored
         self._broker.observe(append_s, stored)
 
-    def took(self, latency_s: float, count: int) -> None:
-        """`count` messages of one publish were stored so long after its head had been read."""
-        self._latency.observe(latency_s, count)
-        self._global_latency.observe(latency_s, count)
+    def stored(self, latencies: Sequence[tuple[float, int]]) -> None:
+        """Publishes were answered 201: how long each took from its headers to its answer, in
+        seconds, and how many messages it had.
+        """
+        for latency_s, count in latencies:
+            self._latency.observe(latency_s, count)
+            self._global_latency.observe(latency_s, count)
+        self.answered(201, sum([count for _, count in latencies]))
 
     def published(self) -> Published:
         """What was published to the topic here, and what of it was answered otherwise."""

@@ -462,22 +462,19 @@ class Route:
         for where one of them is stored: its latency is that from headers read to answer.
         """
         measures = self.measures
-        answered = 0
+        latencies: list[tuple[float, int]] = []
         for pending in pendings:
-            outcome, outcomes, count = pending.outcome, pending.outcomes, pending.count
+            outcome, outcomes, stored = pending.outcome, pending.outcomes, pending.count
             assert outcome is not None, "it is settled"
-            if outcomes is None and type(outcome) is Stored:
-                stored = count
-            else:
-                outcomes = (outcome,) * count if outcomes is None else outcomes
+            if outcomes is not None or type(outcome) is not Stored:
+                outcomes = (outcome,) * stored if outcomes is None else outcomes
                 stored = stored_count(outcomes)
-                for each in outcomes if stored < count else ():
+                for each in outcomes if stored < pending.count else ():
                     if (status := status_of(each, self.name)) not in (0, 201):
                         measures.answered(status, 1)
             if stored:
-                answered += stored
-                measures.took(now_s - pending.started_s, stored)
-        if answered:
-            measures.answered(201, answered)
+                latencies.append((now_s - pending.started_s, stored))
+        if latencies:
+            measures.stored(latencies)
         for listener in self.tally.listeners:
             listener.settled(pendings)

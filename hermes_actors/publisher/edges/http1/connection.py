@@ -11,6 +11,7 @@ from enum import Enum
 from functools import partial
 
 from hermes_actors.publisher.answers import Answer
+from hermes_actors.publisher.authentication import PublishSecurity
 from hermes_actors.publisher.demands import Head
 from hermes_actors.publisher.edges.bodies import BatchExchange, MessageBody
 from hermes_actors.publisher.edges.edge import Edge, Wire
@@ -282,8 +283,10 @@ class Connection:
             self._begin_page(request)
         elif request.is_batch and self._answers:
             self._wait_for_turn(request)
+        elif self._edge.gateway.security is None:
+            self._admit(request, request.head)
         else:
-            self._begin_publish(request)
+            self._identify(self._edge.gateway.security, request)
 
     def _begin_page(self, request: Request) -> None:
         page = self._edge.pages.at_once(request.method, request.path)
@@ -294,11 +297,7 @@ class Connection:
         else:
             self._later(self._edge.pages.metrics)
 
-    def _begin_publish(self, request: Request) -> None:
-        security = self._edge.gateway.security
-        if security is None:
-            self._admit(request, request.head)
-            return
+    def _identify(self, security: PublishSecurity, request: Request) -> None:
         head = Head(request.pairs, request.fields, self._certificate)
         if security.asks(request.topic):
             ask = partial(security.identify, request.topic, head)
