@@ -23,6 +23,8 @@ _SETTINGS = {
     # Plain predicates reach the embedded log's reader, which skips what they exclude.
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.adaptive.enabled": "true",
+    # Its first level holds 65,536 groups: of as many messages as rows it is only looked at in vain.
+    "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
     # Spark's own, and what Kafka's client is told by its JAAS configuration.
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas",
     "spark.ui.enabled": "false",

@@ -1,5 +1,6 @@
 """One Spark for all tests of this folder that ask for it."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,9 @@ from hermes_spark.session import session
 
 # Test modules are imported by their path; a helper beside them is found by its folder's.
 sys.path.insert(0, str(Path(__file__).parent))
+
+# With few records the second of the JVM's compilers costs more than all that it makes faster.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

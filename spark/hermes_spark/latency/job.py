@@ -21,6 +21,7 @@ from hermes_spark.reconcile.settled import subscriptions_of
 from hermes_spark.snapshot import Snapshot
 from hermes_spark.sources import stored
 from hermes_spark.sources.failures import source_failures
+from hermes_spark.tables import written
 
 LATENCIES = "latencies"
 HEDGING = "hedging"
@@ -57,14 +58,12 @@ def latency(
     with source_failures():
         messages = _messages(stored(spark, own, columns=_COLUMNS)).cache()
         say("what hedging has stored …")
-        _write(_hedging(messages), output / HEDGING)
+        hedging = written(_hedging(messages), output / HEDGING)
         say("how long messages took …")
         taken = deliveries(spark, journals).cache()
         letters = given_up(spark, snapshot, names)
         spans = _delivered(spark, messages, taken, journals).unionByName(_given_up(letters))
-        _write(_percentiles(spans), output / LATENCIES)
-        hedging = spark.read.parquet(f"file://{output / HEDGING}")
-        latencies = spark.read.parquet(f"file://{output / LATENCIES}")
+        latencies = written(_percentiles(spans), output / LATENCIES)
         result = Result(
             snapshot.taken_at_ms,
             [Latency(*row) for row in _rows(latencies, Latency, "topic", "subscription", "stage")],
@@ -211,7 +210,3 @@ def _repeated(taken: Any, messages: Any) -> list[Repeated]:
         )
     )
     return [Repeated(*row) for row in sorted(counts.collect())]
-
-
-def _write(rows: Any, folder: Path) -> None:
-    rows.write.mode("overwrite").parquet(f"file://{folder}")

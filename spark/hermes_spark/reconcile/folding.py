@@ -88,7 +88,10 @@ def folded(normalised: Any) -> Any:
     """A row for each message: topic, message_id, flags, copies, and at_ms, the earliest."""
     from pyspark.sql import functions as f
 
-    return normalised.groupBy("topic", "message_id").agg(
+    # Most ids come once on each side: to gather those of a task before they are sent to where all
+    # of an id come together would only fill memory, so they are sent as they are.
+    together = normalised.repartition("topic", "message_id")
+    return together.groupBy("topic", "message_id").agg(
         f.bit_or("flags").alias("flags"),
         f.sum("copies").alias("copies"),
         f.min("at_ms").alias("at_ms"),

@@ -32,6 +32,7 @@ from hermes_spark.reconcile.settled import SubscriptionSettled, subscriptions_of
 from hermes_spark.snapshot import PartitionRange, Snapshot
 from hermes_spark.sources import stored
 from hermes_spark.sources.failures import source_failures
+from hermes_spark.tables import written
 
 MESSAGES = "messages"
 UNSETTLED = "unsettled"
@@ -77,8 +78,6 @@ def _reconcile(
     topics: Collection[str] | None,
     say: Callable[[str], None],
 ) -> Result:
-    # The JVM may have been started in another folder.
-    output = output.absolute()
     dcs = sorted(snapshot.datacentres)
     if len(dcs) > DATACENTRES_MAX:
         raise UsageWrong(
@@ -98,14 +97,12 @@ def _reconcile(
     records = sum(each.records for each in own.datacentres.values())
     say(f"records: {records:,}; topics: {len(set(published))}; datacentres: {len(dcs)}")
     say(f"what is not settled; subscriptions: {len(subscriptions)} …")
-    _write(_unsettled(spark, own, subscriptions), output / UNSETTLED)
-    unsettled = spark.read.parquet(str(output / UNSETTLED))
+    unsettled = written(_unsettled(spark, own, subscriptions), output / UNSETTLED)
     say("open dead letters …")
     letters = open_letters(spark, snapshot)
     if topics is not None:
         letters = letters.where(letters["topic"].isin(*topics))
-    _write(letters, output / LETTERS)
-    letters = spark.read.parquet(str(output / LETTERS))
+    letters = written(letters, output / LETTERS)
 
     say("which message is stored where …")
     columns = ["dc", "topic", "partition", "offset", "timestamp_ms", "message_id", "via"]
@@ -117,8 +114,8 @@ def _reconcile(
         retained = _retained_from_ms(spark, own)
         normalised.append(of_acknowledged(listed, snapshot.taken_at_ms, retained))
     normalised += [of_fact(unsettled, Fact.UNSETTLED), of_fact(letters, Fact.DEAD_LETTERED)]
-    _write(folded(reduce(lambda one, other: one.unionAll(other), normalised)), output / MESSAGES)
-    messages = spark.read.parquet(str(output / MESSAGES))
+    messages = folded(reduce(lambda one, other: one.unionAll(other), normalised))
+    messages = written(messages, output / MESSAGES)
 
     combinations = [
         Combination(row.topic, row.flags, row.copies, row.messages)
@@ -143,10 +140,6 @@ def _is_compared(log_topic: str, topics: Collection[str] | None, said_in: set[st
     topic = life_of(log_topic)[0]
     # A topic of others in the same cluster need not be called as ours are.
     return ("." in topic and topic not in said_in) if topics is None else topic in topics
-
-
-def _write(rows: Any, folder: Path) -> None:
-    rows.write.mode("overwrite").parquet(str(folder))
 
 
 def _counted(rows: Any, *columns: str) -> Any:
@@ -248,9 +241,7 @@ def _lost_ids(messages: Any, combinations: Sequence[Combination]) -> dict[str, l
 def _counts(unsettled: Any, letters: Any, snapshot: Snapshot) -> list[SubscriptionCount]:
     from pyspark.sql import functions as f
 
-    late = unsettled.groupBy("topic", "subscription", "dc").agg(
-        f.count(f.lit(1)).alias("unsettled"), f.min("timestamp_ms").alias("oldest_ms")
-    )
+    subscription = ("topic", "subscription", "dc")
     ends = [
         (dc, datacentre.topic_prefix + topic, each.partition, each.end)
         for dc, datacentre in snapshot.datacentres.items()
@@ -259,28 +250,19 @@ def _counts(unsettled: Any, letters: Any, snapshot: Snapshot) -> list[Subscripti
     ]
     columns = "dc STRING, log_topic STRING, partition INT, end BIGINT"
     known = f.broadcast(letters.sparkSession.createDataFrame(ends, columns))
-    given_up = (
-        letters.join(known, ["dc", "log_topic", "partition"], "left")
-        .groupBy(
-            "topic",
-            f.substring_index("subscription", "$", -1).alias("subscription"),
-            "dc",
-        )
-        .agg(
-            f.count(f.lit(1)).alias("dead_letters"),
-            f.count(f.when(f.col("offset") >= f.col("end"), 1)).alias("without_store"),
-        )
+    name = f.substring_index("subscription", "$", -1)
+    given_up = letters.join(known, ["dc", "log_topic", "partition"], "left").withColumn(
+        "subscription", name
     )
-    joined = late.join(given_up, ["topic", "subscription", "dc"], "full")
+    late = unsettled.groupBy(*subscription).agg(f.count(f.lit(1)), f.min("timestamp_ms"))
+    lost = f.count(f.when(f.col("offset") >= f.col("end"), 1))
+    given_up = given_up.groupBy(*subscription).agg(f.count(f.lit(1)), lost)
+    # A row for each subscription and datacentre: they are put together here.
+    late_by_name = {tuple(row[:3]): tuple(row[3:]) for row in late.collect()}
+    given_up_by_name = {tuple(row[:3]): tuple(row[3:]) for row in given_up.collect()}
     return [
         SubscriptionCount(
-            row.topic,
-            row.subscription,
-            row.dc,
-            row.unsettled or 0,
-            row.oldest_ms,
-            row.dead_letters or 0,
-            row.without_store or 0,
+            *each, *late_by_name.get(each, (0, None)), *given_up_by_name.get(each, (0, 0))
         )
-        for row in joined.collect()
+        for each in sorted(late_by_name.keys() | given_up_by_name.keys())
     ]
