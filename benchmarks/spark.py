@@ -5,7 +5,8 @@
 `--records` are those of each of two datacentres, about 200 bytes each; `--fold` are the normalised
 rows of the reconciliation's own step, half copies and half acknowledgements. Beside each figure
 stands a plain Python loop over the same data, on one core. Prints rows a second for each core,
-the seconds, what the JVM and all processes had in memory at most, and what was spilled.
+the seconds, the CPU seconds of all processes, Kafka's among them (they tell more where others are
+at work too), what the JVM and all processes had in memory at most, and what was spilled.
 """
 
 import argparse
@@ -102,19 +103,21 @@ class Table:
     def head(self) -> None:
         """The columns."""
         print(
-            f"{'':34}{'rows':>12}{'s':>9}{'rows/s a core':>15}{'JVM MiB':>9}{'all MiB':>9}"
-            f"{'spilled MiB':>12}"
+            f"{'':34}{'rows':>12}{'s':>9}{'rows/s a core':>15}{'CPU s':>8}{'rows/CPU s':>12}"
+            f"{'JVM MiB':>9}{'all MiB':>9}{'spilled MiB':>12}"
         )
 
     def row(self, name: str, rows: int, step: Callable[[], object]) -> float:
         """Measure the step on all cores; the seconds."""
-        spilled = self._spilled()
+        spilled, busy_s = self._spilled(), _busy_s(self._pid)
         with _Memory(self._pid) as memory:
             began_s = clock.monotonic_s()
             step()
             seconds = clock.monotonic_s() - began_s
+        busy_s = _busy_s(self._pid) - busy_s
         print(
             f"{name:34}{rows:>12,}{seconds:>9.1f}{rows / seconds / CORES:>15,.0f}"
+            f"{busy_s:>8.1f}{rows / max(busy_s, 0.01):>12,.0f}"
             f"{memory.jvm_mib:>9,.0f}{memory.all_mib:>9,.0f}"
             f"{(self._spilled() - spilled) / 2**20:>12,.0f}",
             flush=True,
@@ -166,23 +169,32 @@ class _Memory:
                 return
 
 
-def _resident(pid: int) -> tuple[float, float]:
-    """MiB of that process, and of all below the one that asks."""
-    sizes, parents = {}, {}
+def _family(pid: int) -> dict[int, list[str]]:
+    """What Linux tells of this process, that one, and all below them: the fields of `stat`."""
+    told: dict[int, list[str]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            fields = stat.read_text().rpartition(")")[2].split()
+            told[int(stat.parent.name)] = stat.read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        number = int(stat.parent.name)
-        parents[number] = int(fields[1])
-        sizes[number] = int(fields[21]) * 4096 / 2**20
     family: set[int] = set()
     frontier = {os.getpid(), pid}
     while frontier:
         family |= frontier
-        frontier = {child for child, parent in parents.items() if parent in frontier} - family
-    return sizes.get(pid, 0.0), sum(sizes.get(each, 0.0) for each in family)
+        frontier = {each for each, fields in told.items() if int(fields[1]) in frontier} - family
+    return {each: told[each] for each in family if each in told}
+
+
+def _resident(pid: int) -> tuple[float, float]:
+    """MiB of that process, and of all below the one that asks."""
+    sizes = {each: int(fields[21]) * 4096 / 2**20 for each, fields in _family(pid).items()}
+    return sizes.get(pid, 0.0), sum(sizes.values())
+
+
+def _busy_s(pid: int) -> float:
+    """CPU seconds of them so far, those of their children that have ended among them."""
+    ticks = sum(sum(map(int, fields[11:15])) for fields in _family(pid).values())
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _fold_rows(spark: Any, rows: int) -> Any:
@@ -271,6 +283,8 @@ def _of_log(kind: str, records: int, folder: Path, spark: Any, table: Table) -> 
         total = 2 * records
         name = f"{kind}, 2 × {records:,}"
         table.row(f"{name}: read + id", total, lambda: _count(spark, snapshot, "message_id"))
+        # Of the first time the JVM still compiles.
+        table.row("  again", total, lambda: _count(spark, snapshot, "message_id"))
         table.row(f"{name}: JSON decode", total, lambda: _decode(spark, snapshot))
         loop = min(records, LOOP_RECORDS_MAX)
         table.loop("  read + id in a loop", loop, lambda: _loop(snapshot, loop))

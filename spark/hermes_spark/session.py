@@ -12,8 +12,10 @@ from hermes_local.java import java_command
 from hermes_spark.jars import jar_paths
 
 LOCAL_MASTER = "local[2]"
-SHUFFLE_PARTITIONS = 8
-"""Enough for tens of millions of narrow rows on a few cores; a cluster's own setting wins."""
+SHUFFLE_PARTITIONS = 32
+"""Enough for tens of millions of messages within 2 GB; Spark puts small ones together, and a
+cluster's own setting wins.
+"""
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
 _SETTINGS = {
