@@ -4,6 +4,7 @@ All of it blocks, and runs in a thread.
 """
 
 import logging
+from collections import Counter
 from contextlib import suppress
 
 from msgspec import Struct, field
@@ -64,8 +65,8 @@ class SegmentFile(Struct, eq=False):
 
 
 class Loaded(Struct):
-    """What was found, entries in the order in which they came; and how many ranges were corrupt,
-    torn, or whole but no entries.
+    """What was found, entries in the order in which they came; how many ranges were set aside by
+    reason (`corrupt`, or `undecodable`: whole but no entries), and how many were torn.
 
     `segments` are the files by their numbers, `last` the highest number ever seen, `missing` the
     messages whose loss was accepted.
@@ -75,9 +76,8 @@ class Loaded(Struct):
     segments: dict[int, SegmentFile] = field(default_factory=dict)
     last: int = 0
     set_aside_bytes: int = 0
+    set_aside: Counter[str] = field(default_factory=Counter)
     torn: int = 0
-    corrupt: int = 0
-    undecodable: int = 0
     missing: int = 0
 
 
@@ -291,7 +291,18 @@ def _read_segment(disk: Disk, name: SegmentName) -> Segment:
 def _take_segment(disk: Disk, name: SegmentName, segment: Segment, loaded: Loaded) -> None:
     loaded.entries += segment.waiting
     for at, end, reason in segment.spoilt:
-        _set_aside(disk, name, at, disk.read(name.entries, at, end - at), reason, loaded)
+        content = disk.read(name.entries, at, end - at)
+        _logger.error(
+            "spool: %d bytes of %s at %d are %s; set aside", len(content), name.entries, at, reason
+        )
+        try:
+            kept_bytes = keep_aside(disk, name, at, content, reason)
+        except OSError as error:
+            _logger.error("spool: they could not be set aside yet: %s", error)
+            loaded.segments[name.number].is_retained = True
+            continue
+        loaded.set_aside_bytes += kept_bytes
+        loaded.set_aside[reason] += bool(kept_bytes)
     for at, end in segment.torn:
         loaded.torn += 1
         _logger.warning(
@@ -336,22 +347,3 @@ def _take(name: SegmentName, frame: Frame, segment: Segment) -> None:
             entry.message.key,
         )
     )
-
-
-def _set_aside(
-    disk: Disk, name: SegmentName, at: int, content: bytes, reason: str, loaded: Loaded
-) -> None:
-    _logger.error(
-        "spool: %d bytes of %s at %d are %s; set aside", len(content), name.entries, at, reason
-    )
-    try:
-        kept_bytes = keep_aside(disk, name, at, content, reason)
-    except OSError as error:
-        _logger.error("spool: they could not be set aside yet: %s", error)
-        loaded.segments[name.number].is_retained = True
-        return
-    loaded.set_aside_bytes += kept_bytes
-    if kept_bytes and reason == "corrupt":
-        loaded.corrupt += 1
-    elif kept_bytes:
-        loaded.undecodable += 1

@@ -71,9 +71,15 @@ def read_spool(folder: Path) -> SpoolContent:
     losses = _find_losses(disk, table, read, read_if_there(disk, TABLE_NAME))
     for segment in read.values():
         for found in segment.waiting:
-            if found.sequence not in seen:
-                seen.add(found.sequence)
-                _count(topics, found.topic, found.spooled_at_ms, found.place.size_bytes)
+            if found.sequence in seen:
+                continue
+            seen.add(found.sequence)
+            spooled = topics.setdefault(
+                found.topic, TopicSpooled(found.topic, 0, 0, found.spooled_at_ms)
+            )
+            spooled.entries += 1
+            spooled.size_bytes += found.place.size_bytes
+            spooled.oldest_ms = min(spooled.oldest_ms, found.spooled_at_ms)
     names, beside = disk.names(), disk.names(SET_ASIDE)
     listed = sorted(topics.values(), key=lambda each: each.topic)
     return SpoolContent(
@@ -85,7 +91,11 @@ def read_spool(folder: Path) -> SpoolContent:
         oldest_ms=min((each.oldest_ms for each in listed), default=None),
         topics=listed,
         set_aside=_count_set_aside(disk, [name for name, _size in beside]),
-        damaged_ranges=_spoilt(read, {name for name, _size in beside}),
+        damaged_ranges=sum(
+            aside_name(name, at, reason) not in dict(beside)
+            for name, segment in read.items()
+            for at, _end, reason in segment.spoilt
+        ),
         missing=losses.missing,
         losses=losses.reasons,
     )
@@ -106,24 +116,6 @@ def _find_losses(
     }
     unreadable = [place for place in unreadable if place in still_unreadable]
     return find_losses(disk, read, kept, unreadable, has_table=bool(after))
-
-
-def _spoilt(read: dict[SegmentName, Segment], beside: set[str]) -> int:
-    """How many damaged ranges there are that no start has set aside."""
-    return sum(
-        aside_name(name, at, reason) not in beside
-        for name, segment in read.items()
-        for at, _end, reason in segment.spoilt
-    )
-
-
-def _count(
-    topics: dict[str, TopicSpooled], topic: str, spooled_at_ms: int, size_bytes: int
-) -> None:
-    spooled = topics.setdefault(topic, TopicSpooled(topic, 0, 0, spooled_at_ms))
-    spooled.entries += 1
-    spooled.size_bytes += size_bytes
-    spooled.oldest_ms = min(spooled.oldest_ms, spooled_at_ms)
 
 
 def _count_set_aside(disk: FolderDisk, names: list[str]) -> dict[str, int]:

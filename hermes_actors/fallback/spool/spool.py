@@ -132,8 +132,8 @@ class Spool:
             self._sequence = found.sequence
         measures.accepted_missing.add(loaded.missing)
         measures.torn_tails.add(loaded.torn)
-        measures.set_aside("corrupt").add(loaded.corrupt)
-        measures.set_aside("undecodable").add(loaded.undecodable)
+        for reason, count in loaded.set_aside.items():
+            measures.set_aside(reason).add(count)
         if index.entries:
             _logger.warning("spool: %d messages of an earlier run wait to be stored", index.entries)
 

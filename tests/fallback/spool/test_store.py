@@ -181,7 +181,7 @@ async def test_a_damaged_entry_is_set_aside_once_when_its_loss_is_accepted(
         async with open_folder_store(accepts_damage=is_first) as store:
             loaded = await store.load()
             assert [each.sequence for each in loaded.entries] == [1, 3]
-            assert (loaded.corrupt, loaded.torn) == (int(is_first), 1)
+            assert (loaded.set_aside["corrupt"], loaded.torn) == (int(is_first), 1)
     (kept,) = (tmp_path / "spool" / "set-aside").iterdir()
     assert kept.read_bytes() == bytes(data[places[1].at : places[2].at])
 
@@ -197,7 +197,7 @@ async def test_a_segment_whose_header_is_damaged_gives_its_entries(
     async with open_folder_store() as store:
         loaded = await store.load()
         assert [each.sequence for each in loaded.entries] == [1]
-        assert loaded.corrupt == 1
+        assert loaded.set_aside["corrupt"] == 1
 
 
 async def test_a_segment_of_a_newer_version_stops_the_start(open_folder_store, tmp_path):
@@ -219,7 +219,7 @@ async def test_what_is_whole_but_no_entry_is_set_aside(open_folder_store, tmp_pa
         await store.append([b"no entry"])
     async with open_folder_store() as store:
         loaded = await store.load()
-        assert (loaded.entries, loaded.undecodable) == ([], 1)
+        assert (loaded.entries, loaded.set_aside["undecodable"]) == ([], 1)
     (kept,) = (tmp_path / "spool" / "set-aside").iterdir()
     assert kept.read_bytes() == b"no entry"
 
@@ -378,10 +378,10 @@ async def test_damage_that_cannot_be_set_aside_stays_where_it_is_until_the_next_
     async with open_one(2) as store:
         loaded = await store.load()
         assert [each.sequence for each in loaded.entries] == [2]
-        assert loaded.corrupt == 0
+        assert loaded.set_aside["corrupt"] == 0
         assert store.sealed() == []
     disk.is_full = False
     async with open_one(3) as store:
         loaded = await store.load()
-        assert loaded.corrupt == 1
+        assert loaded.set_aside["corrupt"] == 1
         assert len(store.sealed()) == 1
