@@ -19,7 +19,7 @@ from hermes_actors.fallback.spool.format import SpoolEntry
 from hermes_actors.fallback.spool.index import KEYLESS, TopicQueue, Waiting
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.fallback.spool.store import SpoolUnavailable
-from hermes_actors.fallback.spool.waking import Pauses, Returns
+from hermes_actors.fallback.spool.waking import AT_ONCE, PAUSE_S, Pauses, Returns
 from hermes_actors.log.base import (
     Log,
     LogUnavailable,
@@ -36,8 +36,6 @@ from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.topic import Ack
 
 _LOOK_EVERY_S = 0.5
-_AT_ONCE = 64
-_PAUSE_S = 0.01
 _LOOK_S = 0.01
 """New entries wait this long before a sender looks for them: many come at once."""
 _FIRST_RECORDS = 10
@@ -116,12 +114,12 @@ class Replayer:
         while True:
             unknown = 0
             queues = self._spool.index.queues
-            for at in range(0, len(queues), _AT_ONCE):
-                known = [each for each in queues[at : at + _AT_ONCE] if self._is_known(each)]
-                unknown += len(queues[at : at + _AT_ONCE]) - len(known)
+            for at in range(0, len(queues), AT_ONCE):
+                known = [each for each in queues[at : at + AT_ONCE] if self._is_known(each)]
+                unknown += len(queues[at : at + AT_ONCE]) - len(known)
                 begun = [self._start_lanes(queue, nursery) for queue in known]
-                if len(queues) > _AT_ONCE:
-                    await trio.sleep(_PAUSE_S if any(begun) else 0)
+                if len(queues) > AT_ONCE:
+                    await trio.sleep(PAUSE_S if any(begun) else 0)
             with trio.move_on_after(_LOOK_EVERY_S if unknown else math.inf):
                 await self._spool.changed.wait()
             self._spool.changed = trio.Event()

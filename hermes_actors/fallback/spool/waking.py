@@ -1,8 +1,7 @@
-"""Wakes who cannot send: a log is back, or the node knows a topic now. A few at a time.
+"""Wakes who cannot send when a log is back, a few at a time.
 
 Who cannot send backs off by itself, up to half a minute: each knows of its own topic only. That a
-whole log is back is found out for all of them by one question a second. What a node knows comes by
-itself, and to look whether it has come costs no log anything.
+whole log is back is found out for all of them by one question a second.
 """
 
 import random
@@ -19,11 +18,10 @@ _RETURNED_FIRST_S = 1.0
 """After a log was back: it may answer some seconds before it takes anything."""
 _ASK_EVERY_S = 1.0
 _ANSWER_MAX_S = 1.0
-_LOOK_EVERY_S = 0.5
 _TELL_EVERY_S = 30.0
 """A log that comes and goes is not tried by all each time it comes."""
-_AT_ONCE = 64
-_PAUSE_S = 0.01
+AT_ONCE = 64
+PAUSE_S = 0.01
 """So many go on at a time: there may be thousands, and a node has other things to do."""
 
 Logs = Callable[[], Mapping[str, tuple[Log, str]]]
@@ -75,10 +73,10 @@ class Returns:
     async def _tell(self) -> None:
         self.count += 1
         resting = list(self._resting)
-        for at in range(0, len(resting), _AT_ONCE):
-            for is_back in resting[at : at + _AT_ONCE]:
+        for at in range(0, len(resting), AT_ONCE):
+            for is_back in resting[at : at + AT_ONCE]:
                 is_back.set()
-            await trio.sleep(_PAUSE_S)
+            await trio.sleep(PAUSE_S)
 
     async def _answering(self, asked: Mapping[str, tuple[Log, str]]) -> set[str]:
         """The datacentres whose logs answer at once."""
@@ -123,38 +121,3 @@ class Pauses:
         self.tries = 0
         self._returned = self._returns.count
         self._backoff = Backoff(self._rng, _FIRST_S, self._longest_s)
-
-
-class Known:
-    """Run `watch` beside those who `wait`. One look in half a second serves all of them."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[trio.Event, Callable[[], bool]] = {}
-        self._somebody_waits = trio.Event()
-
-    async def wait(self, is_known: Callable[[], bool]) -> None:
-        """Return when that is so; `is_known` must be quick, and is asked now and again."""
-        if is_known():
-            return
-        is_there = trio.Event()
-        self._waiting[is_there] = is_known
-        self._somebody_waits.set()
-        try:
-            await is_there.wait()
-        finally:
-            del self._waiting[is_there]
-
-    async def watch(self) -> None:
-        """Look, for ever."""
-        while True:
-            if not self._waiting:
-                self._somebody_waits = trio.Event()
-                await self._somebody_waits.wait()
-            await trio.sleep(_LOOK_EVERY_S)
-            waiting = list(self._waiting.items())
-            for at in range(0, len(waiting), _AT_ONCE):
-                found = [each for each, is_known in waiting[at : at + _AT_ONCE] if is_known()]
-                for is_there in found:
-                    is_there.set()
-                # Nobody goes on where nothing is found, yet thousands of looks take their time.
-                await trio.sleep(_PAUSE_S if found else 0)

@@ -91,32 +91,30 @@ class SpoolWriter:
     async def _write(self, offers: Sequence[Offer]) -> None:
         """Write these with one fsync and say so to each."""
         spool = self._spool
-        error: SpoolUnavailable | None = SpoolUnavailable(
+        found: list[Place] | SpoolUnavailable = SpoolUnavailable(
             "closed", "the spool was stopped while it wrote the message, which may be stored yet"
         )
         started_s = self._clock.monotonic_s()
-        places: list[Place] = []
         try:
-            places = await self._append([each for offer in offers for each in offer.payloads])
-            error = None
-        except SpoolUnavailable as failure:
-            error = failure
-            self._failed(error)
+            found = await self._append([each for offer in offers for each in offer.payloads])
+            if isinstance(found, SpoolUnavailable):
+                self._failed(found)
         finally:
             at = 0
             for offer in offers:
-                if error is not None:
-                    spool.refuse(offer, error)
+                if isinstance(found, SpoolUnavailable):
+                    spool.refuse(offer, found)
                 else:
-                    spool.written(offer, places[at : at + len(offer.waiting)])
+                    spool.written(offer, found[at : at + len(offer.waiting)])
                     at += len(offer.waiting)
         spool.measures.write.observe(self._clock.monotonic_s() - started_s)
 
-    async def _append(self, payloads: Sequence[bytes]) -> list[Place]:
-        """Raises SpoolUnavailable also when it takes too long, unless the process stood still."""
+    async def _append(self, payloads: Sequence[bytes]) -> list[Place] | SpoolUnavailable:
+        """Where they lie, or why not; it may take too long, unless the process stood still."""
         timeout_s = self._spool.config.write_timeout_ms / 1_000
-        places: list[Place] | None = None
-        failure = SpoolUnavailable("slow", f"the spool's disk did not write within {timeout_s:g} s")
+        found: list[Place] | SpoolUnavailable = SpoolUnavailable(
+            "slow", f"the spool's disk did not write within {timeout_s:g} s"
+        )
 
         async def give_up(scope: trio.CancelScope) -> None:
             # In two halves: a pause of the process ends only one of them, and a disk that works
@@ -128,13 +126,11 @@ class SpoolWriter:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(give_up, nursery.cancel_scope)
             try:
-                places = await self._store.append(payloads)
+                found = await self._store.append(payloads)
             except SpoolUnavailable as error:
-                failure = error
+                found = error
             nursery.cancel_scope.cancel()
-        if places is None:
-            raise failure
-        return places
+        return found
 
     def _failed(self, error: SpoolUnavailable) -> None:
         spool = self._spool
