@@ -86,7 +86,7 @@ async def test_data_outlives_a_stop_and_a_kill(make_kafka_cluster):
     broker.kill()
     assert not broker.is_running
     broker.start()
-    broker.wait_ready()
+    broker.wait_healthy()
     assert await guest.call(values, servers, "kept", 2) == [b"before the stop", b"before the kill"]
 
 

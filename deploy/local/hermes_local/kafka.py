@@ -141,15 +141,11 @@ class Broker(Service):
             self.log_path.unlink(missing_ok=True)
             super().start()
 
-    def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Wait until it serves clients, and knows itself to be alive: topics can be created then.
-
-        A process that ended meanwhile is reported at once.
-        """
-        self.wait_healthy(timeout_s)
-
     def health(self) -> str:
-        """Empty when it answers, and knows itself and the brokers `beside` it to be alive."""
+        """Empty when it answers, and knows itself and the brokers `beside` it to be alive.
+
+        Then topics can be created.
+        """
         alive = live_brokers(self.host, self.place.internal_port)
         if alive is None:
             return "it does not answer"
@@ -254,7 +250,7 @@ class Cluster:
         running = [broker for broker in self.brokers if broker.is_running]
         self._beside(running)
         for broker in running:
-            broker.wait_ready(timeout_s)
+            broker.wait_healthy(timeout_s)
 
     def stop(self) -> None:
         """End all brokers at the same time, in an orderly way or, after 20 s, by force."""

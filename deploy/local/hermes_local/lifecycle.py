@@ -17,6 +17,7 @@ from hermes_local.processes import ProcessId, Tether
 
 _LAST_WORDS_BYTES = 2_000
 _KILLED_WITHIN_S = 30.0
+_PAUSED_WITHIN_S = 20.0
 _POLL_S = 0.05
 # What a process needs of this shell; the rest is not in a container either.
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "JAVA_HOME", "PYTHONPATH", "VIRTUAL_ENV")
@@ -198,10 +199,12 @@ class Service:
         self._pid_file.unlink(missing_ok=True)
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its connections and does nothing."""
+        """SIGSTOP: it keeps its connections and does nothing. Raises LaunchFailed."""
         self._send(signal.SIGSTOP)
-        process = self.process
+        process, deadline_s = self.process, time.monotonic() + _PAUSED_WITHIN_S
         while process is not None and process.is_running and not process.is_paused:
+            if time.monotonic() > deadline_s:
+                raise LaunchFailed(f"{self.name}: process {process.pid} is not paused")
             time.sleep(_POLL_S / 10)
 
     def resume(self) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_actors.management.bodies.patch import without_nulls
+from hermes_actors.management.bodies.decoding import without_nulls
 from hermes_actors.management.bodies.secrets import masked
 from hermes_actors.model.subscription import (
     BEYOND_HERMES,

@@ -8,8 +8,7 @@ import msgspec
 from hermes_actors.config import ManagementConfig
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.access.roles import Caller, group_named, require_owner
-from hermes_actors.management.bodies.decoding import decode_group, required_text
-from hermes_actors.management.bodies.patch import merge
+from hermes_actors.management.bodies.decoding import decode_group, merge, required_text
 from hermes_actors.management.catalog.rules_topics import require_known_source
 from hermes_actors.management.changes import Changes
 from hermes_actors.metadata.bodies import group_body

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.access.roles import Caller, require_admin
-from hermes_actors.management.bodies.decoding import decode_oauth_provider
-from hermes_actors.management.bodies.patch import merge
+from hermes_actors.management.bodies.decoding import decode_oauth_provider, merge
 from hermes_actors.management.changes import Changes
 from hermes_actors.metadata.bodies import oauth_body
 from hermes_actors.metadata.catalog import LiveOAuthProvider

@@ -21,9 +21,8 @@ from hermes_actors.management.bodies.constraints import (
     require_new_name,
     require_valid_subscription,
 )
-from hermes_actors.management.bodies.decoding import decode_subscription, required_text
+from hermes_actors.management.bodies.decoding import decode_subscription, merge, required_text
 from hermes_actors.management.bodies.filters import Checked
-from hermes_actors.management.bodies.patch import merge
 from hermes_actors.management.bodies.secrets import (
     require_no_mask_at_all,
     require_no_new_mask,

@@ -12,8 +12,7 @@ from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import Log, UnknownTopic
 from hermes_actors.management.access.roles import Caller, group_named, owners_of, require_owner
 from hermes_actors.management.bodies.constraints import require_valid_topic
-from hermes_actors.management.bodies.decoding import decode_topic, required_text
-from hermes_actors.management.bodies.patch import merge
+from hermes_actors.management.bodies.decoding import decode_topic, merge, required_text
 from hermes_actors.management.bodies.views import topic_view
 from hermes_actors.management.catalog.rules_topics import (
     require_content_type_kept,

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_actors.management.bodies.patch import merge, without_nulls
+from hermes_actors.management.bodies.decoding import merge, without_nulls
 
 KEYS = st.sampled_from(["a", "b", "c", "d"])
 SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=3)

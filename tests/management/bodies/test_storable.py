@@ -12,9 +12,8 @@ from hermes_actors.management.bodies.constraints import (
     require_valid_subscription,
     require_valid_topic,
 )
-from hermes_actors.management.bodies.decoding import decode_subscription, decode_topic
+from hermes_actors.management.bodies.decoding import decode_subscription, decode_topic, merge
 from hermes_actors.management.bodies.endpoint import require_valid_endpoint
-from hermes_actors.management.bodies.patch import merge
 from hermes_actors.management.bodies.views import subscription_view, topic_view
 from hermes_actors.metadata import bodies
 from hermes_actors.model.subscription import Subscription, SubscriptionState
