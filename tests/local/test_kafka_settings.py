@@ -160,6 +160,11 @@ def test_a_folder_remembers_its_ports(tmp_path):
     assert moved.brokers[0].place.controller_port == cluster.brokers[0].place.controller_port
 
 
+def test_controllers_can_be_given_ports_too(tmp_path):
+    places = [broker.place for broker in Cluster(tmp_path, brokers=2, ports=[1, 2, 3, 4]).brokers]
+    assert [(place.port, place.controller_port) for place in places] == [(1, 3), (2, 4)]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -167,10 +167,11 @@ class Broker(Service):
 class Cluster:
     """Brokers that are each other's controllers; their data stays in `folder`.
 
-    `ports`: one for each broker; else those of last time, else free ones. `settings` are Kafka's,
-    over those of `settings.defaults`. `advertised` are the addresses (host:port, one for each
-    broker) that clients are told, for brokers behind a proxy. With `is_tethered` (the default) the
-    brokers die with this process, however it ends. As a context manager it starts and stops.
+    `ports`: one for each broker, then, if given, one for each controller; else those of last time,
+    else free ones. `settings` are Kafka's, over those of `settings.defaults`. `advertised` are the
+    addresses (host:port, one for each broker) that clients are told, for brokers behind a proxy.
+    With `is_tethered` (the default) the brokers die with this process, however it ends. As a
+    context manager it starts and stops.
     """
 
     def __init__(
@@ -352,8 +353,11 @@ def _places_of(
     Raises LaunchFailed.
     """
     given = list(ports or [])
-    if given and len(given) != brokers:
-        raise LaunchFailed(f"ports: {len(given)} for {brokers} brokers; give one for each")
+    if given and len(given) not in (brokers, 2 * brokers):
+        raise LaunchFailed(
+            f"ports: {len(given)} for {brokers} brokers; give one for each, or two: those of the "
+            "brokers, then those of the controllers"
+        )
     if len(set(given)) != len(given):
         raise LaunchFailed("ports: one is there twice")
     if known is not None and len(known.places) != brokers:
