@@ -21,7 +21,7 @@ from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import ConsumersConfig
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.push_consumer import PushConsumer
-from hermes_actors.consumer.senders.sender import Push, SendOutcome
+from hermes_actors.consumer.senders.sender import Push, Sender, SendOutcome
 from hermes_actors.log.base import Log, TopicSettings
 from hermes_actors.log.embedded import open_embedded_log
 from hermes_actors.log.memory import MemoryLog
@@ -54,7 +54,7 @@ FILTERS = {
 }
 
 
-class Answering:
+class Answering(Sender):
     """A sender whose every push is taken at once."""
 
     def send(self, _push: Push, done: Callable[[SendOutcome], None]) -> None:

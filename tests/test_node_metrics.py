@@ -6,7 +6,7 @@ import trio
 from prometheus_client.parser import text_string_to_metric_families
 
 from hermes_actors.config import Config
-from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.consumer.senders.sender import Sender, SendOutcome
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.access.roles import Anonymous
 from hermes_actors.model.message import Message, to_record
@@ -20,7 +20,7 @@ from hermes_chaos.sim.environment.surroundings import create_shop, surroundings
 PREFIX = "hermes_consumers_subscription_"
 
 
-class Sink:
+class Sink(Sender):
     """Answers each push with the status of the moment."""
 
     def __init__(self):

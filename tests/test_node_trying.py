@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from hermes_actors.config import Config, ConsumersConfig, RecipientsConfig
-from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.consumer.senders.sender import Sender, SendOutcome
 from hermes_actors.errors import StartupError, Unavailable
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.access.roles import Anonymous
@@ -19,7 +19,7 @@ from hermes_chaos.sim.environment.surroundings import create_shop, surroundings
 ENDPOINT = "http://billing.test/in"
 
 
-class Taking:
+class Taking(Sender):
     """A sender whose endpoint takes all, and how often it was opened."""
 
     def __init__(self):

@@ -24,7 +24,7 @@ from hermes_actors.consumer.retry import (
     Settled,
     decide,
 )
-from hermes_actors.consumer.senders.sender import SendOutcome, forget_lane
+from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.sending import Surroundings
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.metadata.catalog import LiveSubscription
@@ -135,7 +135,7 @@ class Dispatching(Generic[T]):
         """Nobody hears of what is still under way: it is sent again after a restart."""
         self._is_stopping = self._is_halted = self._is_abandoned = True
         # A crash must not leave a queue of them, before which the next life's have to wait.
-        forget_lane(self._pushing.sender, str(self.live.name))
+        self._pushing.sender.forget(str(self.live.name))
         # The gauges outlive it while it is suspended; up to 64 MiB must not.
         self._held.clear()
 

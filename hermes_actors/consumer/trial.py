@@ -171,8 +171,8 @@ class _Seen:
         return TrialPush(request, outcome.reason(), took_ms, answer)
 
 
-class _Watching:
-    """`Sender`'s promise over `inner`; `seen` are the first pushes, with a witness each."""
+class _Watching(Sender):
+    """Pushes as `inner` does; `seen` are the first pushes, with a witness each."""
 
     def __init__(self, inner: Sender, now_s: Callable[[], float]) -> None:
         self._inner = inner

@@ -19,7 +19,7 @@ from hermes_actors.config import ConsumersConfig
 from hermes_actors.consumer.factory import ConsumerFactory
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.reading.resting import Resting
-from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.consumer.senders.sender import Sender, SendOutcome
 from hermes_actors.coordination.reader import CoordinationReader
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.log.base import TopicSettings
@@ -48,7 +48,7 @@ TOPIC = TopicName("shop", "orders")
 NAME = SubscriptionName(TOPIC, "push")
 
 
-class Sink:
+class Sink(Sender):
     def __init__(self, nursery):
         self.bodies = []
         self.targets = []

@@ -18,7 +18,7 @@ from hermes_actors.config import ConsumersConfig
 from hermes_actors.consumer.letters.kept import letters_of
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.push_consumer import PushConsumer
-from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.consumer.senders.sender import Sender, SendOutcome
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.log.base import Stored, TopicSettings
 from hermes_actors.log.memory import MemoryLog
@@ -43,7 +43,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 OK = SendOutcome(200)
 
 
-class ScriptedSender:
+class ScriptedSender(Sender):
     """Answers as `script(push)` says: an outcome, (delay in s, outcome), or None: never."""
 
     def __init__(self, nursery, script):

@@ -11,7 +11,7 @@ from http_doubles import STRICT, Sink, net_of, served
 from hermes_actors.config import ConsumersConfig, RecipientsConfig
 from hermes_actors.consumer.recipients.headers import parse_lines
 from hermes_actors.consumer.senders.httpx.sender import open_httpx_sender
-from hermes_actors.consumer.senders.oauth.sender import with_oauth
+from hermes_actors.consumer.senders.oauth.sender import OAuthSender
 from hermes_actors.consumer.senders.oauth.tokens import Tokens
 from hermes_actors.consumer.senders.oauth.wire import Granted
 from hermes_actors.consumer.senders.push_tasks import PushTasks
@@ -154,7 +154,7 @@ async def test_a_token_is_asked_for_shown_as_sent_and_masked(world, nursery):
     policy = OAuthPolicy(grant_type="clientCredentials", provider_name="sso")
     inner = world.sender
     inner.script = lambda _push: SendOutcome(200)
-    sender = with_oauth(inner, policy, {"sso": provider}.get, tokens, PushTasks(nursery, 10))
+    sender = OAuthSender(inner, policy, {"sso": provider}.get, tokens, PushTasks(nursery, 10))
     world.parts = msgspec.structs.replace(world.parts, sender_of=lambda _live: sender)
     trial = await tried(world, world.live(o_auth_policy=policy))
     assert SECRET.encode() in inner.pushes[0].lines

@@ -14,7 +14,7 @@ import trio
 import yaml
 
 from hermes_actors import config
-from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.consumer.senders.sender import Sender, SendOutcome
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.node import open_node
 from hermes_actors.publisher.demands import Head
@@ -444,7 +444,7 @@ async def metrics_of_a_busy_node():
     delivered = trio.Event()
     async with trio.open_nursery() as nursery:
 
-        class FailsOnce:
+        class FailsOnce(Sender):
             attempts = 0
 
             def send(self, push, done):

@@ -3,9 +3,9 @@
 from hermes_actors.consumer.senders.sender import (
     Done,
     Origin,
-    Probed,
     Push,
     Route,
+    Sender,
     SendOutcome,
 )
 from hermes_chaos.sim.environment.watched_sender import WatchedSender
@@ -19,17 +19,14 @@ PUSH = Push(
 )
 
 
-class Handed:
-    """Satisfies `ProbingSender`; answers nothing."""
+class Handed(Sender):
+    """Answers nothing."""
 
     def __init__(self) -> None:
         self.pushes: list[Push] = []
 
     def send(self, push: Push, done: Done) -> None:
         self.pushes.append(push)
-
-    def probe(self, route: Route, done: Probed) -> None:
-        pass
 
 
 async def test_a_dead_node_hands_nothing_to_its_subscribers() -> None:

@@ -20,7 +20,7 @@ from hermes_actors.consumer.letters.letter import DeadLetters
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.rates.ladder import Level
 from hermes_actors.consumer.retry import Decision, ending_detail
-from hermes_actors.consumer.senders.sender import SendOutcome, trouble_of
+from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.sending import FILL_MAX, PAUSED, Surroundings
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned
@@ -176,7 +176,7 @@ class BatchDispatch(Dispatching[Batch]):
             return PAUSED
         now_s, assembly, current = self._clock.monotonic_s(), self._assembly, self._assembly.current
         if current is not None and current.is_inflight:
-            return trouble_of(self._pushing.sender)
+            return self._pushing.sender.trouble
         count = assembly.gathered if current is None else len(current.deliveries)
         due_s = assembly.ready_s if current is None else current.due_s
         if not count:

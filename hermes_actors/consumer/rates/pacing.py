@@ -11,7 +11,7 @@ from hermes_actors.consumer.rates.ladder import Ladder, Level, noted_s
 from hermes_actors.consumer.rates.limit import LEAST_PER_S, RateLimit
 from hermes_actors.consumer.recipients.broadcast import teach
 from hermes_actors.consumer.retry import Again, Decision, Discard, RetryPolicy
-from hermes_actors.consumer.senders.sender import Failure, ProbingSender, Route, Sender, SendOutcome
+from hermes_actors.consumer.senders.sender import Failure, Route, Sender, SendOutcome
 from hermes_actors.consumer.serial.lanes import Lanes
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned
@@ -123,10 +123,6 @@ class Pacing:
             return
         ladder.on_connecting(now_s)
         route, epoch = self._last_route, ladder.epoch
-        if route is None or not isinstance(sender, ProbingSender):
-            # Then a single push finds it out.
-            ladder.on_connect(now_s, is_made=True)
-            return
 
         def done(failure: Failure | None) -> None:
             # One of an earlier epoch asked another endpoint, or for another consumer.
@@ -134,7 +130,9 @@ class Pacing:
                 ladder.on_connect(self._clock.monotonic_s(), is_made=failure is None)
                 wake()
 
-        sender.probe(route, done)
+        if route is None or not sender.probe(route, done):
+            # Then a single push finds it out.
+            ladder.on_connect(now_s, is_made=True)
 
     def on_success(self, delivery: Delivery, now_s: float) -> None:
         """A push was taken."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from hermes_actors.consumer.senders.oauth.sender import ProviderOf, with_oauth
+from hermes_actors.consumer.senders.oauth.sender import OAuthSender, ProviderOf
 from hermes_actors.consumer.senders.oauth.tokens import Tokens
 from hermes_actors.consumer.senders.plugins import SenderProvider
 from hermes_actors.consumer.senders.proxying import Proxy
@@ -37,7 +37,7 @@ class SenderChoice(Struct, frozen=True):
         policy = live.subscription.o_auth_policy
         if policy is None:
             return sender
-        return with_oauth(sender, policy, self.provider_of, self.tokens, self.waiting)
+        return OAuthSender(sender, policy, self.provider_of, self.tokens, self.waiting)
 
     def _without_token(self, live: LiveSubscription) -> Sender:
         subscription = live.subscription

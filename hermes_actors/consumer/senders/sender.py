@@ -1,8 +1,8 @@
 """The sender seam: hand over one push without waiting, hear its outcome exactly once."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -148,9 +148,18 @@ def may_begin(push: Push) -> bool:
     return push.may_begin is None or push.may_begin()
 
 
-class Sender(Protocol):
-    """Pushes messages. `send` never waits and never raises."""
+PROBE_TIMEOUT_S = 5.0
+"""The longest that a probe takes; so often an endpoint that does not answer is probed."""
 
+Probed = Callable[[Failure | None], None]
+
+
+class Sender(ABC):
+    """Pushes messages. Nothing here ever waits or raises."""
+
+    __slots__ = ()
+
+    @abstractmethod
     def send(self, push: Push, done: Done) -> None:
         """Start the push; `done` is called exactly once, later, never from inside `send`.
 
@@ -159,55 +168,22 @@ class Sender(Protocol):
         Redirects are not followed: a 3xx is an outcome like another.
         """
 
+    def probe(self, route: Route, done: Probed) -> bool:
+        """Find out whether an endpoint takes connections (with TLS where the origin has it).
 
-PROBE_TIMEOUT_S = 5.0
-"""The longest that a probe takes; so often an endpoint that does not answer is probed."""
-
-Probed = Callable[[Failure | None], None]
-
-
-@runtime_checkable
-class ProbingSender(Sender, Protocol):
-    """A sender that can find out whether an endpoint takes connections, without a push.
-
-    A sender without it is asked for a single push in the place of each probe.
-    """
-
-    def probe(self, route: Route, done: Probed) -> None:
-        """Make a connection (with TLS where the origin has it), and keep or close it.
-
-        `done(None)` when it was made, else with why not: exactly once, later, never from inside
-        `probe`, after PROBE_TIMEOUT_S at the latest. Neither `probe` nor `done` ever waits or
-        raises.
+        False if this sender cannot tell without a push. True: `done(None)` is called when a
+        connection was made, which is kept or closed, else `done` with why not: exactly once, later,
+        never from inside `probe`, after PROBE_TIMEOUT_S at the latest.
         """
-
-
-@runtime_checkable
-class WaitingSender(Sender, Protocol):
-    """A sender that may have to wait for something before it can push at all."""
+        return False
 
     @property
     def trouble(self) -> str:
-        """For people: what it waits for, and why that does not come; "" when it can push."""
+        """For people: why this sender cannot push anything now; "" when it can."""
+        return ""
 
-
-@runtime_checkable
-class ForgettingSender(Sender, Protocol):
-    """A sender that need not go on with what nobody waits for any more."""
-
-    def forget(self, lane: str) -> None:
+    def forget(self, lane: str) -> None:  # noqa: B027
         """End all pushes of the lane with CLOSED, at once or soon: those that wait for a connection
-        or a token, and those that are on their way, which may arrive all the same. It never waits
-        and never raises.
+        or a token, and those that are on their way, which may arrive all the same. A sender may go
+        on with them instead.
         """
-
-
-def forget_lane(sender: Sender, lane: str) -> None:
-    """Have the lane's pushes ended, where the sender can do that."""
-    if isinstance(sender, ForgettingSender):
-        sender.forget(lane)
-
-
-def trouble_of(sender: Sender) -> str:
-    """What keeps the sender itself from pushing; "" when nothing does."""
-    return sender.trouble if isinstance(sender, WaitingSender) else ""

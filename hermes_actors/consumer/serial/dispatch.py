@@ -15,7 +15,7 @@ from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.rates.ladder import Level
 from hermes_actors.consumer.rates.pacing import Pacing
 from hermes_actors.consumer.retry import Decision, ending_detail
-from hermes_actors.consumer.senders.sender import SendOutcome, trouble_of
+from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.sending import FILL_MAX, PAUSED, Surroundings
 from hermes_actors.consumer.serial.lanes import Lanes
 from hermes_actors.consumer.serial.pushing import Pushing
@@ -118,7 +118,7 @@ class Dispatch(Dispatching[Delivery]):
         """For people: what keeps it from sending faster now; "" when nothing does."""
         if not self._is_lease_open():
             return PAUSED
-        words, trouble = self._pacing.words(self._lanes), trouble_of(self._pushing.sender)
+        words, trouble = self._pacing.words(self._lanes), self._pushing.sender.trouble
         return f"{trouble}; {words}" if trouble and words else trouble or words
 
     # Sending.

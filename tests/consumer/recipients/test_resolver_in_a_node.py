@@ -8,7 +8,7 @@ import trio
 
 from hermes_actors.config import Config, ConsumersConfig, ManagementConfig, RecipientsConfig
 from hermes_actors.consumer.recipients.resolver import Unresolved
-from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.consumer.senders.sender import Sender, SendOutcome
 from hermes_actors.errors import StartupError
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.message import Message, to_record
@@ -41,7 +41,7 @@ class Registry:
         raise OSError("the registry is away")
 
 
-class Taking:
+class Taking(Sender):
     def __init__(self, nursery):
         self.taken = []
         self._nursery = nursery

@@ -3,7 +3,7 @@
 import msgspec
 import trio
 
-from hermes_actors.consumer.senders.oauth.sender import with_oauth
+from hermes_actors.consumer.senders.oauth.sender import OAuthSender
 from hermes_actors.consumer.senders.oauth.tokens import Tokens
 from hermes_actors.consumer.senders.oauth.wire import Denied, Granted
 from hermes_actors.consumer.senders.push_tasks import PushTasks
@@ -37,7 +37,7 @@ class Authority:
         inner.script = self._check
         world.parts = msgspec.structs.replace(
             world.parts,
-            sender_of=lambda _live: with_oauth(inner, POLICY, self.providers.get, tokens, tasks),
+            sender_of=lambda _live: OAuthSender(inner, POLICY, self.providers.get, tokens, tasks),
         )
 
     async def _ask(self, _credentials):

@@ -9,17 +9,15 @@ import trio
 import trio.testing
 
 from hermes_actors.consumer.recipients.endpoint import parse_endpoint
-from hermes_actors.consumer.senders.oauth.sender import OAuthSender, with_oauth
+from hermes_actors.consumer.senders.oauth.sender import OAuthSender
 from hermes_actors.consumer.senders.oauth.tokens import Tokens
 from hermes_actors.consumer.senders.oauth.wire import Denied, Granted
 from hermes_actors.consumer.senders.push_tasks import PushTasks
 from hermes_actors.consumer.senders.sender import (
     Failure,
-    ProbingSender,
     Push,
+    Sender,
     SendOutcome,
-    forget_lane,
-    trouble_of,
 )
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import OAuthPolicy
@@ -67,7 +65,7 @@ class Authority:
         return Granted(f"token-{number}", self.lifetime_s)
 
 
-class Inner:
+class Inner(Sender):
     """A sender that answers by the token: 200 for those in `good` (None: for all), else 401."""
 
     def __init__(self, nursery):
@@ -96,6 +94,7 @@ class Inner:
     def probe(self, route, done):
         self.probes.append(route)
         self._nursery.start_soon(self._answer, None, done)
+        return True
 
     @property
     def tokens(self):
@@ -118,7 +117,7 @@ class World:
 
     def of(self, inner=None, policy=POLICY):
         inner = inner or self.inner
-        return with_oauth(inner, policy, self.providers.get, self.tokens, self.tasks)
+        return OAuthSender(inner, policy, self.providers.get, self.tokens, self.tasks)
 
     def start(self, done, sender=None, timeout_ms=1_000, lines=b"A: b\r\n"):
         (sender or self.sender).send(Push(ROUTE, lines, b"{}", timeout_ms), done)
@@ -142,7 +141,7 @@ async def oauth(nursery):
 
 
 async def test_what_nobody_waits_for_is_forgotten_by_the_sender_below(oauth, autojump_clock):
-    forget_lane(oauth.sender, "lane")
+    oauth.sender.forget("lane")
     assert oauth.inner.forgotten == ["lane"]
 
 
@@ -151,10 +150,10 @@ async def test_a_forgotten_push_that_waits_for_a_token_ends(oauth, autojump_cloc
     ended = []
     oauth.start(ended.append, timeout_ms=60_000)
     await trio.sleep(1)
-    forget_lane(oauth.sender, "other")
+    oauth.sender.forget("other")
     await trio.testing.wait_all_tasks_blocked()
     assert ended == []
-    forget_lane(oauth.sender, "lane")
+    oauth.sender.forget("lane")
     await trio.testing.wait_all_tasks_blocked()
     assert [each.failure for each in ended] == [Failure.CLOSED]
 
@@ -273,7 +272,7 @@ async def test_an_endpoint_that_takes_no_token_gets_each_push_twice_at_most(oaut
     waits = [round(b - a) for a, b in itertools.pairwise(asked_s)]
     assert waits[:4] == [1, 2, 4, 8]
     assert set(waits[4:]) <= {8, 9}
-    assert "does not take the token" in trouble_of(oauth.sender)
+    assert "does not take the token" in oauth.sender.trouble
 
 
 async def test_an_endpoint_that_takes_no_token_does_not_cost_others_theirs(
@@ -318,12 +317,12 @@ async def test_without_a_token_a_push_is_a_failure_of_our_own_that_says_why(oaut
     assert outcome.reason() == (
         "no-token: OAuth provider sso gives no token: HTTP 400: invalid_client"
     )
-    assert trouble_of(oauth.sender) == "OAuth provider sso gives no token: HTTP 400: invalid_client"
+    assert oauth.sender.trouble == "OAuth provider sso gives no token: HTTP 400: invalid_client"
     assert oauth.inner.pushes == []
     oauth.authority.denial = ""
     await trio.sleep(10)
     assert (await oauth.push()).status == 200
-    assert trouble_of(oauth.sender) == ""
+    assert oauth.sender.trouble == ""
 
 
 async def test_requests_for_a_token_that_fail_come_less_and_less_often(oauth, autojump_clock):
@@ -364,7 +363,7 @@ async def test_a_provider_may_come_later_and_a_change_of_it_brings_a_new_token(
 ):
     oauth.providers = {}
     sender = oauth.of()
-    assert trouble_of(sender) == "OAuth provider sso does not exist"
+    assert sender.trouble == "OAuth provider sso does not exist"
     outcome = await oauth.push(sender)
     assert (outcome.failure, "does not exist" in outcome.detail) == (Failure.TOKENLESS, True)
     event, outcomes = trio.Event(), []
@@ -387,7 +386,7 @@ async def test_what_waits_is_bounded_and_ends_when_the_node_does(autojump_clock)
             world.start(outcomes.append)
         await trio.sleep(0.1)
         assert [each.failure for each in outcomes] == [Failure.OVERLOADED]
-        assert trouble_of(world.sender) == "waits for a token of OAuth provider sso"
+        assert world.sender.trouble == "waits for a token of OAuth provider sso"
         world.tokens.close()
         world.tasks.close()
         nursery.cancel_scope.cancel()
@@ -410,19 +409,16 @@ async def test_tokens_that_nobody_uses_are_forgotten_beyond_a_bound(nursery, aut
 
 
 async def test_probes_need_no_token_and_only_a_sender_that_can_probes(oauth, autojump_clock):
-    assert isinstance(oauth.sender, ProbingSender)
     answers = []
-    oauth.sender.probe(ROUTE, answers.append)
+    assert oauth.sender.probe(ROUTE, answers.append)
     await trio.sleep(1)
     assert (answers[0].failure if answers[0] else None, oauth.asked) == (None, 0)
 
-    class Plain:
+    class Plain(Sender):
         def send(self, push, done):
             """Never."""
 
-    plain = oauth.of(Plain())
-    assert isinstance(plain, OAuthSender)
-    assert not isinstance(plain, ProbingSender)
+    assert not oauth.of(Plain()).probe(ROUTE, answers.append)
 
 
 async def test_token_requests_are_counted_by_provider(oauth, autojump_clock):

@@ -18,7 +18,7 @@ from hermes_actors.consumer.senders.opening import open_senders
 from hermes_actors.consumer.senders.plugins import load_providers, schemes_of
 from hermes_actors.consumer.senders.proxying import Proxy, read_proxy
 from hermes_actors.consumer.senders.push_tasks import PushTasks
-from hermes_actors.consumer.senders.sender import Push, SendOutcome
+from hermes_actors.consumer.senders.sender import Push, Sender, SendOutcome
 from hermes_actors.errors import StartupError
 from hermes_actors.model.subscription import (
     BatchPolicy,
@@ -32,7 +32,7 @@ TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 OAUTH = OAuthPolicy(grant_type="clientCredentials", provider_name="sso")
 
 
-class Named:
+class Named(Sender):
     def __init__(self, name, nursery=None):
         self.name = name
         self.pushes = []

@@ -26,6 +26,7 @@ def give_probes(world, *, connects):
     def probe(_route, done):
         probed_s.append(trio.current_time())
         world.nursery.start_soon(answer, done)
+        return True
 
     async def answer(done):
         await trio.sleep(0.01)

@@ -8,22 +8,21 @@ from hermes_actors.consumer.recipients.headers import parse_lines
 from hermes_actors.consumer.senders.sender import (
     Done,
     Probed,
-    ProbingSender,
     Push,
     Route,
+    Sender,
     SendOutcome,
-    forget_lane,
 )
 from hermes_chaos.sim.environment.subscribers import messages_of
 from hermes_chaos.sim.history.events import Attempted, Ended, History
 
 
-class WatchedSender:
-    """Satisfies `ProbingSender` and `ForgettingSender`; `node` names the life of the node whose
+class WatchedSender(Sender):
+    """Pushes as `sender` does, and tells the history; `node` names the life of the node whose
     pushes these are.
     """
 
-    def __init__(self, sender: ProbingSender, node: str, history: History) -> None:
+    def __init__(self, sender: Sender, node: str, history: History) -> None:
         self._sender = sender
         self._node = node
         self._history = history
@@ -71,10 +70,10 @@ class WatchedSender:
         self._sender.send(push, heard)
         has_returned = True
 
-    def probe(self, route: Route, done: Probed) -> None:
-        """As `ProbingSender.probe`; no push, so no part of the history."""
-        self._sender.probe(route, done)
+    def probe(self, route: Route, done: Probed) -> bool:
+        """As `Sender.probe`; no push, so no part of the history."""
+        return self._sender.probe(route, done)
 
     def forget(self, lane: str) -> None:
-        """As `ForgettingSender.forget`."""
-        forget_lane(self._sender, lane)
+        """As `Sender.forget`."""
+        self._sender.forget(lane)

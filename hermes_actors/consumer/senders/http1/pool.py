@@ -21,6 +21,7 @@ from hermes_actors.consumer.senders.sender import (
     Probed,
     Push,
     Route,
+    Sender,
     SendOutcome,
     may_begin,
 )
@@ -367,10 +368,8 @@ class _Pool:
         return connection
 
 
-class Http1Sender:
-    """The plain HTTP/1.1 sender: the promises of `ProbingSender` and `ForgettingSender` over pooled
-    connections of any `Net`.
-    """
+class Http1Sender(Sender):
+    """The plain HTTP/1.1 sender, over pooled connections of any `Net`."""
 
     def __init__(self, net: Net, limits: PoolLimits) -> None:
         self._net = net
@@ -395,13 +394,14 @@ class Http1Sender:
             outcome = SendOutcome(0, "", Failure.OVERLOADED, "too many pushes wait")
             self._net.soon(lambda: done(outcome))
 
-    def probe(self, route: Route, done: Probed) -> None:
+    def probe(self, route: Route, done: Probed) -> bool:
         """Connect to the route's origin; the connection is kept for the next push of its lane."""
         if self._is_closed:
             self._net.soon(lambda: done(Failure.CLOSED))
-            return
+            return True
         pool = self._pools.get((route.lane, route.origin)) or self._open_pool(route)
         pool.probe(done, self._net.now_s())
+        return True
 
     def forget(self, lane: str) -> None:
         """End all pushes of the lane with CLOSED, and the connections that they are on."""

@@ -33,6 +33,7 @@ from hermes_actors.consumer.senders.sender import (
     Probed,
     Push,
     Route,
+    Sender,
     SendOutcome,
     may_begin,
 )
@@ -72,8 +73,8 @@ class _Progress:
             raise _Refused
 
 
-class HttpxSender:
-    """`Sender`'s promise over httpcore's pools, on trio. Open it with `open_httpx_sender`."""
+class HttpxSender(Sender):
+    """Pushes over httpcore's pools, on trio. Open it with `open_httpx_sender`."""
 
     def __init__(self, tasks: PushTasks, net: HttpxNet, *, http2: bool) -> None:
         self._tasks = tasks
@@ -96,7 +97,7 @@ class HttpxSender:
         """End all pushes of the lane with CLOSED, soon."""
         self._tasks.forget(lane)
 
-    def probe(self, route: Route, done: Probed) -> None:
+    def probe(self, route: Route, done: Probed) -> bool:
         """Connect, to a proxy where there is one, and close again; `done` is called once, later."""
         closed: Failure | None = Failure.CLOSED
         overloaded: Failure | None = Failure.OVERLOADED
@@ -108,6 +109,7 @@ class HttpxSender:
             broken=lambda _error: Failure.CONNECT,
             lane=route.lane,
         )
+        return True
 
     async def _connect(self, origin: Origin) -> Failure | None:
         net, proxy = self._net, self._net.proxy

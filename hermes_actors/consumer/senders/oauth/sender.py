@@ -20,12 +20,10 @@ from hermes_actors.consumer.senders.sender import (
     Failure,
     Origin,
     Probed,
-    ProbingSender,
     Push,
     Route,
     Sender,
     SendOutcome,
-    forget_lane,
     may_begin,
 )
 from hermes_actors.model.oauth import OAuthProvider
@@ -40,7 +38,7 @@ _Found = tuple[SharedToken, Token] | SendOutcome
 ProviderOf = Callable[[str], OAuthProvider | None]
 
 
-class OAuthSender:
+class OAuthSender(Sender):
     """`Sender`'s promise over `inner`. One for each version of a subscription.
 
     A push that says already who sends it (credentials of its endpoint) goes as it is.
@@ -102,7 +100,11 @@ class OAuthSender:
     def forget(self, lane: str) -> None:
         """End all pushes of the lane with CLOSED: what waits for a token, and what `inner` has."""
         self._tasks.forget(lane)
-        forget_lane(self._inner, lane)
+        self._inner.forget(lane)
+
+    def probe(self, route: Route, done: Probed) -> bool:
+        """As `inner` does: a connection needs no token."""
+        return self._inner.probe(route, done)
 
     def _push(
         self,
@@ -222,38 +224,6 @@ class OAuthSender:
             if provider is not None:
                 self._shared = self._tokens.of(Credentials(provider, self._policy))
         return self._shared
-
-
-class ProbingOAuthSender(OAuthSender):
-    """An `OAuthSender` over a sender that can probe; probes need no token."""
-
-    def __init__(
-        self,
-        inner: ProbingSender,
-        policy: OAuthPolicy,
-        provider_of: ProviderOf,
-        tokens: Tokens,
-        tasks: PushTasks,
-    ) -> None:
-        super().__init__(inner, policy, provider_of, tokens, tasks)
-        self._probing = inner
-
-    def probe(self, route: Route, done: Probed) -> None:
-        """Make a connection, as `inner` does."""
-        self._probing.probe(route, done)
-
-
-def with_oauth(
-    inner: Sender,
-    policy: OAuthPolicy,
-    provider_of: ProviderOf,
-    tokens: Tokens,
-    tasks: PushTasks,
-) -> OAuthSender:
-    """The sender over `inner`, probing if that can."""
-    if isinstance(inner, ProbingSender):
-        return ProbingOAuthSender(inner, policy, provider_of, tokens, tasks)
-    return OAuthSender(inner, policy, provider_of, tokens, tasks)
 
 
 def _names_its_sender(push: Push) -> bool:
