@@ -8,10 +8,15 @@ from stored_scene import T0_MS, commit_embedded, fill_embedded, foreign, native
 
 from hermes_actors.log.base import Commit
 from hermes_actors.log.commits import Ownership, encode
+from hermes_actors.metadata.commands import NOTHING_SEEN, Delete, LogCreated, Put
+from hermes_actors.metadata.commands import encode as encode_command
+from hermes_actors.metadata.keys import subscription_key
 from hermes_actors.model.dead_letter import Letter, letter_record
+from hermes_actors.model.names import SubscriptionName
 from hermes_spark.lives import life_of, lives_in
 from hermes_spark.reconcile.acknowledged import acknowledged_list
 from hermes_spark.reconcile.job import reconcile
+from hermes_spark.reconcile.registered import registered
 from hermes_spark.replay.selection import records_of
 from hermes_spark.snapshot import Datacentre, EmbeddedLog
 from hermes_spark.sources import stored
@@ -82,3 +87,38 @@ def test_both_lives_are_one_topic_whose_newest_is_to_be_settled(spark, snapshot,
     rows = stored(spark, snapshot, topics=lives_in(snapshot, ["shop.orders"]))
     (found,) = records_of(unsettled.select("topic", "message_id"), rows).collect()
     assert (found.topic, found.offset) == ("shop.orders", 1)
+
+
+def test_the_present_life_of_a_subscription_is_what_the_datacentres_metadata_says(spark, tmp_path):
+    names = [SubscriptionName.parse(f"shop.orders${each}") for each in "abc"]
+    made, gone, unheard = map(subscription_key, names)
+
+    def log(dc, *commands):
+        return [encode_command(LogCreated(f"log-{dc}", dc), T0_MS), *commands]
+
+    def put(key, number, at_ms):
+        return encode_command(Put(f"{key}{number}", key, b"body", (), NOTHING_SEEN), at_ms)
+
+    def delete(key, at_ms):
+        return encode_command(Delete(f"{key}-", key, (), NOTHING_SEEN), at_ms)
+
+    logs = {
+        "dc1": log(
+            "dc1",
+            put(made, 1, T0_MS + 1),
+            delete(made, T0_MS + 2),
+            put(made, 2, T0_MS + 3),
+            put(gone, 1, T0_MS + 4),
+            delete(gone, T0_MS + 5),
+        ),
+        "dc2": log("dc2", put(made, 1, T0_MS + 1), put(unheard, 1, T0_MS + 6)),
+    }
+    for dc, records in logs.items():
+        fill_embedded(tmp_path / dc, {"_hermes.metadata": [records]})
+    described = {dc: Datacentre(EmbeddedLog(str(tmp_path / dc))) for dc in logs}
+    snapshot = take_snapshot(described, TAKEN_AT_MS, lambda: None)
+    assert registered(spark, snapshot) == {
+        "shop.orders$a": T0_MS + 2,
+        "shop.orders$b": None,
+        "shop.orders$c": 0,
+    }

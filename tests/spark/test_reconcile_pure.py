@@ -151,6 +151,18 @@ def test_a_commit_of_an_earlier_life_says_nothing():
     assert cut.datacentres["dc2"].topics == {}
 
 
+def test_commits_of_before_a_subscription_was_made_again_or_deleted_say_nothing():
+    snapshot = snapshot_of(
+        dc1={"shop_orders_a": {"shop.orders": [commit(4, incarnation=10)]}},
+        dc2={"shop_orders_a": {"shop.orders": [commit(8, incarnation=9, seek=3)]}},
+    )
+    for incarnation, positions in ((9, [4, None]), (10, [4, None]), (11, [None, None])):
+        (found,) = subscriptions_of(snapshot, {"shop.orders$a": incarnation})
+        assert [each.position for each in found.partitions] == positions
+        assert found.retransmissions == 0
+    assert subscriptions_of(snapshot, {"shop.orders$a": None, "shop.orders$b": 1}) == []
+
+
 def test_a_commit_of_kafkas_own_tools_counts():
     snapshot = snapshot_of(dc1={"shop_orders_a": {"shop.orders": [Committed(0, 3)]}})
     (found,) = subscriptions_of(snapshot)

@@ -21,6 +21,7 @@ from hermes_spark.reconcile.folding import (
     of_stored,
 )
 from hermes_spark.reconcile.letters import open_letters
+from hermes_spark.reconcile.registered import registered
 from hermes_spark.reconcile.result import (
     Combination,
     Result,
@@ -92,7 +93,7 @@ def _reconcile(
         if not topic.startswith(f"{RESERVED_GROUP}.") and _is_compared(topic, topics, said_in)
     ]
     own = snapshot.only(published)
-    subscriptions = subscriptions_of(own)
+    subscriptions = subscriptions_of(own, registered(spark, snapshot))
 
     records = sum(each.records for each in own.datacentres.values())
     say(f"records: {records:,}; topics: {len(set(published))}; datacentres: {len(dcs)}")

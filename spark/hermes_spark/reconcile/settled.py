@@ -1,6 +1,7 @@
 """The offsets that each subscription has settled, by the commits of a snapshot. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 import msgspec
 from msgspec import Struct
@@ -55,12 +56,14 @@ class SubscriptionSettled(Struct, frozen=True):
     retransmissions: int
 
 
-def subscriptions_of(snapshot: Snapshot) -> list[SubscriptionSettled]:
+def subscriptions_of(
+    snapshot: Snapshot, incarnations: Mapping[str, int | None] = MappingProxyType({})
+) -> list[SubscriptionSettled]:
     """Each subscription of the snapshot's topics that has a commit in at least one datacentre, by
-    topic and name.
+    topic and name. `incarnations` is what `registered` tells; a deleted one is left out.
 
     Commits of an earlier life of a topic or subscription say nothing of the present one: those of
-    an older incarnation than another datacentre's are left out.
+    an older incarnation than the registered one, or another datacentre's, are left out.
     """
     newest: dict[str, int] = {}
     for datacentre in snapshot.datacentres.values():
@@ -74,12 +77,17 @@ def subscriptions_of(snapshot: Snapshot) -> list[SubscriptionSettled]:
                 if newest.get(topic) != life:
                     continue
                 name = _subscription_of(group, topic, datacentre.namespace)
-                if name:
+                if name and incarnations.get(f"{topic}${name}", 0) is not None:
                     found.setdefault((topic, name, log_topic), {})[dc] = {
                         each.partition: decode(Commit(each.position, each.metadata))
                         for each in commits
                     }
-    return [_settled(*names, by_dc, snapshot.datacentres) for names, by_dc in sorted(found.items())]
+    return [
+        _settled(
+            *names, by_dc, snapshot.datacentres, incarnations.get(f"{names[0]}${names[1]}") or 0
+        )
+        for names, by_dc in sorted(found.items())
+    ]
 
 
 def _subscription_of(group: str, topic: str, namespace: str) -> str:
@@ -102,23 +110,25 @@ def _settled(
     log_topic: str,
     by_dc: dict[str, dict[int, Progress]],
     datacentres: dict[str, Datacentre],
+    incarnation: int,
 ) -> SubscriptionSettled:
     owned = [
         each.ownership
         for partitions in by_dc.values()
         for each in partitions.values()
-        if each.ownership is not None
+        if each.ownership is not None and each.ownership.incarnation >= incarnation
     ]
     newest = max(map(_life, owned), default=(0, 0))
+    present = [each for each in owned if _life(each) == newest]
     partitions = []
     for dc, datacentre in datacentres.items():
         for held in datacentre.topics.get(log_topic, []):
             said = by_dc.get(dc, {}).get(held.partition)
-            if said is None or (said.ownership is not None and _life(said.ownership) < newest):
+            if said is None or (said.ownership is not None and said.ownership not in present):
                 partitions.append(PartitionSettled(dc, held, None))
             else:
                 partitions.append(PartitionSettled(dc, held, said.position, said.intervals))
-    retransmissions = max((each.seek for each in owned if _life(each) == newest), default=0)
+    retransmissions = max((each.seek for each in present), default=0)
     return SubscriptionSettled(topic, name, log_topic, tuple(partitions), retransmissions)
 
 
