@@ -1,19 +1,17 @@
 """A node with its sockets: listeners open, drain at the stop, close."""
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
 
 import trio
 from msgspec import Struct
 
 from hermes_actors.config import Config, FrontendConfig
 from hermes_actors.management.app import build_app
-from hermes_actors.management.http.answers import AsgiApp
 from hermes_actors.node import Node, NodeEnvironment, open_node
 from hermes_actors.publisher.drain import Drain
-from hermes_actors.publisher.edges.asgi import PagesEdge, Receive, Send
+from hermes_actors.publisher.edges.asgi import pages_app
 from hermes_actors.publisher.edges.hypercorn import HypercornServer
 from hermes_actors.publisher.edges.server import FrontendServer
 from hermes_actors.publisher.pending import Tally
@@ -94,7 +92,7 @@ class _Front:
             return
         self.drain = Drain(Tally(), initial_wait_ms=0, drain_ms=0, trouble=lambda: node.trouble)
         self._server = HypercornServer(
-            PagesEdge(Pages(self.drain, lambda: render_in_turns(node.metrics), node.notices)),
+            pages_app(Pages(self.drain, lambda: render_in_turns(node.metrics), node.notices)),
             FrontendConfig(
                 host=config.status.host, port=config.status.port, headers_max=_HEADERS_MAX
             ),
@@ -164,7 +162,7 @@ async def _open_management(node: Node, clock: Clock) -> AsyncIterator[tuple[str,
     async with open_bridge() as bridge:
         app = build_app(node.administration, bridge, node.config, node.metrics)
         server = HypercornServer(
-            _AppEdge(app),
+            app,
             # Its own listener of the same kind; Hermes' limits do not apply to it.
             FrontendConfig(
                 host=config.host,
@@ -192,17 +190,6 @@ async def _open_management(node: Node, clock: Clock) -> AsyncIterator[tuple[str,
             bridge.close()
             with trio.CancelScope(shield=True):
                 await guest.call(server.stop)
-
-
-class _AppEdge:
-    """A whole ASGI app as what a listener serves."""
-
-    def __init__(self, app: AsgiApp) -> None:
-        self._app = app
-
-    async def serve(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """One request."""
-        await self._app(scope, receive, send)
 
 
 def _url(scheme: str, host: str, port: int) -> str:

@@ -74,11 +74,6 @@ class PublishSecurity:
         self._drain = drain
         self._measures = measures
 
-    @property
-    def reads_certificates(self) -> bool:
-        """True when the server must tell the client certificates of connections."""
-        return self._authenticator.reads_certificates
-
     def asks(self, topic: str) -> bool:
         """Whether a publish to the topic goes through `identify`; else its author is a guest."""
         return self._is_pro_active or self._is_demanded(topic)

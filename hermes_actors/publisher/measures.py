@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Ack
 from hermes_actors.status.record import Published
-from hermes_actors.telemetry.metrics import Counter, Metrics, Timer
+from hermes_actors.telemetry.metrics import Counter, Metrics
 
 
 class _Both:
@@ -41,10 +41,6 @@ class FrontendMeasures:
         """How often this status was the answer to a publish, whatever its topic."""
         return self.metrics.counter("topic_global_http_status_codes", status_code=str(code))
 
-    def latency(self, ack: Ack, kind: str) -> Timer:
-        """The node-wide timer of an ack level."""
-        return self.metrics.timer(f"topic_{_level(ack)}_{kind}")
-
     def topic(self, name: TopicName, ack: Ack) -> "TopicMeasures":
         """The metrics of one topic; made again when its ack level changes."""
         return TopicMeasures(self, name, ack)
@@ -79,7 +75,7 @@ class TopicMeasures:
         self._sizes = metrics.sizes("topic_message_size_bytes", **labels)
         self._latency = metrics.timer(f"topic_{_level(ack)}_latency", **labels)
         self._broker = metrics.timer(f"topic_{_level(ack)}_broker_latency", **labels)
-        self._global_latency = frontend.latency(ack, "global_latency")
+        self._global_latency = metrics.timer(f"topic_{_level(ack)}_global_latency")
         self._status: dict[int, _Both] = {}
 
     def requested(self, count: int) -> None:

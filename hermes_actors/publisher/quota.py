@@ -118,7 +118,6 @@ class Quotas:
         self._rates: dict[str, Average] = {}
         self._total = Average()
         self._lowered: dict[str, float] = {}
-        self.tells_always = config.headers_always
 
     def limit_of(self, topic: str) -> float:
         """The topic's limit now, bytes a second."""

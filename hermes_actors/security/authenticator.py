@@ -14,7 +14,6 @@ from hermes_actors.security.account import (
     Mechanism,
     Unauthenticated,
 )
-from hermes_actors.security.certificates import CertificateMechanism
 from hermes_actors.telemetry.metrics import Metrics
 
 
@@ -34,11 +33,6 @@ class Authenticator:
     def challenges(self) -> tuple[str, ...]:
         """What to ask for, one WWW-Authenticate header each."""
         return tuple(each.challenge for each in self._mechanisms if each.challenge)
-
-    @property
-    def reads_certificates(self) -> bool:
-        """True when a connection's client certificate can be an account."""
-        return any(isinstance(each, CertificateMechanism) for each in self._mechanisms)
 
     async def identify(self, credentials: Credentials) -> Account | None:
         """The account; None when the request shows no credentials.

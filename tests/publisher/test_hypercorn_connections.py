@@ -33,7 +33,7 @@ def serve(client: Callable[[int], Awaitable[None]]) -> None:
 
     async def main() -> None:
         server = HypercornServer(
-            PageEdge(),
+            PageEdge().serve,
             FrontendConfig(port=0),
             SystemClock(),
             field="management.port",
@@ -119,7 +119,7 @@ def test_an_http2_client_that_gives_no_room_loses_its_connection() -> None:
 def test_an_http2_client_is_told_to_go_and_what_is_on_its_way_is_answered() -> None:
     async def main() -> None:
         server = HypercornServer(
-            PageEdge(), FrontendConfig(port=0), SystemClock(), field="management.port"
+            PageEdge().serve, FrontendConfig(port=0), SystemClock(), field="management.port"
         )
         await server.start()
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -150,7 +150,7 @@ def test_an_http2_client_is_told_to_go_and_what_is_on_its_way_is_answered() -> N
 def test_a_connection_that_turns_out_to_be_http2_while_its_listener_ends_is_answered() -> None:
     async def main() -> None:
         server = HypercornServer(
-            PageEdge(), FrontendConfig(port=0), SystemClock(), field="management.port"
+            PageEdge().serve, FrontendConfig(port=0), SystemClock(), field="management.port"
         )
         await server.start()
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -190,7 +190,7 @@ def frames_in(data: bytes) -> list[Frame]:
 def test_a_request_on_its_way_to_a_listener_that_ends_is_the_last_of_its_connection() -> None:
     async def main() -> None:
         server = HypercornServer(
-            PageEdge(), FrontendConfig(port=0), SystemClock(), field="management.port"
+            PageEdge().serve, FrontendConfig(port=0), SystemClock(), field="management.port"
         )
         await server.start()
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)

@@ -47,7 +47,7 @@ def serve(client: Callable[[int], Awaitable[None]], config: FrontendConfig = CON
 
     async def main() -> None:
         server = HypercornServer(
-            TimeoutEdge(), config, SystemClock(), field="management.port", idle_s=0.5
+            TimeoutEdge().serve, config, SystemClock(), field="management.port", idle_s=0.5
         )
         await server.start()
         before = descriptors()

@@ -18,6 +18,7 @@ Scope = MutableMapping[str, Any]
 Event = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Event]]
 Send = Callable[[Event], Awaitable[None]]
+AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 _CLOSE = (b"connection", b"close")
@@ -33,16 +34,13 @@ async def send_answer(scope: Scope, send: Send, answer: Answer) -> None:
     await send({"type": "http.response.body", "body": answer.body})
 
 
-class PagesEdge:
+def pages_app(pages: Pages) -> AsgiApp:
     """The pages alone, for a listener that publishes nothing."""
 
-    def __init__(self, pages: Pages) -> None:
-        self._pages = pages
+    async def app(scope: Scope, _receive: Receive, send: Send) -> None:
+        await send_answer(scope, send, await pages.answer(scope["method"], scope["path"]))
 
-    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        answer = await self._pages.answer(scope["method"], scope["path"])
-        await send_answer(scope, send, answer)
+    return app
 
 
 class AsgiEdge:

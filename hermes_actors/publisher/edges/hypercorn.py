@@ -7,10 +7,10 @@ two requests; here its connection class alone is run, and all connections are sw
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Coroutine, MutableMapping
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, cast
 from wsgiref.handlers import format_date_time
 
 from hypercorn.asyncio.tcp_server import TCPServer
@@ -22,7 +22,7 @@ from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, Scope, TaskGroup
 
 from hermes_actors.config import FrontendConfig
-from hermes_actors.publisher.edges.asgi import Receive, Send
+from hermes_actors.publisher.edges.asgi import AsgiApp
 from hermes_actors.publisher.edges.endings import (
     LAST_STREAM,
     Exchange,
@@ -45,13 +45,6 @@ _STREAMS_MAX = 1_000
 _log = logging.getLogger("hermes.http")
 
 
-class App(Protocol):
-    """What is served: an ASGI app's requests."""
-
-    async def serve(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """One request."""
-
-
 class HypercornServer:
     """A listener for an ASGI app over HTTP/1.1 and HTTP/2, bound when made.
 
@@ -61,7 +54,7 @@ class HypercornServer:
 
     def __init__(
         self,
-        app: App,
+        app: AsgiApp,
         config: FrontendConfig,
         clock: Clock,
         *,
@@ -93,7 +86,7 @@ class Connections:
 
     def __init__(
         self,
-        app: App,
+        app: AsgiApp,
         listener: Listener,
         config: FrontendConfig,
         clock: Clock,
@@ -353,7 +346,7 @@ class _Connection(TCPServer):
         self._forgive_late_data()
         if self._certificate is not None:
             fields["client_certificate"] = self._certificate
-        await self._shared.app.serve(fields, exchange.receive, exchange.send)
+        await self._shared.app(fields, exchange.receive, exchange.send)
 
     def _forgive_late_data(self) -> None:
         """Data for a request that was answered early is dropped.

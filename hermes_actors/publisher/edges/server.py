@@ -42,7 +42,7 @@ class FrontendServer:
         )
         self.listener = Listener(config, "frontend.port", self._tick)
         self.http2 = Connections(
-            AsgiEdge(self.edge, self.listener.beside),
+            AsgiEdge(self.edge, self.listener.beside).serve,
             self.listener,
             config,
             frontend.clock,
