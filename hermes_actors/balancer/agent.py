@@ -267,12 +267,12 @@ class Agent:
     async def _live(self, work: _Work) -> None:
         """Use what is granted in one life of the node after the other."""
         while True:
-            lease = await self._presence.life()
+            lease = await self._presence.wait_life()
             with self._presence.using(lease):
                 self._lease = lease
                 grants = list(self._coordination.state.grants_of(lease.boot))
                 await self._reconcile_all(grants, work)
-                await lease.lost()
+                await lease.wait_lost()
                 self._lease = None
                 await self._abandon_all(work)
 

@@ -139,10 +139,10 @@ class Leader:
 
     async def _stand(self) -> None:
         while True:
-            lease = await self._presence.life()
+            lease = await self._presence.wait_life()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._stand_in, lease)
-                await lease.lost()
+                await lease.wait_lost()
                 nursery.cancel_scope.cancel()
 
     async def _stand_in(self, lease: Lease) -> None:
@@ -150,7 +150,7 @@ class Leader:
         coordination = self._coordination
         predecessor = ""
         while True:
-            await lease.opened()
+            await lease.wait_opened()
             if self._leads(lease):
                 await self._lead(lease, predecessor)
             elif self._is_stopping(lease):
@@ -207,7 +207,7 @@ class Leader:
     async def _plan_regularly(self, lease: Lease) -> None:
         await self._outwait_unknown_owners(lease)
         while True:
-            await lease.opened()
+            await lease.wait_opened()
             self._is_wanted = trio.Event()
             async with self._attempt(lease):
                 is_done = await self._plan(lease)
@@ -222,7 +222,7 @@ class Leader:
         """
         coordination = self._coordination
         while coordination.state.plan_offset < 0 and not coordination.has_listened:
-            await lease.opened()
+            await lease.wait_opened()
             workload = self._workload()
             if workload is None:
                 await trio.sleep(_RETRY_S)
@@ -298,7 +298,7 @@ class Leader:
     async def _take_snapshots(self, lease: Lease) -> None:
         await trio.sleep(_FIRST_SNAPSHOT_S)
         while True:
-            await lease.opened()
+            await lease.wait_opened()
             await self._take_snapshot(lease)
             await trio.sleep(SNAPSHOT_INTERVAL_S)
 

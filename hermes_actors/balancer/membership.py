@@ -93,7 +93,7 @@ class Membership:
         coordination, presence = self._coordination, self._presence
         generation = 0
         while True:
-            await presence.ended()
+            await presence.wait_ended()
             await coordination.wait_current()
             if generation not in (0, coordination.generation):
                 # The log is another one; others may not have noticed, and act by the old one yet.
@@ -105,7 +105,7 @@ class Membership:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._be_heard, lease)
                 nursery.start_soon(self._tell_loads, lease)
-                await lease.lost()
+                await lease.wait_lost()
                 nursery.cancel_scope.cancel()
             _logger.warning(
                 "node %s was counted out in %s; what it runs is stopped, and it joins again",

@@ -25,7 +25,7 @@ class Presence:
         """The id of the present life; "" before the first."""
         return "" if self.lease is None else self.lease.boot
 
-    async def life(self) -> Lease:
+    async def wait_life(self) -> Lease:
         """Wait for a life that is not lost."""
         await trio.lowlevel.checkpoint()
         while self.lease is None or self.lease.is_lost:
@@ -51,7 +51,7 @@ class Presence:
         self.lease = lease
         self._notify()
 
-    async def ended(self) -> None:
+    async def wait_ended(self) -> None:
         """Wait until nobody uses any life."""
         await trio.lowlevel.checkpoint()
         while self._uses:

@@ -297,7 +297,7 @@ class PushConsumer:
                 raise sending.error
             if not self._lease.is_open():
                 # All is kept as it is, and goes on in the same moment.
-                await self._lease.opened()
+                await self._lease.wait_opened()
                 self._touched.set()
             now_s = self._clock.monotonic_s()
             if sending.fill(now_s) == FILL_MAX:
@@ -320,7 +320,7 @@ class PushConsumer:
 
     async def _write_ahead(self) -> bool:
         if not self._lease.is_open():
-            await self._lease.opened()
+            await self._lease.wait_opened()
         return await self._commit()
 
     async def _commit(self) -> bool:

@@ -55,7 +55,7 @@ class Lease:
         """How long it stays open if nothing comes, in seconds; 0 when it is closed."""
         return max(0.0, self._until_s - self._now_s())
 
-    async def opened(self) -> None:
+    async def wait_opened(self) -> None:
         """Wait until it is open; for ever once it is lost."""
         await trio.lowlevel.checkpoint()
         while not self.is_open():
@@ -64,7 +64,7 @@ class Lease:
                 self._opened = trio.Event()
             await self._opened.wait()
 
-    async def lost(self) -> None:
+    async def wait_lost(self) -> None:
         """Wait until it is lost."""
         await self._was_lost.wait()
 

@@ -18,7 +18,7 @@ class Lease(Protocol):
     def is_open(self) -> bool:
         """True while it may. Cheap, and to be asked immediately before each act."""
 
-    async def opened(self) -> None:
+    async def wait_opened(self) -> None:
         """Wait until it is open; for ever once it is lost."""
 
 
@@ -29,7 +29,7 @@ class Unfenced:
         """Always."""
         return True
 
-    async def opened(self) -> None:
+    async def wait_opened(self) -> None:
         """At once."""
 
 

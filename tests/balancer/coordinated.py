@@ -218,11 +218,11 @@ class CoordinatedNode:
         """As an agent does: what is not to be owned any more is released after a while."""
         with self._agent_scope:
             while True:
-                lease = await self.presence.life()
+                lease = await self.presence.wait_life()
                 with self.presence.using(lease):
                     async with trio.open_nursery() as nursery:
                         nursery.start_soon(self._release_in, lease)
-                        await lease.lost()
+                        await lease.wait_lost()
                         nursery.cancel_scope.cancel()
 
     async def _release_in(self, lease):

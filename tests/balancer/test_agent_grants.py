@@ -192,7 +192,7 @@ async def test_a_lost_lease_ends_all_at_once_and_says_nothing(world, autojump_cl
         before_s = trio.current_time()
         world.cluster.leave("b1")
         assert lease.is_lost
-        await world.cluster.presence.ended()
+        await world.cluster.presence.wait_ended()
         assert trio.current_time() - before_s < 0.1
         # Cancelled, not stopped: a stop would have taken its time.
         assert world.kinds == ["start"] * 5
@@ -222,7 +222,7 @@ async def test_what_is_stopping_when_the_lease_is_lost_gets_no_more_time(world, 
         assert world.kinds == ["start", "hand over"]
         before_s = trio.current_time()
         world.cluster.leave("b1")
-        await world.cluster.presence.ended()
+        await world.cluster.presence.wait_ended()
         assert trio.current_time() - before_s < 0.1
         assert releases(world) == []
         world.cluster.begin_life("b9", "n1")

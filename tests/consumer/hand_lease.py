@@ -13,7 +13,7 @@ class HandLease:
     def is_open(self):
         return not self.is_closed
 
-    async def opened(self):
+    async def wait_opened(self):
         while self.is_closed:
             await self._opened.wait()
 

@@ -27,7 +27,7 @@ class Board:
     def version(self, live):
         return self.redrive
 
-    async def changed(self):
+    async def wait_changed(self):
         await self._changed.wait()
 
     def ask(self, redrive):

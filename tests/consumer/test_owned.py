@@ -45,7 +45,7 @@ class JumpingLease:
         self.looks += 1
         return trio.current_time() + self.jumped_s < self.until_s
 
-    async def opened(self):
+    async def wait_opened(self):
         while not self.is_open():
             await self._opened.wait()
 
@@ -406,7 +406,7 @@ class Board:
     def version(self, _live):
         return None
 
-    async def changed(self):
+    async def wait_changed(self):
         await self._changed.wait()
 
 

@@ -87,7 +87,7 @@ async def test_who_waits_for_it_goes_on_when_it_opens(lease, clock, autojump_clo
     opened = []
 
     async def wait():
-        await lease.opened()
+        await lease.wait_opened()
         opened.append(clock.at_s)
 
     async with trio.open_nursery() as nursery:
@@ -112,9 +112,9 @@ async def test_who_waits_for_a_lost_one_waits_on(lease, autojump_clock):
     lease.folded(1)
     lease.lose()
     with trio.move_on_after(60) as scope:
-        await lease.opened()
+        await lease.wait_opened()
     assert scope.cancelled_caught
-    await lease.lost()
+    await lease.wait_lost()
 
 
 @given(

@@ -174,7 +174,7 @@ async def test_consumers_are_woken_by_each_change_of_a_redrive(
         async def follow():
             while True:
                 seen.append(board.find(live))
-                await board.changed()
+                await board.wait_changed()
 
         nursery.start_soon(follow)
         await trio.testing.wait_all_tasks_blocked()

@@ -214,7 +214,7 @@ class KeptDeadLetters:
             records = [each.record for each in batch]
             if not self._lease.is_open():
                 # Others would see them, and another owner may have the messages by now.
-                await self._lease.opened()
+                await self._lease.wait_opened()
             outcomes = await self._log.append(self.topic, partition, records, Ack.ALL)
             refused = self._take_in(batch, outcomes)
             if refused is not None and (trouble := await self._mend(*refused)):

@@ -152,7 +152,7 @@ class Redriver:
                 redrive = self._wanted()
                 if redrive is None:
                     self._stuck = ""
-                    await self._parts.redrives.changed()
+                    await self._parts.redrives.wait_changed()
                 else:
                     await self._carry_out(redrive)
 

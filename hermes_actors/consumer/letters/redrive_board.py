@@ -20,7 +20,7 @@ class RedriveBoard(Protocol):
     def version(self, live: LiveSubscription) -> object:
         """Another value whenever `find` may have another answer; cheap to ask for."""
 
-    async def changed(self) -> None:
+    async def wait_changed(self) -> None:
         """Wait until any subscription's re-drive changes; take the answer of `find` after that."""
 
 
@@ -35,7 +35,7 @@ class NoRedrives:
         """Always the same."""
         return None
 
-    async def changed(self) -> None:
+    async def wait_changed(self) -> None:
         """Never returns."""
         await trio.sleep_forever()
 
@@ -55,7 +55,7 @@ class FollowedRedrives:
         """Another value whenever `find` may have another answer."""
         return self._metadata.catalog.others.get(redrive_key(live.name, live.incarnation))
 
-    async def changed(self) -> None:
+    async def wait_changed(self) -> None:
         """Wait until any subscription's re-drive changes."""
         await self._changed.wait()
 

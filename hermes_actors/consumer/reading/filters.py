@@ -139,7 +139,7 @@ class Screening:
                 return self._on_failure(error)
             except BudgetSpent as error:
                 # Its dead letter is seen by others, and another node may own the message by now.
-                await self._lease.opened()
+                await self._lease.wait_opened()
                 self._exhausted.add(str(error))
                 return Exhausted(str(error), message)
             return by_kind[kind] if kind else message

@@ -60,7 +60,7 @@ class Gate:
     def is_open(self):
         return self._opened.is_set()
 
-    async def opened(self):
+    async def wait_opened(self):
         await self._opened.wait()
 
     def close(self):
