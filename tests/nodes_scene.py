@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from hermes_actors.config import Config, MetadataConfig
-from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.consumer.senders.sender import Sender, SendOutcome
 from hermes_actors.log.base import Stored
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.message import Message, to_record
@@ -68,14 +68,13 @@ class Cluster:
             takes_s = self.slow_s.get(subscription, self.takes_s)
             self.nursery.start_soon(self._answer, done, takes_s)
 
-        class Sender:
-            pass
-
-        Sender.send = staticmethod(send)
+        class Handing(Sender):
+            def send(self, push, done):
+                send(push, done)
 
         @asynccontextmanager
         async def senders(*_):
-            yield lambda _live: Sender
+            yield lambda _live: Handing()
 
         is_first = not self.nodes
         config = Config(

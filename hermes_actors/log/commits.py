@@ -1,16 +1,18 @@
 """What a commit says beside its position, in at most 4,000 bytes: in whose name it was made, what
-is settled above the position, so that a crash re-sends only the rest, and which few messages a
-careful owner was about to look at. Pure.
+is settled above the position, so that a crash re-sends only the rest, which few messages a careful
+owner was about to look at, and which record was read last. Pure.
 """
 
 import base64
 import binascii
+import zlib
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 
 from msgspec import Struct
 
 from hermes_actors.log.base import COMMIT_METADATA_BYTES_MAX, Commit
+from hermes_actors.model.run import RecordHeaders
 
 Interval = tuple[int, int]
 """Offsets from the first (included) to the second (excluded)."""
@@ -31,6 +33,24 @@ class Ownership(Struct, frozen=True):
     seek: int = 0
 
 
+class LastRead(Struct, frozen=True):
+    """The newest record that the owner had read. A log that has another one at this offset has lost
+    its end since, and was written on: the commit says nothing of that.
+    """
+
+    offset: int
+    timestamp_ms: int
+    digest: int
+
+    @classmethod
+    def of(
+        cls, offset: int, timestamp_ms: int, headers: RecordHeaders, size_bytes: int
+    ) -> "LastRead":
+        """That of a record with these headers and a value of this size."""
+        digest = zlib.crc32(repr((headers, size_bytes)).encode())
+        return cls(offset, timestamp_ms, digest)
+
+
 class Progress(Struct, frozen=True):
     """What a commit says: all below `position` is settled, and the `intervals` above it. `marked`
     are the offsets that a careful owner was about to look at.
@@ -40,6 +60,7 @@ class Progress(Struct, frozen=True):
     intervals: tuple[Interval, ...] = ()
     ownership: Ownership | None = None
     marked: tuple[int, ...] = ()
+    last_read: LastRead | None = None
 
 
 def encode(
@@ -48,9 +69,10 @@ def encode(
     ownership: Ownership,
     bytes_max: int = COMMIT_METADATA_BYTES_MAX,
     marked: Iterable[int] = (),
+    last_read: LastRead | None = None,
 ) -> str:
     """The commit's metadata, at most `bytes_max` bytes: ownership, then delta-coded intervals, then
-    the `marked` offsets, which are few, ascending, and not below the position.
+    the `marked` offsets, which are few, ascending, and not below the position, then `last_read`.
 
     When they do not all fit, the nearest to the position are kept. That is safe: what is left out
     is sent again after a crash, never lost. Only as many intervals are asked for as fit.
@@ -65,9 +87,12 @@ def encode(
             "",
         )
     )
+    tail = ""
+    if last_read is not None:
+        tail = f":{last_read.offset:x}.{last_read.timestamp_ms:x}.{last_read.digest:x}"
     marks = _marks(position, marked)
     # Base64 turns each 3 bytes into 4 characters.
-    room = (bytes_max - len(head)) // 4 * 3 - len(marks)
+    room = (bytes_max - len(head) - len(tail)) // 4 * 3 - len(marks)
     raw = bytearray()
     at = position
     for start, end in intervals:
@@ -77,7 +102,7 @@ def encode(
             break
         raw += piece
         at = end
-    return head + base64.urlsafe_b64encode(bytes(raw + marks)).decode("ascii")
+    return head + base64.urlsafe_b64encode(bytes(raw + marks)).decode("ascii") + tail
 
 
 def decode(commit: Commit) -> Progress:
@@ -88,9 +113,10 @@ def decode(commit: Commit) -> Progress:
     position never passes an unsettled offset.
     """
     parts = commit.metadata.split(":")
-    if len(parts) != 6 or parts[0] != _FORM:
+    if len(parts) not in (6, 7) or parts[0] != _FORM:
         return Progress(commit.position)
     try:
+        last_read = None if len(parts) == 6 else _read_last(parts[6])
         ownership = Ownership(*(int(part) for part in parts[1:5]))
         raw = base64.b64decode(parts[5], altchars=b"-_", validate=True)
         numbers = list(_varints(raw))
@@ -102,14 +128,20 @@ def decode(commit: Commit) -> Progress:
         at = numbers.index(0)
         numbers, marks = numbers[:at], numbers[at + 1 :]
     if len(numbers) % 2 or 0 in marks:
-        return Progress(commit.position, (), ownership)
+        return Progress(commit.position, (), ownership, (), last_read)
     intervals: list[Interval] = []
     at = commit.position
     for gap, length in zip(numbers[::2], numbers[1::2], strict=True):
         intervals.append((at + gap, at + gap + length))
         at += gap + length
     marked = tuple(commit.position - 1 + each for each in accumulate(marks))
-    return Progress(commit.position, tuple(intervals), ownership, marked)
+    return Progress(commit.position, tuple(intervals), ownership, marked, last_read)
+
+
+def _read_last(text: str) -> LastRead:
+    """Raises ValueError."""
+    offset, timestamp_ms, digest = (int(each, 16) for each in text.split("."))
+    return LastRead(offset, timestamp_ms, digest)
 
 
 def _marks(position: int, marked: Iterable[int]) -> bytes:

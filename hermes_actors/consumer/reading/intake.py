@@ -18,7 +18,7 @@ from hermes_actors.consumer.reading.care import CARE_FOR_S, PATIENCE_S, Care, is
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.reading.progress import TopicProgress
 from hermes_actors.consumer.reading.screen import Exhausted, Filtered, Later, Screen, Seen, let_pass
-from hermes_actors.consumer.reading.trail import LOOK_BACK, find_place
+from hermes_actors.consumer.reading.trail import find_place
 from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
 from hermes_actors.metadata.seek import Seek
@@ -280,10 +280,12 @@ class Intake:
         partitions = self._progress.partitions
         positions = {
             # Who begins, and reads nothing for long, is to know what it was that lay before it.
-            partition: max(0, position - LOOK_BACK * partitions[partition].trail.is_wanted)
+            partition: max(0, position - partitions[partition].trail.look_back(position))
             for partition, position in self._reads.items()
         }
-        self._looks_back = positions != self._reads
+        self._looks_back = positions != self._reads or any(
+            partitions[partition].trail.is_told for partition in self._reads
+        )
         try:
             async with self._log.reader(self._topic, positions) as self._reader:
                 while not self._reader.doubtful and await self._wait_for_room():
@@ -303,8 +305,9 @@ class Intake:
             self._trust(partition)
             return
         read_end, doubted_s = offsets.read_end, self._doubtful[partition]
+        reached = max(read_end, offsets.recovered_end)
         try:
-            place = await find_place(self._log, self._topic, partition, offsets.trail, read_end)
+            place = await find_place(self._log, self._topic, partition, offsets.trail, reached)
         except (LogUnavailable, UnknownTopic, OffsetOutOfRange) as error:
             self._looked_at.discard(partition)
             self._why_doubtful = f"partitions {sorted(self._doubtful)} cannot be read: {error}"
@@ -315,13 +318,13 @@ class Intake:
             self._looked_at.discard(partition)
             self._doubt([partition])
             return
-        if place < read_end and not offsets.is_superseded:
+        if place < reached and not offsets.is_superseded:
             _logger.warning(
                 "%s/%d: the log was cut; it was read up to %d, and is read again from %d on",
                 self._topic,
                 partition,
-                read_end,
-                place,
+                reached,
+                min(read_end, place),
             )
             offsets.cut(place)
         self._trust(partition)
@@ -372,14 +375,19 @@ class Intake:
         self._on_read()
 
     def _skip_read(self, batch: Sequence[StoredRecord]) -> Sequence[StoredRecord]:
-        """Without what lies before the place to begin at: that is only taken note of."""
+        """Without what lies before the place to begin at: that is only taken note of. Nothing, if
+        one of them is not what an earlier owner had read there.
+        """
         partitions, fresh = self._progress.partitions, []
         for record in batch:
             offsets = partitions[record.partition]
-            if record.offset < offsets.read_end:
-                offsets.trail.note(record)
-            else:
+            if not offsets.trail.recognizes(record):
+                self._doubt([record.partition])
+                return ()
+            if record.offset >= offsets.read_end:
                 fresh.append(record)
+            else:
+                offsets.trail.note(record)
         return fresh
 
     async def _take_in_with_care(self, batch: Sequence[StoredRecord]) -> None:

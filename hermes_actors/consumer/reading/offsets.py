@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from hermes_actors.consumer.reading.trail import Trail
-from hermes_actors.log.commits import Interval, Ownership, Progress
+from hermes_actors.log.commits import Interval, LastRead, Ownership, Progress
 
 
 class PartitionOffsets:
@@ -38,13 +38,20 @@ class PartitionOffsets:
         "trail",
     )
 
-    def __init__(self, position: int, recovered: Sequence[Interval] = ()) -> None:
-        """`recovered` are the intervals of the last commit: disjoint, ascending."""
+    def __init__(
+        self,
+        position: int,
+        recovered: Sequence[Interval] = (),
+        last_read: LastRead | None = None,
+    ) -> None:
+        """`recovered` are the intervals of the last commit: disjoint, ascending. `last_read` is the
+        record that its owner had read last.
+        """
         # Offset → when its record was stored.
         self._unsettled: dict[int, int] = {}
         # Offset → how many records that the log has lost since are under way all the same.
         self._gone: dict[int, int] = {}
-        self.trail = Trail()
+        self.trail = Trail(last_read)
         self._recovered = list(recovered)
         self.recovered_end = self._recovered[-1][1] if self._recovered else 0
         # How many were filtered out or settled in an earlier life; and for each that is unsettled,

@@ -154,7 +154,7 @@ class TopicProgress:
             commit = commits.get(partition)
             offsets = None if commit is None else self._from_commit(partition, commit)
             if offsets is not None:
-                self._cut_to(partition, offsets, ends.get(partition))
+                await self._cut_to(partition, offsets, ends.get(partition))
                 found[partition] = offsets, commit
             elif self._is_moved(partition):
                 moved.append(partition)
@@ -170,10 +170,16 @@ class TopicProgress:
             offsets.suspects_end = ends.get(partition, 0) if self.is_after_loss else 0
         return found
 
-    def _cut_to(self, partition: int, offsets: PartitionOffsets, end: int | None) -> None:
+    async def _cut_to(self, partition: int, offsets: PartitionOffsets, end: int | None) -> None:
         """What a commit says of what the log has lost since is not said of what it stores there."""
         reached = max(offsets.read_end, offsets.recovered_end)
         if end is not None and end < reached:
+            last_read = offsets.trail.newest
+            if last_read is not None and last_read.offset >= end:
+                # What lies below the end now may have come after what was read, too.
+                since_ms = max(0, last_read.timestamp_ms - SAFETY_MS)
+                since = await self._log.position_at(self._topic, since_ms)
+                end = min(end, since.get(partition, end))
             _logger.warning(
                 "%s %s/%d: the log was cut; up to %d was committed, and it is read from %d on",
                 self._group,
@@ -231,7 +237,13 @@ class TopicProgress:
         commits: dict[int, Commit] = {}
         for partition, offsets in self.partitions.items():
             position = offsets.position
-            metadata = encode(position, offsets.intervals(), self._ownership, marked=offsets.marks)
+            metadata = encode(
+                position,
+                offsets.intervals(),
+                self._ownership,
+                marked=offsets.marks,
+                last_read=offsets.trail.newest,
+            )
             commit = Commit(position, metadata)
             if is_refresh or self._committed.get(partition) != commit:
                 commits[partition] = commit
@@ -326,7 +338,7 @@ class TopicProgress:
             )
         elif not self._is_ours(owner, partition):
             return None
-        offsets = PartitionOffsets(progress.position, progress.intervals)
+        offsets = PartitionOffsets(progress.position, progress.intervals, progress.last_read)
         if owner is not None and self._condemns(owner, progress):
             _logger.warning(
                 "%s %s/%d: offsets %s were being looked at when an owner was lost, and so was the "

@@ -9,7 +9,7 @@ from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.reading.trail import Trail
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.log.base import Commit, LogUnavailable, TopicSettings
-from hermes_actors.log.commits import Ownership, encode
+from hermes_actors.log.commits import Ownership, decode, encode
 from hermes_actors.model.record import StoredRecord
 from hermes_chaos.sim.environment.clock import EPOCH_MS
 
@@ -68,6 +68,72 @@ async def test_who_begins_with_a_commit_above_the_end_begins_at_the_end(
         await world.publish(*bodies(100, 105))
         await trio.sleep(3)
     assert world.sender.bodies == bodies(position, 5) + bodies(100, 105)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 7])
+@pytest.mark.parametrize("new", [3, 10, 20])
+async def test_what_came_instead_while_nobody_consumed_is_delivered(
+    world, autojump_clock, kept, new
+):
+    """The log is as long as what was committed, or longer: its length does not tell that it was
+    cut; the record that was read last does.
+    """
+    await world.publish(*bodies(0, 10))
+    async with world.consuming():
+        await trio.sleep(3)
+    assert (await world.committed()).position == 10
+    partition_of(world).cut(kept)
+    await world.publish(*bodies(100, 100 + new))
+    async with world.consuming():
+        await trio.sleep(30)
+    delivered = world.sender.bodies[10:]
+    assert set(bodies(100, 100 + new)) <= set(delivered)
+    assert set(delivered) <= set(bodies(0, kept)) | set(bodies(100, 100 + new))
+    assert (await world.committed()).position == kept + new
+
+
+async def test_what_was_settled_above_what_waits_hides_nothing_that_came_instead(
+    world, autojump_clock
+):
+    await world.publish(*bodies(0, 10))
+    world.sender.script = lambda push: BUSY if push.body == b"0" else OK
+    async with world.consuming():
+        await trio.sleep(3)
+    assert decode(await world.committed()).intervals == ((1, 10),)
+    partition_of(world).cut(4)
+    await world.publish(*bodies(100, 110))
+    world.sender.script = lambda _push: OK
+    world.sender.pushes.clear()
+    async with world.consuming():
+        await trio.sleep(30)
+    assert {b"0", *bodies(100, 110)} <= set(world.sender.bodies)
+    assert (await world.committed()).position == 14
+
+
+async def test_a_log_that_was_not_cut_is_gone_on_with_where_the_commit_says(world, autojump_clock):
+    await world.publish(*bodies(0, 40))
+    for first in (40, 45, 50):
+        async with world.consuming():
+            await trio.sleep(3)
+        await world.publish(*bodies(first, first + 5))
+    async with world.consuming():
+        await trio.sleep(3)
+    assert world.sender.bodies == bodies(0, 55)
+
+
+async def test_a_commit_of_before_the_cut_that_comes_back_hides_nothing(world, autojump_clock):
+    """The commit that said so was lost as well: the last but one counts again."""
+    await world.publish(*bodies(0, 5))
+    async with world.consuming():
+        await trio.sleep(3)
+        before = await world.committed()
+        partition_of(world).cut(0)
+        await trio.sleep(3)
+    await world.publish(*bodies(100, 110))
+    await world.log.commit("shop_orders_push", "shop.orders", {0: before})
+    async with world.consuming():
+        await trio.sleep(30)
+    assert world.sender.bodies[5:] == bodies(100, 110)
 
 
 async def test_while_one_partition_has_no_leader_the_others_are_delivered(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.log.base import COMMIT_METADATA_BYTES_MAX, Commit
-from hermes_actors.log.commits import Ownership, Progress, decode, encode
+from hermes_actors.log.commits import LastRead, Ownership, Progress, decode, encode
 
 OURS = Ownership(topic_incarnation=3, incarnation=12, epoch=5, seek=1)
 
@@ -157,6 +157,25 @@ def test_broken_intervals_are_dropped_and_the_position_counts(raw, why):
     metadata = "h1:3:12:5:1:" + base64.urlsafe_b64encode(raw).decode()
     assert decode(Commit(41, metadata)).intervals == (), why
     assert decode(Commit(41, metadata)).position == 41
+
+
+@given(
+    st.integers(0, 10**12),
+    st.integers(0, 10**15),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([(), ((3, 5),), ((3, 5), (8, 9))]),
+)
+def test_the_record_that_was_read_last_survives_a_commit(offset, timestamp_ms, digest, intervals):
+    last = LastRead(offset, timestamp_ms, digest)
+    metadata = encode(2, intervals, OURS, last_read=last)
+    progress = decode(Commit(2, metadata))
+    assert (progress.last_read, progress.intervals) == (last, intervals)
+    assert decode(Commit(2, metadata.rpartition(":")[0])).last_read is None
+
+
+@pytest.mark.parametrize("text", ["", "1", "1.2", "x.1.2", "1.2.3.4"])
+def test_a_last_record_that_cannot_be_read_leaves_the_position(text):
+    assert decode(Commit(41, f"h1:3:12:5:1::{text}")) == Progress(41)
 
 
 def test_settling_twice_is_a_programmers_error():

@@ -3,9 +3,9 @@
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
-from hermes_actors.consumer.senders.sender import Sender
+from hermes_actors.consumer.senders.sender import Done, Push, Sender
 from hermes_actors.log.base import Log
 from hermes_actors.management.access.roles import Anonymous
 from hermes_actors.management.administration import Administration
@@ -14,6 +14,13 @@ from hermes_actors.runtime.clock import Clock, seeded_ids
 from hermes_actors.runtime.cpu import StillCpu
 from hermes_actors.runtime.threads import NoThreads
 from hermes_chaos.wanted import subscription_body, topic_body
+
+
+class _Nobody(Sender):
+    """Where nothing may be pushed."""
+
+    def send(self, push: Push, done: Done) -> None:
+        raise AssertionError(f"there is nobody to take a push of {push.route.lane}")
 
 
 def surroundings(
@@ -26,7 +33,7 @@ def surroundings(
 
     @asynccontextmanager
     async def open_senders(*_: object) -> AsyncIterator[Callable[[object], Sender]]:
-        yield lambda _live: cast("Sender", sender)
+        yield lambda _live: sender or _Nobody()
 
     return NodeEnvironment(
         clock=clock,
