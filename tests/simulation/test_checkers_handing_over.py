@@ -14,7 +14,6 @@ from hermes_chaos.sim.checkers.committing import LateCommitsAreMended, SettledSt
 from hermes_chaos.sim.checkers.fencing import FencesAreKept
 from hermes_chaos.sim.environment.clock import EPOCH_MS
 from hermes_chaos.sim.faults.strikes import Fault
-from hermes_chaos.sim.history.cuts import Cuts
 from hermes_chaos.sim.history.events import (
     Adopted,
     Attempted,
@@ -22,7 +21,6 @@ from hermes_chaos.sim.history.events import (
     Committing,
     Dropped,
     Ended,
-    EndLost,
     Event,
     Lettered,
     Lettering,
@@ -219,34 +217,3 @@ def test_a_letter_is_decided_by_the_clock_as_it_was_though_it_waits_until_that_i
         Lettering(OLD, "dc1", stamped, 9.0),
     ]
     assert bool(found(FencesAreKept(), events)) is is_wrong
-
-
-# Lost ends
-
-
-CUT = EndLost(PLACE, 2, 4, 5.0)
-BEGINS = Adopted(NEW, NAME, 5.1)
-
-
-@pytest.mark.parametrize(
-    ("events", "is_excused"),
-    [
-        ([Adopted(NEW, NAME, 4.9), CUT], False),
-        ([CUT, BEGINS], True),
-        ([CUT, Adopted(NEW, "g.t$other", 5.1)], False),
-        ([CUT, Adopted("dc2-n1#1", NAME, 5.1)], False),
-        ([CUT, Committed(PLACE, "group", Commit(3)), BEGINS], False),
-        ([CUT, Committed(PLACE, "group", Commit(4)), BEGINS], True),
-        ([CUT, Troubled("dc1-n1", Fault.NODE_PAUSE, 4.0, 2.0)], False),
-    ],
-)
-def test_who_was_reading_misses_nothing_where_a_log_has_lost_its_end(
-    events: list[Event], is_excused: bool
-) -> None:
-    """And who begins there misses nothing when another has committed since."""
-    cuts = Cuts({NAME: "group"})
-    for each in (*events, Stored(PLACE, 3, "new", b"", "g.t")):
-        cuts.watch(each)
-    assert cuts.missed(NAME) == ({"new"} if is_excused else set())
-    assert cuts.may_miss(NAME, PLACE, 3) is is_excused
-    assert not cuts.may_miss(NAME, PLACE, 4)

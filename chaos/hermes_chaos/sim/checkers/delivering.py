@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from hermes_actors.log.commits import decode
 from hermes_chaos.sim.checkers.checker import Checker, shown
 from hermes_chaos.sim.checkers.publishing import AcknowledgedAreStored
-from hermes_chaos.sim.history.cuts import Cuts
 from hermes_chaos.sim.history.events import (
     Answer,
     Committed,
@@ -44,7 +43,6 @@ class AcknowledgedAreDelivered(Checker):
         self._done: dict[str, set[str]] = {name: set() for name in self._audiences}
         self._took: dict[tuple[str, str, str], set[str]] = {}
         self._settlements = Settlements(subject)
-        self._cuts = Cuts({each.name: each.group for each in subject.audiences})
         self._lettered: dict[str, set[str]] = {name: set() for name in self._audiences}
         self._kept: dict[str, set[str]] | None = None
         self._records: dict[str, list[Stored]] = {}
@@ -57,7 +55,6 @@ class AcknowledgedAreDelivered(Checker):
 
     def watch(self, event: Event) -> None:
         """Take note, and check."""
-        self._cuts.watch(event)
         match event:
             case Published() if event.is_acknowledged:
                 for name, owed in self._owed.items():
@@ -135,7 +132,7 @@ class AcknowledgedAreDelivered(Checker):
         pending: dict[str, list[int]] = {}
         for name, owed in self._owed.items():
             letters = self._lettered if self._kept is None else self._kept
-            done = self._done[name] | letters[name] | self._stored.lost | self._cuts.missed(name)
+            done = self._done[name] | letters[name] | self._stored.lost
             serials = [each.serial for key, each in owed.items() if key not in done]
             if serials:
                 pending[name] = serials
@@ -169,7 +166,6 @@ class CommitsPassOnlySettled(Checker):
         self._settlements = Settlements(subject)
         self._seeks = Seeks()
         self._starts: dict[Place, int] = {}
-        self._cuts = Cuts({each.name: each.group for each in subject.audiences})
         self._proven: dict[tuple[str, int, int, Place], int] = {}
         self._unwanted: dict[str, set[str]] = {
             audience.name: set() for audience in subject.audiences if audience.wants_even
@@ -179,7 +175,6 @@ class CommitsPassOnlySettled(Checker):
 
     def watch(self, event: Event) -> None:
         """Take note, and check."""
-        self._cuts.watch(event)
         match event:
             case Dropped(place, end):
                 for key, proven in self._proven.items():
@@ -237,7 +232,6 @@ class CommitsPassOnlySettled(Checker):
             offset
             for offset in claimed
             if offset >= start
-            and not self._cuts.may_miss(audience.name, place, offset)
             and (
                 offset not in ids
                 or not self._is_settled(place[0], audience.name, ids[offset], since_s)

@@ -1,7 +1,7 @@
 """One DC's log with its truth told: what it stores, drops and commits, when it does."""
 
 import random
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import trio
 from msgspec.structs import replace
@@ -27,7 +27,6 @@ from hermes_chaos.sim.history.events import (
     Closed,
     Committed,
     Dropped,
-    EndLost,
     Expired,
     History,
     Lettered,
@@ -62,8 +61,6 @@ class WatchedLog(MemoryLog):
         super().__init__(dc, self.clock, faults=faults, append_timeout_s=_APPEND_TIMEOUT_S)
         self._rng = rng
         self._names = names
-        self.on_lost: list[Callable[[str, int, int, int], None]] = []
-        """Are called with a topic, a partition, and where it ends now and did before."""
 
     async def append(
         self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
@@ -122,8 +119,6 @@ class WatchedLog(MemoryLog):
                 is_any = True
                 for callback in self.on_drop:
                     callback(log_topic, number, end)
-                for lost in self.on_lost:
-                    lost(log_topic, number, end, was)
             known.readers.unpark_all()
         return is_any
 
@@ -237,11 +232,6 @@ def watched_log(
         if topic in message_topics:
             history.tell(Expired((dc, topic, partition), start))
 
-    def on_lost(topic: str, partition: int, end: int, was: int) -> None:
-        if topic in message_topics:
-            history.tell(EndLost((dc, topic, partition), end, was, trio.current_time()))
-
-    log.on_lost.append(on_lost)
     log.on_append.append(on_append)
     log.on_commit.append(on_commit)
     log.on_drop.append(on_drop)

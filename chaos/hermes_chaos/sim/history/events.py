@@ -211,18 +211,6 @@ class Dropped:
 
 
 @dataclass(frozen=True)
-class EndLost:
-    """A change of leader took what had been read already: the partition ended at `was`, and ends at
-    `end` now.
-    """
-
-    place: Place
-    end: int
-    was: int
-    at_s: float
-
-
-@dataclass(frozen=True)
 class Expired:
     """Retention: what the partition held below `start` is gone."""
 
@@ -405,7 +393,6 @@ Event = (
     | Rested
     | Allowed
     | Dropped
-    | EndLost
     | Expired
     | Attempted
     | Ended

@@ -13,6 +13,7 @@ from hermes_actors.consumer.push_consumer import PushConsumer
 from hermes_actors.consumer.reading.intake import Intake
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.reading.progress import TopicProgress
+from hermes_actors.consumer.reading.trail import Trail
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.serial.dispatch import Dispatch
 from hermes_actors.coordination.lease import Lease
@@ -20,6 +21,7 @@ from hermes_actors.coordination.owned import Unfenced
 from hermes_actors.coordination.values import LEASE_MS
 from hermes_actors.log.base import Commit, LogUnavailable, OffsetOutOfRange, UnknownTopic
 from hermes_actors.log.commits import decode
+from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.clock import Clock
 from hermes_chaos.sim.faults.strikes import Fault
 from hermes_chaos.sim.mutants.mutant import Mutant
@@ -112,10 +114,18 @@ def _letters_unasked(
     _begin_letters(self, live, log_topic, parts, Unfenced())
 
 
+def _recognize_all(_self: Trail, _record: StoredRecord) -> bool:
+    return True
+
+
+_nothing_newest = property(lambda _self: None)
+
+
 _AWAY = Shape(faults=frozenset((Fault.NODE_PAUSE, Fault.LEASE_EDGE, Fault.SUBSCRIBER)), strikes=30)
 _STOPS = Shape(faults=frozenset((Fault.NODE_STOP,)), strikes=30)
 _LATE = Shape(faults=frozenset((Fault.LATE_COMMITS,)), strikes=6, messages_per_publisher=30)
 _CUT = Shape(faults=frozenset((Fault.END_LOST,)))
+_CUT_AND_MOVED = Shape(faults=frozenset((Fault.END_LOST, Fault.NODE_STOP)), strikes=40)
 
 HANDING_OVER = (
     Mutant(
@@ -187,5 +197,12 @@ HANDING_OVER = (
         "a reader whose log has lost its end waits until that has grown to where it was",
         ((Intake, "_survive", _wait_where_it_was), (Intake, "_doubt", _doubt_nothing)),
         shape=_CUT,
+    ),
+    Mutant(
+        "rewritten-log-trusted",
+        "who begins takes what a log has where it lost its end for what was committed before",
+        ((Trail, "recognizes", _recognize_all), (Trail, "newest", _nothing_newest)),
+        shape=_CUT_AND_MOVED,
+        seed=2,
     ),
 )
