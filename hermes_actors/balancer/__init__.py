@@ -1,1 +1,1 @@
-"""Who does what: which node runs which subscription."""
+"""The balance of work: which node runs which subscription."""

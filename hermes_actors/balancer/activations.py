@@ -20,7 +20,7 @@ _PAUSE_S = 1.0
 
 
 class Activations:
-    """What has started, until it is written down or need not be."""
+    """The consumers that have started, until that is written down or need not be."""
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
@@ -29,13 +29,13 @@ class Activations:
         self._is_wanted = trio.Event()
 
     def note(self, live: LiveSubscription) -> None:
-        """A consumer of this version has started. Does not wait."""
+        """Note that a consumer of this version has started. Does not wait."""
         if self._metadata.dc not in live.active_in:
             self._started[str(live.name)] = live
             self._is_wanted.set()
 
     def forget(self, name: str) -> None:
-        """Its consumer has ended."""
+        """Forget the subscription: its consumer has ended."""
         self._started.pop(name, None)
 
     async def run(self) -> None:
@@ -51,7 +51,7 @@ class Activations:
                     del self._started[name]
 
     async def _activate(self, live: LiveSubscription) -> bool:
-        """True when it is written, or never need be."""
+        """Write one activation down; True when it is written, or never need be."""
         dc = self._metadata.dc
         latest = self._metadata.catalog.subscriptions.get(str(live.name))
         if latest is None or latest.incarnation != live.incarnation or dc in latest.active_in:

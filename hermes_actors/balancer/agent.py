@@ -48,11 +48,11 @@ _logger = logging.getLogger(__name__)
 _COMMIT_GRACE_S = 5.0
 _RELEASE_TIMEOUT_S = 1.0
 _IN_A_TURN = 25
-"""So many consumers are made or stopped in one go: a few milliseconds."""
+"""How many consumers are made or stopped in one go: a few milliseconds."""
 
 
 class _Plan(Struct, frozen=True):
-    """What should run for one subscription, or does."""
+    """The version, the topic and the ownership by which one consumer runs, or should."""
 
     live: LiveSubscription
     topic: LiveTopic
@@ -70,7 +70,7 @@ class _Plan(Struct, frozen=True):
 
 
 def _shape(live: LiveSubscription) -> tuple[DeliveryType, bool]:
-    """What a consumer is built for, and cannot change while it runs."""
+    """Return what is fixed while a consumer runs: its delivery type, and whether it keeps order."""
     subscription = live.subscription
     policy = subscription.subscription_policy
     return subscription.delivery_type, isinstance(policy, SerialPolicy) and policy.ordered
@@ -186,7 +186,7 @@ class Agent:
         return "starting" if consumer is None else consumer.why
 
     def status(self) -> dict[str, str]:
-        """For each subscription, sorted, why it is not delivered here; "" when it is."""
+        """Return, for each subscription, sorted, why it is not delivered here; "" when it is."""
         known = {*self._running, *self._refusals, *self._metadata.catalog.subscriptions}
         return {name: self.why(name) for name in sorted(known)}
 
@@ -200,7 +200,9 @@ class Agent:
         return owned is not None and owned.is_first
 
     def figures(self, subscription: str) -> SubscriptionFigures | None:
-        """What the node's status record says of one that is its own; None for any other."""
+        """Return the figures for the node's status record; None for one that is not this node's
+        own.
+        """
         if subscription not in self._running and subscription not in self._refusals:
             self._figures.pop(subscription, None)
             return None
@@ -227,7 +229,7 @@ class Agent:
         return figures
 
     def consumer(self, subscription: str) -> Consumer | None:
-        """The consumer that runs here, to ask it for more."""
+        """Return the consumer that runs here, to ask it for more; None when none does."""
         return self._consumers.get(subscription)
 
     def suspend(self, live: LiveSubscription, reason: str) -> None:
@@ -240,7 +242,7 @@ class Agent:
             self._supervisor.crash(subscription)
 
     def loads(self) -> NodeLoads:
-        """What the node and each of its tasks cost since the last time this was asked."""
+        """Return the load of the node and of each of its tasks since the last call."""
         spent = {name: consumer.spent() for name, consumer in self._consumers.items()}
         cpu, now_s = self._cpu, self._clock.monotonic_s()
         return self._usage.loads(spent, now_s, cpu.used_s(), cpu.available(now_s))
@@ -277,7 +279,9 @@ class Agent:
                 await self._abandon_all(work)
 
     async def _abandon_all(self, work: _Work) -> None:
-        """End all at once: others own it by now. Nothing is committed, nothing is said."""
+        """End all consumers at once: others own it all by now. Nothing is committed, nothing
+        said.
+        """
         for name in list({**self._running, **self._owned}):
             self._reconcile(name, work)
         async with trio.open_nursery() as nursery:
@@ -313,7 +317,9 @@ class Agent:
             self._update(name, wanted, running, work)
 
     def _own(self, name: str) -> Owned | None:
-        """What is granted to this node now, with the share that it may use."""
+        """Return this node's grant with the share that it may use; None when it may use none
+        now.
+        """
         lease, state = self._lease, self._coordination.state
         grant = None if lease is None else state.grants_of(lease.boot).get(name)
         if (
@@ -343,7 +349,9 @@ class Agent:
         return lease is not None and self._coordination.state.must_release(lease.boot, name)
 
     def _wanted(self, name: str) -> _Plan | None:
-        """What should run here; if nothing though it is owned, the reason is in `_refusals`."""
+        """Return the plan for the consumer that should run here, or None. If it is owned but
+        suspended or refused, the reason is in `_refusals`.
+        """
         self._refusals.pop(name, None)
         catalog = self._metadata.catalog
         live = catalog.subscriptions.get(name)
@@ -364,7 +372,9 @@ class Agent:
         return None
 
     def _rest(self, name: str, wanted: _Plan | None) -> None:
-        """Only once its consumer has ended: until then that one commits."""
+        """Have the subscription kept at rest if this node owns it and does not consume it. Call it
+        only once its consumer has ended: until then that one commits.
+        """
         live = self._metadata.catalog.subscriptions.get(name)
         topic = None if live is None else self._metadata.catalog.topics.get(str(live.name.topic))
         owned = self._owned.get(name)

@@ -3,7 +3,7 @@
 from collections import deque
 
 FAILURES_MAX = 3
-"""So many within the window, and the lead is given up."""
+"""How many failures within the window make the leader give up its lead."""
 
 WINDOW_S = 600.0
 """As long as a supervisor remembers an actor's failures, whose restarts it delays by them: with
@@ -22,6 +22,6 @@ class Attempts:
         return self.is_poor(now_s)
 
     def is_poor(self, now_s: float) -> bool:
-        """Whether others should lead rather, if there are any."""
+        """True while others should rather lead, if there are any."""
         failed_s = self._failed_s
         return len(failed_s) == FAILURES_MAX and now_s - failed_s[0] <= WINDOW_S

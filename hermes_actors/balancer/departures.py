@@ -1,4 +1,5 @@
-"""Who leads logs each member that is gone, once: lost ones as a warning, those that left as news.
+"""The leader's log lines about members that are gone, each once: lost ones as a warning, those that
+left as news.
 
 A leader's own loss is told by the one that follows it.
 """
@@ -22,8 +23,8 @@ class Departures:
         self._told = ""
 
     def begin(self, state: State, predecessor: str) -> None:
-        """From now on they are to be told; those too that came after the predecessor's lead, whose
-        boot this is, and its own. "" for none: then all before this are old news.
+        """Begin to tell departures: those too that came after the predecessor's lead, whose boot
+        this is, and its own. "" for none: then all before this are old news.
         """
         boots = [departed.boot for departed in state.departed]
         if predecessor in boots:
@@ -33,8 +34,8 @@ class Departures:
             self._told = boots[-1] if boots else ""
 
     def tell(self, state: State, changed: Iterable[str]) -> None:
-        """Log those that have not been. `changed` are the subscriptions that may have lost an owner
-        by them; nothing has been planned since.
+        """Log the departures that have not been told. `changed` are the subscriptions that may have
+        lost an owner by them; nothing has been planned since.
         """
         new = _after(self._told, state.departed)
         if not new:

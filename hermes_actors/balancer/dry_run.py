@@ -1,4 +1,4 @@
-"""What the planner would do now, asked by management; changes nothing."""
+"""The plan that a leader would make now, for management to ask; changes nothing."""
 
 from collections.abc import Callable
 from statistics import median
@@ -34,7 +34,7 @@ class DryRun:
         self._task_min = settings.idle_weight
 
     def weights(self, state: State) -> Weights:
-        """What all work weighs, as measured; what was not measured yet, as the usual does."""
+        """Return all weights as measured; a subscription not measured yet weighs the median."""
         known = {
             name: weight_of(ownership.load)
             for name, ownership in state.subscriptions.items()
@@ -45,7 +45,7 @@ class DryRun:
         return Weights(weights, self._task_min)
 
     async def propose(self, state: State) -> Proposal:
-        """What would change; a trio coroutine. Raises Unavailable while nobody could plan."""
+        """Return what would change; a trio coroutine. Raises Unavailable while nobody can plan."""
         workload = self._workload()
         if workload is None:
             raise Unavailable("The metadata is not read yet, so nothing can be planned; try again")
@@ -58,7 +58,9 @@ class DryRun:
 
 
 def _weighed(asked: Problem) -> tuple[Weights, dict[str, float]]:
-    """What work weighs in the planner's books, and what each boot that may own some can carry."""
+    """Return the weights of the planner's books, and the capacity of each boot that may own
+    work.
+    """
     open_nodes = [node for node in asked.nodes if not node.is_draining]
     if asked.settings.strategy is Strategy.COUNT:
         return Weights({}, 1.0), {node.boot: 1.0 for node in open_nodes}

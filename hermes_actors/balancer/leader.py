@@ -66,7 +66,7 @@ class Wanted(Struct, frozen=True):
 
 
 class Workload(Struct, frozen=True):
-    """What there is to be owned, by the subscriptions' names, and the names of draining nodes.
+    """The subscriptions that are to be owned, by name, and the names of draining nodes.
 
     `has_run`: some of it was consumed here at some time, so that nodes may own it of whom a log
     that is new, or was cut, tells nothing.
@@ -81,7 +81,7 @@ class WorkloadSource(Protocol):
     """Where the leader asks what there is to be owned."""
 
     def __call__(self) -> Workload | None:
-        """All of it, now; None while it is not known: then nothing is planned."""
+        """Return the whole workload now; None while it is not known: then nothing is planned."""
 
 
 class Planner(Protocol):
@@ -146,7 +146,7 @@ class Leader:
                 nursery.cancel_scope.cancel()
 
     async def _stand_in(self, lease: Lease) -> None:
-        """In one life of the node."""
+        """Claim and lead in one life of the node."""
         coordination = self._coordination
         predecessor = ""
         while True:
@@ -217,8 +217,9 @@ class Leader:
                 await trio.sleep(_DEBOUNCE_S)
 
     async def _outwait_unknown_owners(self, lease: Lease) -> None:
-        """In a log without any plan, of work that was somebody's before: the log may have been
-        deleted or emptied under owners who have not noticed yet. Nothing new opens their leases.
+        """Let a lease's time pass in a log without any plan, for work that was somebody's before:
+        the log may have been deleted or emptied under owners who have not noticed yet. Nothing new
+        opens their leases.
         """
         coordination = self._coordination
         while coordination.state.plan_offset < 0 and not coordination.has_listened:
@@ -238,7 +239,9 @@ class Leader:
 
     @asynccontextmanager
     async def _attempt(self, lease: Lease) -> AsyncIterator[None]:
-        """What fails in it fails the actor, which is restarted; once too often, the lead goes."""
+        """Let what fails in the block fail the actor, which is restarted; once too often, the lead
+        is given up as well.
+        """
         try:
             yield
         finally:
@@ -271,7 +274,7 @@ class Leader:
         await self._append(Resign(lease.boot, state.term, reason))
 
     async def _plan(self, lease: Lease) -> bool:
-        """False when it has to be tried again soon."""
+        """Plan, and append the changes; False when it has to be tried again soon."""
         workload = self._workload()
         if workload is None:
             return False
@@ -323,7 +326,7 @@ class Leader:
             await self._append(Snapshot(lease.boot, term, as_of, piece, part, count))
 
     async def _append(self, said: Said) -> int | None:
-        """Its offset; None if it is not known to be stored."""
+        """Append a record and return its offset; None if it is not known to be stored."""
         log, topic = self._coordination.log, self._coordination.topic
         with trio.move_on_after(_APPEND_TIMEOUT_S):
             record = encode(said, self._clock.now_ms())

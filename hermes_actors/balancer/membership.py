@@ -38,13 +38,13 @@ _APPEND_TIMEOUT_S = 1.0
 _LEAVE_TIMEOUT_S = 1.0
 _UNSEEN_MAX_S = 10.0
 _TASKS_MAX = 10_000
-"""So many, with long names, are one record."""
+"""How many tasks, with long names, one record takes."""
 _TASKS_IN_A_TURN = 250
 """Rounded between two looks at others: a millisecond."""
 
 
 class NodeLoads(Struct, frozen=True):
-    """What a node measured since it was asked last: see `Loads`."""
+    """The load that a node measured since it was asked last: see `Loads`."""
 
     cpu: float = 0.0
     cpu_available: float = 0.0
@@ -89,7 +89,7 @@ class Membership:
                 self._presence.lease.lose()
 
     async def _live(self) -> None:
-        """One life after the other."""
+        """Take part in one life after the other."""
         coordination, presence = self._coordination, self._presence
         generation = 0
         while True:
@@ -158,7 +158,7 @@ class Membership:
             await self._append([Leave(lease.boot)], Ack.ALL, _LEAVE_TIMEOUT_S)
 
     async def _append(self, said: list[Said], ack: Ack, timeout_s: float) -> bool:
-        """Whether the log says it has it; what is lost is said again in time."""
+        """Append; True if the log says it has all. What is lost is said again in time."""
         coordination, now_ms = self._coordination, self._clock.now_ms()
         records = [encode(each, now_ms) for each in said]
         generation, position = coordination.generation, coordination.state.position
@@ -176,7 +176,7 @@ def _first_offset(outcomes: Sequence[Outcome]) -> int | None:
 
 
 def _heaviest(tasks: Mapping[str, TaskLoad]) -> list[str]:
-    """The names of those that cost something, as many as one record takes, sorted."""
+    """Return the names of the tasks that cost something, as many as one record takes, sorted."""
     names = [name for name, load in tasks.items() if load != TaskLoad()]
     if len(names) > _TASKS_MAX:
         names = nlargest(_TASKS_MAX, names, key=lambda name: (tasks[name].cpu, name))
@@ -184,7 +184,7 @@ def _heaviest(tasks: Mapping[str, TaskLoad]) -> list[str]:
 
 
 def _rounded(load: TaskLoad) -> TaskLoad:
-    """Enough digits for a plan; each costs space for six hours."""
+    """Round to enough digits for a plan; each costs space for six hours."""
     return TaskLoad(
         round(load.messages, 2), round(load.size_bytes), round(load.cpu, 5), round(load.used, 3)
     )

@@ -1,4 +1,6 @@
-"""What the agent is given by its node: who makes consumers, and who looks after what rests."""
+"""The seams of the agent, which its node fills: consumers, their factory, the CPU, and the part
+that looks after what rests.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -15,19 +17,21 @@ class Consumer(Protocol):
 
     @property
     def why(self) -> str:
-        """What keeps it from delivering; "" when nothing does."""
+        """The trouble that keeps the consumer from delivering; "" when there is none."""
 
     def figures(self) -> SubscriptionFigures:
-        """What it has done and is doing, for the node's status."""
+        """Return what the consumer has done and is doing, for the node's status."""
 
     def spent(self) -> Spent:
-        """What it has done, for the node's loads."""
+        """Return the totals since the consumer was made, for the node's loads."""
 
     def known(self) -> RateState | None:
-        """What the next owner begins with."""
+        """Return the endpoint's rate for the next owner to begin with; None when nothing is
+        known.
+        """
 
     def hand_over(self) -> None:
-        """Its stop, which comes now, lets another node go on."""
+        """Shorten the grace of the stop, which comes now: another node waits to go on."""
 
     async def run(self, inbox: Inbox[LiveSubscription]) -> None:
         """Consume until asked to stop, then drain and commit."""
@@ -52,41 +56,43 @@ class ConsumerFactory(Protocol):
 
 
 class NodeCpu(Protocol):
-    """What the node's process uses of the machine."""
+    """The CPU of the machine that the node's process uses and may use."""
 
     @property
     def cores(self) -> float:
-        """How many it may use."""
+        """How many cores the process may use."""
 
     def used_s(self) -> float:
-        """The CPU time that it has used, in seconds."""
+        """Return the CPU time that the process has used, in seconds."""
 
     def available(self, now_s: float) -> float:
-        """How many cores the machine leaves it now; `now_s` is monotonic."""
+        """Return how many cores the machine leaves the process now; `now_s` is monotonic."""
 
 
 class Resting(Protocol):
     """Looks after the places of subscriptions that are this node's and not consumed now."""
 
     def keep(self, live: LiveSubscription, log_topic: str, owned: Owned) -> None:
-        """It is not consumed from now on, or has changed meanwhile. Never waits."""
+        """Look after one that is not consumed from now on, or has changed meanwhile. Never
+        waits.
+        """
 
     def release(self, name: str) -> None:
-        """It is consumed from now on, or gone. Never waits."""
+        """Stop looking after a subscription that is consumed from now on, or gone. Never waits."""
 
     def reached(self, name: str) -> tuple[str, Mapping[int, int]]:
-        """Its log topic, and for each partition how much is settled; nothing when not known."""
+        """Return its log topic, and for each partition how much is settled; nothing if unknown."""
 
 
 class NoRest:
     """Looks after nothing."""
 
     def keep(self, live: LiveSubscription, log_topic: str, owned: Owned) -> None:
-        """Nothing comes of it."""
+        """Do nothing."""
 
     def release(self, name: str) -> None:
-        """Nothing comes of it."""
+        """Do nothing."""
 
     def reached(self, name: str) -> tuple[str, Mapping[int, int]]:
-        """Nothing is known."""
+        """Return nothing, for nothing is known."""
         return "", {}

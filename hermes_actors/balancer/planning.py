@@ -42,9 +42,9 @@ class WorkloadPlanner:
         self._weights = Weights()
         self._speeds = Speeds()
         self.asked = Problem((), ())
-        """What the last round was about: nodes and work as they were weighed."""
+        """The problem of the last round: nodes and work as they were weighed."""
         self.latest = Planned(())
-        """What the last round came to, but for shares."""
+        """The outcome of the last round, but for shares."""
 
     def plan(
         self, state: State, workload: Workload
@@ -115,7 +115,7 @@ class WorkloadPlanner:
         return tuple(assignments)
 
     def _share(self, name: str, ownership: Ownership) -> list[Assignment]:
-        """Other shares for owners that stay, where who needs more can have more."""
+        """Return other shares for owners that stay, where one that needs more can have more."""
         used = {grant.boot: grant.load.used for grant in ownership.grants if grant.load is not None}
         uses = {each.boot: Use(each.share, used.get(each.boot)) for each in ownership.targets}
         shares = share_out(self._rate_of(name), uses)

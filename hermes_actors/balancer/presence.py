@@ -34,7 +34,9 @@ class Presence:
 
     @contextmanager
     def using(self, lease: Lease) -> Iterator[Lease]:
-        """Until the block ends the caller acts in this life, or puts it away: no other begins."""
+        """Keep any other life from beginning until the block ends: the caller acts in this one, or
+        puts it away.
+        """
         self._uses[lease] = self._uses.get(lease, 0) + 1
         try:
             yield lease
@@ -47,7 +49,7 @@ class Presence:
     # What follows is for the membership.
 
     def begin(self, lease: Lease) -> None:
-        """A new life."""
+        """Begin a new life."""
         self.lease = lease
         self._notify()
 

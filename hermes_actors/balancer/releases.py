@@ -33,7 +33,7 @@ class _Free(Struct, frozen=True):
 
 
 class Releases:
-    """What is to be said, and the actor that says it. Made once for each node."""
+    """The releases that are to be said, and the actor that says them. Made once for each node."""
 
     def __init__(self, coordination: Coordination, clock: Clock) -> None:
         self._coordination = coordination
@@ -43,7 +43,7 @@ class Releases:
         self._is_wanted = trio.Event()
 
     def say(self, lease: Lease, subscription: str, epoch: int, rate: RateState | None) -> None:
-        """Nothing runs under this grant any more, nor ever will. Does not wait."""
+        """Say that nothing runs under this grant any more, nor ever will. Does not wait."""
         self._free[subscription] = _Free(lease, subscription, epoch, rate)
         self._is_wanted.set()
 
@@ -68,7 +68,7 @@ class Releases:
             await coordination.log.append(coordination.topic, 0, [record], Ack.ALL)
 
     async def run(self, stop: trio.Event) -> None:
-        """Say it until asked to stop."""
+        """Append the releases until asked to stop."""
         await run_until(stop, self._work)
 
     async def flush(self) -> None:
@@ -105,6 +105,6 @@ class Releases:
         return True
 
     def _is_owned(self, free: _Free) -> bool:
-        """Whether the log still shows the grant, in a life that is not over."""
+        """True while the log still shows the grant, in a life that is not over."""
         grant = self._coordination.state.grants_of(free.lease.boot).get(free.subscription)
         return not free.lease.is_lost and grant is not None and grant.epoch == free.epoch

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 BUSY = 0.9
-"""Who uses more than this part of its share would use more of a greater one."""
+"""An owner that uses more than this part of its share would use more of a greater one."""
 HEADROOM = 1.15
-"""What the others keep, in times of what they use: with it they are not busy, and can grow."""
+"""How much the others keep, in times of what they use: they are not busy then, and can grow."""
 FLOOR = 0.02
 """No share is below this part, or one message a second; or an even part, if that is less."""
 GAIN_MIN = 0.1
@@ -30,18 +30,20 @@ class Use(Struct, frozen=True):
 
     @property
     def is_busy(self) -> bool:
-        """Whether it would use more."""
+        """True when the owner would use more."""
         return self.share is not None and self.used is not None and self.used > BUSY
 
 
 def floor_of(rate: float, owners: int) -> float:
-    """What each of so many owners has at the least; `rate` is the maximum, in messages a second."""
+    """Return the least share of each of so many owners; `rate` is the maximum in messages a
+    second.
+    """
     return min(1 / owners, max(FLOOR, 1 / rate if rate > 0 else 1.0))
 
 
 def share_out(rate: float, owners: Mapping[str, Use]) -> dict[str, float]:
-    """The owners' shares from now on, in their order; they sum up to 1 at most, and are what they
-    were wherever nothing has to change.
+    """Return the owners' shares from now on, in their order; they sum up to 1 at most, and are what
+    they were wherever nothing has to change.
     """
     if not owners:
         return {}
@@ -70,7 +72,9 @@ def whole_units(share: float) -> float:
 
 
 def _needed(share: float, use: Use) -> float:
-    """What an owner keeps when others want more: nobody knows what an unmeasured one needs."""
+    """Return the share that an owner keeps when others want more; an unmeasured one keeps all it
+    has, for nobody knows what it needs.
+    """
     if use.used is None or use.is_busy:
         return share
     return min(share, share * use.used * HEADROOM)
@@ -107,7 +111,7 @@ def _from_idle_to_busy(
 
 
 def _level(rest: float, least: Sequence[float]) -> float:
-    """What each may have that has not at the least more, so that all together have the rest;
+    """Return the share of each owner whose least is below it, so that all together have the rest;
     `least`: the greatest first.
     """
     left = rest
@@ -130,7 +134,9 @@ def _is_worth_it(
 
 
 def _floored(shares: Mapping[str, float], floor: float) -> dict[str, float]:
-    """None below the floor and the sum not above 1: what is missing is taken from what is above."""
+    """Raise each share to the floor and keep the sum at 1 at most: what is missing is taken from
+    what is above.
+    """
     raised = {name: max(floor, share) for name, share in shares.items()}
     excess = sum(raised.values()) - 1
     if excess <= 0:

@@ -29,7 +29,9 @@ class _Asked(Struct, frozen=True):
 
 
 class Suspensions:
-    """What consumers ask for, until it is written down or somebody has changed the subscription."""
+    """The suspensions that consumers ask for, until they are written down or somebody has changed
+    the subscription.
+    """
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
@@ -70,7 +72,7 @@ class Suspensions:
         at_work.discard(name)
 
     async def _suspend(self, asked: _Asked) -> bool:
-        """True when it is written, or must not be."""
+        """Write one suspension down; True when it is written, or must not be."""
         change = self._change(asked)
         if change is None:
             return True

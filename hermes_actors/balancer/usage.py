@@ -1,4 +1,4 @@
-"""What a node's tasks have cost since they were asked last. Pure: times are arguments."""
+"""The load of a node's tasks since it was asked for last. Pure: times are arguments."""
 
 from collections.abc import Mapping
 
@@ -7,9 +7,9 @@ from hermes_actors.coordination.commands import TaskLoad
 from hermes_actors.coordination.owned import Spent
 
 _MESSAGE_BYTES = 4_096
-"""So many bytes cost about as much as handling one message does."""
+"""How many bytes cost about as much as handling one message does."""
 _MESSAGE_CPU_S_MAX = 0.0005
-"""What a message costs at the most: what an idle node does for itself is no subscription's."""
+"""The most that a message costs: what an idle node does for itself is no subscription's."""
 
 
 class Usage:
@@ -26,7 +26,9 @@ class Usage:
     def loads(
         self, spent: Mapping[str, Spent], now_s: float, cpu_s: float, cores: float
     ) -> NodeLoads:
-        """Since the last call; `cpu_s` is the process' CPU time, `cores` what is left to it."""
+        """Return the loads since the last call, by the process' CPU time and the `cores` left to
+        it.
+        """
         elapsed_s = max(1e-3, now_s - self._now_s)
         cpu = max(0.0, cpu_s - self._cpu_s) / elapsed_s
         done = {name: _since(each, self._before.get(name)) for name, each in spent.items()}
@@ -46,7 +48,7 @@ class Usage:
 
 
 def _since(now: Spent, before: Spent | None) -> Spent:
-    """What was done between; a consumer that was made anew has counted from zero again."""
+    """Return what was done between; a consumer that was made anew has counted from zero again."""
     if before is None or now.taken < before.taken or now.size_bytes < before.size_bytes:
         return now
     return Spent(now.taken - before.taken, now.size_bytes - before.size_bytes, now.allowed)

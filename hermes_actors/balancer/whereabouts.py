@@ -1,10 +1,10 @@
-"""Who has a subscription that this node has not, in words for people."""
+"""The whereabouts of a subscription that this node has not, in words for people."""
 
 from hermes_actors.coordination.view import Coordination
 
 
 def whereabouts(coordination: Coordination, subscription: str, boot: str) -> str:
-    """Where its partitions are, or why nobody has them; `boot` is this node."""
+    """Return where its partitions are, or why nobody has them; `boot` is this node."""
     state = coordination.state
     nodes = sorted(
         {state.node_of(grant.boot) for grant in state.grants(subscription) if grant.boot != boot}

@@ -1,4 +1,4 @@
-"""What there is to be owned in a datacentre, as its metadata and its log say; for the leader.
+"""The workload of a datacentre, by its metadata and its log; for the leader.
 
 How many partitions a topic has only the log knows. It is asked by the leader's node alone, one
 topic after the other; what has owners already is known by what they own.
@@ -49,7 +49,7 @@ class Workloads:
         self._is_wanted = trio.Event()
 
     def __call__(self) -> Workload | None:
-        """All there is; None while the metadata of this datacentre is not known."""
+        """Return the whole workload; None while the metadata of this datacentre is not known."""
         return workload_of(self._metadata, self._coordination.state, self._partitions)
 
     async def run(self, stop: trio.Event) -> None:
@@ -127,9 +127,9 @@ class Workloads:
 
 
 def workload_of(metadata: Metadata, state: State, partitions: Mapping[str, int]) -> Workload | None:
-    """All there is; None while the metadata of this datacentre is not known. `partitions` has what
-    was looked up, by log topic; else a subscription has as many as its owners are to have, and one
-    that has neither is left out for now.
+    """Return the whole workload; None while the metadata of this datacentre is not known.
+    `partitions` has what was looked up, by log topic; else a subscription has as many as its owners
+    are to have, and one that has neither is left out for now.
     """
     catalog = metadata.catalog
     # A stand-in's need not know all, and what it does not know would be taken from its owners.

@@ -40,17 +40,17 @@ class Held(Protocol):
 
     @property
     def inflight(self) -> int:
-        """How many are under way."""
+        """How many messages are in flight."""
 
     @property
     def buried(self) -> int:
-        """How many are given up, while their dead letters are on their way."""
+        """How many messages are given up, while their dead letters are on their way."""
 
     def bury_read(self, delivery: Delivery) -> None:
-        """A message that has been read, and not been added, is given up."""
+        """Give up a message that has been read and not been added."""
 
     def forget(self, delivery: Delivery) -> None:
-        """A buried message needs nothing more."""
+        """Drop a buried message that needs nothing more."""
 
     def clear(self) -> None:
         """Forget all messages: the consumer has ended."""
@@ -68,7 +68,7 @@ class Attempted(Protocol):
 
     @property
     def is_superseded(self) -> bool:
-        """True when a retransmission or another version makes it anew, or not."""
+        """True when a retransmission or another version makes the push anew, or drops it."""
 
 
 T = TypeVar("T", bound=Attempted)
@@ -117,7 +117,7 @@ class Dispatching(Generic[T]):
         self.taken = self.taken_bytes = 0
 
     def _begin(self, live: LiveSubscription, policy: SerialPolicy | BatchPolicy) -> None:
-        """Another version of the subscription is in force."""
+        """Put another version of the subscription in force."""
         self.live = live
         self._retry_policy = RetryPolicy.of(
             policy,
@@ -132,7 +132,9 @@ class Dispatching(Generic[T]):
         self._is_stopping = self._is_halted = True
 
     def abandon(self) -> None:
-        """Nobody hears of what is still under way: it is sent again after a restart."""
+        """Drop all that is held: outcomes still to come are ignored, and what is under way is sent
+        again after a restart.
+        """
         self._is_stopping = self._is_halted = self._is_abandoned = True
         # A crash must not leave a queue of them, before which the next life's have to wait.
         self._pushing.sender.forget(str(self.live.name))
@@ -162,11 +164,11 @@ class Dispatching(Generic[T]):
         return self._is_abandoned
 
     def _may_begin(self) -> bool:
-        """For what has had to wait in a sender."""
+        """True while a push that has had to wait in a sender may begin."""
         return not self._is_abandoned and self._is_lease_open()
 
     def _fail(self, error: Exception) -> None:
-        """Not swallowed: raised again in the actor, so that its supervisor restarts it."""
+        """Keep an exception for the actor to raise again, so that its supervisor restarts it."""
         self.error = error
         self._around.wake()
 
@@ -216,7 +218,7 @@ class Dispatching(Generic[T]):
         )
 
     def _end(self, what: T, ending: Discard | Gone, outcome: SendOutcome, now_s: float) -> None:
-        """The answer ends the messages, or the subscription."""
+        """End the messages, or the subscription, as the answer says."""
         what.ending = None
         match ending:
             case Discard(reason):
@@ -235,7 +237,7 @@ class Dispatching(Generic[T]):
 
     @abstractmethod
     def _age_ms(self, what: T, now_s: float) -> float:
-        """How old it is, as its time to live counts."""
+        """Return its age in milliseconds, as its time to live counts."""
 
     @abstractmethod
     def _is_of_this_version(self, what: T) -> bool:
@@ -251,15 +253,15 @@ class Dispatching(Generic[T]):
 
     @abstractmethod
     def _wait(self, what: T, due_s: float) -> None:
-        """The next attempt comes then, or, if there is an ending, that."""
+        """Let it wait until `due_s` for the next attempt or, if there is one, for its ending."""
 
     @abstractmethod
     def _let_go(self, what: T, decision: Decision, outcome: SendOutcome) -> None:
-        """Something else stands in its place by now."""
+        """Drop the attempt: a retransmission or another version has superseded it."""
 
     @abstractmethod
     def _give_up(self, what: T, reason: DiscardReason, outcome: SendOutcome) -> None:
-        """It is attempted no more after this answer: its messages become dead letters."""
+        """Attempt it no more after this answer: its messages become dead letters."""
 
     def _on_gone(self, outcome: SendOutcome) -> None:
         if self.gone:
@@ -273,7 +275,7 @@ class Dispatching(Generic[T]):
     # Giving up: counted and kept as a dead letter.
 
     def give_up(self, delivery: Delivery, reason: DiscardReason, detail: str) -> None:
-        """A message that has just been read is not attempted: it becomes a dead letter."""
+        """Make a message that has just been read a dead letter, without an attempt."""
         record = delivery.record
         # An envelope is not opened any more: that may be what it is given up for.
         if delivery.message is None and not is_enveloped(record):
@@ -318,7 +320,7 @@ class Dispatching(Generic[T]):
         self._letters.add(letter, partial(self._on_kept, delivery))
 
     def _on_kept(self, delivery: Delivery, settlement: Settlement) -> None:
-        """The dead letter is safe: now the message needs nothing more."""
+        """Settle the message and drop it: its dead letter is safe."""
         if self._is_abandoned:
             return
         delivery.offsets.settle(delivery.record.offset)

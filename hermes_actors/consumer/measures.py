@@ -1,4 +1,4 @@
-"""What is counted of one subscription, under the names that Hermes' dashboards expect."""
+"""The counters of one subscription, under the names that Hermes' dashboards expect."""
 
 from collections.abc import Sequence
 from math import isnan
@@ -27,7 +27,7 @@ class Undelivered(Struct, frozen=True):
     reason: str
 
     def for_status(self) -> LastUndelivered:
-        """What the node's status record says of it."""
+        """Return it as the node's status record holds it: when, which record, and why."""
         return LastUndelivered(self.timestamp_ms, self.partition, self.offset, self.reason)
 
 
@@ -133,7 +133,7 @@ class SubscriptionMeasures(Transitions):
         return self._latency_ms
 
     def flow(self) -> Flow:
-        """All of it as one value."""
+        """Return all the counts as one value."""
         by_class = [0] * 10
         for status, counter in self._statuses.items():
             by_class[min(status // 100, 9)] += counter.value
@@ -172,5 +172,5 @@ class Gauge:
         self._attribute = attribute
 
     def __call__(self) -> float:
-        """The attribute's value now."""
+        """Return the attribute's value now."""
         return float(getattr(self._of, self._attribute))

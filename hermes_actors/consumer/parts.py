@@ -1,4 +1,4 @@
-"""What all consumers of a node share, and what may be asked of each."""
+"""The parts that all consumers of a node share, and the status that may be asked of each."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -24,16 +24,18 @@ from hermes_actors.telemetry.metrics import Metrics
 
 
 def _suspend_nobody(_live: LiveSubscription, _reason: str) -> None:
-    """For consumers that nobody else is told of: they stop their attempts by themselves."""
+    """Do nothing: for consumers that nobody else is told of. They stop their attempts
+    themselves.
+    """
 
 
 def _nobody(_live: LiveSubscription) -> Sequence[Transitions]:
-    """For consumers whose messages only the counters hear of."""
+    """Return no listeners: for consumers whose messages only the counters hear of."""
     return ()
 
 
 class ConsumerParts(Struct, frozen=True):
-    """What all consumers of a node share.
+    """The parts that all consumers of a node share.
 
     `suspend` is called by a consumer whose endpoint is gone, with the version that was pushed to
     and why; it must not wait. `listeners` gives what hears of a subscription's messages, beside its

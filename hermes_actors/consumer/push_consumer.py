@@ -136,28 +136,30 @@ class PushConsumer:
             self._sending.abandon()
 
     def hand_over(self) -> None:
-        """Its stop, which comes now, lets another node go on: what is under way gets less time."""
+        """Shorten the grace of the stop, which comes now: another node waits to go on."""
         self._stop_grace_s = self._config.handover_grace_ms / 1_000
 
     def known(self) -> RateState | None:
-        """What the next owner begins with; None when nothing is known of the endpoint."""
+        """Return the endpoint's rate for the next owner to begin with; None when nothing is
+        known.
+        """
         return self._sending.known()
 
     def spent(self) -> Spent:
-        """What it has done so far."""
+        """Return what it has pushed since it was made, and the rate that it is allowed."""
         sending = self._sending
         return Spent(sending.taken, sending.taken_bytes, sending.allowed)
 
     @property
     def why(self) -> str:
-        """What keeps it from reading or sending; "" when nothing does."""
+        """The trouble that keeps the consumer from reading or sending; "" when there is none."""
         if self._is_stopping:
             return "stopping"
         why, buried = self._sending.gone or self._intake.why, self._letters.why
         return f"{why}; {buried}" if why and buried else why
 
     def status(self) -> ConsumerStatus:
-        """Everything that may be asked about it now."""
+        """Return all that may be asked of it, as it is now."""
         return ConsumerStatus(
             why=self.why,
             inflight=self._buffer.inflight,
@@ -174,7 +176,7 @@ class PushConsumer:
         )
 
     def figures(self) -> SubscriptionFigures:
-        """What the node's status record says of it."""
+        """Return the figures for the node's status record."""
         sending = self._sending
         failure, undelivered = sending.last_failure, sending.last_undelivered
         return SubscriptionFigures(
@@ -208,7 +210,7 @@ class PushConsumer:
         return 0 if oldest_ms is None else max(0, self._clock.now_ms() - oldest_ms)
 
     def note_settled(self) -> None:
-        """A message is gone: its bytes are free, and there is progress to commit."""
+        """Note that a message is gone: its bytes are free, and there is progress to commit."""
         if self._intake.lacks_bytes:
             self._intake.note_settled()
         if not self._touched.is_set:
@@ -324,7 +326,7 @@ class PushConsumer:
         return await self._commit()
 
     async def _commit(self) -> bool:
-        """False if the log did not take it, or the lease did not allow it."""
+        """Commit; False if the log did not take it, or the lease did not allow it."""
         try:
             await self._progress.commit(self._clock.monotonic_s())
             if not self._lease.is_open():

@@ -1,5 +1,5 @@
-"""What makes pushes, whatever goes into one: whom they go to, the lines that do not change, and
-what follows when the recipients are found, which may be late.
+"""The base of both makers of pushes: the recipients, the header lines that do not change, and what
+follows when the recipients are found, which may be late.
 """
 
 import logging
@@ -89,8 +89,8 @@ class Pushes:
     def _when_found(
         self, push: Callable[[list[Recipient], int], None], done: Done
     ) -> Callable[[list[Recipient] | Unresolved], None]:
-        """What is to be called with the recipients: it pushes to them, in the milliseconds that are
-        left, or tells why not.
+        """Return the callback for the recipients: it pushes to them, in the milliseconds that are
+        left, or tells `done` why not.
         """
         asked_s = self._clock.monotonic_s()
 

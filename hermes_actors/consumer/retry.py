@@ -1,4 +1,4 @@
-"""What follows from an attempt: settled, discarded, tried again after a delay, or the end. Pure.
+"""The decision after an attempt: settled, discarded, tried again after a delay, or the end. Pure.
 
 The table is Hermes', with additions: a subscription may name statuses that are tried again or given
 up whatever the table says, 410 ends the subscription, Retry-After may be an HTTP date, attempts may
@@ -27,7 +27,7 @@ _JITTER = 0.25
 
 
 class RetryPolicy(Struct, frozen=True):
-    """What of a subscription's policy decides; everything in milliseconds.
+    """The part of a subscription's policy that decides; everything in milliseconds.
 
     `has_oauth`: a 401 means a token to renew, so it is always tried again. `gone_suspends`: a 410
     ends the subscription, unless it is in `retry_on` or `discard_on`. `is_ttl_from_publication`
@@ -54,9 +54,7 @@ class RetryPolicy(Struct, frozen=True):
         has_oauth: bool = False,
         gone_suspends: bool = False,
     ) -> "RetryPolicy":
-        """The deciding part of a subscription's policy. A batch's age counts from its first
-        attempt.
-        """
+        """Return the part of a policy that decides. A batch's age counts from its first attempt."""
         return cls(
             ttl_ms=policy.message_ttl * 1_000,
             backoff_ms=policy.message_backoff,
@@ -81,11 +79,11 @@ class RetryPolicy(Struct, frozen=True):
 
 
 class Settled(Struct, frozen=True):
-    """The subscriber has it."""
+    """The decision that the subscriber has the message."""
 
 
 class Discard(Struct, frozen=True):
-    """Given up. `slows`: whether it counts against the subscription's rate."""
+    """The decision to give up. `slows`: whether it counts against the subscription's rate."""
 
     reason: DiscardReason
     slows: bool
@@ -118,7 +116,7 @@ def decide(
     rng: random.Random,
     attempts: int = 1,
 ) -> Decision:
-    """What follows from one attempt at a message.
+    """Return what is to be done after one attempt at a message.
 
     `age_ms` is the message's age as the policy counts it, `previous_backoff_ms` that of the last
     decision (None at the first failure), `now_ms` the wall clock, for Retry-After as a date,
@@ -158,7 +156,9 @@ def is_refused(outcome: SendOutcome, policy: RetryPolicy) -> bool:
 
 
 def ending_detail(reason: DiscardReason, outcome: SendOutcome) -> str:
-    """Why a message was given up after this answer, in one line, and which setting changes that."""
+    """Return in one line why a message was given up after this answer, and the setting to
+    change.
+    """
     said = outcome.reason()
     if reason is DiscardReason.CLIENT_ERROR and outcome.status in _FOR_LATER:
         said += (
@@ -176,7 +176,7 @@ def asked_pause_ms(outcome: SendOutcome, now_ms: int) -> int | None:
 
 
 def _end_by_status(status: int, policy: RetryPolicy) -> Discard | Gone | None:
-    """What an answer's status ends at once; None when it is to be tried again."""
+    """Return the end that an answer's status means at once; None when it is to be tried again."""
     if status in policy.discard_on:
         return Discard(DiscardReason.DISCARD_STATUS, slows=False)
     if status in policy.retry_on:

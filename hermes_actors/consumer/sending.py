@@ -23,20 +23,21 @@ class Surroundings(Protocol):
     """The actor around it, told of what it waits for. None of these waits."""
 
     def wake(self) -> None:
-        """The sending loop has something to do before its alarm."""
+        """Wake the sending loop: it has something to do before its alarm."""
 
     def note_room(self) -> None:
-        """Fresh messages have been taken up."""
+        """Note that fresh messages have been taken up."""
 
     def note_settled(self) -> None:
-        """A message is gone: its bytes are free, and there is progress to commit."""
+        """Note that a message is gone: its bytes are free, and there is progress to commit."""
 
     def note_landed(self) -> None:
-        """Nothing is under way any more, for an actor that stops."""
+        """Note that nothing is under way any more, for an actor that stops."""
 
 
 class Sending(Protocol):
-    """What is pushed when, and what follows from the answers. Nothing here waits.
+    """The part of a consumer that decides what is pushed when, and what follows from the answers.
+    Nothing here waits.
 
     `alarm_s` is when the sending loop wakes by itself, set by it. `error` is what a callback
     raised, for the actor to raise again. `gone` says that the endpoint is gone for good, "" while
@@ -65,11 +66,11 @@ class Sending(Protocol):
 
     @property
     def level(self) -> Level:
-        """What the endpoint is trusted with."""
+        """How much the endpoint is trusted with."""
 
     @property
     def rate_now(self) -> float:
-        """What may be sent to it, in messages a second; 0 when nothing limits it."""
+        """How many messages a second may be sent now; 0 when nothing limits it."""
 
     @property
     def allowed(self) -> float:
@@ -87,25 +88,27 @@ class Sending(Protocol):
         """Go on with this version of the subscription."""
 
     def divide(self) -> None:
-        """The owner's share of the rate is another one: in force at once."""
+        """Put another share of the rate in force at once."""
 
     def known(self) -> RateState | None:
-        """What the next owner begins with; None when nothing is learned of the endpoint."""
+        """Return the endpoint's rate for the next owner to begin with; None when nothing is
+        learned.
+        """
 
     def stop(self) -> None:
         """Begin no attempt any more; what is under way is still taken in."""
 
     def abandon(self) -> None:
-        """Nobody hears of what is still under way."""
+        """Ignore the outcomes of what is still under way."""
 
     def give_up(self, delivery: Delivery, reason: DiscardReason, detail: str) -> None:
-        """A message that has just been read is not attempted: it becomes a dead letter."""
+        """Make a message that has just been read a dead letter, without an attempt."""
 
     def on_read(self) -> bool:
-        """Messages have been read; True if there may be something to do about it."""
+        """Take note that messages have been read; True if there may be something to do about it."""
 
     def fill(self, now_s: float) -> int:
         """Attempt what may be attempted now; FILL_MAX when there may be more to do at once."""
 
     def idle_s(self, now_s: float) -> float:
-        """How long there is nothing to do unless an answer comes or a batch is read."""
+        """Return how long there is nothing to do unless an answer comes or a batch is read."""

@@ -143,7 +143,7 @@ class _Seen:
         self.outcome: SendOutcome | None = None
 
     def shown(self, is_signed: bool, now_s: float) -> TrialPush:
-        """As it may be shown, where it stands now."""
+        """Return the push as it may be shown, where it stands now."""
         push, witness, outcome = self.push, self.witness, self.outcome
         lines = parse_lines(push.route.start + push.lines + witness.lines)
         length = (b"Content-Length", b"%d" % len(push.body))
@@ -181,7 +181,7 @@ class _Watching(Sender):
         self.total = 0
 
     def send(self, push: Push, done: Done) -> None:
-        """As `inner` does."""
+        """Send as `inner` does, and keep the first pushes with their outcomes."""
         self.total += 1
         if self.total > PUSHES_SHOWN_MAX:
             self._inner.send(push, done)

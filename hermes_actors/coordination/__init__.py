@@ -1,1 +1,1 @@
-"""Who consumes in a datacentre, who leads, who owns what: one log, which all fold alike."""
+"""Membership, leadership and ownership in a datacentre: one log, which all nodes fold alike."""

@@ -106,7 +106,7 @@ async def _scan(log: Log, topic: str, at: int, to: int) -> _Snapshots:
 
 
 def said_by(stored: StoredRecord) -> Said | None:
-    """What a record says; None if nothing that this version knows."""
+    """Return the command of a record, or None if this version cannot decode it."""
     try:
         return decode(stored.value)
     except Undecodable:
@@ -114,7 +114,7 @@ def said_by(stored: StoredRecord) -> Said | None:
 
 
 def is_strange(state: State, said: Said | None) -> bool:
-    """Whether somebody speaks as a member who is none: the state may not know all members."""
+    """True when a boot speaks as a member and is none: the state may not know all members."""
     return (
         isinstance(said, Heartbeat | Loads | Stopping | Claim | Resign | Plan | Release)
         and said.boot not in state.members

@@ -2,9 +2,9 @@
 
 One topic of one partition in each datacentre, stamped by the log itself, is the only coordination:
 nodes meet nowhere else. Records are JSON arrays with a tag, so that they stay small and readable;
-fields are only ever added, at the end. A record that cannot be decoded changes nothing in who reads
-it but log time, so one that only some builds know would split them for good: records that were
-added (`Stopping`, `Resign`) are said, and count, only while all members are of one version.
+fields are only ever added, at the end. A record that a reader cannot decode changes nothing in it
+but log time, so one that only some builds know would split them for good: records that were added
+(`Stopping`, `Resign`) are said, and count, only while all members are of one version.
 """
 
 import msgspec
@@ -54,8 +54,8 @@ class Heartbeat(_Said, frozen=True, array_like=True, tag="heartbeat"):
 
 
 class TaskLoad(Struct, frozen=True, array_like=True, gc=False):
-    """What one task cost since the node's last `Loads`, a second. `used` is the part of its rate
-    share that it needed, 0 to 1; `cpu` in cores.
+    """The load of one task since the node's last `Loads`, for each second. `used` is the part of
+    its rate share that it needed, 0 to 1; `cpu` in cores.
     """
 
     messages: float = 0.0
@@ -98,7 +98,7 @@ class Resign(_Said, frozen=True, array_like=True, tag="resign"):
 
 
 class Target(Struct, frozen=True, array_like=True, gc=False):
-    """Who is to own these partitions of a subscription, and with which part of its maximum rate."""
+    """A planned owner of these partitions of a subscription, and its part of the maximum rate."""
 
     boot: str
     partitions: tuple[int, ...]
@@ -124,8 +124,8 @@ class Plan(_Said, frozen=True, array_like=True, tag="plan"):
 
 
 class RateState(Struct, frozen=True, array_like=True, gc=False):
-    """What an owner knew of the endpoint: the ladder's level, and what it was trusted with in
-    messages a second.
+    """An owner's knowledge of the endpoint: the ladder's level, and the rate that the endpoint was
+    trusted with, in messages a second.
     """
 
     level: str

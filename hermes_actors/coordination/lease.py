@@ -56,7 +56,7 @@ class Lease:
         return max(0.0, self._until_s - self._now_s())
 
     async def wait_opened(self) -> None:
-        """Wait until it is open; for ever once it is lost."""
+        """Wait until the lease is open; for ever once it is lost."""
         await trio.lowlevel.checkpoint()
         while not self.is_open():
             if not self._is_lost and self._opened.is_set():
@@ -65,11 +65,11 @@ class Lease:
             await self._opened.wait()
 
     async def wait_lost(self) -> None:
-        """Wait until it is lost."""
+        """Wait until the lease is lost."""
         await self._was_lost.wait()
 
     def lose(self) -> None:
-        """Close it for ever. What waits for it to open goes on waiting."""
+        """Close the lease for ever. What waits for it to open goes on waiting."""
         self._is_lost = True
         self._until_s = float("-inf")
         self._sent.clear()

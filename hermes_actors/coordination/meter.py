@@ -1,4 +1,4 @@
-"""What a node measures of its datacentre's coordination, as Prometheus shows it."""
+"""The coordination of a datacentre as one node measures it, in Prometheus' figures."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -48,7 +48,7 @@ class Meter:
         self.unassigned = 0
         """Subscriptions that nobody owns."""
         self.unplaced = 0
-        """Those of them that nobody is to own, because no node has room."""
+        """Those of the unassigned that nobody is to own, because no node has room."""
         self.waiting = 0
         """Parts of subscriptions whose owner to be waits for another to release them."""
         self.weight = 0.0
@@ -117,7 +117,7 @@ class Meter:
         return metrics
 
     def own_metrics(self, metrics: Metrics) -> None:
-        """Add what only a node that takes part has."""
+        """Add the figures that only a node that takes part has."""
         metrics.gauge(
             "is_leader", lambda: float(self._boot == self._coordination.state.leader != "")
         )
@@ -134,7 +134,7 @@ class Meter:
         return "" if lease is None else lease.boot
 
     def _own_cpu(self) -> float:
-        """What the process takes, smoothed; 0 until that was told."""
+        """Return the CPU that the node's process uses, in cores, smoothed; 0 until it was told."""
         member = self._coordination.state.members.get(self._boot)
         return 0.0 if member is None or member.load is None else member.load.cpu
 
@@ -147,7 +147,9 @@ class Meter:
         return len(full_nodes(state, drained(state, self._draining()), self._limits))
 
     def _leader_age_s(self) -> float:
-        """In log time; NaN, as Prometheus has it, while there is no leader."""
+        """Seconds of log time since the leader was last heard of; NaN, as Prometheus has it, while
+        there is no leader.
+        """
         state = self._coordination.state
         leader = state.members.get(state.leader)
         return float("nan") if leader is None else (state.clock_ms - leader.heard_log_ms) / 1_000

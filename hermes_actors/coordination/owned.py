@@ -1,6 +1,7 @@
-"""What a node owns of a subscription: partitions, in whose name, and what it was told of the rate.
+"""The part of a subscription that a node owns: partitions, epoch, lease, and what it was told of
+the rate.
 
-Who is granted something makes it, who consumes looks at it: immediately before whatever others
+The agent makes one for each grant. The consumer looks at it immediately before each act that others
 could see.
 """
 
@@ -16,21 +17,21 @@ class Lease(Protocol):
     """Whether the node may act on what it owns: `coordination/lease.py` has the real one."""
 
     def is_open(self) -> bool:
-        """True while it may. Cheap, and to be asked immediately before each act."""
+        """True while the node may act. Cheap, and to be asked immediately before each act."""
 
     async def wait_opened(self) -> None:
-        """Wait until it is open; for ever once it is lost."""
+        """Wait until the lease is open; for ever once it is lost."""
 
 
 class Unfenced:
-    """The lease of who is alone: always open."""
+    """The lease of a consumer that is alone: always open."""
 
     def is_open(self) -> bool:
-        """Always."""
+        """True always."""
         return True
 
     async def wait_opened(self) -> None:
-        """At once."""
+        """Return at once."""
 
 
 class RateShare:
@@ -46,7 +47,7 @@ class RateShare:
         self.on_change: Callable[[], None] = _nobody
 
     def change(self, value: float) -> None:
-        """Another share, in force at once. 0: nothing is sent until it rises."""
+        """Put another share in force at once. 0: nothing is sent until it rises."""
         if value != self.value:
             self.value = value
             self.on_change()
@@ -57,7 +58,8 @@ def _nobody() -> None:
 
 
 class Owned(Struct, frozen=True):
-    """What one consumer consumes, and in whose name. The default is for who is alone.
+    """The partitions that one consumer consumes, and the lease and epoch that it owns them by. The
+    default is for a consumer that is alone.
 
     `partitions` None: all, also those that are added later. `epoch` is that of the grant; `rate`
     what the owner before knew of the endpoint, None when nobody knew anything. `is_after_loss`: the
@@ -78,7 +80,7 @@ class Owned(Struct, frozen=True):
 
 
 class Spent(Struct, frozen=True):
-    """What a consumer has done since it was made: messages pushed, each attempt counted, and their
+    """The totals of a consumer since it was made: messages pushed, each attempt counted, and their
     bytes. `allowed` is its share of the rate, in messages a second; below 0: nothing limits it.
     """
 

@@ -18,7 +18,7 @@ SMOOTHING_MS = 60_000
 
 
 def is_sane(assignment: Assignment) -> bool:
-    """Whether an assignment can be followed: boots and partitions named once, shares 0 to 1."""
+    """True when an assignment can be followed: boots and partitions named once, shares 0 to 1."""
     targets = assignment.targets
     if not 0 < len(assignment.subscription) <= _NAME_LENGTH_MAX or len(targets) > _OWNERS_MAX:
         return False
@@ -83,7 +83,7 @@ def _tracked(
 
 
 def owners(targets: tuple[Target, ...]) -> dict[str, tuple[int, ...]]:
-    """Each boot with its partitions."""
+    """Return each boot with its partitions."""
     return {target.boot: target.partitions for target in targets}
 
 
@@ -112,7 +112,7 @@ def without(old: Ownership, boot: str, *, is_expired: bool = False) -> Ownership
 
 
 def must_release(ownership: Ownership, boot: str) -> bool:
-    """Whether the boot owns partitions and is to own others, or none."""
+    """True when the boot owns partitions and is to own others, or none."""
     wanted = owners(ownership.targets)
     return any(
         grant.boot == boot and wanted.get(boot) != grant.partitions for grant in ownership.grants
@@ -135,7 +135,7 @@ def usable_share(ownership: Ownership, boot: str, log_ms: int) -> float:
 
 
 def is_sane_rate(rate: RateState) -> bool:
-    """Whether a new owner could begin with it."""
+    """True when a new owner could begin with this rate."""
     return len(rate.level) <= _LEVEL_LENGTH_MAX and isfinite(rate.rate) and rate.rate >= 0
 
 

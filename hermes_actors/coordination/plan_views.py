@@ -1,5 +1,5 @@
-"""What a plan would change, before it is made: who would own what, and how loaded nodes would be.
-It changes nothing.
+"""A plan as people see it before it is made: who would own what, and how loaded nodes would be. It
+changes nothing.
 """
 
 from collections.abc import Collection, Generator, Mapping
@@ -17,8 +17,8 @@ _IN_A_STEP = 100
 
 
 class Proposal(Struct, frozen=True):
-    """What a planner would have the leader say now, what it thought the work weighs, and what each
-    boot that may own some can carry beside the others.
+    """The assignments that a planner would have the leader say now, the weights that it used, and
+    the capacity of each boot that may own some, beside the others.
 
     `unplaced` owners are wanted and no node has room for them. `has_more`: it would go on in its
     next round.
@@ -69,7 +69,9 @@ class NodePlanView(Struct, frozen=True, rename="camel"):
 
 
 class PlanView(Struct, frozen=True, rename="camel"):
-    """What would change. `moves`: tasks that would begin on a node that has not got them now."""
+    """The changes of a plan. `moves`: tasks that would begin on a node that does not have them
+    now.
+    """
 
     term: int
     base: int

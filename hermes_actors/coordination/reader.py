@@ -27,7 +27,7 @@ from hermes_actors.runtime.clock import Clock
 _logger = logging.getLogger(__name__)
 
 _COST_MAX = 250
-"""What is folded between two yields, see `_cost`: 2 to 5 ms."""
+"""The cost of what is folded between two yields, see `_cost`: 2 to 5 ms."""
 _STRANGERS_GONE_S = 10.0
 _LISTENS_S = LEASE_MS / 1_000
 """To a log that was cut: members who live say so each half second."""
@@ -137,7 +137,9 @@ class CoordinationReader:
             ) from error
 
     async def _goes_on(self, start: int, end: int) -> bool:
-        """Whether this is still the log that was folded, with nothing missing."""
+        """True if this is still the log that was folded, with nothing missing; else the fold begins
+        anew.
+        """
         position = self._coordination.state.position
         is_there = start <= position <= end
         if is_there and (position == start or await self._tail.holds(self._coordination.last)):
@@ -199,7 +201,9 @@ class CoordinationReader:
         await trio.lowlevel.checkpoint()
 
     async def _outlive_silence(self, stored: StoredRecord) -> None:
-        """Terms and plans count on from those before them: all must know the same ones."""
+        """Raise LogChanged if, after a long silence, nothing is left of what was said before this
+        record. Terms and plans count on from those before them: all must know the same ones.
+        """
         last_ms = self._coordination.state.timestamp_ms
         if last_ms is None or stored.timestamp_ms - last_ms <= _LONG_SILENCE_MS:
             return

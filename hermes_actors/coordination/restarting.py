@@ -7,7 +7,7 @@ from hermes_actors.coordination.values import Departed, Member
 PAUSE_MAX_MS = 10 * 60_000
 """A restart is over when for so long no node has gone and none has come."""
 LASTS_MAX_MS = 2 * 3_600_000
-"""What goes on for longer counts as several: nodes that come and go all day are no restart."""
+"""A longer restart counts as several: nodes that come and go all day are no restart."""
 
 
 def restarting_since(

@@ -33,12 +33,14 @@ def drained(state: State, asked: Collection[str]) -> tuple[str, ...]:
 
 
 def is_drain_ignored(state: State, asked: Collection[str]) -> bool:
-    """Whether nodes that take part were to own nothing, and own all because no others do."""
+    """True when nodes that take part were to own nothing, and own all because no others do."""
     return bool(asked and _staying(state)) and not drained(state, asked)
 
 
 def full_nodes(state: State, draining: Collection[str], limits: Limits) -> list[Member]:
-    """Those that have as many tasks as a node may have; `draining` as `drained` gives them."""
+    """Return the members that may own work and have as many tasks as a node may have; `draining` as
+    `drained` gives them.
+    """
     return [
         member
         for member in open_nodes(state, draining)

@@ -17,7 +17,9 @@ _IN_A_STEP = 250
 
 
 class Content(Struct, frozen=True, kw_only=True):
-    """What a state consists of. Members are in the order in which they were last heard of."""
+    """The parts of a state in a snapshot. Members are in the order in which they were last heard
+    of.
+    """
 
     position: int
     clock_ms: int

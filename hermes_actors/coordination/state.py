@@ -57,7 +57,7 @@ _NO_GRANTS: Mapping[str, Grant] = MappingProxyType({})
 
 
 class State:
-    """What the log says after the record before `position`. Change it by `apply` only."""
+    """The fold of the log up to the record before `position`. Change it by `apply` only."""
 
     def __init__(self) -> None:
         self.position = 0
@@ -112,25 +112,25 @@ class State:
 
     @property
     def subscriptions(self) -> Mapping[str, Ownership]:
-        """All that are to be owned, or are."""
+        """The ownerships of all subscriptions that are to be owned, or are."""
         return MappingProxyType(self._ownerships)
 
     @property
     def weights(self) -> Mapping[str, TaskLoad]:
-        """What each subscription costs, all its owners together, smoothed; measured ones only."""
+        """The load of each subscription, all its owners together, smoothed; measured ones only."""
         return {name: o.load for name, o in self._ownerships.items() if o.load is not None}
 
     def grants_of(self, boot: str) -> Mapping[str, Grant]:
-        """What a boot owns, by subscription."""
+        """Return the grants of a boot, by subscription."""
         found = self._grants.get(boot)
         return _NO_GRANTS if found is None else MappingProxyType(found)
 
     def targets_of(self, subscription: str) -> tuple[Target, ...]:
-        """Who is to own the subscription."""
+        """Return the planned owners of the subscription; none for one that is not known."""
         return self._ownerships.get(subscription, _NO_OWNERSHIP).targets
 
     def grants(self, subscription: str) -> tuple[Grant, ...]:
-        """Who owns the subscription's partitions."""
+        """Return the grants of the subscription's partitions; none for one that is not known."""
         return self._ownerships.get(subscription, _NO_OWNERSHIP).grants
 
     def waiting(self, subscription: str) -> tuple[Target, ...]:
@@ -140,7 +140,7 @@ class State:
         return tuple(t for t in ownership.targets if (t.boot, t.partitions) not in owned)
 
     def must_release(self, boot: str, subscription: str) -> bool:
-        """Whether the boot owns partitions of it and is to own others, or none."""
+        """True when the boot owns partitions of the subscription and is to own others, or none."""
         ownership = self._ownerships.get(subscription)
         return ownership is not None and owning.must_release(ownership, boot)
 
@@ -152,7 +152,9 @@ class State:
         return 0.0 if ownership is None else owning.usable_share(ownership, boot, self.clock_ms)
 
     def rate_of(self, subscription: str) -> RateState | None:
-        """What the last owner that released it knew of the endpoint."""
+        """Return the endpoint's rate as the last owner that released the subscription knew it; None
+        when it is not known.
+        """
         return self._ownerships.get(subscription, _NO_OWNERSHIP).rate
 
     def is_after_loss(self, subscription: str, partitions: Iterable[int]) -> bool:
@@ -230,7 +232,7 @@ class State:
             self._members[boot] = replace(member, heard_log_ms=self.clock_ms)
 
     def _join(self, said: Join, offset: int) -> bool:
-        """False for a boot that is there, and for one that is over: it cannot come back."""
+        """Fold a `Join`; False for a boot that is there, or that is over: it cannot come back."""
         boot, cores = said.boot, said.cores
         is_sane = (
             0 < len(boot) <= _TEXT_LENGTH_MAX
@@ -386,12 +388,12 @@ class State:
     # Snapshots.
 
     def snapshot(self) -> bytes:
-        """All of it, compressed: `State.restored` makes an equal one."""
+        """Return the whole state, compressed: `State.restored` makes an equal one."""
         return at_once(self.snapshot_in_steps())
 
     def snapshot_in_steps(self) -> Generator[None, None, bytes]:
-        """The same with a pause at each yield. It is the state of the call, whatever is folded
-        meanwhile.
+        """Return the same as `snapshot`, with a pause at each yield. It is the state of the call,
+        whatever is folded meanwhile.
         """
         return pack_in_steps(self._content())
 

@@ -12,7 +12,7 @@ _IN_A_STEP = 100
 
 
 class Weights(Struct, frozen=True):
-    """What work weighs in the planner's books: `subscriptions` all owners together, a task its
+    """The weights of work in the planner's books: `subscriptions` all owners together, a task its
     part of the partitions, but `task_min` at the least.
     """
 
@@ -20,13 +20,13 @@ class Weights(Struct, frozen=True):
     task_min: float = 0.0
 
     def of_task(self, subscription: str, partitions: int, all_partitions: int) -> float:
-        """What a task weighs that has so many of all the partitions that are to be owned."""
+        """Return the weight of a task with so many of all the partitions that are to be owned."""
         weight = self.subscriptions.get(subscription, 0.0)
         return max(self.task_min, weight * partitions / max(1, all_partitions))
 
 
 class NodeTally:
-    """What one boot has and is to have, summed up."""
+    """The sums over one boot: what it owns, and what it is to own."""
 
     __slots__ = ("cpu", "messages", "partitions", "size_bytes", "targets", "tasks", "weight")
 
@@ -46,11 +46,11 @@ class Tally:
         self.waiting = 0
 
     def of(self, boot: str) -> NodeTally:
-        """That of one boot."""
+        """Return the sums of one boot."""
         return self.nodes.setdefault(boot, NodeTally())
 
     def add(self, state: State, name: str, ownership: Ownership, weights: Weights) -> None:
-        """One subscription more."""
+        """Add one subscription."""
         self.waiting += len(state.waiting(name))
         partitions = 0
         for target in ownership.targets:

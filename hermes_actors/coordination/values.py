@@ -1,4 +1,4 @@
-"""What the coordination log says, folded: members, owners, moves. Values only, in log time.
+"""The values that the coordination log folds to, in log time: members, owners, moves.
 
 Log time goes on by the difference of two records' timestamps, at least 0 and at most 1 s, in
 milliseconds since the log's beginning. All times in fields called `…_log_ms` are of it.
@@ -21,7 +21,7 @@ STEP_MAX_MS = 1_000
 
 
 class NodeLoad(Struct, frozen=True, array_like=True, gc=False):
-    """What a node's process takes, smoothed: cores used, and cores that the machine leaves it."""
+    """The load of a node's process, smoothed: cores used, and cores that the machine leaves it."""
 
     cpu: float
     cpu_available: float
@@ -44,7 +44,7 @@ class Member(Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it takes nothing more."""
+        """True once the member is about to leave and takes nothing more."""
         return self.stops_log_ms is not None
 
 
@@ -93,7 +93,7 @@ class Track(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Ownership(Struct, frozen=True, array_like=True, gc=False):
-    """Who is to own a subscription and who does.
+    """The planned and the present owners of a subscription.
 
     `planned_at` is the offset of the plan that named it last. `load` is what all its owners
     together cost, smoothed, remembered over moves. `moved_log_ms` is when its owners last
@@ -136,8 +136,8 @@ class Resignation(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Changed(Struct, frozen=True, gc=False):
-    """What one record changed: the subscriptions whose targets, grants or usable shares are others
-    now (sorted), and whether there are other members (one came or went) or another leader.
+    """The changes by one record: the subscriptions whose targets, grants or usable shares are
+    others now (sorted), and whether there are other members (one came or went) or another leader.
     """
 
     subscriptions: tuple[str, ...] = ()

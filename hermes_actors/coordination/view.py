@@ -20,7 +20,7 @@ def _ignore() -> None:
 
 
 class Seen(Struct, frozen=True):
-    """What has changed since a watcher looked last.
+    """The changes since a watcher looked last.
 
     `subscriptions`, sorted: their targets, grants or usable shares may be others. `anew`: the state
     is another one, because the log was, so nothing that was granted before holds.
@@ -47,14 +47,14 @@ class CoordinationWatch:
         self._members = self._leader = self._anew = True
 
     def note(self, changed: Changed) -> None:
-        """For the fold: this has changed."""
+        """Take in a change; the fold calls it."""
         self._names.update(dict.fromkeys(changed.subscriptions))
         self._members |= changed.members
         self._leader |= changed.leader
         self._wakeup.set()
 
     def begin_anew(self, state: State) -> None:
-        """For the fold: the state is another one now."""
+        """Take in that the state is another one now; the fold calls it."""
         self._names.update(dict.fromkeys(state.subscriptions))
         self._members = self._leader = self._anew = True
         self._wakeup.set()
@@ -70,7 +70,7 @@ class CoordinationWatch:
         return not self._is_closed
 
     def take_nowait(self) -> Seen:
-        """All that has changed, perhaps nothing."""
+        """Return all that has changed, perhaps nothing."""
         seen = Seen(tuple(sorted(self._names)), self._members, self._leader, self._anew)
         self._names = {}
         self._members = self._leader = self._anew = False
@@ -134,7 +134,7 @@ class Coordination:
 
     @property
     def trouble(self) -> str:
-        """Why it is not followed; "" while it is."""
+        """Why the log is not followed; "" while it is."""
         return self._trouble
 
     async def wait_current(self) -> None:
@@ -152,21 +152,23 @@ class Coordination:
                 watch.take_nowait()
 
     def watch(self) -> CoordinationWatch:
-        """All that there is as a change, then what changes. Close it, or use `with`."""
+        """Watch all that there is as a change, then what changes. Close the watch, or use
+        `with`.
+        """
         watch = CoordinationWatch(self.state, self._watches.remove)
         self._watches.append(watch)
         return watch
 
     def hold(self, lease: Lease | None) -> None:
-        """From now on it is this lease that own heartbeats open; one of a member that is gone, or
-        of another log, is lost in the very moment that shows it.
+        """Take this lease as the one that own heartbeats open from now on; one of a member that is
+        gone, or of another log, is lost in the very moment that shows it.
         """
         self._lease = lease
         self._was_member = False
 
     def doubt(self, trouble: str) -> None:
-        """Somebody has seen that the log is not the one that was read: the lease is lost at once,
-        and nothing is followed until the reader has looked.
+        """Lose the lease at once, and follow nothing until the reader has looked: somebody has seen
+        that the log is not the one that was read.
         """
         self.lose_lease()
         self.report(f"the coordination log is doubted: {trouble}")
@@ -175,8 +177,9 @@ class Coordination:
     # What follows is for the reader.
 
     def lose_lease(self) -> None:
-        """What the lease stood on is not known any more: whoever goes on to speak in its name is
-        a stranger to all who begin, and they wait until no stranger is heard.
+        """Lose the held lease: the log that it stood on is not known any more. A node that went on
+        to speak in its name would be a stranger to all who begin, and they wait until no stranger
+        is heard.
         """
         if self._lease is not None:
             self._lease.lose()
@@ -205,7 +208,9 @@ class Coordination:
     def begin_anew(
         self, state: State, last: StoredRecord | None, *, has_listened: bool = False
     ) -> None:
-        """The log is another one, or read for the first time: this is what it says."""
+        """Replace the state, and lose the lease: the log is another one, or is read for the first
+        time.
+        """
         self.has_listened = has_listened
         self.lose_lease()
         self.state = state
@@ -216,11 +221,11 @@ class Coordination:
             watch.begin_anew(state)
 
     def ask_when_doubted(self, look: Callable[[], None]) -> None:
-        """From now on `look` is called when somebody doubts the log."""
+        """Have `look` called from now on when somebody doubts the log."""
         self._on_doubt = look
 
     def report(self, trouble: str) -> None:
-        """The log is not followed, for this reason, or ("") is."""
+        """Record why the log is not followed; "" when it is."""
         if trouble != self._trouble:
             self._trouble = trouble
             self._changed_health.set()

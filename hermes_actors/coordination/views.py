@@ -17,7 +17,7 @@ from hermes_actors.coordination.values import LEASE_MS, Grant, Member, Move, Own
 
 
 class LoadView(Struct, frozen=True, rename="camel"):
-    """What something costs a second, smoothed; `cpu` in cores."""
+    """The load of a task or a subscription a second, smoothed; `cpu` in cores."""
 
     messages: float = 0.0
     size_bytes: float = 0.0
@@ -77,7 +77,7 @@ class WaitingView(Struct, frozen=True, rename="camel"):
 
 
 class SubscriptionView(Struct, frozen=True, rename="camel"):
-    """Who runs a subscription. `movedAgoS`: None when it never moved since it was first planned."""
+    """The owners of a subscription. `movedAgoS`: None when it never moved since its first plan."""
 
     subscription: str
     owners: tuple[OwnerView, ...]
@@ -150,7 +150,7 @@ def _member_view(
 
 
 def subscription_view(state: State, name: str, weights: Weights) -> SubscriptionView:
-    """Who runs a subscription, and who waits; nobody for one that the state does not know."""
+    """Return who owns a subscription and who waits; nobody for one that the state does not know."""
     ownership = state.subscriptions.get(name, Ownership())
     moved_ms = ownership.moved_log_ms
     partitions = sum(len(target.partitions) for target in ownership.targets)

@@ -1,4 +1,4 @@
-"""Who has what, and what it costs: the books of a planning round, which are true at any time.
+"""The books of a planning round: which node has which task, and its cost; true at any time.
 
 Weights are whole numbers inside (millionths of a weight), so that sums are exact in any order and
 equal clusters give equal plans.
@@ -72,7 +72,7 @@ class Books:
         self.on: list[list[tuple[int, int]]] = [[] for _ in nodes]
         """For each node its tasks, as (weight, number), the lightest first."""
         self.made_way: list[Task] = []
-        """Those that went from a full node so that another one had room."""
+        """The tasks that went from a full node so that another one had room."""
         self.works: list[dict[int, int]] = [{} for _ in nodes]
         """For each node the works that it has a task of, with the task's number."""
         self.of_work: dict[int, list[Task]] = {}
@@ -103,10 +103,10 @@ class Books:
         del tasks[bisect_left(tasks, (task.weight, task.number))]
 
     def move(self, task: Task, node: int) -> None:
-        """Take it and give it to another."""
+        """Take a task from its node and give it to another."""
         self.take(task)
         self.put(task, node)
 
     def has_room(self, node: int) -> bool:
-        """Whether the node may have one task more."""
+        """True when the node may have one task more."""
         return len(self.on[node]) < self.tasks_max

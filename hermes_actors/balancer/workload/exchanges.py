@@ -17,7 +17,7 @@ _FREE = 0.1
 
 
 class Bounds(Struct, frozen=True, gc=False):
-    """What may be shifted from node `source` to node `sink`, in grains: between `least` and `most`.
+    """The bounds of a shift from node `source` to node `sink`, in grains: `least` to `most`.
 
     Shifting x lowers the sum of load² / target by curve · (2 · level · x − x²): best is `level`.
     Tasks that moved lately may be moved only if that `is_forced`.
@@ -46,7 +46,7 @@ class Step(Struct, frozen=True):
     worth: float
 
     def apply(self, books: Books) -> None:
-        """Move them."""
+        """Move the tasks."""
         source, sink = self.bounds.source, self.bounds.sink
         for task in (self.gone, *self.back):
             books.take(task)
@@ -55,7 +55,7 @@ class Step(Struct, frozen=True):
             books.put(task, source)
 
     def undo(self, books: Books) -> None:
-        """Move them back."""
+        """Move the tasks back."""
         source, sink = self.bounds.source, self.bounds.sink
         for task in (self.gone, *self.back):
             books.take(task)
@@ -132,7 +132,7 @@ def swap(books: Books, bounds: Bounds) -> Step | None:
 
 
 def several(books: Books, bounds: Bounds) -> Step | None:
-    """One goes, and several light ones come back."""
+    """Return the step of the most worth in which one goes and several light ones come back."""
     best: Step | None = None
     wished = min(bounds.level, bounds.most)
     for weight, number in _heaviest(books.on[bounds.source])[:32]:

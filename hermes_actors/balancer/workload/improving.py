@@ -24,7 +24,7 @@ _RECEIVERS = 16
 _PARTNERS = 4
 _ALIKE = 0.005
 _SMALLEST = 0.001
-"""What a step must shift at the least, in parts of the giving node's target."""
+"""The least that a step must shift, in parts of the giving node's target."""
 _SMALLEST_ROUGH = 0.00001
 """Where nothing larger is left to shift: beside a task that fills its node, all are small."""
 _WORST_FIRST = 1e-9
@@ -69,7 +69,9 @@ def improve(books: Books, target: list[float], limits: Limits) -> Iterator[Step 
 def _worst(
     books: Books, target: list[float], limits: Limits, hungry: list[bool], stuck: set[int]
 ) -> tuple[int, bool]:
-    """The node to look at next, and whether it has too much; -1 if none is out of its limits."""
+    """Return the node to look at next, and whether it has too much; -1 if all are in their
+    limits.
+    """
     most, fewest = -1, -1
     above, below = 1 + limits.uneven, 1.0
     for node, (load, part) in enumerate(zip(books.load, target, strict=True)):
@@ -113,7 +115,7 @@ def relieve(books: Books, target: list[float], node: int, uneven: float) -> Step
 def _rougher(
     books: Books, target: list[float], node: int, receivers: list[int], busiest: float
 ) -> Step | None:
-    """Where no step leads to two good nodes, one that leads to two better ones."""
+    """Return the best step that makes both nodes better, where none makes both good."""
     best: Step | None = None
     for other in receivers[:_PARTNERS]:
         bounds = _bounds(books, target, node, other, busiest, is_rough=True)
@@ -151,7 +153,7 @@ def _bounds(
     *,
     is_rough: bool = False,
 ) -> Bounds:
-    """What may be shifted from a node to another; `busiest` as of the books now."""
+    """Return the bounds of a shift from a node to another; `busiest` as of the books now."""
     load = books.load
     above, below = load[node] / target[node], load[other] / target[other]
     curve = 1 / target[node] + 1 / target[other]

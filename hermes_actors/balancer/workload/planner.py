@@ -36,7 +36,7 @@ class _Taken(Struct, frozen=True):
 
 
 def plan(problem: Problem) -> Planned:
-    """The round's changes, in one go."""
+    """Return the round's changes, in one go."""
     steps = plan_in_steps(problem)
     while True:
         try:
@@ -47,10 +47,11 @@ def plan(problem: Problem) -> Planned:
 
 
 def plan_in_steps(problem: Problem) -> Generator[None, None, Planned]:
-    """The same, with a pause at each yield: between two of them are a few milliseconds at most.
+    """Return the round's changes, with a pause at each yield: between two of them are a few
+    milliseconds at most.
 
-    Who shares its thread with others lets them run at each pause. The number of steps depends on
-    the problem alone.
+    A caller that shares its thread with others lets them run at each pause. The number of steps
+    depends on the problem alone.
     """
     round_ = _Round(problem)
     yield
@@ -65,7 +66,7 @@ def plan_in_steps(problem: Problem) -> Generator[None, None, Planned]:
 
 
 class _Round:
-    """What a round works on: the books, and for each work its tasks."""
+    """The working values of one round: the books, and for each work its tasks."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -105,7 +106,7 @@ class _Round:
         self._evict()
 
     def _kept(self, work: Work, count: int, provisional: list[float]) -> frozenset[str]:
-        """The owners that stay; where they are too many, those on the fullest nodes go."""
+        """Return the owners that stay; where they are too many, those on the fullest nodes go."""
         staying = [owner for owner in work.owners if owner.boot in self.number]
         numbers = {owner.boot: self.number[owner.boot] for owner in staying}
         while len(staying) > count:
@@ -136,7 +137,7 @@ class _Round:
                 _count_moves(task, slot.boot, work)
 
     def _evict(self) -> None:
-        """Who has more tasks than a node may have loses the lightest."""
+        """Take the lightest tasks from each node that has more than a node may have."""
         for node, tasks in enumerate(self.books.on):
             for _, number in tasks[: max(0, len(tasks) - self.settings.tasks_max)]:
                 task = self.books.tasks[number]
@@ -152,7 +153,7 @@ class _Round:
                 task.was = task.home = -1
 
     def _weight(self, work: Work, partitions: int) -> int:
-        """What the task of so many partitions costs, in grains."""
+        """Return the cost of a task of so many partitions, in grains."""
         if not self.is_weighted:
             return GRAINS
         weight = 0.0 if work.is_suspended else work.weight * partitions / max(1, work.partitions)
@@ -224,8 +225,8 @@ class _Round:
         return None
 
     def _settle(self) -> Generator[None, None, bool]:
-        """What has no home is at home where it was placed, and has moved just now unless it is new;
-        False if there is nothing.
+        """Make each task's node its home. Tasks of a work whose owners have changed count as moved
+        just now, unless nobody owned it before. False if no task was without a home.
         """
         is_any = False
         firsts = [*self.first_task, len(self.books.tasks)]
@@ -253,7 +254,7 @@ class _Round:
         return len(taken), False
 
     def close(self, has_more: bool) -> Generator[None, None, Planned]:
-        """What changes, in words."""
+        """Return the changes, in words, and the round's figures."""
         assignments: list[Assignment] = []
         moves = forced = 0
         firsts = [*self.first_task, len(self.books.tasks)]
@@ -281,8 +282,8 @@ class _Round:
         )
 
     def _keep_sets(self, work: Work, tasks: list[Task]) -> None:
-        """Who lost one task and got another of the same subscription keeps its own: its consumer
-        need not start anew for others' partitions.
+        """Give an owner that lost one task and got another of the same subscription its own one
+        back: its consumer need not start anew for others' partitions.
         """
         if all(task.at == task.was for task in tasks):
             return

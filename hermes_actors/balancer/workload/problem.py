@@ -1,4 +1,4 @@
-"""What the planner is asked and what it answers: frozen values, equal for equal clusters."""
+"""The planner's question and its answer: frozen values, equal for equal clusters."""
 
 from enum import Enum
 
@@ -8,7 +8,7 @@ from hermes_actors.coordination.commands import Assignment
 
 
 class Strategy(Enum):
-    """What is to be even: how many tasks each node has, or what its tasks cost."""
+    """The measure that is to be even: how many tasks each node has, or what its tasks cost."""
 
     COUNT = "count"
     WEIGHTED = "weighted"
@@ -30,7 +30,7 @@ class Node(Struct, frozen=True):
 
 
 class Owner(Struct, frozen=True):
-    """Who owns these partitions by the last plan, and with which part of the maximum rate."""
+    """An owner of these partitions by the last plan, and its part of the maximum rate."""
 
     boot: str
     partitions: tuple[int, ...]
@@ -69,13 +69,13 @@ class Settings(Struct, frozen=True):
     stable_s: float = 1_800.0
     """A subscription that has moved stays as long, unless something forces it."""
     idle_weight: float = 0.2
-    """What a task costs at the least: it fetches, commits and reports."""
+    """The least that a task costs: it fetches, commits and reports."""
     uneven: float = 0.02
     """A node that is above its target by more than this part is relieved."""
     starved: float = 0.10
     """A node that is below its target by more than this part is given tasks."""
     gain_min: float = 0.01
-    """What all the moves of a round together must improve, as a part of one node's target."""
+    """The least that all moves of a round together must improve, as a part of one node's target."""
 
 
 class Problem(Struct, frozen=True):

@@ -21,7 +21,7 @@ class Reasons:
         self._evicted: dict[int, str] = {}
 
     def evicted(self, task: Task, node: int, tasks_max: int) -> None:
-        """The node has more tasks than it may have; this one has to go."""
+        """Note that the task has to go, for its node has more tasks than it may have."""
         name = self._nodes[node].name
         self._evicted[task.number] = f"node {name} has its maximum of {tasks_max} tasks"
 
@@ -49,7 +49,7 @@ class Reasons:
             )
 
     def of(self, work: Work, demand: Demand, tasks: Sequence[Task]) -> str:
-        """Why this subscription's owners change, the weightiest cause first."""
+        """Return why this subscription's owners change, the weightiest cause first."""
         causes: list[str] = []
         count = _owners(demand.owners)
         if not demand.owners:

@@ -13,7 +13,7 @@ MOVES_MAX = 2
 
 
 def may_move(books: Books, task: Task, sink: int) -> bool:
-    """Whether the task may go to that node for balance."""
+    """True when the task may go to that node for balance."""
     moves = task.moves + (sink != task.was and not task.is_new)
     if moves > MOVES_MAX:
         return False
@@ -33,7 +33,7 @@ def may_place(books: Books, task: Task, node: int) -> bool:
 
 
 def must_be_restarted(books: Books, task: Task) -> bool:
-    """Whether a task that has no node waits for one that has been restarted, as there are some."""
+    """True when a task that has no node waits for a restarted one, of which there are some."""
     return (
         bool(books.restarted)
         and books.restarted < len(books.nodes)
@@ -53,7 +53,7 @@ def _others_wait(books: Books, task: Task) -> bool:
 
 
 def _leaves_one(books: Books, task: Task, taken: int) -> bool:
-    """Whether the subscription has a restarted node left when the task takes so many."""
+    """True when the subscription has a restarted node left when the task takes so many."""
     others = sum(
         other is not task and other.at >= 0 and books.is_restarted[other.at]
         for other in books.of_work[task.work]

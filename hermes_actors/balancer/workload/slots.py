@@ -127,7 +127,7 @@ def _holders(
     sizes: Sequence[int],
     restarting: Restarting | None,
 ) -> list[Owner | None]:
-    """Who is to have the slots of these sizes, the largest first; None: nobody had any of it."""
+    """Return the owners for slots of these sizes, the largest first; None: nobody had any of it."""
     ranked = sorted(broken, key=lambda owner: -len(owner.partitions))
     staying = [owner for owner in ranked if owner.boot in kept]
     others: list[Owner | None] = [owner for owner in ranked if owner.boot not in kept]
@@ -142,7 +142,7 @@ def _holders(
 def _first(
     partitions: Collection[int], count: int, holder: Owner | None, restarting: Restarting | None
 ) -> list[int]:
-    """So many of them, those first that this owner should have."""
+    """Return `count` of the partitions, those first that this owner should have."""
     if restarting is None or holder is None:
         return sorted(partitions)[:count]
     return sorted(partitions, key=lambda each: (restarting.order(holder.boot, each), each))[:count]

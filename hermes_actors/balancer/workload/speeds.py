@@ -25,7 +25,7 @@ _CPU_MIN = 0.1
 
 
 class NodeCost(Struct, frozen=True):
-    """What a node did and what it took: `weight` is that of its tasks, in any one unit; `cpu` and
+    """The work of a node and its CPU: `weight` is that of its tasks, in any one unit; `cpu` and
     `cpu_available` in cores, the latter what the machine leaves it.
     """
 

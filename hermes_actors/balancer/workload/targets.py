@@ -1,4 +1,4 @@
-"""What each node is to carry: its part of all the weight, in proportion to its capacity.
+"""The target of each node: its part of all the weight, in proportion to its capacity.
 
 A task that is heavier than any node's part cannot be divided: the node that has it is to carry it
 alone, and the others divide the rest.

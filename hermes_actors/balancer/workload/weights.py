@@ -1,8 +1,9 @@
-"""What a subscription costs, as one number: thousandths of a core, measured and smoothed.
+"""The weight of a subscription: its cost in thousandths of a core, measured and smoothed.
 
-The CPU that its consumers took where that is measured; else an estimate from what they sent. Noise
-of single measurements must move nothing, so a weight follows them over minutes; a subscription that
-nobody has measured yet counts as the median one, for 0 would put all new ones on one node.
+A weight is the CPU that its consumers took where that is measured; else an estimate from what they
+sent. Noise of single measurements must move nothing, so a weight follows them over minutes; a
+subscription that nobody has measured yet counts as the median one, for 0 would put all new ones on
+one node.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""What goes into which batch: full batches at once, others when their time has come. Pure.
+"""The assembly of batches: full ones are ready at once, others when their time has come. Pure.
 
 Messages go through in the order in which they were read: queue → open batch → the current batch,
 the only one that is sent or waits for its retry. A batch holds messages of all partitions. Nothing
@@ -89,7 +89,7 @@ class _Element:
 
 
 class BatchAssembly:
-    """All messages of one consumer that are not settled. It is what the consumer reads into.
+    """All messages of one consumer that are not settled; the consumer reads into it.
 
     `render` makes a message an element and raises UndecodableRecord for one that cannot be.
     """
@@ -127,7 +127,7 @@ class BatchAssembly:
     # What reading and the actor ask.
 
     def add(self, delivery: Delivery) -> None:
-        """A message has been read."""
+        """Queue a message that has been read."""
         self._queue.append(_Element(delivery, self._now_s()))
         self.buffered_bytes += delivery.size_bytes
 
@@ -192,7 +192,7 @@ class BatchAssembly:
         return rejected
 
     def _admit(self, element: _Element) -> GivenUp | None:
-        """Take one in, or close the open batch before it; else why it fits into none."""
+        """Take one in, or close the open batch before it; else return why it fits into none."""
         delivery, bounds = element.delivery, self._bounds
         if not element.data:
             try:
@@ -222,7 +222,7 @@ class BatchAssembly:
         return self._open[0].read_s + self._bounds.time_s
 
     def close(self, batch_id: str, now_s: float) -> Batch:
-        """The open batch becomes the current one."""
+        """Make the open batch the current one and return it."""
         assert self.current is None, "one batch at a time"
         assert self._open, "a batch holds a message at least"
         deliveries = [element.delivery for element in self._open]
@@ -234,30 +234,30 @@ class BatchAssembly:
     # What becomes of the current batch.
 
     def settle(self) -> None:
-        """It needs nothing more."""
+        """Settle the current batch: its messages need nothing more."""
         for delivery in self._end_current():
             self.buffered_bytes -= delivery.size_bytes
 
     def bury(self) -> None:
-        """It is given up; `forget` follows for each of its messages."""
+        """Give the current batch up; `forget` follows for each of its messages."""
         for delivery in self._end_current():
             delivery.is_given_up = True
             self.buried += 1
 
     def bury_read(self, delivery: Delivery) -> None:
-        """A message that has been read, and not been added, is given up; `forget` follows."""
+        """Give up a message that has been read and not been added; `forget` follows."""
         self.buffered_bytes += delivery.size_bytes
         delivery.is_given_up = True
         self.buried += 1
 
     def forget(self, delivery: Delivery) -> None:
-        """A message that was given up needs nothing more."""
+        """Drop a message that was given up and needs nothing more."""
         self.buried -= 1
         self.buffered_bytes -= delivery.size_bytes
 
     def dissolve(self) -> None:
-        """The current batch, which is not in flight, and the open one are made anew: their messages
-        lie in front of the queue again, but for those that a retransmission has moved.
+        """Make the current batch, which is not in flight, and the open one anew: their messages lie
+        in front of the queue again, but for those that a retransmission has moved.
         """
         again = [] if self.current is None else self._end_current()
         elements = deque(_Element(each, each.taken_up_s or 0.0) for each in again)
@@ -273,7 +273,7 @@ class BatchAssembly:
                 self._queue.append(element)
 
     def change(self, bounds: Bounds) -> None:
-        """Other bounds from now on, also for what waits."""
+        """Use other bounds from now on, also for what waits."""
         if bounds == self._bounds:
             return
         is_other = (bounds.size, bounds.volume_bytes, bounds.body) != (
@@ -286,7 +286,9 @@ class BatchAssembly:
             self._make_anew()
 
     def cap(self, size_max: int) -> None:
-        """Later batches hold no more messages than this. What waits for a retry stays as it is."""
+        """Put no more messages than this into later batches. What waits for a retry stays as it
+        is.
+        """
         self._size_max = size_max
 
     def drop_superseded(self) -> None:

@@ -1,4 +1,4 @@
-"""What a batch looks like on the wire: a JSON array that is valid whatever its messages hold.
+"""The body of a batch on the wire: a JSON array that is valid whatever its messages hold.
 
 The elements are Hermes' envelopes, which carry each message's id, or the bare messages. Bodies go
 in as they were published, byte for byte, so a body is looked through before: one that is not JSON
@@ -33,12 +33,12 @@ def element_of(message: Message, form: BatchBody) -> bytes:
 
 
 def array_of(elements: list[bytes]) -> bytes:
-    """The body of a batch."""
+    """Return the body of a batch with these elements."""
     return b"[" + b",".join(elements) + b"]"
 
 
 def require_json(body: bytes) -> None:
-    """Raises UndecodableRecord unless the body is one JSON value in UTF-8.
+    """Raise UndecodableRecord unless the body is one JSON value in UTF-8.
 
     The common case is one pass over the bytes that makes no objects.
     """

@@ -43,7 +43,7 @@ def batch_policy(live: LiveSubscription) -> BatchPolicy:
 
 
 def bounds_of(policy: BatchPolicy) -> Bounds:
-    """When a subscription's batches are complete."""
+    """Return when a subscription's batches are complete."""
     return Bounds(
         size=messages_max(policy.batch_size, policy.message_rate),
         time_s=policy.batch_time / 1_000,
@@ -146,11 +146,13 @@ class BatchDispatch(Dispatching[Batch]):
         )
 
     def known(self) -> RateState | None:
-        """Nothing is learned of the endpoint."""
+        """Return None: nothing is learned of the endpoint."""
         return None
 
     def abandon(self) -> None:
-        """Nobody hears of what is still under way: it is sent again after a restart."""
+        """Drop all that is held: outcomes still to come are ignored, and what is under way is sent
+        again after a restart.
+        """
         super().abandon()
         self._given_up.clear()
 
@@ -161,7 +163,7 @@ class BatchDispatch(Dispatching[Batch]):
 
     @property
     def level(self) -> Level:
-        """Nothing is learned of the endpoint: all that the policy allows."""
+        """The full level, all that the policy allows: nothing is learned of the endpoint."""
         return Level.FULL
 
     @property
@@ -203,7 +205,7 @@ class BatchDispatch(Dispatching[Batch]):
     # Sending.
 
     def on_read(self) -> bool:
-        """Messages have been read: they have a place in a batch to find."""
+        """Take note that messages have been read; True if the open batch can take some."""
         return self._assembly.can_fill
 
     def fill(self, now_s: float) -> int:

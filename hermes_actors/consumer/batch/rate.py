@@ -41,7 +41,7 @@ class BatchRate:
         self.change(share)
 
     def change(self, share: float) -> None:
-        """Another share of the rate, in force at once."""
+        """Put another share of the rate in force at once."""
         if self.rate is None:
             return
         allowed = self.rate * share

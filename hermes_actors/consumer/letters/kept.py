@@ -42,11 +42,11 @@ BATCH_RECORDS_MAX = 200
 BATCH_BYTES_MAX = 1_048_576
 
 RECORD_BYTES_MAX = 1_114_112
-"""What a new topic takes: a message of 1 MiB, and 64 KiB of headers, its own and the letter's."""
+"""The largest record of a new topic: 1 MiB of message, and 64 KiB of headers, also the letter's."""
 
 REFUSALS_MAX = 8
-"""So often a letter that is not too large is tried before the refusal is believed: a topic that has
-just been made may not be known to every broker for some seconds.
+"""How often a letter that is not too large is tried before the refusal is believed: a topic that
+has just been made may not be known to every broker for some seconds.
 """
 
 _BACKOFF_MAX_S = 5.0
@@ -69,7 +69,9 @@ class _Waiting:
 def letters_of(
     live: LiveSubscription, log_topic: str, parts: ConsumerParts, lease: Lease
 ) -> DeadLetters:
-    """What keeps the dead letters of a subscription's consumer, as the node is configured."""
+    """Return the keeper of a consumer's dead letters: one that discards them if the node wants
+    none.
+    """
     if not parts.config.dead_letters.enabled:
         return Discarded()
     return KeptDeadLetters(live, log_topic, parts, lease)
@@ -116,7 +118,7 @@ class KeptDeadLetters:
 
     @property
     def why(self) -> str:
-        """What keeps letters from being kept; "" when nothing does."""
+        """The trouble that keeps letters from being kept; "" when there is none."""
         if not self.trouble or not self._waiting:
             return ""
         return f"{len(self._waiting)} dead letters wait for {self.topic}: {self.trouble}"
@@ -207,7 +209,7 @@ class KeptDeadLetters:
         return batch
 
     async def _try_to_keep(self, batch: Sequence[_Waiting]) -> str:
-        """Append the batch; why some of it was not stored and is to be tried again, or ""."""
+        """Append the batch; "", or why some of it was not stored and is to be tried again."""
         try:
             settings = await self._require_topic()
             partition = partition_of(self._key, settings.partitions)
@@ -232,7 +234,9 @@ class KeptDeadLetters:
     def _take_in(
         self, batch: Sequence[_Waiting], outcomes: Sequence[Outcome]
     ) -> tuple[_Waiting, RefusedRecord] | None:
-        """Settle what is stored; the first that was refused, if one was. The others wait on."""
+        """Settle what is stored, keep the others waiting; return the first that was refused, or
+        None.
+        """
         rest: list[_Waiting] = []
         refused = None
         stored: list[_Waiting] = []
@@ -251,7 +255,8 @@ class KeptDeadLetters:
         return refused
 
     async def _require_topic(self) -> TopicSettings:
-        """The topic's settings; it is made if it is not there, and its retention follows ours.
+        """Return the topic's settings; it is made if it is not there, and its retention follows
+        ours.
 
         Raises LogUnavailable, and ValueError where the log takes no such topic.
         """

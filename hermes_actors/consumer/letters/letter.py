@@ -36,7 +36,7 @@ class DeadLetters(Protocol):
 
     @property
     def why(self) -> str:
-        """What keeps letters from being kept; "" when nothing does."""
+        """The trouble that keeps letters from being kept; "" when there is none."""
 
     def add(self, letter: DeadLetter, kept: Callable[[Settlement], None]) -> None:
         """Keep the letter; `kept` is called with what became of the message once the letter is
@@ -58,12 +58,12 @@ class Discarded:
     why = ""
 
     def add(self, _letter: DeadLetter, kept: Callable[[Settlement], None]) -> None:
-        """Forget the letter."""
+        """Drop the letter and say so at once."""
         kept(Settlement.DROPPED)
 
     def adopt(self, _live: LiveSubscription) -> None:
-        """Nothing depends on it."""
+        """Do nothing: nothing depends on the version."""
 
     async def run(self) -> None:
-        """There is nothing to do."""
+        """Return at once: there is nothing to keep."""
         await trio.lowlevel.checkpoint()

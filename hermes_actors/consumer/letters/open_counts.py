@@ -41,7 +41,7 @@ class OpenFold:
         self._open: dict[tuple[str, int], dict[str, tuple[int, int]]] = {}
 
     def take(self, record: StoredRecord) -> None:
-        """The next record."""
+        """Take in the next record."""
         self.position = record.offset + 1
         try:
             entry = read_entry(record)
@@ -153,7 +153,9 @@ class OpenCounts:
         return len(wanted)
 
     async def _look_at(self, topic: str, keys: set[bytes]) -> None:
-        """Raises LogUnavailable, UnknownTopic."""
+        """Look at the partitions where these keys' letters lie. Raises LogUnavailable,
+        UnknownTopic.
+        """
         ends = await self._log.end_positions(topic)
         starts = await self._log.start_positions(topic)
         self._partitions[topic] = len(ends)

@@ -39,7 +39,7 @@ _logger = logging.getLogger(__name__)
 
 OUTSTANDING_MAX = 1_000
 OUTSTANDING_BYTES_MAX = 16_777_216
-"""What is under way of re-drives, their retries included."""
+"""The most that is under way of re-drives, their retries included."""
 
 _LOOK_S = 0.5
 """How late it may be noticed that a re-drive was cancelled."""
@@ -86,7 +86,7 @@ class _Redelivery(PartitionOffsets):
         return delivery.taken_up_s is None
 
     def settle(self, offset: int) -> None:
-        """It was delivered, or given up again and its newer letter is kept."""
+        """Record that the letter was delivered, or given up again with its newer letter kept."""
         self.is_settled = True
         self._on_settled(self)
 
@@ -157,7 +157,7 @@ class Redriver:
                     await self._carry_out(redrive)
 
     async def flush(self) -> None:
-        """The consumer ends: write down what has been delivered. Raises LogUnavailable."""
+        """Write down what has been delivered: the consumer ends. Raises LogUnavailable."""
         await self._settle()
 
     def _wanted(self) -> Redrive | None:
@@ -220,7 +220,9 @@ class Redriver:
     async def _plan(
         self, redrive: Redrive, span: LetterRange, is_current: Callable[[], bool]
     ) -> Plan | None:
-        """None when the re-drive is another one now: the log may be long, and is not read on."""
+        """Plan the re-drive; None when it is another one now: a long log is not read on for
+        nothing.
+        """
         planning = Planning(self._name, self._live.incarnation, span, redrive.letters)
         await self._records.each_from(self._partition, span.start, planning.take, is_current)
         if not is_current():
@@ -266,7 +268,7 @@ class Redriver:
         return False
 
     def _has_room(self) -> bool:
-        """Few wait to be taken up, and those under way or not marked yet are bounded."""
+        """True while few wait to be taken up, and few are under way or not marked yet."""
         fed = self._fed
         while fed and not fed[0].is_fresh:
             fed.popleft()

@@ -15,28 +15,28 @@ class RedriveBoard(Protocol):
     """Where consumers look for what they are to re-drive."""
 
     def find(self, live: LiveSubscription) -> Redrive | None:
-        """The re-drive of this life of a subscription."""
+        """Return the re-drive of this life of a subscription; None when there is none."""
 
     def version(self, live: LiveSubscription) -> object:
-        """Another value whenever `find` may have another answer; cheap to ask for."""
+        """Return another value whenever `find` may have another answer; cheap to ask for."""
 
     async def wait_changed(self) -> None:
         """Wait until any subscription's re-drive changes; take the answer of `find` after that."""
 
 
 class NoRedrives:
-    """For consumers that nobody can ask: there are none."""
+    """The board of consumers that nobody can ask: there are no re-drives."""
 
     def find(self, _live: LiveSubscription) -> Redrive | None:
-        """None."""
+        """Return None."""
         return None
 
     def version(self, _live: LiveSubscription) -> object:
-        """Always the same."""
+        """Return always the same value."""
         return None
 
     async def wait_changed(self) -> None:
-        """Never returns."""
+        """Wait for ever."""
         await trio.sleep_forever()
 
 
@@ -52,7 +52,7 @@ class FollowedRedrives:
         return redrive_of(self._metadata.catalog, live.name, live.incarnation)
 
     def version(self, live: LiveSubscription) -> object:
-        """Another value whenever `find` may have another answer."""
+        """Return another value whenever `find` may have another answer."""
         return self._metadata.catalog.others.get(redrive_key(live.name, live.incarnation))
 
     async def wait_changed(self) -> None:

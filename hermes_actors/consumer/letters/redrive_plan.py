@@ -41,7 +41,7 @@ class Planning:
         self._next: int | None = None
 
     def take(self, record: StoredRecord) -> None:
-        """The next record."""
+        """Take in the next record."""
         if record.key != self._key:
             return
         try:
@@ -68,6 +68,6 @@ class Planning:
             self._next = record.offset
 
     def plan(self, without: frozenset[str] = frozenset()) -> Plan:
-        """What is to be re-driven, but for the letters `without`."""
+        """Return the plan: the letters that are to be re-driven, but for those in `without`."""
         found = (offset for letter, (offset, _) in self._open.items() if letter not in without)
         return Plan(sorted(found), self._next)

@@ -1,4 +1,4 @@
-"""What a re-drive reads from and writes to the log: letters, marks, and how far it has come."""
+"""The records of a re-drive in the log: letters, marks, and commits of how far it has come."""
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -58,7 +58,9 @@ class WantedRecords:
         self.expired = 0
 
     async def next_batch(self) -> Sequence[StoredRecord]:
-        """Some of them, which are no longer wanted then; perhaps none. Raises LogUnavailable."""
+        """Read some records, which are no longer wanted then; perhaps none. Raises
+        LogUnavailable.
+        """
         wanted = self._wanted
         if wanted[0] - self._position >= _SKIP_MIN:
             self._seek(wanted[0])
@@ -104,7 +106,7 @@ class RedriveRecords:
         self._committed: Commit | None = None
 
     async def find_partition(self) -> int:
-        """Where the subscription's letters lie. Raises LogUnavailable, UnknownTopic."""
+        """Return where the subscription's letters lie. Raises LogUnavailable, UnknownTopic."""
         ends = await self._log.end_positions(self._topic)
         return partition_of(self._subscription.encode(), len(ends))
 
@@ -214,7 +216,7 @@ class RedriveRecords:
             raise LogUnavailable(outcome.reason)
 
     async def commit(self, partition: int, position: int, progress: RedriveProgress) -> None:
-        """Write down how far it has come, if that has changed. Raises LogUnavailable."""
+        """Commit how far the re-drive has come, if that has changed. Raises LogUnavailable."""
         commit = Commit(position, progress_metadata(progress))
         if commit == self._committed:
             return

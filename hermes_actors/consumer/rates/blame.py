@@ -39,7 +39,7 @@ _EXCUSED_MIN = 0.005
 
 
 class Verdict(Enum):
-    """What follows from a round for the rate."""
+    """The rate's change after a round: it falls, stays or rises."""
 
     FALL = auto()
     HOLD = auto()
@@ -47,7 +47,7 @@ class Verdict(Enum):
 
 
 class Blame:
-    """What an endpoint's failures are put down to, judged round by round.
+    """The cause of an endpoint's failures, the load or another, judged round by round.
 
     `excused` is the share of failures that does not come from what it is sent.
     """
@@ -86,12 +86,14 @@ class Blame:
         self.abandon()
 
     def abandon(self) -> None:
-        """The rate changes for another reason: what is sent now has nothing to do with before."""
+        """End the experiment, for the rate changes for another reason: what is sent now has nothing
+        to do with before.
+        """
         self._before_share = self._before_per_s = 0.0
         self._begin_pool()
 
     def on_outage(self, now_s: float) -> None:
-        """Nothing is taken."""
+        """Judge a round in which nothing is taken."""
         self.on_overload(0.0, now_s)
 
     def on_overload(self, taken_per_s: float, now_s: float) -> None:
@@ -112,7 +114,7 @@ class Blame:
         return is_trial and taken_per_s <= _GROWN * self._excused_taken_per_s
 
     def judge(self, tally: Tally, now_s: float, *, is_lowest: bool) -> Verdict:
-        """What follows for the rate from a round with enough outcomes.
+        """Return how the rate is to change after a round with enough outcomes.
 
         `is_lowest`: the rate falls no further. For failures that say themselves that it is too much
         no experiment is needed.
@@ -135,7 +137,7 @@ class Blame:
         return self._suspect(tally, now_s, is_lowest=is_lowest)
 
     def _fade(self, share: float) -> None:
-        """Less fails than is excused: halfway there, for it may be chance."""
+        """Lower the excuse halfway to a share that is less: that may be chance."""
         self.excused = (self.excused + share) / 2
         if self.excused < _EXCUSED_MIN:
             self.excused = 0.0

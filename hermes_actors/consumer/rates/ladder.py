@@ -38,7 +38,7 @@ IN_AN_EARLIER_LIFE_S = -_NEVER_S
 
 
 def noted_s(failed_before_s: float | None, now_s: float) -> float:
-    """When a message is said to have failed that fails now.
+    """Return when a message is said to have failed that fails now.
 
     One that an earlier life passed over is counted when nothing has succeeded for a whole minute of
     this one: where nothing new is published, all that is tried is what had failed.
@@ -120,7 +120,7 @@ class Ladder:
         self._move(Level.FULL, self.maximum, now_s)
 
     def change(self, maximum: float, now_s: float) -> None:
-        """Another maximum, from now on."""
+        """Use another maximum from now on."""
         self.maximum = float(maximum)
         if self.level is Level.FULL:
             self.rate = self.maximum
@@ -128,7 +128,7 @@ class Ladder:
             self._set_rate(min(self.rate, self.maximum), now_s)
 
     def divide(self, maximum: float, share: float, now_s: float) -> None:
-        """Another share of the subscription's rate makes the maximum: the endpoint is trusted with
+        """Use another share of the subscription's rate as the maximum: the endpoint is trusted with
         as much as before, so that what this owner may send changes in proportion.
         """
         factor, self.share = maximum / self.maximum, share
@@ -155,7 +155,9 @@ class Ladder:
             self._limit.drain(now_s)
 
     def known(self) -> RateState:
-        """What the next owner begins with: the level, and the rate of all owners together."""
+        """Return the level and the rate of all owners together, for the next owner to begin
+        with.
+        """
         return RateState(self.level.value, self.rate / self.share)
 
     def resume(self, now_s: float) -> None:
@@ -169,7 +171,7 @@ class Ladder:
         self.epoch += 1
 
     def hasten(self, now_s: float) -> None:
-        """Somebody has done something about it: a half-open level may push at once."""
+        """Let a half-open level push at once: somebody has done something about the endpoint."""
         self._next_s = now_s
 
     # Asking.
@@ -182,7 +184,7 @@ class Ladder:
         return self._limit.available(now_s)
 
     def take(self, now_s: float) -> None:
-        """One is pushed, which must be available."""
+        """Count one push, which must be available."""
         if not self.level.is_half_open:
             self._limit.take(now_s)
             self._round.sent += 1
@@ -219,7 +221,7 @@ class Ladder:
         return max(0.0, self._connect_s - now_s)
 
     def on_connecting(self, now_s: float) -> None:
-        """A connection is being tried."""
+        """Note that a connection is being tried."""
         self._is_connecting = True
         self._connect_s = now_s + PROBE_TIMEOUT_S
 
@@ -233,7 +235,7 @@ class Ladder:
     # Answers.
 
     def on_success(self, now_s: float, epoch: int) -> None:
-        """A push was taken, or given up by no fault of the endpoint's."""
+        """Take in that a push was taken, or given up by no fault of the endpoint's."""
         self.success_s = now_s
         if epoch != self.epoch:
             return
@@ -245,7 +247,9 @@ class Ladder:
         self._judge(now_s)
 
     def on_neutral(self, now_s: float, epoch: int, *, is_answered: bool) -> None:
-        """A push that says nothing of how much it can take: not sent, or asked for a pause."""
+        """Take in a push that says nothing of the endpoint's strength: not sent, or asked for a
+        pause.
+        """
         if self.level.is_half_open and epoch == self.epoch:
             self._is_pushing = False
             if is_answered and self.level is Level.HEARTBEAT:
@@ -335,7 +339,9 @@ class Ladder:
             self._begin_round(now_s)
 
     def _yield(self, now_s: float) -> None:
-        """Most fails: from now on what it takes is sent, or if that is next to nothing, a probe."""
+        """Most fails: send from now on what the endpoint takes, or if that is next to nothing, a
+        probe.
+        """
         tally = self._round.tally(now_s)
         self._blame.on_overload(tally.taken_per_s, now_s)
         rate = tally.taken_per_s / (1.0 - self._blame.excused)
@@ -384,7 +390,7 @@ class Ladder:
             self._set_rate(min(self.maximum, rate), now_s)
 
     def _set_rate(self, rate: float, now_s: float) -> None:
-        """Another rate of the level ADAPTING, which ends at the maximum."""
+        """Set another rate of the level ADAPTING, which ends at the maximum."""
         if rate >= self.maximum:
             self._move(Level.FULL, self.maximum, now_s)
         else:

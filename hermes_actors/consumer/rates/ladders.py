@@ -46,5 +46,5 @@ class Ladders:
         self._known[name] = _Known(identity, epoch, ladder)
 
     def forget(self, name: str) -> None:
-        """The subscription is no more."""
+        """Forget a subscription that is no more."""
         self._known.pop(name, None)

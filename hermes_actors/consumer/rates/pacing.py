@@ -48,7 +48,9 @@ class Pacing:
         self.last_failure: SendOutcome | None = None
 
     def _begin(self, now_s: float) -> Ladder:
-        """Where this node's consumer of the same grant was, or where the owner before has been."""
+        """Return the ladder as this node's consumer of the same grant, or the owner before, left
+        it.
+        """
         owned, share = self._owned, self._ladder_share
         maximum = self._rate_per_s * share
         is_known = self._ladders.has(self._name, self._identity, epoch=owned.epoch)
@@ -65,7 +67,7 @@ class Pacing:
         return share if self._rate_per_s * share >= LEAST_PER_S else 1.0
 
     def divide(self) -> None:
-        """The share of the rate is another one: in force at once."""
+        """Put another share of the rate in force at once."""
         now_s = self._clock.monotonic_s()
         was_nothing = not self.limit.rate_per_s
         self.limit.change(self._rate_per_s * self._owned.share.value)
@@ -76,13 +78,13 @@ class Pacing:
         self.ladder.divide(self._rate_per_s * share, share, now_s)
 
     def known(self) -> RateState:
-        """What the next owner begins with."""
+        """Return the ladder's level and rate, for the next owner to begin with."""
         self.ladder.forgive(self._clock.monotonic_s())
         return self.ladder.known()
 
     @property
     def rate_now(self) -> float:
-        """What may be sent, in messages a second."""
+        """How many messages a second may be sent now."""
         return min(self.limit.rate_per_s, self.ladder.rate)
 
     def adopt(self, live: LiveSubscription, rate_per_s: float) -> None:
@@ -104,7 +106,7 @@ class Pacing:
 
     @property
     def level(self) -> Level:
-        """What the endpoint is trusted with."""
+        """The ladder's level: how much the endpoint is trusted with."""
         self.ladder.forgive(self._clock.monotonic_s())
         return self.ladder.level
 
@@ -135,7 +137,7 @@ class Pacing:
             ladder.on_connect(now_s, is_made=True)
 
     def on_success(self, delivery: Delivery, now_s: float) -> None:
-        """A push was taken."""
+        """Take in that a push was taken."""
         ladder = self.ladder
         ladder.success_s = now_s
         if ladder.is_watching:
@@ -145,7 +147,7 @@ class Pacing:
     def teach(
         self, decision: Decision, delivery: Delivery, outcome: SendOutcome, now_s: float
     ) -> None:
-        """What an attempt that was no success says of the endpoint."""
+        """Tell the ladder what an attempt that was no success says of the endpoint."""
         ladder, is_answered = self.ladder, outcome.failure is None
         if isinstance(decision, Again | Discard) and decision.slows:
             if ladder.on_failure(
@@ -174,7 +176,7 @@ class Pacing:
         delivery: Delivery,
         now_s: float,
     ) -> None:
-        """What each recipient's answer to one attempt says of the endpoint."""
+        """Tell the ladder what each recipient's answer to one attempt says of the endpoint."""
         has_failed = teach(
             self.ladder,
             outcomes,
@@ -229,5 +231,5 @@ class Pacing:
 
 
 def _identity(live: LiveSubscription) -> tuple[int, str]:
-    """Whose answers a ladder has learned from."""
+    """Return what tells one ladder's endpoint from another: the incarnation and the address."""
     return live.incarnation, live.subscription.endpoint

@@ -1,4 +1,4 @@
-"""What the answers of a round say: half a second of them, or longer where they are few. Pure."""
+"""Rounds of answers, judged: half a second of them, or longer where they are few. Pure."""
 
 from enum import Enum, auto
 from typing import NamedTuple
@@ -23,10 +23,10 @@ _MAJORITY_OPEN_MIN = 30
 
 
 class Finding(Enum):
-    """What a round has come to."""
+    """The finding of a round."""
 
     NONE = auto()
-    """It goes on."""
+    """The round goes on."""
 
     OUTAGE = auto()
     """Nothing has been taken for as long as a round is, and what failed meanwhile is no chance."""
@@ -55,7 +55,7 @@ class Tally(NamedTuple):
 
     @property
     def share(self) -> float:
-        """What part of the messages failed."""
+        """The share of the messages that failed, 0 to 1."""
         return self.failures / self.outcomes
 
 
@@ -87,33 +87,33 @@ class Round:
         self.clear(now_s)
 
     def clear(self, now_s: float) -> None:
-        """Nothing is known."""
+        """Forget all, the row of failures too."""
         self._row = 0
         self.begin(now_s)
 
     def begin(self, now_s: float) -> None:
-        """Count anew."""
+        """Count anew; the row of failures goes on."""
         self._begun_s = now_s
         self._is_awaited = False
         self.failures = self._pressed = self._successes = self.sent = 0
 
     def begin_with_an_answer(self, now_s: float) -> None:
-        """Count anew, from the first outcome on: until then there are none of the lower rate."""
+        """Count anew from the first outcome on: until then there are none of the lower rate."""
         self.begin(now_s)
         self._is_awaited = True
 
     def age_s(self, now_s: float) -> float:
-        """How long it has been going on."""
+        """Return how long the round has been going on."""
         return now_s - self._begun_s
 
     def on_success(self, now_s: float) -> None:
-        """A message was taken."""
+        """Count a message that was taken."""
         self._expire(now_s)
         self._row = 0
         self._successes += 1
 
     def on_failure(self, now_s: float, success_s: float, *, is_pressed: bool) -> None:
-        """A message failed; the last success, told or not, was at `success_s`."""
+        """Count a message that failed; the last success, told or not, was at `success_s`."""
         self._expire(now_s)
         self._row = 1 if success_s >= self._failed_s else self._row + 1
         self._failed_s = now_s
@@ -121,7 +121,7 @@ class Round:
         self._pressed += is_pressed
 
     def tally(self, now_s: float) -> Tally:
-        """What was counted; some time must have passed."""
+        """Return the counts of the round; some time must have passed."""
         age_s = self.age_s(now_s)
         return Tally(
             self.failures,
@@ -132,8 +132,8 @@ class Round:
         )
 
     def find(self, now_s: float, success_s: float, *, is_full: bool, is_open: bool) -> Finding:
-        """What it has come to. `is_full`: at full rate; `is_open`: part of the failures has, or may
-        have, another cause than the load.
+        """Return the finding so far. `is_full`: at full rate; `is_open`: part of the failures has,
+        or may have, another cause than the load.
         """
         outcomes = self.failures + self._successes
         age_s = self.age_s(now_s)
@@ -153,7 +153,9 @@ class Round:
         return Finding.CALM if self.failures <= RISE_TOLERANCE * outcomes else Finding.FEW
 
     def is_outage(self, now_s: float, success_s: float, *, is_open: bool) -> bool:
-        """Whether it is one by now: time alone may show it, when all that there is fails again."""
+        """True if it is an outage by now: time alone may show it, when all that there is fails
+        again.
+        """
         return self._row >= _majority_min(is_open=is_open) and now_s - success_s >= ROUND_S
 
     def _length_s(self, *, is_full: bool) -> float:
@@ -164,7 +166,7 @@ class Round:
         return EVIDENCE_AGE_S if is_suspect else _ROUND_MAX_S
 
     def _expire(self, now_s: float) -> None:
-        """What was gathered long ago is forgotten."""
+        """Begin anew at the first outcome that was waited for, or where the round is too old."""
         if self._is_awaited:
             self.begin(now_s)
         elif self.age_s(now_s) >= EVIDENCE_AGE_S:

@@ -1,1 +1,1 @@
-"""What is read, what is wanted of it, and how far each partition is settled."""
+"""The reading of a subscription: records, filters, and how far each partition is settled."""

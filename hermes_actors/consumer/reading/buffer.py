@@ -10,19 +10,19 @@ class Buffer(Protocol):
 
     @property
     def buffered_bytes(self) -> int:
-        """What all of them take."""
+        """The bytes of all of them together."""
 
     @property
     def inflight(self) -> int:
-        """How many are under way."""
+        """How many messages are in flight."""
 
     @property
     def buried(self) -> int:
-        """How many are given up, while their dead letters are on their way."""
+        """How many messages are given up, while their dead letters are on their way."""
 
     @property
     def waiting_max(self) -> int:
-        """How many may wait, or come to wait, for their next attempt."""
+        """How many messages may wait, or come to wait, for their next attempt."""
 
     @property
     def fresh(self) -> int:
@@ -41,7 +41,7 @@ class Buffer(Protocol):
         """True when no fresh message may be taken up: it could have nowhere to wait."""
 
     def add(self, delivery: Delivery) -> None:
-        """A message has been read."""
+        """Take in a message that has been read."""
 
     def drop_superseded(self) -> None:
         """Forget what waits of partitions that a retransmission has taken elsewhere."""

@@ -10,11 +10,11 @@ from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.model.record import StoredRecord
 
 FEW = 4
-"""So many messages are looked at together at most, and may be set aside together."""
+"""How many messages are looked at together at most, and may be set aside together."""
 ONE_BY_ONE_MAX = 16
 """Where no more are left than this, they are looked at one by one."""
 SUSPECTS_MAX = 256
-"""So many are looked at with care after one loss."""
+"""How many messages are looked at with care after one loss."""
 CARE_FOR_S = 3.0
 """And for so long: then all goes on as ever, whatever is left."""
 PATIENCE_S = 0.1
@@ -58,7 +58,7 @@ class Care:
         return count
 
     def is_over(self, now_s: float) -> bool:
-        """Whether it has taken as long as it may."""
+        """True once the care has taken as long as it may."""
         return now_s >= self._until_s
 
     def _few(self, partitions: Mapping[int, PartitionOffsets]) -> int:
@@ -67,5 +67,5 @@ class Care:
 
 
 def is_under_way(partitions: Mapping[int, PartitionOffsets]) -> bool:
-    """Whether some marked message is not settled."""
+    """True while some marked message is not settled."""
     return any(not set(each.marked).isdisjoint(each.marks) for each in partitions.values())

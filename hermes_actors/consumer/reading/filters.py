@@ -28,7 +28,8 @@ _TOLD_FOR_MS = 3_600_000
 
 
 class Screening:
-    """What one subscription's filters say of its records; `on_screen` is told how to ask them.
+    """The screening of one subscription's records by its filters; `on_screen` is told how to ask
+    them.
 
     A filter that fails (the message is not JSON) leaves the message out, as in Hermes. A message
     that takes its filters longer than a message may is looked at beside the loop; one that takes
@@ -59,8 +60,8 @@ class Screening:
         self._exhausted = _Told("given up because filters took too long", self._now_ms)
 
     def adopt(self, live: LiveSubscription) -> None:
-        """What is read from soon on is asked by this version's filters; what has been read before
-        stays judged.
+        """Judge by this version's filters what is read from soon on; what was read before stays
+        judged.
         """
         self._wanted = live.subscription.filters
         self._changed.set()
@@ -161,18 +162,18 @@ class _Told:
         self.forget()
 
     def forget(self) -> None:
-        """Nothing has happened."""
+        """Forget all that has happened."""
         self._count = self._last_ms = 0
         self._last = ""
 
     def add(self, detail: str) -> None:
-        """It has happened once more."""
+        """Count one more event, with its detail."""
         self._count += 1
         self._last, self._last_ms = detail, self._now_ms()
 
     @property
     def words(self) -> str:
-        """What is told within an hour; "" if there is nothing."""
+        """The count and the last event, for an hour after it; else ""."""
         if not self._count or self._now_ms() - self._last_ms > _TOLD_FOR_MS:
             return ""
         moment = datetime.fromtimestamp(self._last_ms / 1_000, UTC)

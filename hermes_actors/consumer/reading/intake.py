@@ -151,8 +151,8 @@ class Intake:
             await trio.lowlevel.checkpoint()
 
     async def end_care(self) -> None:
-        """What is looked at with care is so for a while only, whether or not more is read: what
-        only waits for its endpoint then is no cause of a later loss.
+        """End the careful reading that follows a lost owner, CARE_FOR_S after the start, whether or
+        not more is read: what only waits for its endpoint by then is no cause of a later loss.
         """
         if self._progress.is_after_loss:
             await trio.sleep(CARE_FOR_S)
@@ -199,18 +199,20 @@ class Intake:
         self._scope.cancel()
 
     def note_room(self) -> None:
-        """Fresh messages have been taken up."""
+        """Note that fresh messages have been taken up."""
         if not self._room.is_set and self._lanes.fresh <= self.read_ahead // 2:
             self._room.set()
 
     def note_settled(self) -> None:
-        """A message is gone: the bytes that reading waits for may be free now."""
+        """Note that a message is gone: the bytes that reading waits for may be free now."""
         if self.lacks_bytes and self._lanes.buffered_bytes <= self._config.buffered_bytes_max // 2:
             self.lacks_bytes = False
             self._room.set()
 
     def review(self) -> None:
-        """What has been settled may have made room, or let a stuck partition go on."""
+        """Look again at what may be read: what was settled may have made room, or freed a
+        partition.
+        """
         self._room.set()
         if self._readable().keys() != self._reads.keys():
             self._scope.cancel()
@@ -270,7 +272,7 @@ class Intake:
         self._doubt(self._reads, _TROUBLE_PAUSE_S)
 
     def _doubt(self, partitions: Iterable[int], after_s: float = 0.0) -> None:
-        """Read no more of these before they have been looked at, so much later."""
+        """Read no more of these partitions before they are looked at, after `after_s`."""
         at_s = trio.current_time() + after_s
         self._doubtful.update((number, at_s) for number in partitions)
         self._doubted.set()
@@ -330,7 +332,7 @@ class Intake:
         self._trust(partition)
 
     def _trust(self, partition: int) -> None:
-        """It is known where to go on in this one."""
+        """Read on in a partition of which it is known where to go on: it is in doubt no more."""
         self._looked_at.discard(partition)
         del self._doubtful[partition]
         if not self._doubtful:
@@ -375,8 +377,8 @@ class Intake:
         self._on_read()
 
     def _skip_read(self, batch: Sequence[StoredRecord]) -> Sequence[StoredRecord]:
-        """Without what lies before the place to begin at: that is only taken note of. Nothing, if
-        one of them is not what an earlier owner had read there.
+        """Return the batch without what lies before the place to begin at: that is only taken note
+        of. Nothing, if one of its records is not what an earlier owner had read there.
         """
         partitions, fresh = self._progress.partitions, []
         for record in batch:
@@ -391,8 +393,8 @@ class Intake:
         return fresh
 
     async def _take_in_with_care(self, batch: Sequence[StoredRecord]) -> None:
-        """The same, a few at a time, each few written down before they are looked at, as long as
-        any of them may have ended the owner before.
+        """Take the batch in a few records at a time, each few written down before they are looked
+        at, as long as any of them may have ended the owner before.
         """
         care, partitions = self._care, self._progress.partitions
         while batch and care is not None:

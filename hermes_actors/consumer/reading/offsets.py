@@ -1,4 +1,4 @@
-"""What of a partition is settled: a commit never passes an unsettled offset.
+"""The settled offsets of a partition: a commit never passes an unsettled one.
 
 Unsettled offsets are bounded (window and waiting retries) while settled ones are not, so the set
 kept is that of the unsettled, in order of reading; the settled intervals are its complement. Pure.
@@ -72,7 +72,8 @@ class PartitionOffsets:
         return bool(self._recovered) and self._is_recovered(offset)
 
     def begin(self, offset: int, stored_at_ms: int = 0) -> bool:
-        """The record at `offset` has been read; False when it is settled already: skip it.
+        """Begin the record at `offset`, which has been read; False when it is settled already: skip
+        it.
 
         Offsets between the last one read and this one hold no records (the log has gaps), so they
         count as settled.
@@ -88,7 +89,7 @@ class PartitionOffsets:
         return True
 
     def settle(self, offset: int) -> None:
-        """The record at `offset` needs nothing more. Once only for each record."""
+        """Settle the record at `offset`, which needs nothing more. Once only for each record."""
         if offset in self._gone:
             # Which of the two it is nobody can tell: the new one has settled when both have.
             self._gone[offset] -= 1
@@ -100,8 +101,8 @@ class PartitionOffsets:
             self._passed_over_before.pop(offset, None)
 
     def filter_out(self, offset: int) -> None:
-        """The record at `offset`, begun last, is not wanted: it is settled, and no attempt is lost
-        if it has to be looked at again.
+        """Settle the record at `offset`, begun last, as not wanted: no attempt is lost if it has to
+        be looked at again.
         """
         self.settle(offset)
         self._passed_over += 1
@@ -189,8 +190,8 @@ class PartitionOffsets:
 
     @property
     def reached(self) -> int:
-        """What a topic's end is above this is not settled yet: the position, and as many more as
-        are settled above it. One message that waits holds back the position, not this.
+        """The position, and as many more offsets as are settled above it: a topic's end minus this
+        is how much is not settled yet. One message that waits holds back the position, not this.
         """
         ahead = sum(
             end - max(start, self.read_end) for start, end in self._recovered if end > self.read_end
@@ -213,7 +214,7 @@ class PartitionOffsets:
             yield start, end
 
     def progress(self, ownership: Ownership) -> Progress:
-        """All that a commit could say, without regard to its size."""
+        """Return all that a commit could say, without regard to its size."""
         return Progress(self.position, tuple(self.intervals()), ownership)
 
     def _passed_over_below(self, offset: int) -> int:

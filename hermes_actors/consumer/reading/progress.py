@@ -81,7 +81,7 @@ class TopicProgress:
         namespace: str,
         owned: Owned,
     ) -> "TopicProgress":
-        """That of a subscription as it is now, of what is owned."""
+        """Return the progress of a subscription as it is now, of what is owned."""
         return cls(
             log,
             live.name.consumer_group(namespace),
@@ -96,7 +96,7 @@ class TopicProgress:
 
     @property
     def seek_number(self) -> int:
-        """That of the last retransmission; 0 when there was none."""
+        """The number of the last retransmission; 0 when there was none."""
         return self._ownership.seek
 
     def go_to(self, seek: Seek | None) -> bool:
@@ -136,7 +136,9 @@ class TopicProgress:
             return bool(found)
 
     async def _find(self) -> dict[int, tuple[PartitionOffsets, Commit | None]]:
-        """Partition → its start, and the commit that says so, for those that are not known yet."""
+        """Return partition → its start, and the commit that says so, for those that are not known
+        yet.
+        """
         starts = await self._log.start_positions(self._topic)
         missing = [
             partition
@@ -171,7 +173,9 @@ class TopicProgress:
         return found
 
     async def _cut_to(self, partition: int, offsets: PartitionOffsets, end: int | None) -> None:
-        """What a commit says of what the log has lost since is not said of what it stores there."""
+        """Forget what a commit says of offsets that the log has lost since, so that it is not said
+        of what the log stores there. `end` is the log's; None, or no lower one: nothing is cut.
+        """
         reached = max(offsets.read_end, offsets.recovered_end)
         if end is not None and end < reached:
             last_read = offsets.trail.newest
@@ -194,7 +198,7 @@ class TopicProgress:
         return self._seek is not None and self._seek.moves(self._log.dc, partition)
 
     async def _targets(self, partitions: list[int], starts: dict[int, int]) -> dict[int, int]:
-        """Where the retransmission takes these partitions, which are some that it moves."""
+        """Return where the retransmission takes these partitions, which are some that it moves."""
         assert self._seek is not None, "no partition is moved without"
         body = self._seek.body
         asked = body.positions.get(self._log.dc)
@@ -352,7 +356,7 @@ class TopicProgress:
         return offsets
 
     def _condemns(self, owner: Ownership, progress: Progress) -> bool:
-        """Whether what a commit marks has ended its owner: only a careful owner marks anything, so
+        """True if what a commit marks has ended its owner: only a careful owner marks anything, so
         that one before it had been lost as well. Marks of our own say nothing.
         """
         is_lost = self.is_after_loss and owner.epoch < self._ownership.epoch

@@ -51,7 +51,8 @@ class Resting:
         self._wakeup = Wakeup()
 
     def keep(self, live: LiveSubscription, log_topic: str, owned: Owned) -> None:
-        """Nobody consumes it from now on, or it has changed meanwhile. Never waits.
+        """Look after a subscription that nobody consumes from now on, or that has changed
+        meanwhile. Never waits.
 
         One that has never been consumed here, nor been sent anywhere, is left alone: its group may
         be another system's, whose consumers commit there.
@@ -70,7 +71,7 @@ class Resting:
         self._wakeup.set()
 
     def release(self, name: str) -> None:
-        """It is consumed from now on, or gone. Never waits."""
+        """Stop looking after a subscription that is consumed from now on, or gone. Never waits."""
         self._places.pop(name, None)
 
     def reached(self, name: str) -> tuple[str, Mapping[int, int]]:
@@ -97,7 +98,7 @@ class Resting:
                     nursery.start_soon(self._keep_committed, name, at_work)
 
     def _next(self, at_work: set[str]) -> tuple[str, float]:
-        """Whose turn it is, and when; never, while there are as many at work as may be."""
+        """Return whose turn it is, and when; never, while there are as many at work as may be."""
         if len(at_work) >= _AT_ONCE_MAX:
             return "", float("inf")
         idle = ((name, each.due_s) for name, each in self._places.items() if name not in at_work)

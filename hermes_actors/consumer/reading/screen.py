@@ -24,7 +24,7 @@ class Exhausted(Struct, frozen=True, gc=False):
 
 
 Seen = Message | Filtered | Exhausted | None
-"""What a record holds, if it had to be decoded to be looked into; None: not looked into."""
+"""The finding on a record: its message if it had to be decoded; None: it was not looked into."""
 
 
 class Later(Struct, frozen=True, gc=False):

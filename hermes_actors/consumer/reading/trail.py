@@ -1,4 +1,4 @@
-"""What was read of a partition last, by which a log that has lost its end since is seen through."""
+"""The trail of records last read of a partition: it shows where a log has lost its end since."""
 
 import trio
 
@@ -43,7 +43,7 @@ class Trail:
 
     @property
     def is_told(self) -> bool:
-        """What an earlier owner had read last has not been seen yet."""
+        """True while the record that an earlier owner had read last has not been seen yet."""
         return self._told is not None
 
     def look_back(self, position: int) -> int:

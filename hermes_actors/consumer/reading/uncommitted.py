@@ -14,13 +14,15 @@ _NAMED_MAX = 3
 
 
 class Uncommitted:
-    """All consumers of a node tell it. Bounded by their number."""
+    """The failed commits of all consumers of a node. Bounded by their number."""
 
     def __init__(self) -> None:
         self._kinds: dict[type[Exception], _Kind] = {}
 
     def failed(self, subscription: str, error: Exception, now_s: float) -> None:
-        """A commit failed; the next one will say all that it would have said. Monotonic time."""
+        """Note a failed commit; the next one will say all that it would have said. Monotonic
+        time.
+        """
         # Few: a log that is away is no topic that is gone, and hides none.
         kind = self._kinds.setdefault(type(error), _Kind())
         failed = kind.failed(subscription, repr(error), now_s)
@@ -46,7 +48,9 @@ class _Kind:
         self._failed: dict[str, tuple[float, str]] = {}
 
     def failed(self, subscription: str, why: str, now_s: float) -> Mapping[str, str]:
-        """Who is to be told of now: all of the last minute, or nobody yet."""
+        """Note a failure; return whom to tell of now, with why: all of the last minute, or
+        nobody.
+        """
         self._failed.pop(subscription, None)
         self._failed[subscription] = (now_s, why)
         if now_s < self._next_s:

@@ -1,1 +1,1 @@
-"""Who a message goes to, and with which headers."""
+"""The recipients of a message, and the headers that it is pushed with."""

@@ -1,8 +1,8 @@
 """One message to all of its recipients: who has it gets it no more, and one outcome sums it up.
 
 An attempt pushes to those recipients, of the ones resolved for it, that do not have the message
-yet: several at once, bounded. Served is who took it, or refused it for good; what a message
-remembers of that is lost in a crash. Pure but for the pushes, which are handed in.
+yet: several at once, bounded. `Served` remembers who took it, or refused it for good; that is lost
+in a crash. Pure but for the pushes, which are handed in.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ _OK_STATUS = 200
 
 
 class Served:
-    """What one message remembers over its attempts: who took it, and who refused it for good.
+    """The memory of one message over its attempts: who took it, and who refused it for good.
 
     `last_key` is the recipient of the last attempt, where it goes to one of several. `missed` names
     who did not take it by the end of the last attempt at all of them.
@@ -38,11 +38,11 @@ class Served:
         self.missed: tuple[str, ...] = ()
 
     def has(self, key: str) -> bool:
-        """True when nothing is to be sent there any more."""
+        """True when nothing is to be sent to this recipient any more."""
         return key in self.took or key in self.refused
 
     def note(self, recipient: Recipient, outcome: SendOutcome, policy: RetryPolicy) -> None:
-        """Remember an answer."""
+        """Remember a recipient's answer."""
         if outcome.is_success:
             self.took.add(recipient.key)
         elif is_refused(outcome, policy):
@@ -221,7 +221,7 @@ def teach(
 
 
 def _is_failure(outcome: SendOutcome, now_ms: int) -> bool:
-    """As for a single push: what was sent and asked for no pause."""
+    """True for what counts as a failure of a single push: it was sent and asked for no pause."""
     if outcome.is_local or outcome.failure is Failure.UNRESOLVED:
         return False
     return asked_pause_ms(outcome, now_ms) is None

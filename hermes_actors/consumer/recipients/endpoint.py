@@ -57,7 +57,7 @@ class Endpoint(Struct, frozen=True):
         return self.route is None
 
     def resolve(self, body: bytes) -> Route:
-        """Where the message with this body goes. Raises Unresolved."""
+        """Return where the message with this body goes. Raises Unresolved."""
         if self.route is not None:
             return self.route
         try:
@@ -139,7 +139,7 @@ def without_credentials(text: str) -> tuple[str, str]:
 
 
 def at_address(route: Route, address: str) -> Route:
-    """The same route to one address of its host, which TLS and Host still name."""
+    """Return the same route to one address of its host, which TLS and Host still name."""
     return replace(route, origin=replace(route.origin, address=address))
 
 
@@ -151,7 +151,9 @@ def _split_authority(text: str) -> tuple[str, str]:
 
 
 def _port(address: str) -> str:
-    """What stands for the port in an address without credentials; "" when nothing does."""
+    """Return the text in the port's place of an address without credentials; "" if there is
+    none.
+    """
     authority = _split_authority(address)[0].partition("://")[2]
     return authority.rpartition("]")[2].rpartition(":")[2] if ":" in authority else ""
 

@@ -95,20 +95,20 @@ class RequestHead(Struct, frozen=True):
         return lines
 
     def first_lines(self, message: Message) -> bytes:
-        """All header lines of a message's first attempt."""
+        """Return all header lines of a message's first attempt."""
         if self.events is None and not message.propagated and not message.traceparent:
             return b"%b%b%b" % (self.before_id, clean_id(message.id), self.after_id)
         return self.lines(self.message_lines(message), 0)
 
     def _propagated_lines(self, message: Message) -> bytes:
-        """The publisher's headers; they bring our `messageId` with them, as in Hermes."""
+        """Return the publisher's headers; they bring our `messageId` with them, as in Hermes."""
         kept = [each for each in message.propagated if _is_allowed(*each, self.taken)]
         if self.events is not None:
             kept = [each for each in kept if not each[0].lower().startswith(PREFIX)]
         return b"%bmessageId: %b\r\n" % (_render(kept), clean_id(message.id))
 
     def lines(self, message_lines: bytes, retries: int) -> bytes:
-        """All header lines of one attempt."""
+        """Return all header lines of one attempt."""
         return b"%b%bHermes-Retry-Count: %d\r\n%b" % (
             self.before,
             message_lines,
@@ -118,7 +118,9 @@ class RequestHead(Struct, frozen=True):
 
 
 def request_head(subscription: Subscription, authorization: str) -> RequestHead:
-    """What each push of the subscription says; `authorization` is the header's value or ""."""
+    """Return the unchanging lines of each push; `authorization` is the header's value or "" for
+    none.
+    """
     ours: list[tuple[str, str]] = [
         ("User-Agent", USER_AGENT),
         ("Content-Type", CONTENT_TYPE),
@@ -158,7 +160,7 @@ def request_head(subscription: Subscription, authorization: str) -> RequestHead:
 def _events(
     subscription: Subscription, fixed: list[tuple[str, str]]
 ) -> tuple[CloudEvents, list[tuple[str, str]]]:
-    """What makes events of messages, and the fixed headers that are none of their attributes."""
+    """Return the maker of events and the fixed headers that are none of their attributes."""
     attributes = {
         name.lower()[len(PREFIX) :]: value
         for name, value in fixed
@@ -196,7 +198,7 @@ def _render(headers: Iterable[tuple[str, str]] | Sequence[tuple[str, str]] | Hea
 
 
 def clean_id(text: str) -> bytes:
-    """An id as it may stand in a header: foreign records may hold anything."""
+    """Return an id as it may stand in a header: foreign records may hold anything."""
     if text.isascii() and text.isprintable():
         return text.encode("ascii")
     return _FORBIDDEN_IN_VALUE.sub("?", text).encode("utf-8", "replace")

@@ -21,7 +21,7 @@ _FIELD = "consumers.recipients.resolver"
 
 
 class ResolverContext(Struct, frozen=True):
-    """What a resolver may use: the name of its datacentre, and the node's clock."""
+    """The means that a resolver may use: the name of its datacentre, and the node's clock."""
 
     dc: str
     clock: Clock

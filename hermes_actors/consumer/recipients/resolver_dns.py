@@ -27,7 +27,7 @@ class LookUps(Protocol):
 
 
 def after(delay_s: float, callback: Callable[[], None]) -> None:
-    """Call it then, on trio; it must not raise. Never waits."""
+    """Call `callback` after the delay, on trio; it must not raise. Never waits."""
 
     async def wait() -> None:
         await trio.sleep(delay_s)
@@ -97,7 +97,7 @@ class Names:
         return () if name is None else name.addresses
 
     def problem(self, host: str) -> str:
-        """Why the host has no addresses."""
+        """Return why the host has no addresses."""
         name = self._names.get(host)
         return "the name was not looked up" if name is None else name.problem
 

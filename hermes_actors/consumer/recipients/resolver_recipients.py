@@ -1,4 +1,4 @@
-"""Who is to get a message: one address of several (ANYCAST), or all of them (BROADCAST).
+"""The recipients of a message: one address of several (ANYCAST), or all of them (BROADCAST).
 
 Addresses come from a resolver of the operator's, or else from the endpoint itself: those it lists,
 and, with `{"resolve": "dns"}` in endpointAddressResolverMetadata, each address of their hosts.
@@ -33,7 +33,7 @@ _logger = logging.getLogger(__name__)
 _PARSED_MAX = 1_000
 _SAID_EACH_S = 60.0
 RESOLVE, DNS, HOSTS = "resolve", "dns", "hosts"
-"""What the built-in resolver reads in endpointAddressResolverMetadata."""
+"""The keys that the built-in resolver reads in endpointAddressResolverMetadata."""
 
 
 class Recipient(Struct, frozen=True):
@@ -56,14 +56,14 @@ class Recipient(Struct, frozen=True):
 
 
 class Settings(Struct, frozen=True):
-    """What the built-in resolver is told by a subscription's metadata."""
+    """The settings of the built-in resolver, from a subscription's metadata."""
 
     is_dns: bool = False
     hosts: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, live: LiveSubscription) -> "Settings":
-        """Raises Refused. What it does not know is left to resolvers of others."""
+        """Read them; what is not known is left to resolvers of others. Raises Refused."""
         metadata = live.subscription.endpoint_address_resolver_metadata
         path = "endpointAddressResolverMetadata"
         if metadata.get(RESOLVE) not in (None, DNS):
@@ -185,7 +185,7 @@ class Recipients:
             done(self._bounded(recipients))
 
     def _resolved(self, message: Message, *, is_all: bool) -> Sequence[Endpoint] | None:
-        """What the operator's resolver says; None leaves it to the endpoint. Raises Unresolved."""
+        """Ask the operator's resolver; None leaves it to the endpoint. Raises Unresolved."""
         if self._resolver is None:
             return None
         addresses = self._ask(self._resolver, message, is_all=is_all)
@@ -273,7 +273,7 @@ class Recipients:
         return unique[: self._addresses_max]
 
     def _say(self, text: str, value: object) -> None:
-        """A warning, at most one a minute: it may come with each message."""
+        """Log a warning, at most one a minute: it may come with each message."""
         now_s = self._now_s()
         if now_s - self._said_s >= _SAID_EACH_S:
             self._said_s = now_s

@@ -42,7 +42,7 @@ class Signer:
 
 
 def signer_of(subscription: Subscription) -> Signer | None:
-    """What signs the subscription's requests; None when they are not signed. Raises Refused."""
+    """Return the signer of the requests; None when they are not signed. Raises Refused."""
     if subscription.signing is None or not subscription.signing.secrets:
         return None
     keys = []

@@ -51,7 +51,7 @@ class SenderChoice(Struct, frozen=True):
         return self.plain
 
     def _may_be_proxied(self, subscription: Subscription) -> bool:
-        """False only where each address is known to be reached without the proxy."""
+        """Return False only where each address is known to be reached without the proxy."""
         assert self.proxy is not None, "there is a sender through it"
         hosts = [_host(each) for each in split_addresses(subscription.endpoint)]
         return self.has_resolver or any("{" in each or self.proxy.is_for(each) for each in hosts)

@@ -1,4 +1,4 @@
-"""All that pushes messages, opened for the life of a node from its configuration."""
+"""The opening of all senders, for the life of a node, from its configuration."""
 
 import logging
 import ssl
@@ -43,8 +43,9 @@ TOKEN_REQUESTS_MAX = 1_000
 async def open_senders(
     config: ConsumersConfig, provider_of: ProviderOf, metrics: Metrics
 ) -> AsyncIterator[Callable[[LiveSubscription], Sender]]:
-    """What pushes messages: plain HTTP/1.1 by our own sender, HTTP/2 and what goes through a proxy
-    by httpx' transport, other schemes by plug-ins; with OAuth tokens where a subscription says so.
+    """Open the senders and give a subscription's: plain HTTP/1.1 by our own sender, HTTP/2 and what
+    goes through a proxy by httpx' transport, other schemes by plug-ins; with OAuth tokens where a
+    subscription says so.
 
     `provider_of` finds a provider of tokens by its name. Raises StartupError.
     """
@@ -136,5 +137,5 @@ def _log_crash(crash: Crash) -> None:
 
 
 def _read_proxy(config: ConsumersConfig) -> Proxy | None:
-    """Raises StartupError."""
+    """Read the configured proxy. Raises StartupError."""
     return read_proxy(config.proxy, endpoint_tls(config.tls)) if config.proxy.url else None

@@ -17,7 +17,7 @@ _FIELD = "consumers.senders"
 
 
 class SenderContext(Struct, frozen=True):
-    """What a provider may use: the scheme that it was named for."""
+    """The means that a provider may use: the scheme that it was named for."""
 
     scheme: str
 

@@ -66,7 +66,7 @@ class PushTasks:
             scope.cancel()
 
     def close(self) -> None:
-        """Later ones end at once; those at work end when the nursery is cancelled."""
+        """End later tasks at once; those at work end when the nursery is cancelled."""
         self.is_closed = True
 
     async def _run(
@@ -95,7 +95,9 @@ class PushTasks:
             await self._tell(done, made)
 
     async def _tell(self, done: Callable[[T], object], made: T) -> None:
-        """It does not wait."""
+        """Tell `done` at once; what that raises is counted and logged as a fault, and ends
+        nothing.
+        """
         try:
             done(made)
         # Whoever is told has come to his end by it; the others have not.

@@ -39,7 +39,7 @@ _RETRY_AFTER_CHARACTERS_MAX = 40
 
 
 class SendOutcome(Struct, frozen=True, gc=False):
-    """What became of one push: an HTTP status, or a failure (then `status` is 0).
+    """The outcome of one push: an HTTP status, or a failure (then `status` is 0).
 
     `retry_after` is the answer's Retry-After as sent, "" when there was none. `recipients` says
     what became of each push of an attempt at several recipients, which the rest sums up; None for
@@ -74,7 +74,7 @@ class SendOutcome(Struct, frozen=True, gc=False):
         return self.status in (429, 503)
 
     def reason(self) -> str:
-        """One short line for people."""
+        """Return the outcome as one short line for people."""
         if self.failure is None:
             status = f"HTTP {self.status}"
             if self.retry_after.strip("0"):
@@ -104,7 +104,8 @@ class Origin(Struct, frozen=True, cache_hash=True):
 
 
 class Route(Struct, frozen=True):
-    """What all pushes to one address share. `lane` is whose pushes they are (a subscription).
+    """The parts that all pushes to one address share. `lane` is whose pushes they are (a
+    subscription).
 
     Senders share nothing but the machine between lanes, so that a slow subscriber's pushes do not
     take another's connections. `target` is path and query, `start` the request line and the Host
@@ -140,7 +141,7 @@ class Push(Struct, frozen=True, gc=False):
 Done = Callable[[SendOutcome], None]
 
 NOT_BEGUN = SendOutcome(0, "", Failure.CLOSED, "nothing was sent: the node may not push now")
-"""What becomes of a push that was not allowed to begin."""
+"""The outcome of a push that was not allowed to begin."""
 
 
 def may_begin(push: Push) -> bool:

@@ -1,4 +1,4 @@
-"""What one push looked like on the wire and how it was answered, for who wants to see it."""
+"""The record of one push on the wire and of its answer, for whoever wants to see it."""
 
 BODY_BYTES_KEPT = 18_432
 """The most of an answer's body that is kept: what is shown of it, and the longest secret that may
@@ -20,13 +20,13 @@ class Witness:
         self.begin()
 
     def begin(self) -> None:
-        """An answer is awaited; what an earlier one said, or an interim one, is forgotten."""
+        """Forget what an earlier answer said, or an interim one: another is awaited."""
         self.headers: list[tuple[bytes, bytes]] = []
         self.body = b""
         self.body_bytes = 0
 
     def hear(self, piece: bytes) -> None:
-        """A piece of the answer's body has come."""
+        """Take in a piece of the answer's body."""
         self.body_bytes += len(piece)
         if len(self.body) < BODY_BYTES_KEPT:
             self.body += piece[: BODY_BYTES_KEPT - len(self.body)]

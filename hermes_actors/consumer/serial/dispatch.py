@@ -1,5 +1,5 @@
-"""What one consumer sends and what it makes of the answers, without waiting: lanes → rate → window
-→ sender → outcome → settled, waiting again, or a dead letter. How fast is decided in `pacing.py`.
+"""The sending half of a serial consumer, which never waits: lanes → rate → window → sender →
+outcome → settled, waiting again, or a dead letter. How fast is decided in `pacing.py`.
 
 No task and no timer for each message: the sender's callback settles one message and sends the next,
 on the same thread. The actor around it (`push_consumer.py`) waits, reads and commits.
@@ -92,12 +92,12 @@ class Dispatch(Dispatching[Delivery]):
 
     @property
     def level(self) -> Level:
-        """What the endpoint is trusted with."""
+        """How much the endpoint is trusted with."""
         return self._pacing.level
 
     @property
     def rate_now(self) -> float:
-        """What may be sent to it, in messages a second."""
+        """How many messages a second may be sent now."""
         return self._pacing.rate_now
 
     @property
@@ -106,11 +106,11 @@ class Dispatch(Dispatching[Delivery]):
         return self._pacing.limit.rate_per_s
 
     def divide(self) -> None:
-        """The owner's share of the rate is another one: in force at once."""
+        """Put another share of the rate in force at once."""
         self._pacing.divide()
 
     def known(self) -> RateState:
-        """What the next owner begins with."""
+        """Return the endpoint's rate for the next owner to begin with."""
         return self._pacing.known()
 
     @property
@@ -229,7 +229,9 @@ class Dispatch(Dispatching[Delivery]):
         return self._is_of_age(delivery, now_s) if self._is_age_asked else True
 
     def _is_of_age(self, delivery: Delivery, now_s: float) -> bool:
-        """Neither too young nor too old for its first attempt; else it waits, or is given up."""
+        """True if neither too young nor too old for its first attempt; else it waits, or is given
+        up.
+        """
         age_ms = self._clock.now_ms() - delivery.record.timestamp_ms
         if self._retry_policy.is_too_old(age_ms):
             detail = "older than its time to live before its first attempt"

@@ -12,7 +12,7 @@ from hermes_actors.model.record import StoredRecord
 
 
 class Keyed(Protocol):
-    """What has a partition key: a record, and whether it holds its key."""
+    """A message with a record, whose partition key it holds or not."""
 
     record: StoredRecord
     holds_key: bool
@@ -22,7 +22,7 @@ D = TypeVar("D", bound=Keyed)
 
 
 class KeyOrder(Generic[D]):
-    """Who holds each key, and who waits behind. `parked` is how many wait.
+    """The holder of each key, and the messages that wait behind. `parked` is how many wait.
 
     A key of one partition is none of another's: a partition's messages are one sequence.
     """
@@ -57,7 +57,9 @@ class KeyOrder(Generic[D]):
         return False
 
     def release(self, delivery: D) -> D | None:
-        """It needs nothing more: who was next behind it, which holds the key now."""
+        """Free the key of a message that needs nothing more; return the next behind it, which holds
+        the key now, or None.
+        """
         record = delivery.record
         if record.key is None or not delivery.holds_key:
             return None
@@ -73,7 +75,7 @@ class KeyOrder(Generic[D]):
         return following
 
     def drop(self, is_dropped: Callable[[D], bool]) -> list[D]:
-        """Forget those who wait and are to be dropped; returns them. Holders stay."""
+        """Forget those that wait and are to be dropped; return them. Holders stay."""
         dropped: list[D] = []
         for key, queue in self._behind.items():
             if queue:
@@ -83,6 +85,6 @@ class KeyOrder(Generic[D]):
         return dropped
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget all keys."""
         self._behind.clear()
         self.parked = 0

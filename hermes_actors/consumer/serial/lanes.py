@@ -1,5 +1,5 @@
-"""Who is attempted next: fresh messages in order of reading, retries by due time, neither starving
-the other of the in-flight window. Pure: the time is an argument.
+"""The choice of the next attempt: fresh messages in order of reading, retries by due time, neither
+starving the other of the in-flight window. Pure: the time is an argument.
 
 While both lanes have something to send, each is sure of half the window, so retries that time out
 slowly leave fresh messages theirs, and a flood of fresh messages leaves retries theirs. Ordered,
@@ -52,12 +52,12 @@ class Lanes:
         self._keys: KeyOrder[Delivery] | None = KeyOrder() if is_ordered else None
 
     def add(self, delivery: Delivery) -> None:
-        """A message has been read."""
+        """Take in a message that has been read."""
         self._fresh.append(delivery)
         self.buffered_bytes += delivery.size_bytes
 
     def next(self, now_s: float) -> Delivery | None:
-        """The message to attempt now; it counts as in flight. None: nothing, or no room."""
+        """Return the message to attempt now; it counts as in flight. None: nothing, or no room."""
         if self.inflight >= self.window:
             return None
         fresh, waiting = self._fresh, self._waiting
@@ -93,13 +93,13 @@ class Lanes:
         return self._pop_waiting()
 
     def wait(self, delivery: Delivery, due_s: float) -> None:
-        """A message in flight is to be attempted (again) at `due_s`."""
+        """Let a message in flight wait for its (next) attempt at `due_s`."""
         self._land(delivery)
         self._sequence += 1
         heapq.heappush(self._waiting, (due_s, self._sequence, delivery))
 
     def remove(self, delivery: Delivery) -> None:
-        """A message in flight needs nothing more."""
+        """Drop a message in flight that needs nothing more."""
         if delivery.is_retry or self._keys is not None:
             self._land(delivery)
             self._drop(delivery)
@@ -108,19 +108,19 @@ class Lanes:
             self.buffered_bytes -= delivery.size_bytes
 
     def bury(self, delivery: Delivery) -> None:
-        """A message in flight is given up; `forget` follows when its dead letter is kept."""
+        """Give up a message in flight; `forget` follows when its dead letter is kept."""
         self._land(delivery)
         delivery.is_given_up = True
         self.buried += 1
 
     def bury_read(self, delivery: Delivery) -> None:
-        """A message that has been read, and not been added, is given up; `forget` follows."""
+        """Give up a message that has been read and not been added; `forget` follows."""
         self.buffered_bytes += delivery.size_bytes
         delivery.is_given_up = True
         self.buried += 1
 
     def forget(self, delivery: Delivery) -> None:
-        """A buried message needs nothing more."""
+        """Drop a buried message that needs nothing more."""
         self.buried -= 1
         self._drop(delivery)
 
@@ -192,7 +192,7 @@ class Lanes:
             delivery.is_retry = False
 
     def _drop(self, delivery: Delivery) -> None:
-        """It needs nothing more: its bytes are free, and so is its key."""
+        """Free the bytes and the key of a message that needs nothing more."""
         self.buffered_bytes -= delivery.size_bytes
         if self._keys is not None:
             following = self._keys.release(delivery)

@@ -30,16 +30,16 @@ class Wire(Protocol):
 
 
 class Net(Protocol):
-    """What the pools need of a loop and its network."""
+    """The loop and its network, as the pools need them."""
 
     def now_s(self) -> float:
-        """Monotonic seconds."""
+        """Return monotonic seconds."""
 
     def soon(self, callback: Callable[[], None]) -> None:
-        """Call after the running code has returned."""
+        """Call `callback` after the running code has returned."""
 
     def later(self, delay_s: float, callback: Callable[[], None]) -> None:
-        """Call once, after the delay."""
+        """Call `callback` once, after the delay."""
 
     def dial(self, connection: "PooledConnection", origin: Origin) -> None:
         """Begin to connect. Later exactly one of `connection.opened` and `.dial_failed` follows."""
@@ -56,36 +56,36 @@ class Request(Struct, eq=False):
 
 
 class ConnectionOwner(Protocol):
-    """Who hears of what becomes of a connection: its pool."""
+    """The pool that owns a connection, and hears of what becomes of it."""
 
     @property
     def net(self) -> Net:
-        """The network."""
+        """The loop and its network."""
 
     def on_opened(self, connection: "PooledConnection") -> None:
-        """It stands."""
+        """Note that the connection stands."""
 
     def on_dial_failed(self, connection: "PooledConnection", failure: Failure, detail: str) -> None:
-        """It could not be made."""
+        """Note that the connection could not be made."""
 
     def on_outcome(self, connection: "PooledConnection", outcome: SendOutcome) -> None:
-        """Its request has ended."""
+        """Take the outcome of its request, which has ended."""
 
     def on_stale(self, connection: "PooledConnection") -> None:
-        """The peer had closed it before the request came."""
+        """Note that the peer had closed the connection before the request came."""
 
     def drop(self, connection: "PooledConnection") -> None:
-        """It has ended without a request."""
+        """Drop the connection, which has ended without a request."""
 
 
 class Share(Protocol):
-    """Where a connection is counted."""
+    """The share that counts a connection."""
 
     def on_opened(self) -> None:
-        """One more stands."""
+        """Count one more connection that stands."""
 
     def give_back(self, *, was_open: bool) -> None:
-        """One less."""
+        """Count one connection less, and if it `was_open` one less that stands."""
 
 
 class PooledConnection:
@@ -126,18 +126,18 @@ class PooledConnection:
         self.heard_s = 0.0
 
     def opened(self, wire: Wire) -> None:
-        """The connection stands."""
+        """Take the wire: the connection stands."""
         self._wire = wire
         if self._is_counted:
             self._share.on_opened()
         self.owner.on_opened(self)
 
     def dial_failed(self, detail: str, failure: Failure = Failure.CONNECT) -> None:
-        """It could not be made."""
+        """Tell the owner that the connection could not be made."""
         self.owner.on_dial_failed(self, failure, detail)
 
     def received(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Take in bytes of the peer."""
         exchange = self.exchange
         outcome = exchange.receive(data)
         if outcome is not None:
@@ -151,11 +151,11 @@ class PooledConnection:
             self.heard_s = self.owner.net.now_s()
 
     def paused(self) -> None:
-        """The peer takes no more for now."""
+        """Write no more for now: the peer takes no more."""
         self._is_paused = True
 
     def resumed(self) -> None:
-        """The peer has taken what was written."""
+        """Write on: the peer has taken what was written."""
         self._is_paused = False
         if self.request is not None:
             if self.request.socket_timeout_s:
@@ -163,7 +163,7 @@ class PooledConnection:
             self._write_on()
 
     def ended(self, why: str = "") -> None:
-        """The peer closed, or the connection broke. Calls after the first change nothing."""
+        """Note that the peer closed, or the connection broke. Only the first call counts."""
         exchange, request = self.exchange, self.request
         is_stale = (
             request is not None
@@ -183,7 +183,7 @@ class PooledConnection:
             self.owner.drop(self)
 
     def start(self, request: Request, now_s: float) -> None:
-        """Write this request."""
+        """Write this request to the connection, which must be open."""
         assert self._wire is not None, "not opened"
         self.request = request
         self.heard_s = now_s
@@ -212,7 +212,7 @@ class PooledConnection:
         )
 
     def close(self) -> None:
-        """Close it; whatever the peer still says is not heard."""
+        """Close the connection; whatever the peer still says is not heard."""
         self.exchange.is_reusable = False
         self._rest = b""
         was_open = self._wire is not None

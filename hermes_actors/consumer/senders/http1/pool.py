@@ -240,7 +240,7 @@ class _Pool:
             self._give_up(connection, Failure.CLOSED, "")
 
     def close(self) -> None:
-        """End everything."""
+        """End all pushes, and close all connections."""
         self.forget()
         idle, self.idle = self.idle, []
         dialing, self.dialing = self.dialing, {}
@@ -263,7 +263,7 @@ class _Pool:
         return self.size >= self.limits.connections_max
 
     def _no_connection(self) -> SendOutcome:
-        """What is said of pushes that no connection was there for in time.
+        """Return the outcome of pushes that no connection was there for in time.
 
         Only an endpoint that does not let us in is to blame for what could not be sent.
         """

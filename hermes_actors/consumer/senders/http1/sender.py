@@ -49,7 +49,7 @@ class AsyncioNet:
         self._loop.call_soon(callback)
 
     def later(self, delay_s: float, callback: Callable[[], None]) -> None:
-        """Call once, after the delay."""
+        """Call `callback` once, after the delay."""
         self._loop.call_later(delay_s, callback)
 
     def dial(self, connection: PooledConnection, origin: Origin) -> None:

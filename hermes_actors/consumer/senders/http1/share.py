@@ -1,4 +1,4 @@
-"""How many connections stand to one origin over all lanes, and whose turn it is when none is left.
+"""The count of connections to one origin over all lanes, and the turns of lanes when none is left.
 
 A connection that a lane has no use for, or has more of than another that waits, goes over to the
 lane that waits; lanes take turns. So thousands of subscriptions to one host share what it can bear.
@@ -13,11 +13,11 @@ _LOOKED_AT_MAX = 4
 
 
 class Lane(Protocol):
-    """What a share needs of a lane's pool."""
+    """The pool of a lane, as a share sees it."""
 
     @property
     def size(self) -> int:
-        """Connections it has, those being made included."""
+        """How many connections the pool has, those being made included."""
 
     @property
     def wants(self) -> bool:
@@ -55,11 +55,11 @@ class OriginShare:
         return True
 
     def on_opened(self) -> None:
-        """A connection stands."""
+        """Count one more connection that stands."""
         self.standing += 1
 
     def give_back(self, *, was_open: bool) -> None:
-        """A connection is gone: its place is the next lane's."""
+        """Free the place of a connection that is gone: it is the next lane's."""
         self.open -= 1
         self.standing -= was_open
         while self.hungry and self.open < self.limit and not self._is_closed:
@@ -72,15 +72,15 @@ class OriginShare:
                     self.hungry[lane] = None
 
     def wait(self, lane: Lane) -> None:
-        """The lane wants a connection when one comes free."""
+        """Put the lane in line for a connection that comes free."""
         self.hungry[lane] = None
 
     def note_idle(self, lane: Lane) -> None:
-        """The lane has a connection without a request."""
+        """Note that the lane has a connection without a request."""
         self._with_idle[lane] = None
 
     def take_idle(self) -> PooledConnection | None:
-        """A connection that some lane has no use for at the moment."""
+        """Take a connection that some lane has no use for at the moment."""
         while self._with_idle:
             lane = next(iter(self._with_idle))
             connection = lane.give_idle()
@@ -110,12 +110,12 @@ class OriginShare:
         return False
 
     def forget(self, lane: Lane) -> None:
-        """The lane's pool is gone."""
+        """Forget a lane whose pool is gone."""
         self.lanes -= 1
         self.hungry.pop(lane, None)
         self._with_idle.pop(lane, None)
 
     def close(self) -> None:
-        """No lane gets another connection."""
+        """Give no lane another connection from now on."""
         self._is_closed = True
         self.hungry.clear()

@@ -24,7 +24,7 @@ _RETRY_AFTER_CHARS_MAX = 64
 
 
 def request_bytes(push: Push) -> bytes:
-    """The whole request."""
+    """Return the whole request."""
     return b"%b%bContent-Length: %d\r\n\r\n%b" % (
         push.route.start,
         push.lines,
@@ -34,7 +34,7 @@ def request_bytes(push: Push) -> bytes:
 
 
 def request_head_bytes(push: Push) -> bytes:
-    """The request without its body."""
+    """Return the request without its body."""
     return b"%b%bContent-Length: %d\r\n\r\n" % (push.route.start, push.lines, len(push.body))
 
 
@@ -230,7 +230,7 @@ class Exchange:
             self._problem = "too many interim answers"
 
     def on_body(self, body: bytes) -> None:
-        """Counted and dropped."""
+        """Count a piece of the body and drop it, but for a witness."""
         self._body_bytes += len(body)
         if self._witness is not None:
             self._witness.hear(body)

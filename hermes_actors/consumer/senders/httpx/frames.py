@@ -78,7 +78,7 @@ class _Bucket:
         self._left = min(self._burst, self._left + count)
 
     def take(self, count: int, now_s: float) -> bool:
-        """False when there was less."""
+        """Take so much; False when there was less."""
         self.earn((now_s - self._filled_s) * self._per_s)
         self._filled_s = now_s
         self._left -= count
@@ -86,8 +86,9 @@ class _Bucket:
 
 
 class FrameBudget:
-    """What one connection may make us read. `stream_window_bytes`: how much a peer may send of an
-    answer's body before we have read any of it, beside the 65,535 bytes that are everybody's.
+    """The budget of one connection for the frames that it makes us read. `stream_window_bytes`: how
+    much a peer may send of an answer's body before we have read any of it, beside the 65,535 bytes
+    that are everybody's.
     """
 
     def __init__(self, now_s: float, stream_window_bytes: int) -> None:
@@ -97,7 +98,7 @@ class FrameBudget:
         self._asked = _Bucket(FRAMES_PER_S, FRAMES_BURST, now_s)
 
     def to_send(self, data: bytes) -> bytes:
-        """Whole frames of ours as they are to be written: with smaller windows for streams.
+        """Return whole frames of ours as they are to be written: with smaller windows for streams.
 
         Requests earn what they may be answered by; what answers a peer's frames earns nothing.
         """
@@ -117,7 +118,7 @@ class FrameBudget:
         return data
 
     def on_received(self, data: bytes, now_s: float) -> bool:
-        """We have read this; False when it is too much, and the connection is to be closed."""
+        """Count what was read; False when it is too much, and the connection is to be closed."""
         kinds = self._received.kinds(data)
         asked = sum(kind in _ASKED for kind in kinds)
         is_within = self._asked.take(asked, now_s)

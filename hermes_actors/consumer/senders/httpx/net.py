@@ -28,7 +28,7 @@ _NEXT_ADDRESS_S = 0.25
 _ADDRESSES_MAX = 8
 
 PIECE_BYTES_MIN = 64
-"""What a piece of an answer's body counts as at least: thousands of chunks of one byte cost more
+"""The least that a piece of an answer's body counts as: thousands of chunks of one byte cost more
 than their bytes."""
 
 _READ_BYTES_MAX = 4_096
@@ -56,7 +56,7 @@ TRANSPORT_ERRORS: tuple[type[Exception], ...] = (
     # A status or a header that is none.
     ValueError,
 )
-"""What httpcore raises for a request that fails: anything else is a fault of somebody's."""
+"""The errors that httpcore raises for a failed request: any other is a fault of somebody's."""
 
 
 class ForbiddenAddress(httpcore.ConnectError):
@@ -87,7 +87,7 @@ class Places:
         self._dialing[key] = dialing + 1
 
     def dialed(self, key: tuple[str, int], stream: httpcore.AsyncNetworkStream | None) -> None:
-        """It was made, or could not be."""
+        """Record that a dial has ended, with a stream or, if it could not be made, None."""
         self._dialing[key] -= 1
         if not self._dialing[key]:
             del self._dialing[key]
@@ -95,7 +95,7 @@ class Places:
             self._taken.setdefault(key, WeakSet()).add(stream)
 
     def give_back(self, key: tuple[str, int], stream: httpcore.AsyncNetworkStream) -> None:
-        """It is closed."""
+        """Free the place of a stream that is closed."""
         taken = self._taken.get(key)
         if taken is not None:
             taken.discard(stream)
@@ -104,7 +104,8 @@ class Places:
 
 
 class HttpxNet(Struct, frozen=True):
-    """What connections are made with. `tls` is this client's alone: the transport sets its ALPN.
+    """The settings and parts that connections are made with. `tls` is this client's alone: the
+    transport sets its ALPN.
 
     `proxy` None: straight to all endpoints. `response_bytes_max` is how much is read of an answer.
     """
@@ -124,8 +125,8 @@ class HttpxNet(Struct, frozen=True):
         return self.proxy is not None and self.proxy.is_for(origin.host)
 
     def backend(self, origin: Origin) -> "GuardedBackend":
-        """Connects to the origin or the proxy before it, whatever host it is told: to its address,
-        or to what its name means.
+        """Return the backend that connects to the origin or the proxy before it, whatever host it
+        is told: to its address, or to what its name means.
         """
         if self.proxy is not None and self.is_proxied(origin):
             guard, host, address = self.proxy.guard, self.proxy.origin.host, ""
@@ -142,7 +143,7 @@ class HttpxNet(Struct, frozen=True):
         )
 
     def open_pool(self, origin: Origin, *, http2: bool) -> httpcore.AsyncConnectionPool:
-        """Connections to one origin, over the proxy if there is one for it.
+        """Return a pool of connections to one origin, over the proxy if there is one for it.
 
         With `http2` that is spoken where ALPN agrees on it, and over plain http in any case; a
         proxy takes plain http as HTTP/1.1 only.
@@ -213,7 +214,9 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Raises ForbiddenAddress, CrowdedHost, and httpcore's ConnectError and ConnectTimeout."""
+        """Connect. Raises ForbiddenAddress, CrowdedHost, and httpcore's ConnectError and
+        ConnectTimeout.
+        """
         self._places.dial(self._key)
         bounded: _Bounded | None = None
         try:
@@ -243,7 +246,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         timeout: float | None = None,  # noqa: ASYNC109 -- the transport's signature
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """No endpoint is one."""
+        """Refuse: no endpoint is a Unix socket."""
         raise ForbiddenAddress("no endpoint is a Unix socket")
 
     async def sleep(self, seconds: float) -> None:
@@ -324,7 +327,7 @@ class _Bounded(httpcore.AsyncNetworkStream):
         max_bytes: int,
         timeout: float | None = None,  # noqa: ASYNC109 -- the transport's signature
     ) -> bytes:
-        """Raises RemoteProtocolError for an answer without end, and for frames without end."""
+        """Read a piece. Raises RemoteProtocolError for an answer or frames without end."""
         data = await self._stream.read(min(max_bytes, _READ_BYTES_MAX), timeout)
         if self._frames is not None and not self._frames.on_received(data, trio.current_time()):
             raise httpcore.RemoteProtocolError("too many frames that answer no request")
@@ -349,7 +352,7 @@ class _Bounded(httpcore.AsyncNetworkStream):
         await self._stream.write(buffer, timeout)
 
     async def aclose(self) -> None:
-        """Close it."""
+        """Close the stream."""
         self._on_closed(self._counted or self)
         await self._stream.aclose()
 
@@ -359,7 +362,7 @@ class _Bounded(httpcore.AsyncNetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 -- the transport's signature
     ) -> httpcore.AsyncNetworkStream:
-        """The same within TLS. Whatever it raises, the connection is closed."""
+        """Return the same stream within TLS. Whatever this raises, the connection is closed."""
         secured: httpcore.AsyncNetworkStream | None = None
         try:
             secured = await self._stream.start_tls(ssl_context, server_hostname, timeout)
@@ -369,13 +372,13 @@ class _Bounded(httpcore.AsyncNetworkStream):
         return _Bounded(secured, self._stream_window_bytes, self._on_closed, self._counted or self)
 
     def get_extra_info(self, info: str) -> Any:
-        """What the stream says of itself."""
+        """Return the stream's own info of this name."""
         return self._stream.get_extra_info(info)
 
 
 def said(error: BaseException) -> str:
-    """What the error says, or the one behind it that says anything; never what a peer has sent,
-    which may be a token of ours or of his.
+    """Return the text of the error, or of the one behind it that has any; never what a peer has
+    sent, which may be a token of ours or of his.
     """
     if cause := tls_cause(error, PUSHES):
         return cause
@@ -399,7 +402,7 @@ class Body:
         return self
 
     async def __anext__(self) -> bytes:
-        """The piece, once."""
+        """Give the piece, once."""
         if not self._left:
             raise StopAsyncIteration
         return self._left.pop()

@@ -56,8 +56,8 @@ class Pools:
         return pool
 
     async def give_back(self, route: Route, pool: Pool) -> None:
-        """The push is over. A pool that has gone bad takes no more, and is closed after its last
-        push.
+        """Give back the pool of a push that is over. One that has gone bad takes no more, and is
+        closed after its last push.
         """
         pool.pushes -= 1
         pool.free_since_s = trio.current_time()
@@ -113,6 +113,6 @@ class Pools:
 
 
 async def _close(connections: httpcore.AsyncConnectionPool) -> None:
-    """Whatever becomes of them: nobody uses them any more."""
+    """Close connections that nobody uses any more; errors of the transport are ignored."""
     with suppress(*TRANSPORT_ERRORS):
         await connections.aclose()

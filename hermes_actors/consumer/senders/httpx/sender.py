@@ -66,7 +66,9 @@ class _Progress:
         self._push = push
 
     async def __call__(self, event: str, _info: Any) -> None:
-        """A connection is being made for it, or it is being sent. Raises _Refused."""
+        """Hear that a connection is being made for the push, or that it is sent. Raises
+        _Refused.
+        """
         self.is_begun = True
         # The last word before its head is written: it may have waited for a connection.
         if event.endswith(_BEGINS) and not may_begin(self._push):
@@ -176,7 +178,7 @@ class HttpxSender(Sender):
         return outcome
 
     def _failed(self, push: Push, pool: Pool, error: Exception) -> SendOutcome:
-        """What an exception of the transport means."""
+        """Return the outcome that an exception of the transport means."""
         text, origin = said(error), push.route.origin
         if isinstance(error, _Refused):
             return NOT_BEGUN

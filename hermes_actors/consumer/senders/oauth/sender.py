@@ -216,7 +216,9 @@ class OAuthSender(Sender):
         return SendOutcome(0, "", Failure.TOKENLESS, detail)
 
     def _current(self) -> SharedToken | None:
-        """What the credentials are now: the provider may have changed."""
+        """Return the shared token of the credentials as they are now, for the provider may have
+        changed; None without a provider.
+        """
         provider = self._provider_of(self._policy.provider_name)
         if provider is not self._provider:
             self._provider = provider

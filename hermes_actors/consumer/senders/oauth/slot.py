@@ -66,7 +66,7 @@ class TokenSlot:
         return token is None or now_s >= token.renewed_s
 
     def begin(self, now_s: float) -> None:
-        """A token is being asked for."""
+        """Note that a token is being asked for."""
         assert not self.is_asking, "one request at a time"
         self.is_asking = True
         self._asked_s = now_s
@@ -74,7 +74,7 @@ class TokenSlot:
     def succeed(
         self, now_s: float, number: int, authorization: bytes, lifetime_s: float | None
     ) -> None:
-        """It was given. Its life began no later than when it was asked for."""
+        """Take the token that was given. Its life began no later than when it was asked for."""
         self.is_asking = False
         self.problem = ""
         life_s = float("inf") if lifetime_s is None else lifetime_s
@@ -86,14 +86,15 @@ class TokenSlot:
         self._failed_delay_s = self._initial_delay_s
 
     def fail(self, now_s: float, problem: str) -> None:
-        """It was not given. One that is still good goes on being used."""
+        """Note that no token was given. One that is still good goes on being used."""
         self.is_asking = False
         self.problem = problem
         self.allowed_s = max(self.allowed_s, now_s + self._failed_delay_s)
         self._failed_delay_s = min(self._failed_delay_s * 2, self._delay_s_max)
 
     def reject(self, number: int) -> None:
-        """An endpoint did not take the token of this number: another one is to be asked for.
+        """Note that an endpoint did not take the token of this number: another one is to be asked
+        for.
 
         At once for a token that has served for a while; for one that was just got after a delay.
         """
@@ -103,6 +104,6 @@ class TokenSlot:
             self._refused_delay_s = min(self._refused_delay_s * 2, self._delay_s_max)
 
     def accept(self, number: int) -> None:
-        """An endpoint took the token of this number."""
+        """Note that an endpoint took the token of this number."""
         if self._token is not None and self._token.number == number:
             self._refused_delay_s = self._initial_delay_s

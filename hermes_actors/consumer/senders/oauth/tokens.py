@@ -33,7 +33,7 @@ class SharedToken:
         self.changed = trio.Event()
 
     def tell(self) -> None:
-        """Wake who waits."""
+        """Wake all who wait for the token."""
         self.changed.set()
         self.changed = trio.Event()
 
@@ -102,7 +102,7 @@ class Tokens:
                 await changed.wait()
 
     def close(self) -> None:
-        """Ask for no more."""
+        """Ask for no more tokens."""
         self._is_closed = True
 
     def _on_answer(self, shared: SharedToken, began_s: float, answer: Answer) -> None:

@@ -1,4 +1,4 @@
-"""What a token request says and what its answer means (RFC 6749, sections 4.3, 4.4 and 5). Pure."""
+"""A token request and the meaning of its answer (RFC 6749, sections 4.3, 4.4 and 5). Pure."""
 
 import re
 from typing import Any
@@ -25,7 +25,7 @@ class Credentials(Struct, frozen=True):
 
     @property
     def form(self) -> bytes:
-        """The body of the request."""
+        """Return the body of the token request."""
         provider, policy = self.provider, self.policy
         fields = {"grant_type": _GRANTS[policy.grant_type], "scope": policy.scope}
         fields |= {"client_id": provider.client_id, "client_secret": provider.client_secret}
@@ -54,7 +54,7 @@ Answer = Granted | Denied
 
 
 def read_answer(status: int, body: bytes) -> Answer:
-    """What the provider's answer means. Only a 200 with an `access_token` is a token."""
+    """Read the provider's answer. Only a 200 with an `access_token` is a token."""
     try:
         said: Any = msgspec.json.decode(body)
     # Whatever a provider answers, it must not take a consumer down.
