@@ -48,7 +48,7 @@ class _Mailbox(Generic[M]):
 
 
 class Ref(Generic[M]):
-    """Where others send. Cheap to copy and to keep; never leaves the process."""
+    """The sending end of a mailbox. Cheap to copy and to keep; never leaves the process."""
 
     __slots__ = ("_mailbox",)
 
@@ -70,7 +70,8 @@ class Ref(Generic[M]):
 
 
 class Inbox(Generic[M]):
-    """What one actor reads. `async for message in inbox` ends when the actor is asked to stop.
+    """The reading end of an actor's mailbox. `async for message in inbox` ends when the actor is
+    asked to stop.
 
     Messages that wait survive a restart of the actor; the actor's state does not.
     """

@@ -12,7 +12,7 @@ from enum import Enum
 
 
 class RestartKind(Enum):
-    """What the end of an actor means."""
+    """The ends of an actor after which it is restarted: all, failures only, or none."""
 
     PERMANENT = "permanent"  # always restarted, also after a normal end
     TRANSIENT = "transient"  # restarted after a failure only

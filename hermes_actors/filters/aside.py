@@ -1,4 +1,4 @@
-"""What filters ask beside the loop: large bodies, and questions that take more than a moment.
+"""Filters' work beside the loop: large bodies, and questions that take more than a moment.
 
 On the loop all subscriptions of a node together have as much time in one turn as a message has:
 what comes then waits for a turn of its own, one after the other.
@@ -58,11 +58,13 @@ class Aside:
 
     @property
     def is_turn_spent(self) -> bool:
-        """Budgets on the loop have used what there is for them in this turn: see `next_turn`."""
+        """True when budgets on the loop have used what there is for them in this turn: see
+        `next_turn`.
+        """
         return self._turn_used_s >= self._loop_s
 
     def count(self, budget: Budget) -> None:
-        """A budget on the loop has been used."""
+        """Count a used budget of the loop towards this turn."""
         self._turn_used_s += budget.used_s
 
     async def next_turn(self) -> None:
@@ -72,7 +74,8 @@ class Aside:
             self._turn_used_s = 0.0
 
     async def ask(self, work: Callable[[Budget], T], body: bytes, spent: BudgetSpent) -> T:
-        """What `work` says of the message with this body, after the loop's budget was `spent`.
+        """Return the answer of `work`, run in a thread, for the message with this body, after the
+        loop's budget was `spent`.
 
         Raises what it raises: BudgetSpent when a thread's budget is spent too.
         """
@@ -87,7 +90,7 @@ class Aside:
     async def compile(
         self, wanted: Sequence[Filter], make: Callable[[Sequence[Filter], Budget], T]
     ) -> T:
-        """What `make` says of the filters, which it compiles: in a thread if that takes long.
+        """Return what `make` compiles of the filters, in a thread if that takes long.
 
         Raises what it raises.
         """

@@ -134,7 +134,7 @@ TYPES: Mapping[str, Callable[[Filter], MessageFilter]] = {
 
 
 def text_of(value: Any) -> str:
-    """What a matcher is compared with: a string bare, all else as compact JSON."""
+    """Give the text that a matcher is compared with: a string bare, all else as compact JSON."""
     if type(value) is str:
         return value
     try:
@@ -144,7 +144,7 @@ def text_of(value: Any) -> str:
 
 
 def require_known(wanted: Filter) -> None:
-    """Raises FilterInvalid, that names the field, for a filter that this version cannot ask; what
+    """Raise FilterInvalid, that names the field, for a filter that this version cannot ask; what
     only compiling shows is not looked at.
     """
     if wanted.type not in TYPES:
@@ -157,7 +157,7 @@ def require_known(wanted: Filter) -> None:
 
 
 def compile_filter(wanted: Filter) -> MessageFilter:
-    """Raises FilterInvalid that names the field."""
+    """Compile a filter. Raises FilterInvalid that names the field."""
     require_known(wanted)
     return TYPES[wanted.type](wanted)
 
@@ -173,7 +173,7 @@ def is_soon_compiled(wanted: Sequence[Filter]) -> bool:
 
 
 def problems(wanted: Sequence[Filter], budget: Budget) -> Iterator[str]:
-    """What is wrong with each of them, as `filters[0].path must …`; a type that is unknown is not.
+    """Give each filter's faults, as `filters[0].path must …`; an unknown type is none.
 
     Work is bounded: they are compiled only while all of them together are of bounded size. Raises
     BudgetSpent.
@@ -226,7 +226,7 @@ class Filters:
     """The filters of one subscription, in their order: the first that does not pass decides."""
 
     def __init__(self, wanted: Sequence[Filter], budget: Budget) -> None:
-        """Raises FilterInvalid that names the filter and the field, and BudgetSpent."""
+        """Compile all. Raises FilterInvalid, that names filter and field, and BudgetSpent."""
         self._filters: list[tuple[str, MessageFilter]] = []
         for index, each in enumerate(wanted):
             budget.spend(LOOK_EVERY)

@@ -1,4 +1,4 @@
-"""What goes wrong with a filter: when it is made, and when it looks at a message."""
+"""The failures of filters: when one is made, and when it looks at a message."""
 
 
 class FilterInvalid(ValueError):

@@ -49,7 +49,7 @@ class Path:
     __slots__ = ("_names", "_query", "_steps")
 
     def __init__(self, text: str) -> None:
-        """Raises FilterInvalid, which names the field `path`."""
+        """Compile the path. Raises FilterInvalid, which names the field `path`."""
         self._query = _compiled(text)
         self._steps = _steps_of(self._query)
         # By far the most are nothing but names.
@@ -78,7 +78,7 @@ class Path:
         return self._searched(document, budget)
 
     def searched(self, document: Any) -> list[Any]:
-        """What the library finds, without regard to bounds; for tests of the walk."""
+        """Return what the library finds, without regard to bounds; for tests of the walk."""
         before = BUDGET.set(Budget(float("inf"), lambda: 0.0))
         try:
             return self._query.find(document).values()
@@ -180,7 +180,8 @@ def _standard(text: str) -> str | None:
 
 
 def _require_bounded(query: JSONPathQuery) -> None:
-    """Each part of a message is looked at once for each selector, and not for each pair of parts.
+    """Bound a query: each part of a message is looked at once for each selector, and not for each
+    pair of parts.
 
     Raises FilterInvalid.
     """

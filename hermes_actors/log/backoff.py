@@ -19,5 +19,5 @@ class Backoff:
         return ceiling_s * (0.5 + self._rng.random() / 2)
 
     def reset(self) -> None:
-        """It worked: start over."""
+        """Start over after a try that worked: the next wait is a short one again."""
         self._tries = 0

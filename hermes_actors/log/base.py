@@ -109,7 +109,7 @@ def stored_count(outcomes: Sequence[object]) -> int:
 
 
 class TopicSettings(Struct, frozen=True):
-    """What a log needs to know of a topic. `retention_ms` None keeps for ever.
+    """The settings of one topic that a log needs; `retention_ms` None keeps records for ever.
 
     `log_append_time`: the log stamps records itself, by its wall clock; the embedded log never goes
     back, and goes on, slower, while that clock is behind (`AppendTime`).
@@ -264,5 +264,5 @@ def too_large(record: Record, record_bytes_max: int) -> RefusedRecord:
 
 
 def no_such_partition(topic: str, partition: int, partitions: int) -> str:
-    """What to say of a partition that the topic has not."""
+    """Give the text of the error for a partition that the topic does not have."""
     return f"{topic} has partitions 0 to {partitions - 1}, not {partition}"

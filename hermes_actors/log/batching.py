@@ -16,7 +16,7 @@ RECORD_OVERHEAD_BYTES = 128
 
 
 class Waiting(Protocol):
-    """What is batched: one message, or several that stay together (`count`; all go where `key`
+    """One thing to batch: a message, or several that stay together (`count`; all go where `key`
     says). One that `is_done` was answered already and is not sent any more. `body_bytes` are those
     of all its messages.
     """
@@ -38,7 +38,7 @@ W = TypeVar("W", bound=Waiting)
 
 
 class Batch(Generic[W]):
-    """What is appended to one partition at once: `count` messages in `items`."""
+    """The messages of one append to one partition: `count` of them in `items`."""
 
     __slots__ = ("body_bytes", "count", "is_keyed", "items", "partition", "started_s")
 
@@ -95,12 +95,14 @@ class Batcher(Generic[W]):
         return len(self._in_flight)
 
     def grow(self, partitions: int) -> None:
-        """The topic has more partitions now; keys that wait already stay where they are."""
+        """Add the topic's new partitions; keys that wait already stay where they are."""
         while len(self._keyed) < partitions:
             self._keyed.append(deque())
 
     def rehash(self, partitions: int) -> None:
-        """The number of partitions was a guess; what waits goes where it belongs."""
+        """Move what waits to where it belongs, since the number of partitions was a guess until
+        now.
+        """
         waiting = [item for queue in self._keyed for item in queue]
         for queue in self._keyed:
             queue.clear()
@@ -160,7 +162,7 @@ class Batcher(Generic[W]):
         return batch
 
     def release(self, batch: Batch[W]) -> None:
-        """The batch's append has ended: its partition is idle again."""
+        """Make the batch's partition idle again, as its append has ended."""
         del self._in_flight[batch.partition]
         if batch is self._lane:
             self._lane = None

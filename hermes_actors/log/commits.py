@@ -1,6 +1,6 @@
-"""What a commit says beside its position, in at most 4,000 bytes: in whose name it was made, what
-is settled above the position, so that a crash re-sends only the rest, which few messages a careful
-owner was about to look at, and which record was read last. Pure.
+"""The metadata of a commit, at most 4,000 bytes beside its position: in whose name it was made,
+what is settled above the position, so that a crash re-sends only the rest, which few messages a
+careful owner was about to look at, and which record was read last. Pure.
 """
 
 import base64
@@ -21,7 +21,8 @@ _FORM = "h1"
 
 
 class Ownership(Struct, frozen=True):
-    """In whose name a commit was made. A commit of another incarnation says nothing to us.
+    """The owner in whose name a commit was made. A commit of another incarnation says nothing to
+    us.
 
     `incarnation` is the subscription's, `topic_incarnation` its topic's, `epoch` that of the grant
     of the partitions, `seek` the number of the last retransmission.
@@ -46,13 +47,13 @@ class LastRead(Struct, frozen=True):
     def of(
         cls, offset: int, timestamp_ms: int, headers: RecordHeaders, size_bytes: int
     ) -> "LastRead":
-        """That of a record with these headers and a value of this size."""
+        """Make it of a record with these headers and a value of this size."""
         digest = zlib.crc32(repr((headers, size_bytes)).encode())
         return cls(offset, timestamp_ms, digest)
 
 
 class Progress(Struct, frozen=True):
-    """What a commit says: all below `position` is settled, and the `intervals` above it. `marked`
+    """A commit, decoded: all below `position` is settled, and the `intervals` above it. `marked`
     are the offsets that a careful owner was about to look at.
     """
 
@@ -106,7 +107,7 @@ def encode(
 
 
 def decode(commit: Commit) -> Progress:
-    """What a commit says. Never raises.
+    """Give the progress that a commit states. Never raises.
 
     A commit without our metadata (made by the log's own tools, or by Hermes) has no ownership; its
     position counts. Metadata that cannot be read gives the position alone, which is safe: a
@@ -139,13 +140,15 @@ def decode(commit: Commit) -> Progress:
 
 
 def _read_last(text: str) -> LastRead:
-    """Raises ValueError."""
+    """Decode the newest record that was read. Raises ValueError."""
     offset, timestamp_ms, digest = (int(each, 16) for each in text.split("."))
     return LastRead(offset, timestamp_ms, digest)
 
 
 def _marks(position: int, marked: Iterable[int]) -> bytes:
-    """A 0, which no interval has, then the distances from one to the next; nothing for none."""
+    """Encode the marked offsets: a 0, which no interval has, then the distances from one to the
+    next; nothing for none.
+    """
     raw = bytearray()
     at = position - 1
     for offset in marked:

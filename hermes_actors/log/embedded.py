@@ -204,7 +204,9 @@ class EmbeddedLog:
             self._view.moved(topic, partition, start)
 
     def _writer_ended(self) -> None:
-        """Nobody is left to answer what is still there: the writer's thread has ended or died."""
+        """Fail the calls that still wait and wake readers, as the writer's thread has ended or
+        died.
+        """
         self._is_closed = True
         for job in self._jobs:
             job.fail(f"{self._path}: the log's writer has ended", may_be_stored=True)
@@ -336,7 +338,9 @@ class EmbeddedLog:
         return sorted(self._view.topics)
 
     def view_of(self, topic: str) -> TopicView:
-        """What is known of a topic now. Raises UnknownTopic, and LogUnavailable once closed."""
+        """Give the topic's settings and positions of now, and its readers. Raises UnknownTopic, and
+        LogUnavailable once closed.
+        """
         if self._is_closed:
             raise LogUnavailable(f"{self._path}: the log is closed")
         view = self._view.topics.get(topic)
@@ -404,7 +408,7 @@ class _EmbeddedReader:
             self._cursor.check(number, row.start, row.end)
 
     def _read_tails(self, view: TopicView, room: Room) -> list[StoredRecord] | None:
-        """What is there, if all of it that there is room for is in memory; else None."""
+        """Give the records that there is room for; None if one of them is not in memory."""
         batch: list[StoredRecord] = []
         for number, position in self._cursor.in_turn():
             partition = view.partitions[number]

@@ -36,7 +36,7 @@ class Order(IntEnum):
 
 
 class Known(Struct, frozen=True):
-    """What the file says: the end of each partition by its id, and the order it was left in.
+    """The content of the file: the end of each partition by its id, and the order it was left in.
 
     `is_whole` is False when some of it cannot be read any more.
     """
@@ -47,7 +47,7 @@ class Known(Struct, frozen=True):
 
 
 def read_acknowledged(path: Path) -> Known | None:
-    """None when there is no such file: an earlier version of this program wrote the log.
+    """Read the file; None when there is none: an earlier version of this program wrote the log.
 
     Raises OSError.
     """
@@ -94,14 +94,16 @@ class Acknowledged:
             raise
 
     def advance(self, ends: Mapping[int, int]) -> None:
-        """So far these are on the disk. Should it fail, less is known, which is never wrong."""
+        """Write that the partitions are on the disk up to these ends. Should it fail, less is
+        known, which is never wrong.
+        """
         for partition_id, end in ends.items():
             self._set(partition_id, end)
         self._write(ends)
 
     def forget(self, partition_ids: Iterable[int]) -> None:
-        """These are about to be deleted: nothing of them will be missed, a loss of power or not, so
-        this is on the disk first.
+        """Forget partitions that are about to be deleted, and sync that first: nothing of them will
+        be missed, not even after a loss of power.
         """
         gone = [each for each in partition_ids if (each + 1) * _SLOT_BYTES <= len(self._slots)]
         for partition_id in gone:
@@ -112,7 +114,7 @@ class Acknowledged:
             os.fsync(self._file)
 
     def end_in_order(self) -> None:
-        """All is in the database, and on the disk. Raises OSError."""
+        """Write, and sync, that the log was closed in good order. Raises OSError."""
         os.pwrite(self._file, _header(Order.CLOSED), 0)
         os.fsync(self._file)
 
@@ -142,7 +144,7 @@ class Acknowledged:
 
 
 def sync_folder(folder: Path) -> None:
-    """What was made, renamed or deleted in it is so on the disk too. Raises OSError."""
+    """Sync the folder, so that what was made, renamed or deleted in it lasts. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""What an embedded log has lost while no process had it open, told before anything is changed.
+"""The search for losses of an embedded log that no process has open, before anything is changed.
 
 Covered are the write-ahead log, the ends of all partitions by what was acknowledged, and, up to
 READ_BYTES_MAX, each page and each record of the database. A larger one is not read through at the
@@ -43,7 +43,7 @@ Gap = tuple[int, int, int]
 
 
 class Content(Struct):
-    """What can be read of a log: topics, records that are missing by topic, and where.
+    """The readable part of a log: topics, numbers of missing records by topic, and where they are.
 
     `knows_ends`: this version of the program has written it, so that the file beside must be there.
     `unreadable`: why SQLite cannot read it; then there is nothing else.
@@ -57,7 +57,7 @@ class Content(Struct):
 
 
 class Damage(Struct):
-    """What is wrong with a log, in words; and the best that can be gone on with.
+    """The damage of a log, in words, and the best content that can be gone on with.
 
     `uses_wal`: with what SQLite takes of the write-ahead log. `content` is None when nothing of the
     database can be used.
@@ -192,7 +192,7 @@ def refusal(path: Path, damage: Damage) -> DamageFound:
 
 
 def _look(path: Path, known: Known | None, *, with_wal: bool, reads_all: bool) -> Content:
-    """What is there and what is missing."""
+    """Read what the database holds and misses; where SQLite cannot read it, only why."""
     try:
         with closing(_connect(path, with_wal=with_wal)) as connection:
             connection.execute("BEGIN")
@@ -241,7 +241,7 @@ def _read(connection: sqlite3.Connection, known: Known | None, *, reads_all: boo
 
 
 def _gaps(connection: sqlite3.Connection, partition: PartitionRow) -> Iterator[Gap]:
-    """What between the partition's start and its end is not there, or not as it was written."""
+    """Give the partition's gaps between start and end: chunks that are missing or damaged."""
     base = chunk_id(partition.id, 0)
     at = partition.start
     for row_id, records, checksum, content in connection.execute(

@@ -81,7 +81,7 @@ decode_entries: Callable[[bytes], list[Entry]] = msgspec.msgpack.Decoder(list[En
 
 
 class CorruptLog(Exception):
-    """What was read is not what was written."""
+    """The file holds something other than what was written."""
 
 
 FILE_ERRORS = (sqlite3.Error, CorruptLog, UnicodeDecodeError)

@@ -238,7 +238,7 @@ class Store:
         return outcomes, stored, first, stamp_ms
 
     def _append_run(self, partition: PartitionRow, run: RecordRun, stamp_ms: int | None) -> None:
-        """The same for a run of which each record fits its topic: by chunks, not by records."""
+        """Append a run of which each record fits its topic: by chunks, not by records."""
         timestamp_ms = run.timestamp_ms if stamp_ms is None else stamp_ms
         partition.high_ms = max(partition.high_ms, timestamp_ms)
         while run:
@@ -273,7 +273,7 @@ class Store:
         )
 
     def create_topic(self, topic: str, settings: TopicSettings) -> bool:
-        """False when it exists."""
+        """Create the topic and its partitions; False when it exists."""
         if topic in self.topics:
             return False
         row_id = self.connection.execute(
@@ -286,7 +286,7 @@ class Store:
         return True
 
     def alter_topic(self, topic: str, settings: TopicSettings) -> None:
-        """Raises UnknownTopic, ValueError."""
+        """Replace the topic's settings and add partitions. Raises UnknownTopic, ValueError."""
         known = self._known(topic)
         check_alteration(topic, known.settings, settings)
         self.connection.execute(
@@ -308,7 +308,7 @@ class Store:
             topic.partitions.append(PartitionRow(row_id, number, 0, 0, 0))
 
     def delete_topic(self, topic: str) -> bool:
-        """False when there is none. Its records are left for `reclaim`."""
+        """Delete the topic; False when there is none. Its records are left for `reclaim`."""
         known = self.topics.pop(topic, None)
         if known is None:
             return False
@@ -399,7 +399,9 @@ class Store:
 
 
 def _identity(file: Path) -> tuple[int, int] | None:
-    """What tells a file from another one of its name; None when there is none."""
+    """Give the file's device and inode, by which a later file of its name differs; None for no
+    file.
+    """
     try:
         found = file.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""What the trio side knows of the embedded log: topics, positions, and the newest records.
+"""The view of the embedded log on the trio side: topics, positions, and the newest records.
 
 It is told after each commit, so it never shows what is not on the disk. A bounded cache of what was
 appended last lets readers at the tail do without the file.

@@ -27,14 +27,15 @@ Sums = tuple[int, int]
 
 
 class WalDamage(Struct, frozen=True):
-    """Where it begins, and how many transactions from there on can still be told apart."""
+    """The byte where damage begins, and how many transactions can be told apart from there on."""
 
     at: int
     transactions: int
 
 
 def find_damage(path: Path) -> WalDamage | None:
-    """What was whole once and is not; None for a write-ahead log that is whole or torn.
+    """Find the place that was whole once and is not; None for a write-ahead log that is whole or
+    torn.
 
     Raises OSError. Nothing may be writing to it.
     """
@@ -113,7 +114,8 @@ def _add(data: bytes, order: str, sums: Sums) -> Sums:
 
 @lru_cache(maxsize=4)
 def _weights(count: int) -> tuple[tuple[int, int, int], list[int], list[int]]:
-    """What earlier sums and each of so many words weigh in the two sums, modulo 2^32.
+    """Give the weights of the sums so far and of each of `count` words in the two sums, modulo
+    2^32.
 
     SQLite adds words in pairs: s0 += x + s1; s1 += y + s0. The powers of that step's matrix are
     symmetric: (a, b, c) stands for ((a, b), (b, c)).

@@ -43,7 +43,7 @@ _RECORD_OVERHEAD_BYTES = 256
 
 
 class WriterStatistics(Struct):
-    """What the writer has done since it started. Commits are transactions, one fsync each."""
+    """The writer's counters since it started. Commits are transactions, one fsync each."""
 
     commits: int = 0
     records: int = 0
@@ -68,7 +68,7 @@ class Job(ABC):
         """
 
     def fail(self, reason: str, *, may_be_stored: bool) -> None:
-        """The transaction failed."""
+        """Settle the job with LogUnavailable: the transaction failed."""
         self.error = LogUnavailable(reason)
 
 
@@ -94,7 +94,7 @@ class AppendJob(Job):
         )
 
     def fail(self, reason: str, *, may_be_stored: bool) -> None:
-        """The transaction failed: every record says so."""
+        """Settle every record as unknown if it may be stored, else as unavailable."""
         outcome = UnknownRecord(reason) if may_be_stored else UnavailableRecord(reason)
         self.outcomes = [outcome for _ in self.batch]
         self.stored = []
@@ -130,19 +130,19 @@ class ChangeJob(Job, Generic[T]):
             self._show(self._result[0])
 
     def result(self) -> T:
-        """What the change gave. Only once it is done without an error."""
+        """Return the result of the change; to be called only once it is done without an error."""
         return self._result[0]
 
 
 class ExpireJob(Job):
-    """Retention as of a time; answered when all partitions' starts have advanced."""
+    """An expiry of old records as of a time, answered when all partitions' starts have advanced."""
 
     def __init__(self, now_ms: int) -> None:
         super().__init__()
         self.now_ms = now_ms
 
     def run(self, store: Store, clock: Clock) -> None:
-        """Nothing here: the writer takes it step by step between transactions."""
+        """Do nothing: the writer takes it step by step between transactions."""
 
 
 class Writer:
@@ -255,7 +255,9 @@ class Writer:
         return max(min(self._sweep_at_s, self._look_at_s) - now_s, 0.001)
 
     def _look_at_files(self) -> None:
-        """Each second: what is written to a file that has no name any more is lost at its end."""
+        """Refuse to store any more once a file of the log is gone; looks each second. What is
+        written to a file that has no name any more is lost at its end.
+        """
         now_s = self._clock.monotonic_s()
         if self.trouble or now_s < self._look_at_s:
             return

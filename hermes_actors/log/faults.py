@@ -1,4 +1,4 @@
-"""What can go wrong in a log, dialled in and healed while a simulation runs.
+"""The faults of a log, dialled in and healed while a simulation runs.
 
 Each fault names what it models; a nemesis sets attributes and calls `heal`. Rates are 0 (never)
 to 1 (always), drawn from the generator passed in, and only while they are above 0, so that one

@@ -1,4 +1,4 @@
-"""What a memory log holds: partitions with a high watermark, and appends that wait for a broker."""
+"""The state of a memory log: partitions with high watermarks, and appends waiting for a broker."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -63,20 +63,22 @@ class MemoryPartition:
         return self.replicated
 
     def replicate(self) -> None:
-        """The followers have all of it: what waited for them is acknowledged."""
+        """Acknowledge what waited for the followers, which have all of it now."""
         self.replicated = self.end
         for request in self.unreplicated:
             request.is_answered.set()
         self.unreplicated.clear()
 
     def cut(self, end: int) -> None:
-        """A follower leads now that had not copied what lies from `end` on, though all read it."""
+        """Lose what lies from `end` on, though all read it: the follower that leads now had not
+        copied it.
+        """
         del self.records[end - self.start :]
         self.replicated = end
         self.cuts += 1
 
     def truncate(self) -> bool:
-        """A follower leads now: what it had not copied is gone. False when nothing was."""
+        """Lose what a follower that leads now had not copied. False when nothing was lost."""
         if self.end == self.replicated:
             return False
         del self.records[self.replicated - self.start :]

@@ -68,7 +68,7 @@ class LogTail:
             await trio.sleep(self._backoff.next_s())
 
     def works(self) -> None:
-        """It gets on: the next pause is a short one again."""
+        """Record that the follower gets on: the next pause is a short one again."""
         self._backoff.reset()
 
     async def bounds(self) -> tuple[int, int]:
@@ -78,7 +78,7 @@ class LogTail:
             return start, (await self._log.end_positions(self._topic))[0]
 
     async def next(self, reader: Reader, position: int) -> Sequence[StoredRecord]:
-        """What comes next at this position; nothing if the log is there and has nothing for a
+        """Give the records from this position on; none if the log is there and has none for a
         while. Raises LogChanged if it ends below the position, or does not give what it has.
         """
         with trio.move_on_after(self._quiet_s):

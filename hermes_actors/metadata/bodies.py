@@ -50,7 +50,7 @@ class _RawSubscriptionBody(Struct, frozen=True, rename="camel"):
 
 
 class _SerialSubscription(Subscription, frozen=True, rename="camel", kw_only=True):
-    """What msgspec can decode: it takes no union of untagged structs."""
+    """A subscription with a serial policy: msgspec takes no union of untagged structs."""
 
     subscription_policy: SerialPolicy = msgspec.field(default_factory=SerialPolicy)
 
@@ -102,12 +102,12 @@ def decode_group(body: bytes) -> dict[str, Any]:
 
 
 def decode_topic(body: bytes) -> Topic:
-    """Raises UndecodableBody."""
+    """Decode a topic. Raises UndecodableBody."""
     return decode_body(body, Topic)
 
 
 def decode_subscription(body: bytes) -> SubscriptionBody:
-    """The policy's type follows `deliveryType`. Raises UndecodableBody."""
+    """Decode a subscription, whose policy's type follows `deliveryType`. Raises UndecodableBody."""
     raw = decode_body(body, _RawSubscriptionBody)
     is_batch = raw.subscription.get("deliveryType") == DeliveryType.BATCH
     try:
@@ -131,7 +131,7 @@ def decode_readiness(body: bytes) -> bool:
 
 
 def decode_oauth(body: bytes) -> OAuthProvider:
-    """Raises UndecodableBody."""
+    """Decode a provider of OAuth tokens. Raises UndecodableBody."""
     return decode_body(body, OAuthProvider)
 
 

@@ -86,7 +86,7 @@ class LiveSubscription(Struct, frozen=True):
 
     @property
     def state(self) -> SubscriptionState:
-        """What to show: SUSPENDED if asked for, ACTIVE once consumed anywhere, else PENDING."""
+        """The state shown: SUSPENDED if asked for, ACTIVE once consumed anywhere, else PENDING."""
         if self.subscription.state is SubscriptionState.SUSPENDED:
             return SubscriptionState.SUSPENDED
         return SubscriptionState.ACTIVE if self.active_in else SubscriptionState.PENDING
@@ -223,7 +223,7 @@ class Catalog:
         return self._take_in(register.key, register)
 
     def forget(self, key: str) -> list[CatalogChange]:
-        """A register is no longer there at all (its log was lost, not: it was deleted)."""
+        """Drop a register that is no longer there at all (its log was lost: it was not deleted)."""
         return self._take_in(key, None)
 
     def _take_in(self, key: str, register: Register | None) -> list[CatalogChange]:

@@ -57,7 +57,7 @@ Precondition = StampIs | Absent | Alive | Childless
 
 
 class Change(Struct, frozen=True):
-    """What someone wants done to one key: a new body, or None to delete it.
+    """A change that somebody asks for to one key: a new body, or None to delete it.
 
     The fold accepts it if the preconditions hold then. Deleting also requires that the key is
     alive. Build it with `put` and `delete`.

@@ -35,7 +35,7 @@ _HEADERS_BYTES_MAX = 32_768
 
 
 def settings_for(topic: Topic, config: Config) -> TopicSettings:
-    """What a new log topic for this topic needs; an existing one keeps its partitions."""
+    """Give the settings of a new log topic for this topic; an existing one keeps its partitions."""
     return TopicSettings(
         partitions=config.management.topic_partitions,
         retention_ms=topic.retention_time.milliseconds,
@@ -198,7 +198,9 @@ class TopicReconciler:
         return self._clock.now_ms() >= deleted_at_ms + delay_ms
 
     def _over_since_ms(self, name: TopicName, incarnation: int) -> int | None:
-        """When this life was deleted: a deletion's incarnation is its stamp, a log time in ms."""
+        """The time of this life's deletion, None while it is not deleted: a deletion's incarnation
+        is its stamp, a log time in ms.
+        """
         register = self._metadata.register(topic_key(name))
         if register is None or register.incarnation <= incarnation:
             return None

@@ -27,7 +27,7 @@ class LetterRange(Struct, frozen=True):
 
 
 class Cancellation(Struct, frozen=True):
-    """Who has cancelled a re-drive and when, and where it was to be carried out."""
+    """The cancellation of a re-drive: when, by whom, and where it was to be carried out."""
 
     at_ms: int
     by: str
@@ -56,13 +56,13 @@ class Redrive(Struct, frozen=True, rename="camel", omit_defaults=True):
         return sorted(self.ranges if self.cancelled is None else self.cancelled.datacenters)
 
     def cancelled_by(self, caller: str, at_ms: int) -> "Redrive":
-        """The same, cancelled."""
+        """Give this re-drive cancelled, with its datacentres kept and no ranges."""
         cancellation = Cancellation(at_ms, caller, tuple(self.datacenters))
         return msgspec.structs.replace(self, ranges={}, cancelled=cancellation)
 
 
 class RedriveProgress(Struct, frozen=True, omit_defaults=True):
-    """What one datacentre's consumer has done of a re-drive; it is its commit's metadata.
+    """The progress of a re-drive in one datacentre; it is the metadata of its consumer's commit.
 
     `redriven` were delivered, `failed` given up again (their letters are open, with the new
     cause), `skipped` could not be tried: their messages were too large to be kept, and are no
@@ -89,7 +89,7 @@ def redrive_body(redrive: Redrive) -> bytes:
 
 
 def decode_redrive(body: bytes) -> Redrive:
-    """Raises UndecodableBody."""
+    """Decode a re-drive. Raises UndecodableBody."""
     try:
         return msgspec.json.decode(body, type=Redrive)
     except (msgspec.MsgspecError, ValueError) as error:

@@ -156,14 +156,18 @@ class Registry:
                     return
 
     async def _create_topic(self) -> None:
-        """Several nodes may do this at once. A policy of the log's may forbid it to this one."""
+        """Create the log topic; several nodes may do so at once. Raises LogUnavailable if it is
+        refused, as a policy of the log's may do to this node.
+        """
         try:
             await self._log.create_topic(self._topic, _SETTINGS)
         except ValueError as error:
             raise LogUnavailable(f"it refuses topic {self._topic}: {error}") from error
 
     async def _create_log_id(self, end_before: int) -> int:
-        """The new end of the log. Several nodes may do this at once: the first record counts."""
+        """Append the log's first record and give the new end. Several nodes may do this at once:
+        the first record counts.
+        """
         metadata = self._metadata
         command = LogCreated(metadata.ids.message_id(), metadata.dc)
         record = encode(command, metadata.clock.now_ms())
@@ -226,7 +230,7 @@ class Registry:
                 return
 
     async def _catch_up(self) -> None:
-        """After each reading of the whole log: what the other datacentres hold is to be here."""
+        """Wait for what other datacentres hold, anew after each reading of the whole log."""
         while self._metadata.standins:
             await self._installed.wait()
             self._installed = trio.Event()
@@ -267,7 +271,9 @@ class Registry:
 
 
 async def _lacking(registers: list[Register], own: Metadata) -> list[Register]:
-    """Those that the own datacentre has not, or has older."""
+    """Give those of the registers that the own datacentre has not, or has older; others run
+    meanwhile.
+    """
     lacking: list[Register] = []
     for count, register in enumerate(registers):
         if register.supersedes(own.register(register.key)):

@@ -44,5 +44,5 @@ def seek_body(seek: SeekBody) -> bytes:
 
 
 def decode_seek(body: bytes) -> SeekBody:
-    """Raises UndecodableBody."""
+    """Decode a retransmission. Raises UndecodableBody."""
     return decode_body(body, SeekBody)

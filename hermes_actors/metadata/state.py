@@ -46,7 +46,9 @@ _DIGEST_BYTES = 32
 
 
 class Register(Struct, frozen=True):
-    """What one key holds; `body` None is a tombstone. `dc` is where the change was accepted."""
+    """The state of one key in the fold; `body` None is a tombstone. `dc` is where the change was
+    accepted.
+    """
 
     key: str
     incarnation: int
@@ -79,7 +81,7 @@ class Skipped(Struct, frozen=True):
 
 
 class Folded(Struct, frozen=True):
-    """What one record did.
+    """The effect of one record on the fold.
 
     `changed` is the register that it set; `outcome` answers the command `command_id`, also when
     this is a repetition; `is_accepted_here` tells a change of this log from a copy; `contradicts`
@@ -153,12 +155,12 @@ class State:
                 return alive is None
 
     def outcome_of(self, command_id: str) -> Outcome | None:
-        """What became of a change; None while it is unknown, or no longer remembered."""
+        """Give the outcome of a change; None while it is unknown, or no longer remembered."""
         return self._outcomes.get(command_id)
 
     @property
     def digest(self) -> str:
-        """Equal for equal registers, in whatever order they came: a sum of their hashes."""
+        """A sum of the registers' hashes: equal for equal registers, whatever order they had."""
         return f"{self._digest:0{2 * _DIGEST_BYTES}x}"
 
     def canonical_bytes(self) -> bytes:

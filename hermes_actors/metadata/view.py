@@ -138,7 +138,9 @@ class Metadata:
         return self._state
 
     def notices(self) -> list[str]:
-        """What an operator should know of the log though the catalog follows it; often nothing."""
+        """Sentences for an operator about the log that the catalog follows all the same; often
+        none.
+        """
         notices: list[str] = []
         last = self._state.last_undecodable
         if last is not None:
@@ -155,7 +157,7 @@ class Metadata:
         return notices
 
     def register(self, key: str) -> Register | None:
-        """What a key holds (perhaps a tombstone), for kinds that the catalog does not know."""
+        """Give a key's register (perhaps a tombstone), for kinds that the catalog does not know."""
         return self._shown.get(key)
 
     async def wait_current(self) -> None:
@@ -215,7 +217,8 @@ class Metadata:
     # What follows is for the registry.
 
     def report_behind(self, dc: str, text: str, until_s: float) -> None:
-        """The own log may lack something of that datacentre's, or ("") certainly does not.
+        """Record that the own log may lack something of that datacentre's, or ("") certainly does
+        not.
 
         It holds things up until `until_s` on the monotonic clock.
         """
@@ -225,7 +228,7 @@ class Metadata:
             self._behind.pop(dc, None)
 
     def report(self, part: str, problem: str) -> None:
-        """A part of the following has this problem now, or ("") none."""
+        """Record the problem that a part of the following has now, or ("") that it has none."""
         if self._problems.get(part, "") == problem:
             return
         if problem:
@@ -235,7 +238,7 @@ class Metadata:
         self._notify_health()
 
     def note_refold(self, reason: str) -> None:
-        """What was folded was not what the log holds; it is read from its beginning."""
+        """Record that the log does not hold what was folded, and is read from its beginning."""
         self.refolds += 1
         self.last_refold = reason
         self._refolded.set()
@@ -250,7 +253,9 @@ class Metadata:
             self._pending.complete(folded.command_id, folded.outcome)
 
     async def install(self, state: State) -> None:
-        """From now on this is the state; watchers get the true differences only."""
+        """Take over the state that was folded from the own log; watchers get the true differences
+        only.
+        """
         async with self._showing:
             await self._show_all(state.registers)
             self._state = state
@@ -259,7 +264,7 @@ class Metadata:
         self._notify_health()
 
     async def stand_in(self) -> bool:
-        """While the own log has not been read, show a stand-in's state; False once it has been."""
+        """Show a stand-in's state while the own log has not been read; False once it has been."""
         async with self._showing:
             if self._is_installed:
                 return False

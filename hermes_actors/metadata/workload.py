@@ -55,7 +55,9 @@ def drain_body(drain: Drain) -> bytes:
 
 
 def decode_constraint(body: bytes) -> Constraints:
-    """Raises UndecodableBody, also for a number of consumers that nobody can have meant."""
+    """Decode a constraint. Raises UndecodableBody, also for a number of consumers that nobody can
+    have meant.
+    """
     constraints = decode_body(body, Constraints)
     if constraints.consumers_number < CONSUMERS_MIN:
         raise UndecodableBody(f"consumersNumber is {constraints.consumers_number}")
@@ -63,12 +65,12 @@ def decode_constraint(body: bytes) -> Constraints:
 
 
 def decode_drain(body: bytes) -> Drain:
-    """Raises UndecodableBody."""
+    """Decode a node's draining. Raises UndecodableBody."""
     return decode_body(body, Drain)
 
 
 def constraint_of(
     constraints: Mapping[str, Constraints], name: SubscriptionName
 ) -> Constraints | None:
-    """What holds for a subscription: its own constraint, else its topic's, else none."""
+    """Give the constraint of a subscription: its own, else its topic's, else None."""
     return constraints.get(str(name)) or constraints.get(str(name.topic))

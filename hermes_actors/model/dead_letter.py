@@ -39,7 +39,7 @@ class UndecodableLetter(Exception):
 
 
 class DiscardReason(StrEnum):
-    """Why a message is given up."""
+    """The reason for which a message is given up."""
 
     CLIENT_ERROR = "client-error"
     DISCARD_STATUS = "discard-status"
@@ -57,7 +57,7 @@ class DiscardReason(StrEnum):
 
 
 class MarkKind(StrEnum):
-    """Why letters are closed."""
+    """The reason for which letters are closed."""
 
     REDRIVEN = "redriven"
     EXPIRED = "expired"
@@ -98,7 +98,9 @@ class Letter(Struct, frozen=True, gc=False):
 
     @property
     def id(self) -> str:
-        """The same for every letter about this message and this life of the subscription."""
+        """The letter's id, the same for every letter about this message and this life of the
+        subscription.
+        """
         return f"{self.dc}:{self.incarnation}:{self.partition}:{self.offset}"
 
     @property
@@ -133,8 +135,8 @@ class _MarkBody(Struct, frozen=True, omit_defaults=True):
 
 
 class LetterFilter(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Which letters are meant; what is not set, or empty, leaves all. Times are those of giving
-    up, `since_ms` included, `until_ms` not.
+    """A choice of letters; what is not set, or empty, leaves all. Times are those of giving up,
+    `since_ms` included, `until_ms` not.
     """
 
     ids: tuple[str, ...] = ()
@@ -145,7 +147,7 @@ class LetterFilter(Struct, frozen=True, omit_defaults=True, rename="camel"):
     until_ms: int | None = None
 
     def compiled(self) -> Callable[[Letter], bool]:
-        """What says of many letters, one by one, whether they are meant."""
+        """Give a predicate that tells, for many letters, whether each of them is meant."""
         ids = frozenset(self.ids)
 
         def matches(letter: Letter) -> bool:
@@ -162,7 +164,7 @@ class LetterFilter(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class OpenLetters:
-    """Which letters are open, told from the newest record to the oldest. It knows as many ids as
+    """The letters that are open, told from the newest record to the oldest. It knows as many ids as
     were taken; whoever reads bounds that.
     """
 
@@ -251,7 +253,7 @@ def mark_record(subscription: str, mark: Mark) -> Record:
 
 
 def read_entry(record: StoredRecord | Record) -> Letter | Mark:
-    """What a record of a dead-letter topic holds. Raises UndecodableLetter."""
+    """Decode a record of a dead-letter topic. Raises UndecodableLetter."""
     headers = record.headers
     try:
         if len(headers) == 1 and headers[0][0] == _MARK:

@@ -1,4 +1,4 @@
-"""What one push of a made-up message was and how it was answered, secrets masked."""
+"""The result of pushing one made-up message: the requests and their answers, secrets masked."""
 
 from msgspec import Struct
 
@@ -37,7 +37,7 @@ class TrialPush(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class PushTrial(Struct, frozen=True, rename="camel"):
-    """What became of the message: `outcome` in words, and of the pushes the first ones of
+    """The result of a trial: `outcome` in words, and of the pushes the first ones of
     `pushes_total`; none where there was nobody to push to.
     """
 

@@ -1,4 +1,4 @@
-"""What a log holds: records, where they lie, and what became of an attempt to append one."""
+"""The records of a log: what is appended, and where it lies once it is stored."""
 
 from typing import NewType
 
@@ -18,7 +18,7 @@ class Record(Struct, frozen=True, gc=False):
 
     @property
     def size_bytes(self) -> int:
-        """What it counts against batch and memory bounds: payload, key and headers."""
+        """The bytes that count against batch and memory bounds: payload, key and headers."""
         size = len(self.value) + (len(self.key) if self.key else 0)
         for name, value in self.headers:
             size += len(name) + len(value)
@@ -39,7 +39,7 @@ class StoredRecord(Struct, frozen=True, gc=False):
 
     @property
     def size_bytes(self) -> int:
-        """What it counts against batch and memory bounds: payload, key and headers."""
+        """The bytes that count against batch and memory bounds: payload, key and headers."""
         size = len(self.value) + (len(self.key) if self.key else 0)
         for name, value in self.headers:
             size += len(name) + len(value)

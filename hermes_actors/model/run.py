@@ -83,7 +83,7 @@ class RecordRun(Sequence[Record]):
 
     @property
     def size_bytes(self) -> int:
-        """What all of it counts against bounds: the records' `size_bytes` together."""
+        """The bytes that count against bounds: the records' `size_bytes` together."""
         keys = self.keys
         size = len(self) * self._common_bytes() + sum(map(len, self.values))
         if keys is None or isinstance(keys, bytes):
@@ -101,7 +101,7 @@ class RecordRun(Sequence[Record]):
         return common + max(sizes, default=0)
 
     def _common_bytes(self) -> int:
-        """What key, id and headers of one record come to, as far as all have the same."""
+        """Give the bytes of one record's key, id and headers, as far as all have the same."""
         common = len(ID_HEADER) + ID_BYTES
         for name, value in self.headers:
             common += len(name) + len(value)
@@ -110,7 +110,7 @@ class RecordRun(Sequence[Record]):
 
 
 def size_of(batch: Sequence[Record]) -> int:
-    """What a batch counts against bounds: its records' `size_bytes` together."""
+    """Give the bytes of a batch that count against bounds: its records' `size_bytes` together."""
     if isinstance(batch, RecordRun):
         return batch.size_bytes
     return sum([record.size_bytes for record in batch])

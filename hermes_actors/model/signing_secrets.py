@@ -25,7 +25,7 @@ _ED25519_SEED_BYTES = 32
 
 
 class SigningScheme(StrEnum):
-    """How a signature is made; the value is what stands before it."""
+    """The scheme of a signature; the value is what stands before it."""
 
     HMAC_SHA256 = "v1"
     ED25519 = "v1a"
@@ -42,7 +42,7 @@ class SigningKey(Struct, frozen=True):
 
 
 class BadSecret(ValueError):
-    """What is wrong with a secret, without the secret."""
+    """A secret that cannot be used; the message says why, without the secret."""
 
 
 def parse_secret(secret: str) -> SigningKey:
@@ -62,7 +62,7 @@ def parse_secret(secret: str) -> SigningKey:
 
 
 def signing_violations(path: str, secrets: Iterable[str]) -> Iterator[str]:
-    """What is wrong with a signing policy's secrets, each by its place."""
+    """Give what is wrong with a signing policy's secrets, each by its place."""
     listed = list(secrets)
     if not 1 <= len(listed) <= SECRETS_MAX:
         yield f"{path} size must be between 1 and {SECRETS_MAX}; to sign no more, set signing null"
@@ -81,7 +81,7 @@ def hmac_secret(key: bytes) -> str:
 
 
 def new_hmac_secret(ids: IdSource) -> str:
-    """A secret that nobody has."""
+    """Make a random secret for HMAC."""
     # Two ids hold 244 random bits.
     entropy = ids.message_id() + ids.message_id()
     return hmac_secret(hashlib.sha256(entropy.encode()).digest())

@@ -47,7 +47,7 @@ class TtlFrom(StrEnum):
 
 
 class BatchBody(StrEnum):
-    """What the elements of a batch's JSON array are: Hermes' envelopes, or the bare messages."""
+    """The kind of elements in a batch's JSON array: Hermes' envelopes, or the bare messages."""
 
     ENVELOPES = "ENVELOPES"
     MESSAGES = "MESSAGES"

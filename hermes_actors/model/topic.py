@@ -14,7 +14,7 @@ class Ack(StrEnum):
 
 
 class ContentType(StrEnum):
-    """What a topic stores, or what a subscription takes."""
+    """The content type that a topic stores, or that a subscription takes."""
 
     JSON = "JSON"
     AVRO = "AVRO"
@@ -45,7 +45,7 @@ class ChaosMode(StrEnum):
 
 
 class Owner(Struct, frozen=True, rename="camel"):
-    """Who owns a topic or a subscription; `source` names the directory that knows `id`."""
+    """The owner of a topic or a subscription; `source` names the directory that knows `id`."""
 
     source: str
     id: str
@@ -81,7 +81,9 @@ class Chaos(Struct, frozen=True, rename="camel", omit_defaults=False):
 
 
 class PublishingAuth(Struct, frozen=True, rename="camel"):
-    """Who may publish. An object that is there with a boolean missing means false."""
+    """The publishers that a topic allows. An object that is there with a boolean missing means
+    false.
+    """
 
     publishers: list[str] = field(default_factory=list)
     enabled: bool = False

@@ -1,4 +1,4 @@
-"""What people tell the balancer: how many nodes consume something, and which nodes are to be empty.
+"""The balancer's instructions: how many nodes consume something, and which nodes are to be empty.
 
 Field names and JSON shape of a constraint are Hermes' wire; draining is ours.
 """

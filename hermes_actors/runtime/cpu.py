@@ -12,8 +12,8 @@ class ProcessCpu:
     """The process on its machine. `cores` may be told; less may be left of them."""
 
     def __init__(self, cores: float = 0.0, files: CpuFiles | None = None) -> None:
-        """0: one, or less where the process is not let use one whole: a node runs in one thread,
-        and is not worth more on a machine of many cores.
+        """Take `cores` as told; 0: one, or less where the process is not let use one whole. A node
+        runs in one thread, and is not worth more on a machine of many cores.
         """
         self._files = files or CpuFiles()
         # What is let be used may become more again, up to one.
@@ -60,7 +60,7 @@ class ThreadCpu:
         return self.process_used_s() if self._clock is None else time.clock_gettime(self._clock)
 
     def process_used_s(self) -> float:
-        """What all threads of the process have used."""
+        """The CPU time that all threads of the process have used, in seconds."""
         return time.process_time()
 
     def waited_s(self) -> float:
@@ -74,7 +74,7 @@ class ThreadCpu:
         return 0.0 if found is None else found[1]
 
     def close(self) -> None:
-        """It is looked at no more."""
+        """Close the system's file: nobody looks at the thread any more."""
         if self._scheduled is not None:
             os.close(self._scheduled)
             self._scheduled = None
@@ -86,11 +86,11 @@ class StillCpu:
     cores = 1.0
 
     def used_s(self) -> float:
-        """Nothing."""
+        """Give 0: no CPU time is ever used."""
         return 0.0
 
     def available(self, now_s: float) -> float:
-        """All of it."""
+        """Give 1: the whole core is always left."""
         return 1.0
 
 

@@ -1,4 +1,4 @@
-"""What Linux' files say of a process' CPU: how long it ran and waited, and what it is let use.
+"""Linux' files about a process' CPU: how long it ran and waited, and what it is let use.
 
 Elsewhere there are no such files: then it has waited for nothing, and there is no limit.
 """
@@ -17,8 +17,9 @@ _DEPTH_MAX = 32
 
 
 class CpuFiles:
-    """Reads them anew each time: a quota may be set, and the process be moved to another group,
-    while it runs. They are small and in memory, so reading them takes some ten microseconds each.
+    """The files, read anew each time: a quota may be set, and the process be moved to another
+    group, while it runs. They are small and in memory, so reading them takes some ten microseconds
+    each.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -28,8 +29,8 @@ class CpuFiles:
         self._is_scheduled_told = scheduled(_text(root / _SCHEDULED)) is not None
 
     def sample(self, at_s: float, used_s: float) -> CpuSample | None:
-        """What they say now. `used_s`, the CPU that the process has used, counts where the files
-        do not tell of the calling thread, the one that it runs in. None: they cannot be read now.
+        """Read a sample. `used_s`, the CPU that the process has used, counts where the files do not
+        tell of the calling thread, the one that it runs in. None: they cannot be read now.
         """
         groups = list(self._groups())
         quota = min((quota_of(group) for group in groups), default=math.inf)
@@ -60,7 +61,9 @@ class CpuFiles:
 
 
 def _with_outer(root: Path, path: str) -> Iterator[Path]:
-    """Those that there are: a container sees its own group as the root, whatever its path says."""
+    """Give the group's folder and those around it that exist, the root last: a container sees its
+    own group as the root, whatever its path says.
+    """
     inner = PurePosixPath(path.lstrip("/"))
     if ".." not in inner.parts:
         for each in (inner, *inner.parents)[:_DEPTH_MAX]:
@@ -111,7 +114,7 @@ def scheduled(told: str) -> tuple[float, float] | None:
 
 
 def _text(path: Path) -> str:
-    """The file's; nothing where it cannot be read."""
+    """The file's text; "" where it cannot be read."""
     try:
         return path.read_text("ascii", "replace")
     except OSError:

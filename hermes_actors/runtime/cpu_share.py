@@ -24,7 +24,7 @@ FULL = 0.9
 
 
 class CpuSample(Struct, frozen=True):
-    """What has been counted until `at_s`, all since some time in the past.
+    """The counters of a process' CPU until `at_s`, all since some time in the past.
 
     `waited_s` is the time for which it could have run and did not, for something else did or its
     quota was used up; `quota` is how many cores it is let use, infinite where none is set.
@@ -37,7 +37,7 @@ class CpuSample(Struct, frozen=True):
 
 
 class CpuShare:
-    """What is left of `cores`, from samples; noise does not change it."""
+    """The share of `cores` that is left, from samples; noise does not change it."""
 
     def __init__(self, cores: float, window_s: float = WINDOW_S) -> None:
         """`cores`: never is more of them left. Above one they are a measure of what one core of
@@ -52,8 +52,8 @@ class CpuShare:
         self._follows_until_s = -math.inf
 
     def update(self, sample: CpuSample) -> float:
-        """How many cores it has now, above 0. What has not grown since the last sample, as when a
-        thread or a control group is another one, tells nothing.
+        """Give the cores that it has now, above 0. What has not grown since the last sample, as
+        when a thread or a control group is another one, tells nothing.
         """
         last, self._last = self._last, sample
         if last is not None and sample.at_s > last.at_s:

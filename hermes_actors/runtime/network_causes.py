@@ -32,8 +32,8 @@ _NO_SUCH_NAME = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NON
 
 
 class TlsSettings(Struct, frozen=True):
-    """What is set where a connection is made: the file of trusted authorities, and the own
-    certificate.
+    """The names of the settings of one kind of connections: the file of trusted authorities, and
+    the own certificate.
     """
 
     authorities: str

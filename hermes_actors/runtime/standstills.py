@@ -31,9 +31,9 @@ class Cause(StrEnum):
 
 
 class Sample(Struct, frozen=True, gc=False):
-    """What has been counted until `at_s`, all in seconds since some time in the past: CPU of the
-    loop's thread and of the process, how long that thread could have run and had no CPU, and by
-    how much the thread that looks was late itself.
+    """The counters until `at_s`, all in seconds since some time in the past: CPU of the loop's
+    thread and of the process, how long that thread could have run and had no CPU, and by how much
+    the thread that looks was late itself.
     """
 
     at_s: float
@@ -56,7 +56,7 @@ class Standstill(Struct, frozen=True, gc=False):
 
 
 def cause_between(before: Sample, after: Sample) -> Cause:
-    """What kept a loop from running for most of the time between two samples."""
+    """Give the cause that kept a loop from running for most of the time between two samples."""
     half_s = (after.at_s - before.at_s) / 2
     computed_s = after.loop_cpu_s - before.loop_cpu_s
     waited_s = after.waited_s - before.waited_s
@@ -69,8 +69,9 @@ def cause_between(before: Sample, after: Sample) -> Cause:
 
 
 class Standstills:
-    """One loop's. `beat` is the loop's, `look` and `place` the watching thread's; whatever else is
-    asked is asked on the loop. Without either, as in a simulation, it never stood still.
+    """The standstills of one loop. `beat` is the loop's, `look` and `place` the watching thread's;
+    whatever else is asked is asked on the loop. Without either, as in a simulation, it never stood
+    still.
     """
 
     def __init__(self, stall_s: float = STALL_S) -> None:
@@ -99,7 +100,7 @@ class Standstills:
     # The loop's side.
 
     def beat(self, now_s: float) -> None:
-        """The loop runs. Monotonic time; to be called each `beat_interval_s`."""
+        """Record that the loop runs. Monotonic time; to be called each `beat_interval_s`."""
         last_s, self._beat_at_s = self._beat_at_s, now_s
         if last_s is None:
             return
@@ -112,7 +113,7 @@ class Standstills:
             self._gaps.append((last_s, late_s))
 
     def end(self) -> None:
-        """The loop beats no more, for it ends."""
+        """Record that the loop beats no more, for it ends."""
         self._beat_at_s = None
 
     @property
@@ -132,8 +133,8 @@ class Standstills:
     # The watching thread's side.
 
     def look(self, sample: Sample) -> list[Standstill]:
-        """What is to be told now, each once: what is over, and what has begun and is the loop's
-        own doing.
+        """Give the standstills to be told now, each once: those that are over, and one that has
+        begun and is the loop's own doing.
         """
         beat_at_s, before = self._beat_at_s, self._before
         told: list[Standstill] = []

@@ -19,8 +19,8 @@ class Threads(Protocol):
         """Let others run: the thread that asks, which is never the loop's, sleeps so long."""
 
     def run(self, work: Callable[[], T], limiter: trio.CapacityLimiter) -> Awaitable[T]:
-        """What `work` returns, once the limiter has let it run. Whoever is cancelled waits no
-        more; the work ends by its own bounds.
+        """Return the result of `work`, once the limiter has let it run. Whoever is cancelled waits
+        no more; the work ends by its own bounds.
         """
 
 
@@ -33,7 +33,7 @@ class SystemThreads:
         self.rest: Callable[[float], None] = time.sleep
 
     async def run(self, work: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
-        """In a thread, from which the one that waits may be cancelled away."""
+        """Run it in a thread; a caller that is cancelled waits no more, and the work goes on."""
         return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
 
 
@@ -41,13 +41,13 @@ class NoThreads:
     """All in one thread and free of cost: for a simulation, whose time is not the machine's."""
 
     def cpu_s(self) -> float:
-        """Nothing costs anything."""
+        """Give 0: nothing costs anything."""
         return 0.0
 
     def rest(self, seconds: float) -> None:
-        """Nobody else could run."""
+        """Do nothing: nobody else could run."""
 
     async def run(self, work: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
-        """On the loop."""
+        """Run it on the loop, once the limiter lets it."""
         async with limiter:
             return work()

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 async def in_turns(steps: Generator[None, None, T]) -> T:
-    """What the generator returns; others run at each of its yields. A trio coroutine."""
+    """Return the generator's result; others run at each of its yields. A trio coroutine."""
     while True:
         try:
             next(steps)
@@ -20,7 +20,7 @@ async def in_turns(steps: Generator[None, None, T]) -> T:
 
 
 def at_once(steps: Generator[None, None, T]) -> T:
-    """The same without turns for others."""
+    """Return the generator's result without turns for others."""
     while True:
         try:
             next(steps)

@@ -54,7 +54,7 @@ def watching(
 
 
 class _Watch:
-    """What the thread does."""
+    """The watching thread's work: it looks at each beat and logs."""
 
     def __init__(
         self, standstills: Standstills, now_s: Callable[[], float], cpu: ThreadCpu, loop: int
@@ -90,8 +90,8 @@ class _Watch:
 
 
 class Telling:
-    """What is logged of a loop's standstills: the first at once, then a summary each minute until a
-    minute has none. The stack is with those that were the loop's own doing. Pure.
+    """The lines to log about a loop's standstills: the first at once, then a summary each minute
+    until a minute has none. The stack is with those that were the loop's own doing. Pure.
     """
 
     def __init__(self) -> None:

@@ -1,1 +1,1 @@
-"""Who calls, and what he may do: the same mechanisms for publishing and for management."""
+"""Authentication and roles of callers: the same mechanisms for publishing and for management."""

@@ -1,4 +1,5 @@
-"""Who calls: what a request shows of its author, and the seam that makes an account of it.
+"""Accounts and credentials: what a request shows of its author, and the seam that makes an account
+of it.
 
 A mechanism is anything with `Mechanism`'s methods; those built in are Basic, bearer tokens and
 client certificates. No value here shows a secret in its text.
@@ -24,7 +25,7 @@ class Account(Struct, frozen=True):
 
 
 class ClientCertificate(Struct, frozen=True):
-    """What a verified client certificate says of its holder."""
+    """The names in a verified client certificate."""
 
     common_name: str = ""
     dns_names: tuple[str, ...] = ()
@@ -38,7 +39,7 @@ def no_header(_name: str) -> str:
 
 
 class Credentials(Struct, frozen=True):
-    """What one request shows of its author.
+    """The credentials that one request shows.
 
     `authorization` is that header, "" for none. `certificate` is the connection's, verified, None
     for none. `header` gives any other header by its name in lower case, "" for none.
@@ -60,7 +61,7 @@ class Credentials(Struct, frozen=True):
 
     @property
     def parameter(self) -> str:
-        """What follows the authorization's scheme."""
+        """The authorization without its scheme; "" for none."""
         return self.authorization.partition(" ")[2].strip()
 
 
@@ -108,6 +109,6 @@ class Mechanism(Protocol):
         """
 
     async def run(self) -> None:
-        """What goes on in the background, in trio, for the node's life: files that are read
-        again, keys that are fetched. It may return at once. It is started again when it fails.
+        """Do the background work for the node's life, in trio: read files again, fetch keys. It may
+        return at once. It is started again when it fails.
         """

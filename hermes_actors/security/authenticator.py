@@ -31,7 +31,9 @@ class Authenticator:
 
     @property
     def challenges(self) -> tuple[str, ...]:
-        """What to ask for, one WWW-Authenticate header each."""
+        """Give the credentials to ask for, one WWW-Authenticate header for each mechanism that has
+        one.
+        """
         return tuple(each.challenge for each in self._mechanisms if each.challenge)
 
     async def identify(self, credentials: Credentials) -> Account | None:

@@ -15,7 +15,7 @@ NameFrom = Literal["common_name", "dns", "uri", "email"]
 
 
 def client_certificate(peer: Mapping[str, Any] | None) -> ClientCertificate | None:
-    """What Python's `SSLSocket.getpeercert()` gives for a verified certificate; None for none."""
+    """Read Python's `SSLSocket.getpeercert()` of a verified certificate; None for none."""
     if not peer:
         return None
     common_names = [
@@ -66,7 +66,7 @@ class CertificateMechanism:
         return Account(name, user.roles | self._roles, user.groups)
 
     async def run(self) -> None:
-        """Nothing: the listener verifies the certificates."""
+        """Do nothing: the listener verifies the certificates."""
 
 
 def _name(certificate: ClientCertificate, name_from: NameFrom) -> str:

@@ -24,7 +24,7 @@ _MECHANISM_PARTS = ("identify", "run", "challenge")
 
 
 class PluginContext(Struct, frozen=True):
-    """What a plug-in may use: the configured realm, the node's clocks and its random ids."""
+    """The parts of a node that a plug-in may use: its configured realm, clocks and random ids."""
 
     realm: str
     clock: Clock

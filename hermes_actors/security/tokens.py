@@ -20,7 +20,7 @@ _jws = jwt.PyJWS()
 
 
 class TokenRules(Struct, frozen=True):
-    """What a token must say, and which of its claims make the account.
+    """The rules for tokens: what one must say, and which of its claims make the account.
 
     A claim is named as it stands in the token, or by a path with dots (`realm_access.roles`).
     Every account gets `roles` beside those of its token.
@@ -37,7 +37,7 @@ class TokenRules(Struct, frozen=True):
 
 
 class Header(Struct, frozen=True):
-    """What an unverified header asks for."""
+    """The algorithm and the key's id that a token's unverified header names."""
 
     algorithm: str
     key_id: str | None
@@ -86,7 +86,7 @@ def verify(token: str, header: Header, keys: list[Key], rules: TokenRules) -> Cl
 
 
 def claims_of(payload: Mapping[str, Any], rules: TokenRules) -> Claims:
-    """What the claims of a verified token come to. Raises BadCredentials."""
+    """Check a verified token's claims and give its account and times. Raises BadCredentials."""
     if payload.get("iss") != rules.issuer:
         raise BadCredentials("The token is of another issuer (iss) than the one trusted here")
     audience = payload.get("aud")
@@ -111,7 +111,7 @@ def claims_of(payload: Mapping[str, Any], rules: TokenRules) -> Claims:
 
 
 def require_in_force(claims: Claims, now_s: float) -> None:
-    """Raises BadCredentials for a token whose time is over or has not come."""
+    """Raise BadCredentials for a token whose time is over or has not come."""
     if now_s >= claims.until_s:
         raise BadCredentials("The token has expired")
     if now_s < claims.from_s:

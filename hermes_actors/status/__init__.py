@@ -1,1 +1,1 @@
-"""What each node says of itself once a second, and what management makes of it."""
+"""The status of nodes: a record of each once a second, and what management makes of them."""

@@ -29,7 +29,7 @@ ENTRIES_MAX = 1_000
 
 
 class NodeIdentity(Struct, frozen=True):
-    """Who reports. `boot_id` is new at each start of the process."""
+    """The process that reports. `boot_id` is new at each start of it."""
 
     dc: str
     node: str
@@ -40,7 +40,7 @@ class NodeIdentity(Struct, frozen=True):
 
 
 class SubscriptionFigures(Struct, frozen=True):
-    """What a node knows of a subscription that is its own. `counts` are since the node's start.
+    """The figures of a subscription on the node that owns it. `counts` are since the node's start.
 
     `why`: what keeps it from being delivered, "" when nothing does. `reached`: for each partition
     of `log_topic` that is consumed here the offset whose distance from the end is what is not
@@ -184,7 +184,7 @@ class Collector:
         return True
 
     def encode(self, *, loop_lag_ms: float = 0.0, is_leaving: bool = False) -> bytes:
-        """The record."""
+        """Give the bytes of the record, as far as it is filled."""
         assert self._page is not None, "begin comes first"
         return self._page.encode(
             loop_lag_ms=round(loop_lag_ms, 1),
@@ -197,7 +197,9 @@ class Collector:
         )
 
     def took(self, *, is_stored: bool) -> None:
-        """The log took the record, or not: then the next one begins with the same entries."""
+        """Record whether the log took the record; if not, the next one begins with the same
+        entries.
+        """
         if not is_stored:
             self.missed += 1
             self._at = self._begun_at
@@ -273,7 +275,7 @@ class Collector:
         return entry
 
     def _judge(self, entry: SubscriptionStatus) -> None:
-        """Count it among those that are stopped, those that fail, or neither."""
+        """Count the subscription among those that are stopped, those that fail, or neither."""
         assert self._page is not None, "begin comes first"
         state, _ = judged(entry, self._page.header.written_at_ms)
         for counted, is_one in ((self._stopped, "STOPPED"), (self._failing, "FAILING")):

@@ -102,7 +102,7 @@ class _Retired:
 
 
 class _Seen:
-    """What is known of one node: its newest process, and the ones before."""
+    """The state of one node: its newest process, and the ones before."""
 
     def __init__(self, header: Header) -> None:
         self.header = header
@@ -200,7 +200,7 @@ class StatusFold:
                 del self._nodes[key]
 
     def report(self, dc: str, trouble: str, now_ms: int, now_s: float) -> None:
-        """The datacentre's status is followed ("") or why it is not, from now on."""
+        """Record that the datacentre's status is followed ("") from now on, or why it is not."""
         reading = self._readings.get(dc)
         if reading is None or bool(reading.trouble) != bool(trouble):
             self._readings[dc] = Reading(trouble, now_ms, now_s)
@@ -222,7 +222,7 @@ class StatusFold:
         return [self._view(key, self._nodes[key], now_s) for key in sorted(self._nodes)]
 
     def topic(self, name: str, now_s: float) -> Iterator[tuple[NodeView, TopicStatus]]:
-        """What each node says of a topic that it published to."""
+        """Give each node's entry for a topic that it published to, with the node."""
         for key in sorted(self._nodes):
             seen = self._nodes[key]
             entry = seen.topics.by_name.get(name)
@@ -232,7 +232,9 @@ class StatusFold:
     def subscription(
         self, name: str, now_s: float
     ) -> Iterator[tuple[NodeView, SubscriptionStatus]]:
-        """What each node says of a subscription (`group.topic$name`) that is its own."""
+        """Give each node's entry for a subscription (`group.topic$name`) that it owns, with the
+        node.
+        """
         for key in sorted(self._nodes):
             seen = self._nodes[key]
             entry = seen.subscriptions.by_name.get(name)
@@ -240,7 +242,7 @@ class StatusFold:
                 yield self._view(key, seen, now_s), entry
 
     def subscriptions_of(self, view: NodeView) -> list[SubscriptionStatus]:
-        """What a node says of each subscription that is its own, as far as that is known."""
+        """Give a node's entries for the subscriptions that it owns, as far as they are known."""
         seen = self._nodes.get((view.header.dc, view.header.node))
         return [] if seen is None else list(seen.subscriptions.by_name.values())
 

@@ -85,7 +85,9 @@ class Previews:
 
 
 class PreviewRecord(Struct, frozen=True):
-    """What one node saw of one life of a topic in one interval; `topic` is its log topic."""
+    """The previews that one node gathered of one life of a topic in one interval; `topic` is its
+    log topic.
+    """
 
     node: str
     dc: str
@@ -123,11 +125,11 @@ class PreviewRegister:
 
     @property
     def held_bytes(self) -> int:
-        """What all of them take now."""
+        """The bytes that all previews take now."""
         return self._held_bytes
 
     def take(self, record: PreviewRecord) -> None:
-        """A node's previews of a topic, in the place of its earlier ones."""
+        """Keep a node's previews of a topic in the place of its earlier ones."""
         name = (record.topic, record.dc, record.node)
         earlier = self._newest.pop(name, None)
         if earlier is not None:

@@ -41,7 +41,9 @@ def status_topic(namespace: str = "") -> str:
 
 
 class Published(Struct, frozen=True, array_like=True, gc=False):
-    """What a node published to one topic: counters since its start, or thousandths a second."""
+    """The messages that a node published to one topic: counters since its start, or thousandths a
+    second.
+    """
 
     messages: int = 0
     size_bytes: int = 0
@@ -52,8 +54,8 @@ class Published(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Flow(Struct, frozen=True, array_like=True, gc=False):
-    """What became of one subscription's messages: counters since the node's start, or thousandths
-    a second. `timeouts` to `codes_5xx` count attempts, the others messages.
+    """The fates of one subscription's messages: counters since the node's start, or thousandths a
+    second. `timeouts` to `codes_5xx` count attempts, the others messages.
     """
 
     delivered: int = 0
@@ -135,7 +137,7 @@ class SubscriptionStatus(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Header(Struct, frozen=True, kw_only=True):
-    """What each record says of its node.
+    """The node's own part of each record.
 
     `boot_id` is one process's life, `sequence` counts its records. Times are the node's own wall
     clock, Unix epoch. `round` is the pass that the record's entries belong to. The totals are over
@@ -229,7 +231,7 @@ class Page:
 
     @property
     def entries(self) -> int:
-        """How many have been added."""
+        """The number of entries that have been added."""
         return len(self._topics) + len(self._subscriptions)
 
     def add(self, entry: TopicStatus | SubscriptionStatus) -> bool:

@@ -1,4 +1,4 @@
-"""What the nodes of all datacentres say together of one topic or subscription. Pure."""
+"""Sums over the nodes of all datacentres, for one topic or subscription. Pure."""
 
 from collections.abc import Generator, Iterable, Sequence
 
@@ -66,8 +66,8 @@ class SubscriptionSum(Struct, frozen=True):
 
 
 class Ill(Struct, frozen=True):
-    """How many subscriptions are not well; one that is so on several nodes counts once, and one
-    that is stopped on one of them and fails on another is stopped.
+    """The numbers of subscriptions that are not well; one that is so on several nodes counts once,
+    and one that is stopped on one of them and fails on another is stopped.
     """
 
     stopped: int
@@ -75,7 +75,7 @@ class Ill(Struct, frozen=True):
 
 
 class Place(Struct, frozen=True):
-    """How a subscription fares on one node."""
+    """One node that consumes a subscription, and how it fares there."""
 
     view: NodeView
     status: SubscriptionStatus
@@ -130,7 +130,9 @@ def subscription_sum(fold: StatusFold, name: str, now_s: float) -> SubscriptionS
 
 
 def _open_letters(entries: Sequence[tuple[NodeView, SubscriptionStatus]]) -> int:
-    """Each datacentre's are told by one node; by two for a moment, when it moves."""
+    """Sum the open letters of the datacentres, UNKNOWN if none tells: each is told by one node; by
+    two for a moment, when it moves.
+    """
     by_dc: dict[str, int] = {}
     for view, entry in entries:
         if view.is_there and entry.open_letters >= 0:
@@ -157,7 +159,7 @@ def ill(fold: StatusFold, now_s: float) -> Generator[None, None, Ill]:
 
 
 def places(fold: StatusFold, name: str, now_s: float) -> list[Place]:
-    """Where a subscription is consumed, and how it fares there; gone nodes are left out."""
+    """Give the nodes that consume a subscription and how it fares there, without gone nodes."""
     return [
         Place(view, entry, *_state(view, entry))
         for view, entry in fold.subscription(name, now_s)
@@ -233,7 +235,9 @@ def _judged(entry: SubscriptionStatus, now_ms: int) -> tuple[str, str]:
 
 
 def _idle(entry: SubscriptionStatus) -> str:
-    """Nothing to deliver, or nothing that passes the filters: that looks alike from outside."""
+    """Say whether nothing is to deliver or nothing passes the filters: that looks alike from
+    outside.
+    """
     counts, rates = entry.counts, entry.rates
     if rates.filtered and not rates.delivered:
         # A rate looks back over seconds; people ask about minutes.

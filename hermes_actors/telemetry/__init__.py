@@ -1,1 +1,1 @@
-"""What a node tells about itself: plain counters that exporters pull."""
+"""Plain counters of a node that exporters pull."""

@@ -60,7 +60,7 @@ class Counter:
 
 
 class _Mark(Struct, frozen=True):
-    """What a timer had seen at one moment."""
+    """The counts of a timer at one moment, to which later ones are compared."""
 
     at_s: float
     count: int
@@ -248,7 +248,7 @@ def render(parts: Iterable[Metrics]) -> bytes:
 
 
 async def render_in_turns(parts: Iterable[Metrics]) -> bytes:
-    """The same, with a turn for everybody else on the loop every few milliseconds.
+    """Render as `render` does, with a turn for everybody else on the loop every few milliseconds.
 
     At 10,000 topics `render` takes more than a second, in which nobody would be answered.
     """

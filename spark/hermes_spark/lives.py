@@ -23,11 +23,13 @@ def topic_of(column: Any) -> Any:
 
 
 def lives(log_topics: Iterable[str], topics: Collection[str]) -> list[str]:
-    """Those of the log's topics that are a life of one of these topics, sorted."""
+    """Give those of the log's topics that are a life of one of these topics, sorted."""
     return sorted({each for each in log_topics if life_of(each)[0] in topics})
 
 
 def lives_in(snapshot: Snapshot, topics: Collection[str]) -> list[str]:
-    """The same, over all datacentres of the snapshot."""
+    """Give the log topics of all datacentres of the snapshot that are a life of one of these,
+    sorted.
+    """
     held = (topic for each in snapshot.datacentres.values() for topic in each.topics)
     return lives(held, topics)

@@ -59,7 +59,7 @@ class Datacentre(Struct, frozen=True):
 
     @property
     def topic_prefix(self) -> str:
-        """What the log's own names of topics begin with."""
+        """The beginning of the log's own names of topics; "" without a namespace."""
         return f"{self.namespace}{self.namespace_separator}" if self.namespace else ""
 
     @property
@@ -82,7 +82,7 @@ class Snapshot(Struct, frozen=True):
     datacentres: dict[str, Datacentre]
 
     def only(self, topics: Collection[str]) -> "Snapshot":
-        """The same without other topics; the groups stay."""
+        """Give the snapshot without other topics; the groups stay."""
         return msgspec.structs.replace(
             self,
             datacentres={

@@ -23,7 +23,8 @@ _Look = KafkaAdmin | EmbeddedFile
 def take_snapshot(
     datacentres: Mapping[str, Datacentre], taken_at_ms: int, session: Callable[[], Any]
 ) -> Snapshot:
-    """What these datacentres hold and have settled, in the order that `Snapshot` promises.
+    """Take a snapshot of what these datacentres hold and have settled, in the order that `Snapshot`
+    promises.
 
     `session` gives the Spark session whose JVM asks Kafka; it is not called for embedded logs
     alone. `taken_at_ms` is the time before the call. Raises SourceFailed when one of them cannot be

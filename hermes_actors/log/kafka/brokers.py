@@ -41,7 +41,7 @@ _HOPELESS = (
 
 
 class Brokers:
-    """What is known of a cluster's brokers and partitions, learned when it is needed.
+    """The known brokers and partition leaders of one cluster, learned when they are needed.
 
     Requests of one purpose to one broker share one connection, in order: a broker answers a
     connection's requests one after the other, so what may wait long has a purpose of its own.
@@ -70,11 +70,11 @@ class Brokers:
 
     @property
     def addresses(self) -> dict[int, Address]:
-        """Where the brokers are that were up when one was last asked."""
+        """The addresses, by id, of the brokers that were up when one was last asked."""
         return dict(self._nodes)
 
     async def open(self) -> None:
-        """Connect to nothing yet."""
+        """Do nothing: connections are made when they are needed."""
 
     async def close(self) -> None:
         """End all connections; what is asked from now on is unavailable."""
@@ -104,8 +104,8 @@ class Brokers:
         return task
 
     def abandon(self, work: Session | asyncio.Task[None] | None) -> None:
-        """Nobody waits for this fetch any more. It may go on to its answer, and its connection be
-        used again, as long as few do; else both end.
+        """Give up a fetch that nobody waits for any more. It may go on to its answer, and its
+        connection be used again, as long as few do; else both end.
         """
         if isinstance(work, asyncio.Task):
             work.cancel()
@@ -358,7 +358,7 @@ class Brokers:
         return connection
 
     def give_back(self, connection: Session, *, is_usable: bool) -> None:
-        """A borrowed connection; usable when no answer is outstanding on it."""
+        """Take back a borrowed connection; usable when no answer is outstanding on it."""
         self._abandoned.discard(connection)
         address = self._lent.pop(connection, None)
         if address is None or not connection.connected():

@@ -66,7 +66,7 @@ def encode(
 
 
 def decode(answer: bytes, version: int) -> list[Answer]:
-    """What an answer says of each partition. Raises struct.error for what is no answer of that
+    """Decode an answer, partition by partition. Raises struct.error for what is no answer of that
     version.
     """
     at = 10 if version >= _WITH_SESSIONS else 4

@@ -12,7 +12,7 @@ from hermes_actors.model.record import StoredRecord
 
 
 class Fetched:
-    """What of one partition was fetched and not yet taken, and how its fetches fare.
+    """The records of one partition that were fetched and not yet taken, and how its fetches fare.
 
     `flight`: the fetch that is out for it, if any; `is_held`: not to be fetched just now, since
     the last fetch failed.
@@ -41,7 +41,9 @@ class Fetched:
 
     @property
     def is_wanted(self) -> bool:
-        """Nothing of it is here, nothing is on its way, and its last failure is a while ago."""
+        """True when it is to be fetched: nothing is here or on its way, and its last failure is a
+        while ago.
+        """
         return not (self.flight or self._records or self.head or self.is_held)
 
     def restart(self, position: int) -> None:
@@ -50,7 +52,7 @@ class Fetched:
         self.fetch_from = position
 
     def fill(self, data: bytes) -> bool:
-        """What a fetch brought; False for nothing."""
+        """Take over the record batches of a fetch's answer; False when it holds none."""
         records = MemoryRecords(data)
         if not records.has_next():
             return False

@@ -1,4 +1,4 @@
-"""Who leads which partition, known without waiting; and whether the cluster can be reached at all.
+"""The leaders of partitions, known without waiting; and whether the cluster can be reached at all.
 
 One task asks: at once when somebody needs to know, else every two seconds, which is also the probe
 that notices a cluster that went away or came back. For the host loop.
@@ -77,7 +77,7 @@ class Leaders:
         return None if partitions is None else len(partitions)
 
     def forget(self, topic: str) -> None:
-        """The topic was deleted; it is not known until somebody asks for it again."""
+        """Forget a topic that was deleted; it is not known until somebody asks for it again."""
         self._topics.pop(topic, None)
         self._stale.pop(topic, None)
         self._troubles.pop(topic, None)
@@ -87,7 +87,7 @@ class Leaders:
         return self._troubles.get(topic)
 
     def doubt(self) -> None:
-        """Who was asked last is mistaken: a leader that it named says that it is none."""
+        """Ask another broker next: the last answer named a leader that says that it is none."""
         self._brokers.doubt()
 
     async def refresh(self, topic: str) -> None:
@@ -100,7 +100,9 @@ class Leaders:
         await asyncio.shield(waiting)
 
     def look_soon(self) -> None:
-        """A broker failed: see what the others say."""
+        """Ask the cluster now, not at the next probe: a broker failed, and the others may know
+        more.
+        """
         self._wake.set()
 
     async def _run(self) -> None:

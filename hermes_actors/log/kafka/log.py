@@ -77,7 +77,7 @@ class KafkaLog:
         return self._connection.dc
 
     def statistics(self) -> ProducerStatistics:
-        """What the log has done so far and whether it is connected, for metrics and readiness."""
+        """Give the counters of the log and whether it is connected, for metrics and readiness."""
         return self._producers.statistics()
 
     async def append(

@@ -1,4 +1,4 @@
-"""What an append is made of: the place where it goes, and the Kafka batches it goes in."""
+"""The parts of an append: the place where it goes, and the Kafka batches it goes in."""
 
 from collections.abc import Sequence
 
@@ -34,7 +34,7 @@ class Place:
 
     @property
     def is_busy(self) -> bool:
-        """It is somebody's turn."""
+        """True while somebody has the turn."""
         return self._turn.locked()
 
     async def take_turn(self, timeout_s: float) -> bool:
@@ -104,7 +104,7 @@ class Part:
         return self.data
 
     def stored(self) -> Sequence[Outcome]:
-        """All of it is stored."""
+        """Give the outcomes of a part that is stored as a whole."""
         if self.place.waits_for_replicas:
             self.place.numbering.stored(self.count)
         if isinstance(self.batch, RecordRun):
@@ -112,12 +112,12 @@ class Part:
         return [Stored(offset) for offset in range(self.offset, self.offset + self.count)]
 
     def refused(self, reason: str, *, is_too_large: bool = False) -> list[Outcome]:
-        """None of it is stored nor will be, unless an earlier attempt was."""
+        """Give the outcomes of a refused part, unknown if an earlier attempt may be stored."""
         if self.is_perhaps_stored:
             return [UnknownRecord(reason)] * self.count
         return [RefusedRecord(reason, is_too_large)] * self.count
 
     def given_up(self, reason: str) -> list[Outcome]:
-        """Time is up, or nothing more can be found out."""
+        """Give the outcomes of a part whose time is up, or whose fate cannot be learned."""
         outcome = UnknownRecord if self.is_perhaps_stored else UnavailableRecord
         return [outcome(reason)] * self.count

@@ -56,7 +56,7 @@ _HALVED = (Fate.TOO_LARGE, Fate.REFUSED_TOGETHER)
 
 
 class ProducerStatistics(Struct, frozen=True):
-    """What producing has done since the log was opened. `replaced`: partitions that changed their
+    """The counters of producing since the log was opened. `replaced`: partitions that changed their
     producer id, by cause; `lost`: requests whose answer never came; `reason`: why it is not
     connected.
     """
@@ -77,7 +77,9 @@ class ProducerStatistics(Struct, frozen=True):
 
 
 class _Limits(Struct, frozen=True, gc=False):
-    """Until `patience_s` what is not stored is tried again, and what may be stored to `end_s`."""
+    """The ends of one append: until `patience_s` what is not stored is tried again, and what may be
+    stored to `end_s`.
+    """
 
     patience_s: float
     end_s: float
@@ -124,11 +126,11 @@ class Producers:
             await lanes.close()
 
     def forget(self, topic: str) -> None:
-        """The topic was deleted: what is appended now is refused, not sent to who led it."""
+        """Forget a deleted topic: what is appended now is refused, not sent to who led it."""
         self._leaders.forget(topic)
 
     def statistics(self) -> ProducerStatistics:
-        """For metrics and readiness."""
+        """Give the counters since the log was opened, and whether it is connected."""
         lanes = [*self._lanes.values(), *self._retired]
         counts = self._counts
         return ProducerStatistics(
@@ -287,7 +289,7 @@ class Producers:
             pause_s = min(pause_s * 2, _PAUSE_MAX_S)
 
     def _ended(self, part: Part, verdict: Verdict) -> list[Outcome] | None:
-        """What the verdict settles for good, if anything."""
+        """Give the outcomes if the verdict settles them, else None. Marks what may be stored."""
         place = part.place
         match verdict.fate:
             case Fate.REFUSED | Fate.TOO_LARGE | Fate.REFUSED_TOGETHER:

@@ -99,8 +99,8 @@ class KafkaReader:
 
     @property
     def doubtful(self) -> Collection[int]:
-        """Those whose leader has changed, or had to be asked for again because of them: a broker
-        that comes back may have lost its end as well.
+        """Partitions whose leader has changed, or was asked for again because their fetch failed: a
+        broker that comes back may have lost its end as well.
         """
         return self._doubtful
 
@@ -176,7 +176,9 @@ class KafkaReader:
     # Fetching: all below runs on the host loop, or may.
 
     def _fetch(self) -> None:
-        """Send for what is wanted."""
+        """Send fetches for the partitions that are wanted; first ask for their leaders, if not
+        known.
+        """
         if self._is_closed or self._learning is not None:
             return
         if not any(partition.is_wanted for partition in self._partitions.values()):
@@ -348,7 +350,7 @@ class KafkaReader:
             self._fetch()
 
     def _land(self, flight: _Flight) -> list[Fetched]:
-        """The partitions that the flight still was for; they may fly again."""
+        """End the flight; gives the partitions that it still was for, which may fly again."""
         if flight in self._flights:
             self._flights.remove(flight)
         landed = [partition for partition in flight.partitions if partition.flight is flight]
@@ -357,7 +359,7 @@ class KafkaReader:
         return landed
 
     async def _check_bounds(self, partition: Fetched) -> Exception:
-        """Why a position was refused; Kafka's own error when it is within the bounds (again)."""
+        """Say why a position was refused; Kafka's own error if it is within the bounds (again)."""
         position = partition.fetch_from
         try:
             start, end = await self._positions.bounds(self._topic, partition.number)

@@ -73,7 +73,7 @@ def encode_run(
 
 
 def _headers(run: RecordRun) -> tuple[bytes, bytes]:
-    """What stands before and after the id in each record's headers."""
+    """Encode the part of each record's headers before its id and the part after it."""
     front = varint(len(run.headers) + 1) + _bytes_field(ID_HEADER.encode()) + varint(ID_BYTES)
     back = [_bytes_field(name.encode()) + _bytes_field(value) for name, value in run.headers]
     return front, b"".join(back)
@@ -101,7 +101,7 @@ def _key_fields(
 
 
 def _fitting(bodies: list[int], bytes_max: int) -> int:
-    """How many of them fit."""
+    """Give how many records fit, by their sizes; at least one."""
     if sum(bodies) + _OVERHEAD_BYTES_MAX * len(bodies) <= bytes_max:
         return len(bodies)
     left = bytes_max

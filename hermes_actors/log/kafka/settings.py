@@ -56,7 +56,7 @@ def configs_of(settings: TopicSettings) -> dict[str, str]:
 
 
 def changed_configs(old: TopicSettings, new: TopicSettings) -> dict[str, str]:
-    """What to set, and nothing else, for `old` to become `new`."""
+    """Give the configs to set for `old` to become `new`, and no others."""
     before = configs_of(old)
     return {name: text for name, text in configs_of(new).items() if before.get(name) != text}
 
@@ -73,7 +73,7 @@ def settings_of(partitions: int, configs: Mapping[str, str]) -> TopicSettings:
 
 
 def losses_of(configs: Mapping[str, str]) -> dict[str, str]:
-    """What to set so that `configs` lose nothing that is to be kept; {}: they do not."""
+    """Give the configs to set so that nothing is lost that is to be kept; {} for none."""
     right = {"cleanup.policy": "delete"}
     if int(configs["retention.ms"]) < 0:
         right["retention.bytes"] = "-1"
@@ -122,7 +122,9 @@ class _IncrementalAlterConfigsStruct(RequestStruct):  # type: ignore[misc]
 
 
 class _IncrementalAlterConfigs(Request[_IncrementalAlterConfigsStruct]):  # type: ignore[misc]
-    """aiokafka knows only the older request, which resets what it does not name."""
+    """The request that changes only what it names; aiokafka knows only the older, which resets the
+    rest.
+    """
 
     API_KEY = 44
 

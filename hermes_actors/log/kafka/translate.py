@@ -1,4 +1,4 @@
-"""What a broker's answer means: for a produced batch, and for every other request. Pure tables.
+"""The meaning of a broker's answer: for a produced batch, and for every other request. Pure tables.
 
 The question that counts is whether a batch may be stored. A broker refuses before it writes or
 fails after it, and a client cannot tell from the name alone: NOT_LEADER_OR_FOLLOWER is said before
@@ -19,7 +19,7 @@ UNKNOWN_TOPIC_OR_PARTITION = 3
 
 
 class Fate(Enum):
-    """What became of a batch, and what to do with it next."""
+    """The fate of a batch by a broker's answer, which says what to do with it next."""
 
     STORED = 1
     REFUSED = 2
@@ -39,8 +39,8 @@ class Fate(Enum):
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
-    """`metadata_is_stale`: ask anew who leads the partition before trying again. `is_denied`: the
-    broker that was named as the leader says that it is none.
+    """The fate of a batch and why. `metadata_is_stale`: ask anew who leads the partition before
+    trying again. `is_denied`: the broker that was named as the leader says that it is none.
     """
 
     fate: Fate
@@ -114,7 +114,7 @@ _UNCERTAIN_FOR_ALL = frozenset({3, 5, 6, 9, 74, 75})
 
 
 def produce_verdict(code: int, *, waits_for_replicas: bool) -> Verdict:
-    """What the broker's answer for one batch means; `waits_for_replicas` with acks "all"."""
+    """Give the verdict on a batch by the broker's answer; `waits_for_replicas` with acks "all"."""
     verdict = _PRODUCE.get(code)
     if verdict is None:
         return Verdict(Fate.PERHAPS_STORED, f"the broker failed with {error_name(code)}")

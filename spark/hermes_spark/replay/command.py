@@ -113,7 +113,7 @@ def _asked(
     subscription: str,
     archive: Path | None,
 ) -> _Asked:
-    """Raises UsageWrong for options that do not go together."""
+    """Read the options. Raises UsageWrong for those that do not go together."""
     only_for = ""
     if subscription:
         name = SubscriptionName.parse(subscription)
@@ -138,7 +138,7 @@ def _wanted(spark: Any, asked: _Asked) -> Any:
 
 
 def _records(spark: Any, asked: _Asked, wanted: Any) -> Any:
-    """Those of the archive, or of the logs, that may be among the wanted."""
+    """Read the records of the archive, or of the logs, that may be among the wanted."""
     if asked.archive is not None:
         held = lives(topics_of(asked.archive), asked.topics) if asked.topics else None
         return archived(spark, asked.archive, held, COLUMNS)

@@ -1,4 +1,4 @@
-"""What a Kafka cluster holds and has settled, asked by the JVM's own Kafka client."""
+"""Look-ups of what a Kafka cluster holds and has settled, by the JVM's own Kafka client."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -27,7 +27,7 @@ class KafkaAdmin:
         return sorted(str(name) for name in names if not name.startswith(_INTERNAL_PREFIX))
 
     def ranges(self, topics: Iterable[str]) -> dict[str, list[PartitionRange]]:
-        """What each topic holds now; one that is gone meanwhile is left out."""
+        """Give the offsets that each topic holds now; one that is gone meanwhile is left out."""
         wanted = self._jvm.java.util.ArrayList()
         for topic in topics:
             wanted.add(topic)

@@ -63,11 +63,11 @@ class EmbeddedSource(datasource.DataSource):
         return STORED
 
     def reader(self, schema: Any) -> "EmbeddedReader":
-        """What reads in batch."""
+        """Make the reader for a batch."""
         return EmbeddedReader(self.options, schema)
 
     def streamReader(self, schema: Any) -> "EmbeddedStreamReader":  # noqa: N802 -- Spark's name
-        """What reads a stream, in micro-batches."""
+        """Make the reader for a stream, in micro-batches."""
         return EmbeddedStreamReader(self.options, schema)
 
 
@@ -166,7 +166,7 @@ class EmbeddedReader(datasource.DataSourceReader):
         return [_Task(piece, from_ms) for piece in tasks(pieces)]
 
     def read(self, partition: Any) -> Iterator[Any]:
-        """Arrow batches. A read without any task is asked for None."""
+        """Give Arrow batches of the task's piece. A read without any task is asked for None."""
         if partition is not None:
             yield from self._rows.batches(partition.piece, partition.from_ms)
 
@@ -182,11 +182,11 @@ class EmbeddedStreamReader(datasource.DataSourceStreamReader):
         )
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
-        """Where each partition begins now."""
+        """Give the start of each partition now."""
         return self._positions("start")
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
-        """Where each partition ends now."""
+        """Give the end of each partition now."""
         return self._positions("end")
 
     def _positions(self, side: str) -> dict[str, Any]:
@@ -207,5 +207,5 @@ class EmbeddedStreamReader(datasource.DataSourceStreamReader):
         return [_Task(piece) for piece in tasks(narrowed(self._rows.dc, ranges, ()))]
 
     def read(self, partition: Any) -> Iterator[Any]:
-        """Arrow batches."""
+        """Give Arrow batches of the task's piece."""
         yield from self._rows.batches(partition.piece)

@@ -1,4 +1,6 @@
-"""What an embedded log holds and has settled, from its file; a node may write it meanwhile."""
+"""Look-ups of what an embedded log holds and has settled, in its file; a node may write it
+meanwhile.
+"""
 
 from collections.abc import Callable, Iterable
 from contextlib import closing
@@ -36,7 +38,9 @@ class EmbeddedFile:
         return [row.name for row in self._look(read_topics)]
 
     def ranges(self, topics: Iterable[str] | None = None) -> dict[str, list[PartitionRange]]:
-        """What each of these topics holds now, all for None; one that is not there is left out."""
+        """Give the offsets that these topics hold now, all for None; one that is not there is left
+        out.
+        """
         wanted = None if topics is None else frozenset(topics)
         return {
             row.name: [PartitionRange(each.number, each.start, each.end) for each in row.partitions]

@@ -140,7 +140,7 @@ def _said_by(entries: Iterable[StoredEntry]) -> _Said:
 
 
 def _dc_and_via(rest: bytes) -> tuple[bytes | None, bytes | None] | None:
-    """What the last two of three headers say; None where they are others."""
+    """Decode the two headers behind the id as (dc, via); None where they are others."""
     dc, via = _decode_headers(b"\x92" + rest)
     return (dc.value or None, via.value or None) if (dc.name, via.name) == ("dc", "via") else None
 

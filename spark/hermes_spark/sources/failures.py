@@ -1,4 +1,4 @@
-"""What keeps a source from giving all that was asked of it."""
+"""The failures that keep a source from giving all that was asked of it."""
 
 import re
 from collections.abc import Iterator
@@ -31,7 +31,9 @@ _JAVA_SAID = re.compile(r"^An error occurred while calling \S+\n: ")
 
 @contextmanager
 def source_failures() -> Iterator[None]:
-    """Whatever Spark raises within is one SourceFailed, with what the source itself has said."""
+    """Raise one SourceFailed for whatever Spark raises within, with what the source itself has
+    said.
+    """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

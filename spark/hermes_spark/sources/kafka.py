@@ -55,8 +55,8 @@ def client_options(log: KafkaLog) -> list[tuple[str, str]]:
 
 
 def properties(text: str) -> dict[str, str]:
-    """What a file of Java properties says: `name=value` lines, `#` comments, lines that go on after
-    a backslash. Raises ValueError for a line without a name or value, whose text is not told.
+    """Read a file of Java properties: `name=value` lines, `#` comments, lines that go on after a
+    backslash. Raises ValueError for a line without a name or value, whose text is not told.
     """
     found = {}
     lines = iter(enumerate(text.splitlines(), start=1))
