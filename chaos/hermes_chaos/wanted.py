@@ -1,4 +1,4 @@
-"""What is posted to create a topic and a subscription: the fields that each must have."""
+"""The bodies posted to create a topic and a subscription: the fields that each must have."""
 
 from typing import Any
 

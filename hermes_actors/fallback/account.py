@@ -1,4 +1,6 @@
-"""What publishing to several datacentres costs and comes to: counted, paid for, and bounded."""
+"""The accounts of publishing to several datacentres: counters, the budget of hedges, and a bound on
+appends that nobody waits for.
+"""
 
 from enum import StrEnum
 
@@ -27,7 +29,7 @@ class FallbackMeasures:
         self.losers_cancelled = metrics.counter("fallback_losers_cancelled")
 
     def messages(self, cause: Cause, dc: str) -> Counter:
-        """Messages that were sent to another datacentre."""
+        """The count of messages that were sent to another datacentre."""
         return self.metrics.counter("fallback_messages", cause=cause.value, dc=dc)
 
     def opened(self, dc: str, cause: str, scope: str) -> Counter:
@@ -35,15 +37,17 @@ class FallbackMeasures:
         return self.metrics.counter("fallback_breaker_opened", dc=dc, cause=cause, scope=scope)
 
     def late(self, dc: str) -> Counter:
-        """Messages that were acknowledged after they had been answered otherwise."""
+        """The count of messages that were acknowledged after they had been answered otherwise."""
         return self.metrics.counter("fallback_late_acknowledgements", dc=dc)
 
     def unknown_copies(self, dc: str) -> Counter:
-        """Messages stored in another datacentre that may be in this one too: nobody knows."""
+        """The count of messages stored in another datacentre that may be in this one too: nobody
+        knows.
+        """
         return self.metrics.counter("fallback_unknown_copies", dc=dc)
 
     def duplicated(self, topic: str, cause: Cause) -> Counter:
-        """Messages of a topic, `group.topic`, known to be stored in more than one datacentre."""
+        """The count of messages of `group.topic` known to be in more than one datacentre."""
         group, _, name = topic.rpartition(".")
         return self.metrics.counter(
             "topic_duplicated_message", group=group, topic=name, cause=cause.value
@@ -69,7 +73,7 @@ class HedgeBudget:
         self._set_by = burst_max * 2 // 5 * 100
 
     def earn(self, count: int) -> None:
-        """`count` messages are sent first-hand."""
+        """Earn for `count` messages that are sent first-hand."""
         self._tokens = min(self._tokens + count * self._percent, self._full)
 
     def take(self, count: int, *, is_early: bool = False) -> bool:
@@ -88,7 +92,7 @@ class OwnAppend(Struct, eq=False):
     is_given_up: bool = False
 
     def give_up(self) -> None:
-        """It may be stored, and nobody will know."""
+        """Cancel the append; it may be stored, and nobody will know."""
         self.is_given_up = True
         self.scope.cancel()
 
@@ -112,7 +116,9 @@ class Losers:
         return len(self._running)
 
     def adopt(self, append: OwnAppend) -> None:
-        """Nobody waits for this one any more."""
+        """Take over an append that nobody waits for any more; the oldest are given up above the
+        bounds.
+        """
         self._running[append] = None
         self.size_bytes += append.size_bytes
         while self._running and (
@@ -124,7 +130,7 @@ class Losers:
             oldest.give_up()
 
     def ended(self, append: OwnAppend) -> None:
-        """It has ended, whether it was one of these or not."""
+        """Forget an append that has ended; nothing happens when it is not one of these."""
         if append in self._running:
             del self._running[append]
             self.size_bytes -= append.size_bytes

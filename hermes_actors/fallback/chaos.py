@@ -9,14 +9,14 @@ from hermes_actors.model.topic import Chaos, ChaosMode, ChaosPolicy
 
 
 class Strike(Struct, frozen=True):
-    """What an experiment does to a send: hold it up, and then perhaps fail it."""
+    """A harm that an experiment does to a send: hold it up, and then perhaps fail it."""
 
     delay_s: float
     fails: bool
 
 
 def roll(chaos: Chaos, dcs: Sequence[str], rng: random.Random) -> dict[str, Strike]:
-    """What strikes one batch's sends, by datacentre; those without a strike are absent.
+    """Return the strikes on one batch's sends, by datacentre; those without a strike are absent.
 
     GLOBAL: one roll for all datacentres, with one policy. DATACENTER: a roll for each datacentre
     that has a policy. A delay is uniform between the policy's two bounds, which may be equal.

@@ -1,4 +1,4 @@
-"""What all topics of a node share when they publish to several datacentres."""
+"""The parts that all topics of a node share when they publish to several datacentres."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence

@@ -41,7 +41,7 @@ class Datacentre:
 
     @property
     def is_ready(self) -> bool:
-        """It may be used now."""
+        """True while the datacentre may be used."""
         return self._is_ready(self.name)
 
     def delay(self, ack: Ack) -> AdaptiveDelay:
@@ -70,12 +70,12 @@ class Path:
 
     @property
     def is_usable(self) -> bool:
-        """Messages can be sent there, though it may not work."""
+        """True while messages can be sent there, though it may not work."""
         return self.partitions is not None and self.dc.is_ready
 
     @property
     def is_open(self) -> bool:
-        """Sending there makes no sense just now, but as a probe."""
+        """True while sending there makes no sense, but as a probe."""
         return self.breaker.is_open or self.dc.breaker.is_open
 
     def delay_s(self, now_s: float) -> float:
@@ -90,7 +90,7 @@ class Path:
         return breaker.take_probe(now_s)
 
     def send(self, count: int, now_s: float) -> Sent:
-        """An append of `count` messages goes out."""
+        """Record that an append of `count` messages goes out."""
         sent = Sent(count, now_s)
         for breaker in self._breakers:
             breaker.add(sent)
@@ -99,8 +99,8 @@ class Path:
     def ended(
         self, sent: Sent, found: Sequence[Outcome], now_s: float, *, is_given_up: bool = False
     ) -> None:
-        """The append has ended with these outcomes, or nobody waited for them any more: breakers
-        and hedge delay learn from it.
+        """Let breakers and hedge delay learn from an append that ended with these outcomes, or that
+        nobody waited for any more (`is_given_up`).
         """
         if is_given_up:
             for breaker in self._breakers:
@@ -121,12 +121,12 @@ class Path:
             self._tell([breaker.failed(sent, now_s) for breaker in self._breakers], now_s)
 
     def check(self, now_s: float) -> None:
-        """Notice silence."""
+        """Let the breakers notice silence."""
         delay_s = self.delay_s(now_s)
         self._tell([breaker.check(delay_s, now_s) for breaker in self._breakers], now_s)
 
     def leave(self) -> None:
-        """The topic is gone."""
+        """Forget this way: the topic is gone."""
         self.dc.paths.pop(self, None)
 
     def _tell(self, opened: list[bool], now_s: float) -> None:

@@ -50,7 +50,7 @@ from hermes_actors.status.previews import PreviewRegister
 
 @dataclass(frozen=True)
 class ClusterView:
-    """What a management node sees of the cluster beside its own datacentre's metadata and log.
+    """A management node's view of the cluster beside its own datacentre's metadata and log.
 
     `datacenters` are all of the cluster; `remote_logs` are the others' logs, where dead letters lie
     too. `status` is what readers of the nodes' status records fold into; without it there are no

@@ -50,5 +50,5 @@ class Changes:
 
 
 def contended() -> Unavailable:
-    """What a caller is told who lost every race."""
+    """Return the error for a caller who lost every race."""
     return Unavailable("Others kept changing the same thing; try again")

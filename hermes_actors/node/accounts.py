@@ -1,4 +1,4 @@
-"""Who may publish to a node and administer it."""
+"""The accounts that may publish to a node and administer it."""
 
 import logging
 
@@ -30,7 +30,7 @@ async def open_authenticating(node: Node, environment: NodeEnvironment) -> Authe
 
 
 def security_of_management(node: Node) -> SecurityProvider | None:
-    """Who may administer; None: everybody."""
+    """Return the provider that tells who may administer; None: everybody may."""
     config = node.config.management.authentication
     if node.authenticator is None or not config.enabled:
         return None

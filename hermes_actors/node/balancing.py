@@ -1,4 +1,4 @@
-"""What a node shows of the balancers: to management, and to Prometheus."""
+"""The balancers as a node shows them: to management, and to Prometheus."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager

@@ -98,7 +98,9 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
             return node.agent
 
         def counted() -> list[LiveSubscription]:
-            """Of a subscription with several owners one alone reads the letters."""
+            """Return the subscriptions whose letters this node counts: of several owners one alone
+            does.
+            """
             agent, known = node.agent, node.metadata.catalog.subscriptions
             names = [] if agent is None else filter(agent.has_first, agent.subscriptions())
             return [known[name] for name in names if name in known]
@@ -129,6 +131,6 @@ def provider_of(node: Node) -> ProviderOf:
 
 
 def names_of(clock: Clock, config: RecipientsConfig) -> Names:
-    """What looks hosts up for subscriptions whose recipients are all addresses of a host."""
+    """Return the look-up of hosts for subscriptions that push to all addresses of a host."""
     post = trio.lowlevel.current_trio_token().run_sync_soon
     return Names(Resolver(post, clock.monotonic_s), clock.monotonic_s, config.dns_ttl_ms / 1_000)

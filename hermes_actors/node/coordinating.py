@@ -30,7 +30,7 @@ from hermes_actors.node.running import Node
 
 
 class Part(Struct, frozen=True):
-    """What a consuming node has of its datacentre's coordination."""
+    """A consuming node's part in its datacentre's coordination."""
 
     coordination: Coordination
     presence: Presence
@@ -115,7 +115,7 @@ async def open_part(
 
 
 def settings_of(config: BalancerConfig) -> Settings:
-    """How the planner plans."""
+    """Return the planner's settings."""
     return Settings(
         strategy=Strategy(config.strategy),
         owners_default=config.consumers_per_subscription,

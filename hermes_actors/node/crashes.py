@@ -1,4 +1,4 @@
-"""What is logged when an actor of a node fails."""
+"""Logs why an actor of a node failed, and when it runs again."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""What a node finds around it: clocks, logs, and what opens its senders and its spool."""
+"""The surroundings of a node: clocks, logs, and what opens its senders and its spool."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ SenderOf = Callable[[LiveSubscription], Sender]
 
 @dataclass(frozen=True)
 class NodeEnvironment:
-    """What a node finds around it.
+    """The surroundings of a node.
 
     `open_senders` opens what pushes messages, for the life of the node; it is told who finds
     providers of OAuth tokens by their names, and where to count. `metrics` are shown with

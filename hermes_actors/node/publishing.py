@@ -115,7 +115,9 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
 
 
 def _start_readiness_check(node: Node, environment: NodeEnvironment) -> Callable[[], str]:
-    """What keeps publishers away beside the node's own trouble, if that is looked at."""
+    """Start the readiness check, if there is to be one; return what tells why publishers are kept
+    away beside the node's own trouble, "" when they are not.
+    """
     config = node.config.frontend.readiness
     if not config.check_enabled:
         return str

@@ -48,7 +48,7 @@ class Node:
 
     @property
     def trouble(self) -> str:
-        """What keeps the node from its work, in words; "" when nothing does."""
+        """The reason why the node cannot do its work, in words; "" when there is none."""
         if not self.metadata.is_readable:
             return f"metadata: {self.metadata.health.reason}"
         if not self.metadata.is_own:
@@ -61,8 +61,8 @@ class Node:
         return f"spool: {lost}" if lost else ""
 
     def notices(self) -> list[str]:
-        """What its metadata may lack, the duties that do not get on, and how its loop stood still
-        lately: the node itself can do its work all the same.
+        """Return what is to be known of a node that can do its work all the same: what its metadata
+        may lack, the duties that do not get on, and how its loop stood still lately.
         """
         duties = [f"{duty}: {trouble()}" for duty, trouble in self.duties.items() if trouble()]
         lacking = self.metadata.lacking

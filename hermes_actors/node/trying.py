@@ -1,5 +1,5 @@
-"""What management tries a subscription's endpoint with: the parts of the node's consumers, or, on a
-node that has none, senders that are opened for the one push.
+"""Trial pushes to a subscription's endpoint for management: by the parts of the node's consumers,
+or, on a node that has none, by senders that are opened for the one push.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable

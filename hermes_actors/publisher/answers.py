@@ -100,8 +100,9 @@ def status_of(outcome: Settled, topic: str) -> int:
 
 
 def error_of(outcome: Settled, topic: str) -> HermesError:
-    """What is said of an outcome that is no success: of a record that the log has not stored, as
-    far as it knows.
+    """Return the error that says why a record is not known to be stored.
+
+    An outcome that is an error already is returned itself.
     """
     if isinstance(outcome, HermesError):
         return outcome
@@ -127,7 +128,7 @@ def too_long_for_server(size_text: str, bytes_max: int) -> Refused:
 
 
 def too_long_for_topic(size: int, topic: Topic) -> Refused:
-    """A message above its topic's own bound."""
+    """Return the error for a message above its topic's own bound."""
     return Refused(
         f"Message is {size} bytes long; topic {topic.name} takes at most {topic.max_message_size} "
         "(its maxMessageSize); send less at once, or have its owner raise that"
@@ -135,7 +136,7 @@ def too_long_for_topic(size: int, topic: Topic) -> Refused:
 
 
 def overdue(limit_ms: int, *, may_be_stored: bool) -> Unavailable:
-    """No log acknowledged within the limit."""
+    """Return the error for a message that no log has acknowledged within the limit."""
     became = (
         "acknowledged by the log within {} ms; it may have been stored"
         if may_be_stored
@@ -147,7 +148,7 @@ def overdue(limit_ms: int, *, may_be_stored: bool) -> Unavailable:
 
 
 def full_behind_key(topic: str, *, was_sent: bool) -> Unavailable:
-    """Older messages of its key are kept, and no more can be."""
+    """Return the error for a message behind older ones of its key that wait in a full spool."""
     became = "may have been stored" if was_sent else "was not stored"
     return Unavailable(
         f"Message for topic {topic} {became}: older messages of its key wait in the spool, "
@@ -157,7 +158,7 @@ def full_behind_key(topic: str, *, was_sent: bool) -> Unavailable:
 
 
 def not_written(topic: str, reason: str, *, was_sent: bool) -> Unavailable:
-    """The spool took it, and its disk did not."""
+    """Return the error for a message that the spool took, and its disk did not."""
     if not was_sent:
         # Older messages of its key wait in the spool, or the log did not come round to it in time.
         return Unavailable(

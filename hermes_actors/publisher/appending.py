@@ -49,7 +49,9 @@ class Appending:
 
     @property
     def hedge(self) -> Hedge | None:
-        """What uses the other datacentres, if the topic asks for it now."""
+        """The sender that uses the other datacentres too; None unless there are any and the topic
+        asks for it now.
+        """
         is_asked = self._route.topic.fallback_to_remote_datacenter_enabled
         return self._hedge if is_asked else None
 

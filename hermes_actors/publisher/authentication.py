@@ -1,4 +1,4 @@
-"""Who publishes, and whether a topic lets him: asked before a message gets its id.
+"""Decides who publishes, and whether a topic lets him: asked before a message gets its id.
 
 Undertow's two modes, as in Hermes. `constraint_driven`: credentials are looked at only where the
 topic demands them, and missing or bad ones are then 401; elsewhere everybody is a guest, whatever

@@ -92,7 +92,7 @@ def event_of(pairs: Iterable[tuple[str, str]]) -> CloudEvent:
 
 
 def event_in(text: bytes | msgspec.Raw) -> CloudEvent:
-    """The event that is this JSON object. Raises Refused, which names the attribute."""
+    """Return the event that is this JSON object. Raises Refused, which names the attribute."""
     try:
         members = _members.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -171,7 +171,10 @@ def _checked_name(name: str) -> str:
 
 
 def _header_value(name: str, raw: str) -> str:
-    """What a header says: quotes taken off, then percent signs resolved, as the binding asks."""
+    """Return a header's value: quotes taken off, then percent signs resolved, as the binding asks.
+
+    Raises Refused for what is not UTF-8.
+    """
     text = raw.strip(" \t")
     if len(text) > 1 and text[0] == text[-1] == '"':
         text = _ESCAPED.sub(r"\1", text[1:-1])
@@ -214,7 +217,7 @@ def _from_base64(raw: msgspec.Raw) -> bytes:
 
 
 def _present(raw: msgspec.Raw | None) -> msgspec.Raw | None:
-    """None also for `null`, which says as much as nothing."""
+    """Return the value; None also for `null`, which says as much as nothing."""
     return None if raw is None or bytes(raw) == b"null" else raw
 
 

@@ -177,7 +177,7 @@ def _text(value: str) -> str:
 
 
 class Demand(Struct, frozen=True):
-    """What one request asks for. `model` is its message as far as the head says: all but body and
+    """The demands of one request. `model` is its message as far as the head says: all but body and
     time. `is_event`: the body is a CloudEvent. `claim` is its use of an `Idempotency-Key`, or of
     the id that it is replayed under, which must be concluded once, whatever comes of it.
     """
@@ -188,8 +188,9 @@ class Demand(Struct, frozen=True):
 
 
 class Demands:
-    """Reads them from a request's head, and again when its body has come. `dc` is the datacentre
-    that messages are published in.
+    """Reads the demands of a request from its head, and again when its body has come.
+
+    `dc` is the datacentre that messages are published in.
     """
 
     def __init__(self, config: FrontendConfig, clock: Clock, dc: str) -> None:
@@ -212,7 +213,9 @@ class Demands:
     def read(
         self, topic: str, log_topic: str, message_id: str, key: bytes | None, head: Head
     ) -> Demand:
-        """What the head of one message asks for. Raises HermesError for what it must not ask."""
+        """Return the demands in the head of one message. Raises HermesError for one that is not
+        allowed.
+        """
         model = replace(self.common(head), id=message_id, key=key)
         if head.is_plain:
             return Demand(model)
@@ -245,7 +248,7 @@ class Demands:
         return Demand(replace(model, id=keyed_id(topic, own)), is_event, claim)
 
     def common(self, head: Head) -> Message:
-        """A message that has all that the head says for each of its messages."""
+        """Return a message that has all that the head says for each of its messages."""
         propagated: Headers = ()
         if self._propagation is not None:
             propagated = self._propagation.pick(head.pairs())
@@ -255,7 +258,7 @@ class Demands:
         return Message("", b"", 0, None, propagated, self._dc, traceparent=traceparent)
 
     def pick(self, pairs: list[tuple[str, str]]) -> Headers:
-        """Which of a message's own headers travel with it."""
+        """Return those of a message's own headers that travel with it."""
         return () if self._propagation is None else self._propagation.pick(pairs)
 
     def take(self, demand: Demand, body: bytes) -> Message | int:

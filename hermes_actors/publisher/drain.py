@@ -53,12 +53,12 @@ class Drain:
 
     @property
     def is_up(self) -> bool:
-        """What health says: served, and not about to end."""
+        """True while the node serves and is not about to end; health answers with it."""
         return self.phase is Phase.SERVING
 
     @property
     def is_ready(self) -> bool:
-        """What readiness says."""
+        """True while publishers may be sent to this node; readiness answers with it."""
         if not self.is_up or self._unready():
             return False
         return not self._trouble() or self._goes_on()
@@ -77,7 +77,7 @@ class Drain:
         return "it is shutting down"
 
     def open(self) -> None:
-        """Start-up has finished: serve."""
+        """Serve from now on: start-up has finished."""
         assert self.phase is Phase.STARTING, "opened twice"
         self.phase = Phase.SERVING
         self.is_refusing = False

@@ -115,6 +115,6 @@ class Frontend:
         ]
 
     def published(self, topic: str) -> Published | None:
-        """What was published to a topic here since the node's start; None when it is gone."""
+        """Return what was published to a topic here since the node's start; None if it is gone."""
         route = self.routes.by_name.get(topic)
         return None if route is None else route.measures.published()

@@ -143,7 +143,7 @@ class Gateway:
         return pending
 
     def begin(self, pendings: Sequence[Pending]) -> None:
-        """Their time runs from here on: each is settled by its deadline, whatever comes of it."""
+        """Start the time of these: each is settled by its deadline, whatever comes of it."""
         self._tally.in_flight += len(pendings)
         for pending in pendings:
             self._deadlines.add(pending)
@@ -198,7 +198,7 @@ class Gateway:
             route.validate(message, partial(self._validated, pending, message))
 
     def _validated(self, pending: Pending, message: Message, error: HermesError | None) -> None:
-        """The topic's own check has ended, in this turn or in a later one."""
+        """Queue the message if the topic's own check let it pass, now or later; else settle it."""
         if error is not None:
             pending.settle(error)
         elif not pending.is_done:
@@ -207,7 +207,7 @@ class Gateway:
     def _queue(
         self, pending: Pending, messages: Sequence[Message], key: bytes | None, size: int
     ) -> None:
-        """All checks have passed: the topic's producer has it from now on."""
+        """Hand what has passed all checks to the topic's producer, or settle it as unavailable."""
         route = pending.route
         previews = self.previews
         if previews is not None and previews.wants(route.log_topic):
@@ -231,7 +231,7 @@ class Gateway:
         )
 
     def _conclude(self, claim: Claim, notify: Callable[[Pending], None], pending: Pending) -> None:
-        """A publish with an Idempotency-Key is settled: remember its success, and go on."""
+        """Remember the success of a settled publish with an Idempotency-Key, and go on."""
         assert pending.outcome is not None, "it is settled"
         claim.conclude(status_of(pending.outcome, pending.route.name), self._now_s())
         notify(pending)
@@ -288,13 +288,13 @@ class Gateway:
         return answer
 
     def quota_headers(self, pending: Pending) -> tuple[tuple[str, str], ...]:
-        """What the answer to an admitted publish says of its topic's quota."""
+        """Return the headers that tell an admitted publish about its topic's quota."""
         assert self._quotas is not None, "there are no quotas to tell of"
         return self._quotas.headers(pending.route.name, self._now_s())
 
     def refuse(self, error: HermesError, route: Route | None, *, closes: bool = False) -> Answer:
-        """The answer to who is refused before anything is admitted, counted for the topic's route,
-        or for no topic.
+        """Return the answer to a publisher refused before anything is admitted, counted for the
+        topic's route, or for no topic.
         """
         answer = error_answer(error, self._message_id(), closes=closes)
         if route is None:
@@ -326,7 +326,7 @@ class Gateway:
         return Refused(f"Topic not found: {topic}", ErrorCode.TOPIC_NOT_EXISTS)
 
     def _gone(self, topic: str) -> HermesError:
-        """What becomes of a batch whose topic is not any more what it was when it began."""
+        """Return the error for a batch whose topic was deleted or made again since it began."""
         if topic not in self._routes:
             return self._unknown(topic)
         return Unavailable(

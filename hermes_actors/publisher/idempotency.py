@@ -65,8 +65,8 @@ class Claim:
         self._is_open = not status
 
     def match(self, partition_key: bytes | None, body: bytes) -> int:
-        """The body has come: 0 when it is to be published, else the first answer's status, which
-        is given again. Raises Refused for another payload than the first.
+        """Compare the body that has come: 0 when it is to be published, else the first answer's
+        status, which is given again. Raises Refused for another payload than the first.
         """
         digest = _digest_of(partition_key, body)
         if not self._status:
@@ -80,8 +80,8 @@ class Claim:
         return self._status
 
     def conclude(self, status: int, now_s: float) -> None:
-        """It was answered with this status: a first use that failed is forgotten, so that it can
-        be tried again. 0: nobody was answered.
+        """Record the status that was answered, 0 when nobody was; a first use that failed is
+        forgotten, so that it can be tried again.
         """
         if self._is_open:
             self._is_open = False
@@ -140,7 +140,7 @@ class KeyWindow:
         return Claim(self, name, b"", 0)
 
     def end(self, name: tuple[str, str, str], answered: _Answered) -> None:
-        """The key's first use has been answered."""
+        """Record how a key's first use was answered; only a success is remembered."""
         self._under_way.discard(name)
         if answered.status in _SUCCESSES:
             self._answered[name] = answered

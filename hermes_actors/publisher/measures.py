@@ -79,12 +79,12 @@ class TopicMeasures:
         self._status: dict[int, _Both] = {}
 
     def requested(self, count: int) -> None:
-        """`count` messages were read, of one request."""
+        """Count `count` messages that were read, of one request."""
         self.requests.value += count
         self._frontend.requests.value += count
 
     def answered(self, status: int, count: int) -> None:
-        """`count` publishes were answered with this status."""
+        """Count `count` publishes that were answered with this status."""
         both = self._status.get(status)
         if both is None:
             one = self._frontend.metrics.counter(
@@ -102,7 +102,7 @@ class TopicMeasures:
         frontend.sizes.add(count, size_bytes)
 
     def acknowledged(self, dc: str, stored: int, append_s: float) -> None:
-        """Of a batch, `stored` messages were acknowledged after `append_s` in that datacentre's
+        """Count a batch's `stored` messages, acknowledged after `append_s` in that datacentre's
         log, which was the first to do so.
         """
         published = self._published_in.get(dc)
@@ -114,8 +114,8 @@ class TopicMeasures:
         self._broker.observe(append_s, stored)
 
     def stored(self, latencies: Sequence[tuple[float, int]]) -> None:
-        """Publishes were answered 201: how long each took from its headers to its answer, in
-        seconds, and how many messages it had.
+        """Count publishes that were answered 201: how long each took from its headers to its
+        answer, in seconds, and how many messages it had.
         """
         for latency_s, count in latencies:
             self._latency.observe(latency_s, count)
@@ -123,7 +123,9 @@ class TopicMeasures:
         self.answered(201, sum([count for _, count in latencies]))
 
     def published(self) -> Published:
-        """What was published to the topic here, and what of it was answered otherwise."""
+        """Return how much was published to the topic here, and how often 4xx and 5xx were answered
+        instead.
+        """
         by_class = [0] * 10
         for status, both in self._status.items():
             by_class[status // 100] += both.of_topic
@@ -135,7 +137,7 @@ class TopicMeasures:
         )
 
     def forget(self) -> None:
-        """The topic is gone: its series are dropped, the node-wide sums stay."""
+        """Drop the series of a topic that is gone; the node-wide sums stay."""
         self._frontend.metrics.forget(**self._labels)
 
 

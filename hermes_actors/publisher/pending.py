@@ -151,7 +151,7 @@ class Pending:
 
     @property
     def is_answered(self) -> bool:
-        """Its outcome is told."""
+        """True when its outcome has been told."""
         return self.state is SETTLED
 
     @property
@@ -161,20 +161,20 @@ class Pending:
 
     @property
     def answer(self) -> Answer:
-        """What its publisher is told, once it is settled."""
+        """The answer for its publisher; it must be settled."""
         assert self.outcome is not None, "it is not settled"
         return answer_to(self.outcome, self.id, self.route.name, has_body=self.has_body)
 
     # The way to a log.
 
     def validating(self) -> None:
-        """Its body has come, and is being checked."""
+        """Enter VALIDATING: its body has come, and is being checked."""
         assert self.state == ADMITTED, "its body comes once"
         self.state = VALIDATING
         self.has_body = True
 
     def queued(self, messages: Sequence[Message], key: bytes | None, body_bytes: int) -> None:
-        """It is found good, and waits for its topic's producer."""
+        """Enter QUEUED with messages found good, which wait for the topic's producer."""
         assert self.state == VALIDATING, "it is queued once, when it has been checked"
         self.state = QUEUED
         self.messages = messages
@@ -189,9 +189,9 @@ class Pending:
         self.is_sent = True
 
     def conclude(self, outcomes: Sequence[Outcome]) -> bool:
-        """Its append has ended, with an outcome for each message: it is settled, or those that are
-        not stored are kept, all or none. True when it was settled by this; the caller counts it,
-        with others of its batch.
+        """Take the outcomes of its append, one for each message: settle it, or keep those that are
+        not stored, all or none. True when this settled it; the caller counts it, with others of its
+        batch.
         """
         keeper = self.keeper
         if keeper is not None:
@@ -223,12 +223,12 @@ class Pending:
         return self._keep(self.messages, self if self.is_sent else None)
 
     def join_kept(self) -> None:
-        """Older messages of its key are kept: be kept too, or be answered that this cannot be."""
+        """Be kept like older messages of its key, or be answered that this cannot be."""
         if not self.is_done and not self.keep():
             self.settle(full_behind_key(self.route.name, was_sent=self.is_sent))
 
     def _keep_left(self, outcomes: Sequence[Outcome]) -> bool:
-        """Keep those that a log may still take."""
+        """Have the spool keep those that a log may still take; False when it keeps none."""
         known: list[Settled | None] = [
             None if isinstance(each, UnavailableRecord | UnknownRecord) else each
             for each in outcomes
@@ -252,7 +252,9 @@ class Pending:
         return True
 
     def _written(self, error: SpoolUnavailable | None) -> None:
-        """The spool's disk has it, or could not take it."""
+        """Settle it as buffered when the spool's disk has it, as not written when that could not
+        take it.
+        """
         if error is None:
             self.settle(Buffered())
         else:
@@ -276,7 +278,7 @@ class Pending:
         return True
 
     def end(self, outcome: Settled, outcomes: Sequence[Settled] | None = None) -> None:
-        """Its outcome is known, or that of each message; the caller counts it."""
+        """Settle it with its outcome, or that of each message; the caller counts it."""
         assert self.state is not SETTLED, "it is told once"
         self.state = SETTLED
         self.is_done = True
@@ -287,9 +289,11 @@ class Pending:
         self.notify(self)
 
     def expire(self, stage: Stage) -> Stage | None:
-        """Its time is over: 408 while the body is being read; else it is kept, or answered 503.
+        """Act on a limit that has passed: 408 while the body is being read; else it is kept, or
+        answered 503.
+
         What the log was not given by then never is, what it was given may yet be stored; the text
-        says which. The limit that it runs up to next, None when it has been answered.
+        says which. Returns the limit that it runs up to next, None when it has been answered.
         """
         limits = self.limits
         limit_ms = limits[stage]
@@ -347,7 +351,7 @@ Validate = Callable[[Message, Callable[[HermesError | None], None]], None]
 
 
 def without_schema(topic: str) -> Refused:
-    """The topic's messages need a schema, and there is none."""
+    """Return the error for a topic whose messages need a schema, and there is none."""
     return Refused(f"No schema is known for topic {topic}", ErrorCode.SCHEMA_COULD_NOT_BE_LOADED)
 
 
@@ -419,7 +423,7 @@ class Route:
         self.changed = trio.Event()
 
     def change(self, topic: Topic) -> None:
-        """The topic is now this."""
+        """Take the topic as it is now, and wake who waits for `changed`."""
         self.topic = topic
         self.validate = self._validation(topic)
         self.version += 1

@@ -106,8 +106,9 @@ class TopicProducer:
             self._give_up()
 
     async def _follow_topic(self) -> None:
-        """What the topic asks for is made ready at once: looking the remotes up takes time, which
-        the next message may not have.
+        """Make ready at once what the topic asks for, now and after each of its changes.
+
+        Looking the remotes up takes time, which the next message may not have.
         """
         hedge = self._appending.hedge
         while True:
@@ -232,7 +233,7 @@ class TopicProducer:
         self._freed.set()
 
     async def _append(self, batch: Batch[Pending]) -> Batch[Pending] | None:
-        """Append a batch; the next one that may start then."""
+        """Append a batch; return the next one that may start then, None when none may."""
         await self._appending.append(batch)
         self._batcher.release(batch)
         self._take()
@@ -287,7 +288,9 @@ class TopicProducer:
             return None
 
     async def _find_own(self) -> None:
-        """The others are published to while the own log does not say what it has of the topic."""
+        """Ask the own log for the topic's partitions until it says; meanwhile the others are
+        published to.
+        """
         delay_s = _LOOKUP_FIRST_S
         while (settings := await self._describe()) is None:
             await trio.sleep(delay_s)
@@ -311,7 +314,7 @@ class TopicProducer:
                 self._appends.start_soon(self._look_again)
 
     async def _look_again(self) -> None:
-        """Partitions may have been added; when the log does not say, the old number holds."""
+        """Look for partitions that were added; when the log does not say, the old number holds."""
         settings = await self._describe()
         if settings is not None:
             self._batcher.grow(settings.partitions)

@@ -1,4 +1,4 @@
-"""What publishing asks of the node's spool, if there is one."""
+"""The use that publishing makes of the node's spool, if there is one."""
 
 from collections.abc import Callable
 

@@ -79,8 +79,8 @@ class Pages:
         return Answer(200, body=await self._render(), content_type=_PROMETHEUS)
 
     def _details(self) -> bytes:
-        """What a probe's bare word leaves out: where the node stands, why it is not ready, and what
-        else is to be known of it.
+        """Return, as JSON, what a probe's bare word leaves out: where the node stands, why it is
+        not ready, and what else is to be known of it.
         """
         drain = self._drain
         return msgspec.json.encode(

@@ -63,12 +63,12 @@ class Blackout:
 
     @property
     def dark(self) -> list[Sent]:
-        """What was published while nothing could be stored, and answered before the heal."""
+        """The messages due while nothing could be stored, and answered before the heal."""
         return next(phase for phase in self.loop.phases if phase.name == "dark").sent
 
     @property
     def refused(self) -> list[Sent]:
-        """What was answered, and neither stored nor kept."""
+        """The messages that were answered, and neither stored nor kept."""
         return [
             each
             for each in self.sent
@@ -77,12 +77,12 @@ class Blackout:
 
     @property
     def unanswered(self) -> list[Sent]:
-        """What the killed frontend had not answered."""
+        """The messages that the killed frontend had not answered."""
         return [each for each in self.sent if each.status == NO_ANSWER]
 
     @property
     def doubled(self) -> list[Sent]:
-        """What is stored more than once though nothing died while it was on its way."""
+        """The messages stored more than once though nothing died while they were on their way."""
         return [
             each
             for each in self.sent
@@ -95,7 +95,7 @@ class Blackout:
 
     @property
     def violations(self) -> list[str]:
-        """What was promised and not kept."""
+        """The broken promises, each with its number of messages."""
         copies, sent = self.copies, self.sent
         found = {
             "refused": len(self.refused),
@@ -106,7 +106,7 @@ class Blackout:
         return [f"{count} messages: {what}" for what, count in found.items() if count]
 
     def report(self) -> str:
-        """For people."""
+        """Return the account as text, for people."""
         lines = []
         for phase in self.loop.phases:
             statuses = ", ".join(

@@ -44,7 +44,7 @@ class Copies:
         )
 
     def missing(self, sent: Sequence[Sent]) -> list[Sent]:
-        """What was accepted and is in no log."""
+        """Return the messages that were accepted and are in no log."""
         return [each for each in sent if each.is_accepted and each.message_id not in self.by_id]
 
     def disordered(self, sent: Sequence[Sent]) -> list[tuple[Sent, Sent]]:

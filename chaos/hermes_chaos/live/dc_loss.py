@@ -45,7 +45,7 @@ class Lengths:
 
 @dataclass
 class Figures:
-    """What dc1's frontends counted in one phase.
+    """The counts of dc1's frontends in one phase.
 
     `sent_again` is by cause what was sent to dc2, `duplicated` what is known to be stored twice,
     `unknown` what may be. `delays_ms` are the hedge delays that were seen.
@@ -60,7 +60,7 @@ class Figures:
 
     @property
     def hedged(self) -> int:
-        """What the budget paid for."""
+        """The messages sent again that the budget paid for."""
         return self.sent_again.get("hedge", 0)
 
 
@@ -93,7 +93,7 @@ class DcLoss:
         return next(each for each in self.phases if each[0].name == name)
 
     def report(self) -> str:
-        """For people."""
+        """Return the account as text, for people."""
         sent, refused = self.sent, self.refused
         lines = [_line(phase, figures) for phase, figures in self.phases]
         lines += [
@@ -154,7 +154,7 @@ class _Watch:
 
     @asynccontextmanager
     async def phase(self, name: str) -> AsyncIterator[None]:
-        """The block is a phase of the account."""
+        """Make the block a phase of the account."""
         before = await self._look()
         # What held when the phase began counts too: it is what its first messages meet.
         self._delays_ms = _delays_ms(before)
@@ -218,7 +218,9 @@ async def lose_a_datacentre(site: Site, lengths: Lengths) -> DcLoss:
 
 
 async def _until_quiet(site: Site) -> None:
-    """What was under way when the load ended is stored by now, or never will be."""
+    """Wait until what was under way when the load ended is stored, or never will be: until the
+    counts rest, for `_QUIET_S` at most.
+    """
     before: dict[str, float] = {}
     with trio.move_on_after(_QUIET_S):
         while True:

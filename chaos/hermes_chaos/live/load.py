@@ -52,7 +52,7 @@ class Phase:
 
 
 class Account:
-    """What was published and what was delivered, to the message.
+    """The account of what was published and what was delivered, to the message.
 
     `subscribers` are each topic's; every message of it is owed to each of them.
     """
@@ -72,7 +72,7 @@ class Account:
         self.numbers = 0
 
     def begin(self, phase: str) -> None:
-        """From now on everything counts into this phase."""
+        """Begin a phase, into which everything counts from now on."""
         self.phases.append(Phase(phase))
 
     def next_body(self) -> tuple[int, bytes]:
@@ -81,7 +81,7 @@ class Account:
         return self.numbers, _BODY % (self.numbers, _PADDING)
 
     def acknowledge(self, message_id: str, entry: Acknowledged, latency_s: float) -> None:
-        """A publisher was answered with 201: from now on the message is owed."""
+        """Record that a publisher was answered with 201: from now on the message is owed."""
         assert message_id not in self.acknowledged, f"two messages were given the id {message_id}"
         self.acknowledged[message_id] = entry
         for subscriber in self.subscribers[entry.topic]:
@@ -93,7 +93,7 @@ class Account:
         self.phases[-1].latencies_ms.append(latency_s * 1_000)
 
     def refuse(self, why: str) -> None:
-        """A publisher was answered otherwise, or not at all."""
+        """Record that a publisher was answered otherwise, or not at all."""
         self.phases[-1].refused[why] += 1
 
     def deliver(
@@ -124,7 +124,9 @@ class Account:
 
     @property
     def unconfirmed(self) -> int:
-        """Messages that were delivered though their publisher was not told that they are stored."""
+        """The number of messages delivered though their publisher was not told that they are
+        stored.
+        """
         return len(self.bodies.keys() - self.acknowledged.keys())
 
     @property
@@ -134,7 +136,9 @@ class Account:
 
     @property
     def duplicates(self) -> int:
-        """Deliveries of a message to a subscriber that had taken it before, by its id."""
+        """The number of deliveries of a message to a subscriber that had taken it before, by its
+        id.
+        """
         return sum(phase.duplicates for phase in self.phases)
 
     @property
@@ -224,7 +228,7 @@ async def _publish_on(
 
 
 async def _publish(account: Account, connection: Connection, url: str, topic: str) -> str:
-    """What came instead of a 201; the empty string when the message was acknowledged."""
+    """Publish one message; return "" when it was acknowledged, else what came instead of a 201."""
     number, body = account.next_body()
     began_s = trio.current_time()
     try:

@@ -31,7 +31,7 @@ def on_kafka(
     within_s: float = 90.0,
     **settings: Any,
 ) -> T:
-    """What `main` returns, called with one log for each cluster, dc1, dc2…; it runs as a guest.
+    """Run `main` as a guest, with one log for each cluster, dc1, dc2…, and return its result.
 
     `settings` are fields of KafkaConfig. Raises trio.TooSlowError after `within_s`.
     """

@@ -47,12 +47,12 @@ class Sent:
 
     @property
     def is_accepted(self) -> bool:
-        """It was answered 201 or 202."""
+        """True when it was answered 201 or 202."""
         return self.status in (201, 202)
 
     @property
     def latency_ms(self) -> float:
-        """From when it was due to its answer."""
+        """The milliseconds from when it was due to its answer."""
         return (self.ended_s - self.due_s) * 1_000
 
 
@@ -72,7 +72,7 @@ class Phase:
 
     @property
     def refused(self) -> list[Sent]:
-        """What was neither stored nor kept, or is not known to be."""
+        """The messages that were neither stored nor kept, or are not known to be."""
         return [each for each in self.sent if not each.is_accepted]
 
     @property
@@ -85,7 +85,7 @@ class Phase:
         return max(later - earlier for earlier, later in pairwise(moments_s)) * 1_000
 
     def latency_ms(self, percent: float) -> float:
-        """That percentile of what was accepted; 0 when nothing was."""
+        """Return that percentile of the latencies of accepted messages, in ms; 0 without any."""
         found = sorted(each.latency_ms for each in self.sent if each.is_accepted)
         return percentile(found, percent) if found else 0.0
 
@@ -113,7 +113,7 @@ class OpenLoop:
         self.phases: list[Phase] = []
 
     def begin(self, name: str) -> Phase:
-        """From now on messages belong to this phase."""
+        """Begin a phase, to which messages belong from now on."""
         now_s = trio.current_time()
         if self.phases:
             self.phases[-1].end_s = now_s
@@ -198,7 +198,9 @@ class OpenLoop:
         sent.ended_s = trio.current_time()
 
     async def _connection(self, at: int) -> Connection:
-        """One that is idle, but not for so long that the frontend may be about to close it."""
+        """Return an idle connection, not idle for so long that the frontend may be about to close
+        it, or a new one.
+        """
         idle = self._idle[at]
         if idle and idle[-1][1] < trio.current_time() - _IDLE_MAX_S:
             old, self._idle[at] = idle, []

@@ -28,7 +28,7 @@ _GONE = (trio.BrokenResourceError, trio.ClosedResourceError, OSError, NotKafka)
 
 
 class Harm(Enum):
-    """What is done to one request."""
+    """The kinds of harm done to one request."""
 
     LOSE_ANSWER = "forward it, and when its answer comes break the client's connection instead"
     DROP_ANSWER = "forward it, and keep its answer back; the connection stays open"
@@ -168,7 +168,7 @@ class Link:
             connection.reset()
 
     def heal(self) -> None:
-        """No fault any more; what was held goes on."""
+        """End all faults; what was held goes on."""
         self.rules.clear()
         self.release()
         self.requests.heal()
@@ -194,7 +194,7 @@ class Link:
             self.cut()
 
     def harm_for(self, frame: bytes, api: int) -> Harm | None:
-        """What the rules say of this request."""
+        """Return the harm that the rules have for this request; None for no harm."""
         return next((rule.harm for rule in self.rules if rule.strikes(api, frame)), None)
 
     async def hold(self) -> None:

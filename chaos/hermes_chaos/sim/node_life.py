@@ -163,13 +163,13 @@ class NodeLife:
 
     @property
     def catalog(self) -> Catalog:
-        """What the node believes. Only while it serves."""
+        """The catalog as the node believes it. Only while it serves."""
         assert self._node is not None, "the node is down"
         return self._node.metadata.catalog
 
     def allowed(self, subscription: str) -> float | None:
-        """Its part of the subscription's rate, in messages a second; None when it owns nothing of
-        it, or may not act.
+        """Return its part of the subscription's rate, in messages a second; None when it owns
+        nothing of it, or may not act.
         """
         node = self._node
         if node is None or node.agent is None or node.presence is None:
@@ -180,8 +180,8 @@ class NodeLife:
         return consumer.spent().allowed
 
     def folds(self) -> list[Folded]:
-        """What it has made of its datacentre's metadata and coordination, as far as it has read
-        more since it was asked last; nothing while it does not serve.
+        """Return its folds of its datacentre's metadata and coordination, those that have read more
+        since this was asked last; none while it does not serve.
         """
         node = self._node
         if node is None or self._is_stopped:
@@ -228,7 +228,9 @@ class NodeLife:
         return is_news
 
     def weights(self) -> dict[str, float]:
-        """What each subscription costs in its datacentre, in thousandths of a core, as measured."""
+        """Return the cost of each subscription in its datacentre, in thousandths of a core, as
+        measured.
+        """
         coordination = None if self._node is None else self._node.coordination
         if coordination is None:
             return {}
@@ -292,7 +294,7 @@ class NodeLife:
     async def post(
         self, path: str, headers: Sequence[tuple[str, str]], body: bytes
     ) -> Response | None:
-        """What a publisher is answered; None when the node dies first or the client gives up."""
+        """Return a publisher's answer; None when the node dies first or the client gives up."""
         assert self._node is not None, "the node is down"
         exchange, scope = Exchange(path, headers, body), trio.CancelScope()
         is_over = trio.Event()
@@ -405,7 +407,7 @@ class NodeLife:
             self._history.tell(Sought(life, name, seek.number, positions, seek.body.time_ms, at_s))
 
     def _die(self, commits_after_s: float | None = None) -> None:
-        """Everything that would let a dead node act is cut, before its tasks are cancelled."""
+        """Cut everything that would let a dead node act, before its tasks are cancelled."""
         self.go_on()
         self.tell_counts(is_whole=False)
         self._node = None

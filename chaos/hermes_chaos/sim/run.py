@@ -22,7 +22,7 @@ _LASTS_MAX_S = 1_000.0
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one seed. `violations` is empty when every promise held."""
+    """The outcome of one seed. `violations` is empty when every promise held."""
 
     seed: int
     mutant: str | None
@@ -60,7 +60,7 @@ class Verdict:
         )
 
     def report(self) -> str:
-        """Everything that helps to find the cause of a violation."""
+        """Return, as text, everything that helps to find the cause of a violation."""
         return "\n".join(
             [
                 self.line(),

@@ -15,7 +15,7 @@ from hermes_chaos.sim.workload.plans import ALL_SUBSCRIPTIONS, GROUP
 async def find_unsettled(
     nodes: Sequence[NodeLife], logs: Mapping[str, MemoryLog], delivered: AcknowledgedAreDelivered
 ) -> str:
-    """The first thing that is not as it should be at the end, "" when all is."""
+    """Return the first thing that is not as it should be at the end, "" when all is."""
     for node in nodes:
         if not node.is_serving:
             return f"{node.name} is not up"
@@ -79,7 +79,7 @@ async def _records(
 
 
 def _view(node: NodeLife) -> tuple[tuple[str, int], ...]:
-    """What a node believes of topics and subscriptions: names and versions."""
+    """Return the topics and subscriptions that a node believes in: names and versions."""
     catalog = node.catalog
     live = {
         **{name: each.stamp for name, each in catalog.topics.items()},

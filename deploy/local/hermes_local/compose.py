@@ -50,7 +50,7 @@ class TopologyState(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, data: Path) -> "TopologyState":
-        """What was written down last. Raises LaunchFailed."""
+        """Return the state as it was written last, empty if it never was. Raises LaunchFailed."""
         path = data / STATE_FILE
         try:
             return msgspec.json.decode(path.read_bytes(), type=cls)
@@ -75,12 +75,12 @@ class TopologyState(msgspec.Struct, frozen=True):
         return TopologyState(self.file, self.network, left)
 
     def services(self, data: Path) -> dict[str, Service]:
-        """They, to look at and to end."""
+        """Return the services by name, to look at and to end."""
         return {name: Service(plan, _folder(data, name)) for name, plan in self.plans.items()}
 
 
 def found(data: Path) -> dict[str, Service]:
-    """What was started below a data folder, to be ended: also when its state cannot be read."""
+    """Return what was started below a data folder, to be ended, even without a readable state."""
     try:
         return TopologyState.read(data).services(data)
     except LaunchFailed:
@@ -177,11 +177,11 @@ class Topology:
 
     @property
     def started(self) -> list[str]:
-        """Those that were started and became healthy, in that order."""
+        """The services that were started and became healthy, in that order."""
         return [name for name in self._group.healthy if name not in self.kept]
 
     def client_urls(self) -> dict[str, str]:
-        """What the `hermes` command reads (a variable's name) → its value for this topology.
+        """Return the variables that the `hermes` command reads → their values for this topology.
 
         Of all that run from this data, the first in the file's order.
         """
@@ -193,7 +193,8 @@ class Topology:
         return dict(sorted(urls.items()))
 
     def _found_running(self) -> dict[str, Plan]:
-        """What runs from this data. Raises LaunchFailed where it was started from something else.
+        """Return what runs from this data. Raises LaunchFailed if it was started from something
+        else.
 
         Its addresses and names would not be those of this topology.
         """
@@ -322,7 +323,9 @@ def _folder(data: Path, name: str) -> Path:
 
 
 def _client_urls(path: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """Those of the roles that a node's configuration gives it."""
+    """Return the URLs of the roles that a node's configuration gives it, by variable; none when the
+    configuration is wrong.
+    """
     try:
         node = config.load(path, environment)
     except config.ConfigError:

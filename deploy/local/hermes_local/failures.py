@@ -1,4 +1,4 @@
-"""What ends a launch: one sentence that says what, why and the way out."""
+"""The failure that ends a launch: one sentence that says what, why and the way out."""
 
 from hermes_actors.errors import ErrorCode, HermesError
 

@@ -48,7 +48,7 @@ _REASON = re.compile(r"^(?:Caused by: |\[?[\w.$]*(?:Exception|Error): )")
 
 
 class StateDamaged(LaunchFailed):
-    """What a cluster's folder remembers of it cannot be used."""
+    """Raised when what a cluster's folder remembers of it cannot be used."""
 
     def __init__(self, path: Path, reason: str) -> None:
         name, data = shlex.quote(path.parent.name), shlex.quote(str(path.parent.parent))
@@ -67,7 +67,7 @@ class ClusterState(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, folder: Path) -> "ClusterState | None":
-        """What `write` left there; None where no cluster was started. Raises StateDamaged."""
+        """Return what `write` left there; None if no cluster was started. Raises StateDamaged."""
         path = folder / STATE_FILE
         try:
             found = msgspec.json.decode(path.read_bytes(), type=cls)
@@ -339,7 +339,7 @@ def _folder_of(folder: Path, node_id: int) -> Path:
 
 
 def _new_cluster_id() -> str:
-    """Of the form that Kafka takes: 16 bytes in base64 without padding."""
+    """Return a random id of the form that Kafka takes: 16 bytes in base64 without padding."""
     text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     # Kafka refuses ids that begin like an option.
     return text.replace("-", "_")

@@ -277,7 +277,7 @@ def _report(
 
 
 def _disk_bytes(folder: Path) -> int:
-    """What the files take: Kafka reserves much more than it has written."""
+    """Return the bytes that the files take: Kafka reserves much more than it has written."""
     total = 0
     for path in folder.rglob("*"):
         # Kafka deletes old files at any time.

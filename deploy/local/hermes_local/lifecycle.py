@@ -65,7 +65,7 @@ class Service:
 
     @property
     def process(self) -> ProcessId | None:
-        """Its running (or paused) process."""
+        """The process while it runs (or is paused); None when it does not."""
         with contextlib.suppress(FileNotFoundError, ValueError):
             pid, began = self._pid_file.read_text().split()
             known = ProcessId(int(pid), int(began))
@@ -74,7 +74,7 @@ class Service:
 
     @property
     def pid(self) -> int | None:
-        """Its process id while it runs."""
+        """The process id while it runs; None when it does not."""
         process = self.process
         return process.pid if process is not None else None
 
@@ -126,7 +126,7 @@ class Service:
                 )
 
     def health(self) -> str:
-        """What is wrong with it; "" when it is healthy, or has no health check."""
+        """Return what is wrong with it; "" when it is healthy, or has no health check."""
         if not self.is_running:
             return "it does not run"
         if not self.plan.check:

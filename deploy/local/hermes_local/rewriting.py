@@ -35,7 +35,8 @@ def addresses(network: str, names: Sequence[str]) -> dict[str, str]:
 
 
 class Rewriting:
-    """What one service's texts become: environment, command, health check, configuration files.
+    """The rewriting of one service's texts: environment, command, health check, configuration
+    files.
 
     `service:port` becomes `address:port`; localhost, 127.0.0.1 and 0.0.0.0 become the service's own
     address; mounted paths become this machine's.

@@ -19,7 +19,7 @@ _PASSWORD = re.compile(r"[^\s\"\\,=\[\]]+")
 
 @dataclass(frozen=True)
 class Security:
-    """What clients must do. Brokers talk among themselves in plain text, on loopback.
+    """The demands on clients. Brokers talk among themselves in plain text, on loopback.
 
     With `tls`, `directory` holds certificate.pem (the broker's, and its chain), key.pem and ca.pem;
     with `client_auth`, clients must show a certificate that ca.pem signed. With a `mechanism` they
@@ -38,7 +38,7 @@ class Security:
 
     @property
     def protocol(self) -> str:
-        """What clients call it: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+        """The protocol's name for clients: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
         plain = "SSL" if self.tls else "PLAINTEXT"
         return plain if self.mechanism == "none" else f"SASL_{plain}"
 

@@ -32,7 +32,7 @@ class BrokerAddress:
 
 
 def defaults(brokers: int) -> dict[str, str]:
-    """What differs from Kafka's own defaults in a cluster of so many brokers."""
+    """Return the settings that differ from Kafka's own defaults in a cluster of so many brokers."""
     replicas = min(3, brokers)
     in_sync = 2 if replicas == 3 else 1
     return {

@@ -1,4 +1,4 @@
-"""What a resource of management is, and the commands that all of them have, made of that."""
+"""The description of a resource of management, and the commands that all have, made of that."""
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
@@ -68,7 +68,7 @@ class Resource:
             show_updated(client, path, answer, line, output, body, self.unshown)
 
     def add_list(self, app: typer.Typer, about: str, title: str, *lines: str) -> None:
-        """`list`: the names of all of them."""
+        """Add the command `list`: the names of all of them."""
 
         @app.command("list", cls=PlainCommand, help=about, epilog=examples(*lines))
         def list_names(
@@ -79,7 +79,7 @@ class Resource:
                 show_names(client.get(self.all_path()), title, output)
 
     def add_show(self, app: typer.Typer, about: str, *lines: str) -> None:
-        """`show`: one of them."""
+        """Add the command `show`: one of them."""
 
         def show(
             management: ManagementOption = MANAGEMENT_URL_DEFAULT,
@@ -94,7 +94,10 @@ class Resource:
     def add_update(
         self, app: typer.Typer, about: str, *lines: str, body: Body | None = None
     ) -> None:
-        """`update`: some fields of one of them; `body` makes a body of its name and its changes."""
+        """Add the command `update`: some fields of one of them.
+
+        `body` makes a body of its name and its changes.
+        """
 
         def update(
             pairs: PatchArgument = None,
@@ -109,7 +112,7 @@ class Resource:
         self._add(app, "update", update, about, lines)
 
     def add_delete(self, app: typer.Typer, about: str, *lines: str, also: str = "") -> None:
-        """`delete`: one of them, and what `also` says goes with it."""
+        """Add the command `delete`: one of them, and what `also` says goes with it."""
 
         def delete(
             yes: YesOption = False,

@@ -1,4 +1,4 @@
-"""What of the balancers' answers is not as it should be; and of all that happened the newest."""
+"""Filters the balancers' answers: what is not as it should be; the newest of all that happened."""
 
 import math
 from collections.abc import Iterator

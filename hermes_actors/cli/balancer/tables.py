@@ -1,4 +1,4 @@
-"""What the balancers' answers look like as tables and sentences."""
+"""The balancers' answers as tables and sentences."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

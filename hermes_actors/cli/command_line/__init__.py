@@ -1,1 +1,1 @@
-"""What every command reads its line with: options, names, bodies, times, and how it fails."""
+"""The parts with which every command reads its line: options, names, bodies, times, failures."""

@@ -1,4 +1,4 @@
-"""Who the caller of a command is: a token's file, a user and his password's file, a certificate's.
+"""Credentials of a caller: a token's file, a user and his password's file, a certificate's.
 
 The options belong to every command that asks a server something; a secret is never an option, nor
 an environment variable, which other processes may see.
@@ -122,7 +122,8 @@ def authorization(*, asks: bool = True) -> str:
 
 
 def tls_context() -> ssl.SSLContext | None:
-    """Whom this command trusts, and the certificate that it shows; None when nothing was named.
+    """Return whom this command trusts, and the certificate that it shows; None when nothing was
+    named.
 
     Raises UsageWrong.
     """

@@ -1,4 +1,4 @@
-"""What ends a command: one line that says what, why and the way out, and an exit code.
+"""Failures that end a command: one line that says what, why and the way out, and an exit code.
 
 0    done
 1    the server said no, or could not be reached, or not everything was accepted

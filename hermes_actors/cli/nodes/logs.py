@@ -16,7 +16,7 @@ _where: ContextVar[tuple[str, str]] = ContextVar("where")
 
 @contextmanager
 def named_node(dc: str, node: str) -> Iterator[None]:
-    """What is logged inside, and by the tasks that are started inside, carries both names."""
+    """Put both names on what is logged inside, and by the tasks that are started inside."""
     token = _where.set((dc, node))
     try:
         yield

@@ -36,7 +36,7 @@ from hermes_actors.telemetry.metrics import Metrics
 
 
 class NodePlan(msgspec.Struct, frozen=True):
-    """What to run, and how to say that it runs."""
+    """The plan of a node's run: what to run, and how to say that it runs."""
 
     config: Config
     prints_json: bool

@@ -1,4 +1,4 @@
-"""What `hermes dev` and `hermes node` share: nodes that run in this process until a signal."""
+"""Runs nodes in this process until a signal, for `hermes dev` and `hermes node`."""
 
 import gc
 import logging
@@ -92,7 +92,7 @@ async def serve_nodes(
 
 
 def stopping(configs: Sequence[Config]) -> str:
-    """What to say when these nodes begin to stop: why that takes long; "" if it does not."""
+    """Return what to say when these nodes begin to stop: why that takes long; "" if it does not."""
     waits = {
         config.node: config.frontend.graceful_shutdown_initial_wait_ms
         for config in configs
@@ -108,7 +108,7 @@ def stopping(configs: Sequence[Config]) -> str:
 
 
 def embedded_log_metrics(log: EmbeddedLog) -> Metrics:
-    """What an embedded log shows of itself."""
+    """Return the metrics of an embedded log."""
     metrics = Metrics("hermes_log")
     # A commit is one fsync for all that waited, of every topic.
     metrics.total("commits", lambda: log.statistics().commits)
@@ -121,7 +121,7 @@ def embedded_log_metrics(log: EmbeddedLog) -> Metrics:
 
 
 def kafka_log_metrics(log: KafkaLog) -> Metrics:
-    """What a Kafka log shows of itself: producing, and whether the cluster is reached."""
+    """Return the metrics of a Kafka log: producing, and whether the cluster is reached."""
     metrics = Metrics("hermes_log")
     metrics.gauge("is_connected", lambda: float(log.statistics().is_connected))
     metrics.gauge("in_flight", lambda: log.statistics().in_flight)

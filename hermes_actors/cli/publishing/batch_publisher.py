@@ -73,7 +73,10 @@ class BatchPublisher(BulkPublisher):
     async def _attempt(
         self, link: Connection, group: Sequence[Message], *, is_last: bool
     ) -> list[Told]:
-        """What is said of each message. Raises CannotConnect when it is the last attempt."""
+        """Send the group once; return what is said of each message.
+
+        Raises CannotConnect if it is the last attempt, and there is no connection.
+        """
         plan = self._plan
         content_type, body = _body(group)
         headers = [pair for pair in plan.headers if pair[0].lower() != "content-type"]

@@ -58,13 +58,13 @@ class Outcome:
 
     @property
     def is_kept(self) -> bool:
-        """On the node's disk, to be stored later."""
+        """True when it is on the node's disk, to be stored later."""
         return self.status == 202
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What one answer says of a message: 201 or 202 with its id, or why not. Status 0: nothing.
+    """One answer's word on a message: 201 or 202 with its id, or why not. Status 0: no answer.
 
     `retry_after_ms` is how long the server wants to be left alone.
     """
@@ -243,7 +243,7 @@ def outcome(
 
 
 def read_answer(answer: Answer, url: str, now_ms: int) -> Told:
-    """What a publish's answer says; `now_ms` is the wall clock, for Retry-After as a date."""
+    """Return what an answer says; `now_ms` is the wall clock, for Retry-After as a date."""
     message_id = answer.headers.get(b"hermes-message-id", b"").decode("latin-1")
     if answer.status in (201, 202):
         return Told(answer.status, message_id)

@@ -82,7 +82,7 @@ class Delivery:
 
 @dataclass(slots=True)
 class SinkCounts:
-    """What a sink has seen. A duplicate is an accepted delivery of an id accepted before."""
+    """The counts of a sink. A duplicate is an accepted delivery of an id accepted before."""
 
     received: int = 0
     accepted: int = 0

@@ -31,7 +31,7 @@ from hermes_actors.cli.output.watching import WatchOption, watched
 
 
 class Sort(StrEnum):
-    """What the rows are sorted by; all but names the worst first."""
+    """The columns that rows are sorted by; all but names the worst first."""
 
     NAME = "name"
     STATE = "state"
@@ -119,7 +119,7 @@ def _at_least(figure: str, found: dict[str, Any]) -> str:
 
 
 def _said(found: dict[str, Any]) -> list[str]:
-    """Its problems, the cause first, or else how it fares; and the last failure."""
+    """Return its problems, the cause first, or else how it fares; and the last failure."""
     said = [str(each.get("description", "")) for each in fields_of(found, "problems")]
     said = said or [each for each in (str(found.get("reason", "")),) if each]
     failure = str(found.get("lastFailure", ""))

@@ -114,7 +114,7 @@ def alike(datacenters: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _kind(node: dict[str, Any]) -> object:
-    """What has to be the same for two nodes to be told of as one."""
+    """Return a key that is the same for nodes that are told of as one."""
     failure, reason = str(node.get("lastFailure", "")), str(node.get("reason", ""))
     told = _FIGURES.sub("#", reason.replace(failure, ""))
     share = f"{node.get('rateNow', 0):.1f}" if node.get("rateLevel") == "FULL" else ""
@@ -157,7 +157,9 @@ def _as_one(nodes: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _held_by(node: dict[str, Any]) -> Iterator[str]:
-    """What there is to say of the rate, of what is under way, and of the last failure."""
+    """Give what there is to say of the rate, of what is in flight, of latency, and of the last
+    failure.
+    """
     # Of who is silent nobody knows what he does now.
     if not _silence(node):
         yield from _doing(node)
@@ -185,7 +187,7 @@ def _held_by(node: dict[str, Any]) -> Iterator[str]:
 
 
 def _doing(node: dict[str, Any]) -> Iterator[str]:
-    """The rate that it goes by, what is under way, and what its filters leave out."""
+    """Give the rate that it goes by, what is in flight, and what its filters leave out."""
     level = node.get("rateLevel")
     if level:
         rate, rate_max = node.get("rateNow", 0), node.get("rateMax", 0)
@@ -223,7 +225,7 @@ def _doing(node: dict[str, Any]) -> Iterator[str]:
 
 
 def _silence(node: dict[str, Any]) -> str:
-    """For how long a node is silent that may be dead; "" for one that is heard of."""
+    """Return for how long a node is silent that may be dead; "" for one that is heard of."""
     # The reason of an unknown one tells of it already.
     silent_ms = node.get("heardAgoMs", 0)
     if silent_ms < _SILENT_MS or node.get("state") == "UNKNOWN":
@@ -232,7 +234,9 @@ def _silence(node: dict[str, Any]) -> str:
 
 
 def _taken_over(node: dict[str, Any]) -> str:
-    """What a new owner cannot know; "" for one of an hour and more, and where nothing is to do."""
+    """Return what a new owner cannot know; "" once it has been one for an hour, and where nothing
+    is to do.
+    """
     before, owned_for_s = node.get("takenOverFrom"), node.get("ownedForS", 0.0)
     if not before or node.get("state") in _AT_REST or owned_for_s > _NEW_OWNER_S:
         return ""

@@ -1,1 +1,1 @@
-"""What no log took in time: kept on this node's disk, and sent when a log takes it again."""
+"""The spool: messages that no log took in time, kept on this node's disk until a log takes them."""

@@ -25,7 +25,7 @@ class FolderTaken(StartupError):
 
 
 class Disk(Protocol):
-    """What the spool's store needs of a disk: named files that grow at their ends."""
+    """The disk as the spool's store needs it: named files that grow at their ends."""
 
     def names(self, folder: str = "") -> list[tuple[str, int]]:
         """(name, size in bytes) of each file of the folder, sorted by name."""
@@ -43,19 +43,19 @@ class Disk(Protocol):
         """Cut the file off behind that many bytes."""
 
     def read(self, name: str, at: int = 0, size_bytes: int = -1) -> bytes:
-        """That part of a file, by default all; shorter where the file ends."""
+        """Return that part of a file, by default all; shorter where the file ends."""
 
     def delete(self, name: str) -> None:
         """Delete the file, if it is there."""
 
     def release(self, name: str) -> None:
-        """The file is not written any more."""
+        """Let go of a file that is not written any more."""
 
     def lost_file(self) -> str:
         """The name of a file that others have deleted, moved or replaced; "" when all are here."""
 
     def close(self) -> None:
-        """Let another process in."""
+        """Give the disk up, so that another process may use it."""
 
 
 class FolderDisk:

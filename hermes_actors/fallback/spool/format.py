@@ -40,7 +40,7 @@ NO_CLAIM = bytes(CLAIM_BYTES)
 
 
 class Kind(IntEnum):
-    """What a frame holds."""
+    """The kinds of frames: an entry, or marks of entries that are done."""
 
     ENTRY = 1
     DONE = 2
@@ -126,7 +126,7 @@ def encode_entry(sequence: int, entry: SpoolEntry) -> bytes:
 
 
 def decode_entry(payload: bytes) -> tuple[int, SpoolEntry]:
-    """Its sequence and the entry. Raises UndecodableEntry."""
+    """Return an entry's sequence and the entry. Raises UndecodableEntry."""
     try:
         (sequence,) = _SEQUENCE.unpack_from(payload)
         return sequence, _decoder.decode(memoryview(payload)[_SEQUENCE.size :])
@@ -175,7 +175,7 @@ def parse_name(name: str) -> tuple[SegmentName, str] | None:
 
 
 def header(salt: str, *, is_listed: bool = False) -> bytes:
-    """What a file begins with. `is_listed`: there is a file that says which segments there are."""
+    """Return a file's header. `is_listed`: there is a file that says which segments there are."""
     start = _HEADER.pack(_MAGIC, VERSION, is_listed, bytes.fromhex(salt), 0)[:-4]
     return start + zlib.crc32(start).to_bytes(4, "little")
 
@@ -195,7 +195,7 @@ def check_header(data: bytes) -> bool:
 
 
 def is_listed(data: bytes) -> bool:
-    """Whether the header, if it can be read, says so."""
+    """True when the header can be read, and says that a file lists the segments there are."""
     return check_header(data) and bool(_HEADER.unpack_from(data)[2])
 
 
@@ -213,8 +213,8 @@ def frames(kind: Kind, payloads: Iterable[bytes], at: int, salt: str) -> tuple[b
 
 
 def read_frame(data: bytes, at: int, salt: str) -> bytes | None:
-    """What the frame holds that `data` is, read from `at` of a file with this salt; None when it is
-    none.
+    """Return the payload of the frame that `data` is, read from `at` of a file with this salt; None
+    when it is none.
     """
     found = _frame_at(data, 0, at, _seed(salt))
     return None if found is None else data[_HEAD.size : found[1]]

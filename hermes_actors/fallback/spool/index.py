@@ -1,4 +1,4 @@
-"""What waits in the spool, and which of it may be sent next: in order for each key. Pure.
+"""The index of what waits in the spool and may be sent next: in order for each key. Pure.
 
 It holds where an entry lies, not the entry: a full spool costs memory by its number of entries, not
 by their bytes. Each topic's entries stand in lanes: those without a key in one, those with a key in
@@ -52,7 +52,9 @@ class Waiting(Struct, eq=False):
 
 
 class TopicQueue:
-    """What waits of one life of one topic. `is_flowing`: a log took the last that was sent."""
+    """The entries of one life of one topic that wait. `is_flowing`: a log took the last that was
+    sent.
+    """
 
     def __init__(self, topic: str, log_topic: str, incarnation: int) -> None:
         self.topic = topic
@@ -71,7 +73,7 @@ class TopicQueue:
         return [lane for lane, entries in self._lanes.items() if self._head(entries) is not None]
 
     def oldest(self) -> Waiting | None:
-        """The entry that has waited longest."""
+        """Return the entry that has waited longest; None when nothing waits."""
         heads = (self._head(entries) for entries in self._lanes.values())
         return min((head for head in heads if head), key=lambda each: each.sequence, default=None)
 
@@ -129,7 +131,7 @@ class TopicQueue:
 
 
 class SpoolIndex:
-    """All that waits, and what is being written: entries, bytes, and each segment's share.
+    """All entries that wait or are being written: their number, bytes, and each segment's share.
 
     An entry is `reserve`d, then `written` or `release`d, then `settle`d once.
     """
@@ -148,7 +150,7 @@ class SpoolIndex:
         return [queue for queue in self._queues.values() if queue.count]
 
     def queue(self, log_topic: str) -> TopicQueue | None:
-        """What waits of that life of a topic; None when nothing does."""
+        """Return the queue of that life of a topic; None when nothing of it waits."""
         return self._queues.get(log_topic)
 
     def holds(self, log_topic: str, key: bytes) -> bool:
@@ -177,7 +179,7 @@ class SpoolIndex:
         size_bytes: int,
         held_until_s: float = 0.0,
     ) -> Waiting:
-        """An entry is about to be written; from here on its key is held."""
+        """Add an entry that is about to be written; from here on its key is held."""
         queue = self._queues.get(log_topic)
         if queue is None:
             queue = self._queues[log_topic] = TopicQueue(topic, log_topic, incarnation)
@@ -187,7 +189,7 @@ class SpoolIndex:
         return Waiting(queue, key, sequence, since_s, size_bytes, held_until_s)
 
     def written(self, waiting: Waiting, place: Place) -> None:
-        """It is on the disk. Entries are written in the order of their sequence."""
+        """Record that an entry is on the disk. Entries are written in order of their sequence."""
         self._end_writing(waiting)
         waiting.place = place
         waiting.queue.count += 1
@@ -197,13 +199,15 @@ class SpoolIndex:
         self._unsettled.setdefault(place.segment, {})[waiting.sequence] = waiting
 
     def release(self, waiting: Waiting) -> None:
-        """It could not be written."""
+        """Forget an entry that could not be written."""
         self._end_writing(waiting)
         waiting.is_settled = True
         self._free(waiting)
 
     def settle(self, waiting: Waiting) -> bool:
-        """It need not be sent any more; False when that was known already."""
+        """Remove an entry that need not be sent any more; False when it was settled already, or is
+        not on the disk.
+        """
         if waiting.is_settled or waiting.place is None:
             return False
         waiting.is_settled = True
@@ -216,7 +220,7 @@ class SpoolIndex:
         return True
 
     def move(self, waiting: Waiting, place: Place) -> None:
-        """It lies elsewhere now; its turn is the same. What is settled stays where it was."""
+        """Record an entry's new place; its turn is the same. What is settled stays where it was."""
         if waiting.place is not None and not waiting.is_settled:
             self._leave(waiting, waiting.place)
             waiting.place = place

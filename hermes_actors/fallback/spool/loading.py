@@ -1,4 +1,4 @@
-"""What an earlier process left in a spool: entries that are not done, and damage, set aside.
+"""Loads what an earlier process left in a spool: entries that are not done. Damage is set aside.
 
 All of it blocks, and runs in a thread.
 """
@@ -65,8 +65,8 @@ class SegmentFile(Struct, eq=False):
 
 
 class Loaded(Struct):
-    """What was found, entries in the order in which they came; how many ranges were set aside by
-    reason (`corrupt`, or `undecodable`: whole but no entries), and how many were torn.
+    """The result of loading: entries in the order in which they came; how many ranges were set
+    aside by reason (`corrupt`, or `undecodable`: whole but no entries), and how many were torn.
 
     `segments` are the files by their numbers, `last` the highest number ever seen, `missing` the
     messages whose loss was accepted.
@@ -82,7 +82,7 @@ class Loaded(Struct):
 
 
 class Losses(Struct):
-    """What of what must be there is not: why, in words, and how many messages that are.
+    """The losses of what must be there: the reasons, in words, and how many messages are missing.
 
     `claims` are those of the segments that are there, by place, without what is missing, and
     `mended` what is to be written over the table's places.
@@ -95,7 +95,7 @@ class Losses(Struct):
 
     @property
     def text(self) -> str:
-        """All of it in one line, without a way out."""
+        """The losses in one line, without a way out."""
         # A disk that has lost hundreds of files has them in its folder.
         listed = "; ".join(self.reasons[:_REASONS_SAID_MAX])
         more = len(self.reasons) - _REASONS_SAID_MAX
@@ -246,7 +246,7 @@ def keep_aside(disk: Disk, name: SegmentName, at: int, content: bytes, reason: s
 
 
 def read_segments(disk: Disk) -> dict[SegmentName, Segment]:
-    """All that are there, in their order. Changes nothing.
+    """Return all segments that are there, in their order. Changes nothing.
 
     Raises OSError, and StartupError for one of a newer version.
     """

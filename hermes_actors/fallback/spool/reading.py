@@ -1,4 +1,4 @@
-"""What lies in a spool's folder, read from outside: the node may run, and nothing is changed."""
+"""Reads a spool's folder from outside: the node may run, and nothing is changed."""
 
 from collections import Counter
 from pathlib import Path
@@ -18,7 +18,7 @@ from hermes_actors.fallback.spool.loading import (
 
 
 class TopicSpooled(Struct, rename="camel"):
-    """What waits of one topic. `oldest_ms` is when its oldest message came, Unix epoch."""
+    """One topic's waiting entries. `oldest_ms` is when its oldest message came, Unix epoch."""
 
     topic: str
     entries: int
@@ -47,7 +47,7 @@ class SpoolContent(Struct, rename="camel"):
 
     @property
     def damage(self) -> str:
-        """What refuses the next start, and the way out; "" when nothing does."""
+        """The reason why the next start is refused, and the way out; "" when it is not."""
         if not self.losses:
             return ""
         lost = "1 message" if self.missing == 1 else f"{self.missing} messages"
@@ -59,7 +59,7 @@ class SpoolContent(Struct, rename="camel"):
 
 
 def read_spool(folder: Path) -> SpoolContent:
-    """What waits there; nothing where there is no such folder.
+    """Return what waits in this folder; nothing where there is no such folder.
 
     Raises OSError, and StartupError for what a newer version has written.
     """
@@ -104,7 +104,7 @@ def read_spool(folder: Path) -> SpoolContent:
 def _find_losses(
     disk: FolderDisk, before: bytes, read: dict[SegmentName, Segment], after: bytes
 ) -> Losses:
-    """What is missing of what was listed before the segments were read, and still is after that: a
+    """Return what is missing of what was listed both before and after the segments were read: a
     running node lists and deletes meanwhile.
     """
     claims, unreadable = decode_claims(before)

@@ -61,7 +61,7 @@ Logs = Callable[[LiveTopic], Sequence[Log]]
 
 
 class _Sending(Struct, eq=False):
-    """What is known of a topic while something of it waits."""
+    """The state of a topic's sending, kept while something of the topic waits."""
 
     queue: TopicQueue
     is_arranged: bool = False
@@ -200,7 +200,7 @@ class Replayer:
         return self._live(queue) is not None or self._is_gone(queue) or self._has_expired(queue)
 
     def _live(self, queue: TopicQueue) -> LiveTopic | None:
-        """The topic, if this life of it goes on."""
+        """Return the topic if this life of it goes on, else None."""
         live = self._metadata.catalog.topics.get(queue.topic)
         return live if live is not None and live.log_topic == queue.log_topic else None
 
@@ -219,7 +219,7 @@ class Replayer:
     async def _replay(
         self, sending: _Sending, lane: int, batch: list[Waiting], failures: int
     ) -> bool:
-        """False when it has to be tried again, not at once."""
+        """Send a batch, or set it aside; False when it has to be tried again, not at once."""
         queue = sending.queue
         live = self._live(queue)
         try:
@@ -246,7 +246,7 @@ class Replayer:
             return False
 
     def _next_log(self, sending: _Sending, live: LiveTopic, failures: int) -> Log:
-        """Of several datacentres the first that has not failed of late, else each in turn."""
+        """Return the first of the topic's logs that has not failed of late, else each in turn."""
         logs = self._logs(live)
         now_s = self._clock.monotonic_s()
         for log in logs:
@@ -255,7 +255,9 @@ class Replayer:
         return logs[failures % len(logs)]
 
     def _asked(self) -> dict[str, tuple[Log, str]]:
-        """The logs that may take something of what waits, and a topic of each."""
+        """Return the logs that may take something of what waits, by datacentre, and a topic of
+        each.
+        """
         found: dict[str, tuple[Log, str]] = {}
         for sending in self._topics.values():
             live = self._metadata.catalog.topics.get(sending.queue.topic)
@@ -267,7 +269,9 @@ class Replayer:
         sending.away_until_s[log.dc] = self._clock.monotonic_s() + _PASSED_OVER_S
 
     async def _readable(self, batch: list[Waiting]) -> list[Item]:
-        """What can be sent of a batch; the rest is set aside."""
+        """Return the entries of a batch that can be sent; the expired and the unreadable are set
+        aside.
+        """
         await self._set_expired_aside(batch)
         read = await self._spool.read([each for each in batch if not each.is_settled])
         damaged = [each for each, entry in read if entry is None]

@@ -93,11 +93,11 @@ class SegmentStore:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes on the disk, with what was set aside."""
+        """The bytes that it takes on the disk, with what was set aside."""
         return sum([each.size_bytes for each in self._segments.values()]) + self._beside_bytes
 
     async def load(self) -> Loaded:
-        """What an earlier process left. Call it once, first. Raises StartupError, DamageFound."""
+        """Load what an earlier process left. Call once, first. Raises StartupError, DamageFound."""
         loaded: Loaded = await self._write(
             partial(load, self._disk, accepts_damage=self._accepts_damage)
         )
@@ -132,7 +132,8 @@ class SegmentStore:
         ]
 
     async def read(self, places: Sequence[Place]) -> list[bytes | None]:
-        """What lies there; None for what the disk does not give back as it was written.
+        """Return the bytes at each place; None for what the disk does not give back as it was
+        written.
 
         Raises SpoolUnavailable when it may give it back another time.
         """
@@ -160,7 +161,9 @@ class SegmentStore:
         await self._change(copy)
 
     async def mark_done(self, places: Sequence[Place]) -> None:
-        """`load` need not find these any more. A crash may undo it. Raises SpoolUnavailable."""
+        """Mark entries that `load` need not find any more. A crash may undo it. Raises
+        SpoolUnavailable.
+        """
         marks: dict[SegmentName, list[int]] = {}
         for place in places:
             if segment := self._segments.get(place.segment):
@@ -290,7 +293,7 @@ class SegmentStore:
         return found
 
     def _read_stretch(self, places: Sequence[Place], name: SegmentName) -> list[bytes | None]:
-        """With one read, though a little of what lies between may not be wanted."""
+        """Read the places at once, though a little of what lies between may not be wanted."""
         start, last = places[0].at, places[-1]
         try:
             data = self._disk.read(name.entries, start, last.at + last.size_bytes - start)
@@ -309,7 +312,7 @@ class SegmentStore:
 
 
 def _stretches(places: Sequence[Place]) -> Iterator[list[Place]]:
-    """Those that lie so near behind each other that one read gets them all."""
+    """Give the places in groups that lie so near behind each other that one read gets them all."""
     stretch: list[Place] = []
     for place in places:
         if stretch:

@@ -109,7 +109,7 @@ class Pauses:
         self.tries = 0
 
     async def rest(self) -> None:
-        """It failed: return when it is to be tried again."""
+        """Count a failure, and return when it is time to try again."""
         self.tries += 1
         if self._returned != self._returns.count:
             self._returned = self._returns.count
@@ -117,7 +117,7 @@ class Pauses:
         await self._returns.rest(self._backoff.next_s())
 
     def reset(self) -> None:
-        """It worked."""
+        """Begin anew after a success."""
         self.tries = 0
         self._returned = self._returns.count
         self._backoff = Backoff(self._rng, _FIRST_S, self._longest_s)

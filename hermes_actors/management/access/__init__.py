@@ -1,1 +1,1 @@
-"""Who calls, what he may do, and whether anything may be changed."""
+"""Access to management: who calls, what he may do, and whether anything may be changed."""

@@ -1,4 +1,4 @@
-"""Who calls, and what he may do: the seam for a security provider, and the one that trusts all.
+"""Callers and their roles: the seam for a security provider, and the one that trusts all.
 
 A provider decides for each request from its credentials. Roles follow from the caller: an
 administrator has every role, an owner of an object has the owner's role for it, and ANY is
@@ -20,7 +20,7 @@ from hermes_actors.security.account import Credentials, Unauthenticated
 
 
 class Role(StrEnum):
-    """What a route may ask of its caller; the values are the wire's."""
+    """The roles that a route may ask of its caller; the values are the wire's."""
 
     ANY = "any"
     ADMIN = "admin"
@@ -86,7 +86,7 @@ class OpenToAll:
         return Anonymous()
 
     def refusal(self) -> Unauthenticated:
-        """Never needed: nobody is asked."""
+        """Return the error as every provider does; it is never needed, for nobody is asked."""
         return Unauthenticated("Credentials are needed here", ())
 
 
@@ -164,6 +164,6 @@ def group_named(catalog: Catalog, name: str) -> Group:
 
 
 def owners_of(catalog: Catalog, topic: TopicName, *owners: Owner) -> tuple[Owner, ...]:
-    """These owners, and the one of the topic's group if it has one."""
+    """Return these owners, and the one of the topic's group if it has one."""
     owner = group_named(catalog, topic.group).owner
     return owners if owner is None else (*owners, owner)

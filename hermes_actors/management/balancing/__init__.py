@@ -1,1 +1,1 @@
-"""Who runs what and why, and what administrators ask of it."""
+"""The balancers: who runs what and why, and what administrators ask of them."""

@@ -20,7 +20,7 @@ DRAIN_IGNORED = (
 
 
 class Subject(Struct, frozen=True):
-    """What is asked about: a subscription, a node, or nothing in particular."""
+    """The subject of a question: a subscription, a node, or nothing in particular."""
 
     subscription: str = ""
     node: str = ""

@@ -1,4 +1,4 @@
-"""Who runs what, why, and what the planner would change now; changes nothing."""
+"""Tells who runs what, why, and what the planner would change now; changes nothing."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
@@ -36,7 +36,7 @@ _VIEWS_IN_A_TURN = 50
 
 
 def unweighed(_state: State) -> Weights:
-    """For who knows no planner: nothing weighs anything."""
+    """Return no weights, for a node that knows no planner."""
     return Weights()
 
 
@@ -44,7 +44,7 @@ class Planning(Protocol):
     """The planner of one datacentre, asked what it would do."""
 
     async def propose(self, state: State) -> Proposal:
-        """What it would change now; a trio coroutine. Raises Unavailable."""
+        """Return what the planner would change now; a trio coroutine. Raises Unavailable."""
 
 
 class Balancing:
@@ -70,14 +70,14 @@ class Balancing:
         self._is_planning = False
 
     def members(self) -> dict[str, list[str]]:
-        """For each datacentre the nodes that take part, sorted."""
+        """Return, for each datacentre, the nodes that take part, sorted."""
         return {
             dc: sorted({member.node for member in each.state.members.values()})
             for dc, each in self._followed.items()
         }
 
     async def status(self, subscription: str = "", node: str = "") -> dict[str, Any]:
-        """For each datacentre its members and who runs what.
+        """Return, for each datacentre, its members and who runs what.
 
         `subscription` (`group.topic$name`, or `group.topic` for all of a topic) and `node` narrow
         what is shown down to what concerns them. Raises Refused for what is nowhere.
@@ -95,7 +95,7 @@ class Balancing:
         return {"datacenters": datacenters}
 
     async def plan(self, dc: str = "") -> dict[str, Any]:
-        """What the planner of a datacentre, by default of this one, would change now.
+        """Return what the planner of a datacentre, by default of this one, would change now.
 
         Raises Refused for a datacentre whose plans are not made here, and Unavailable, also while
         another one is being made.

@@ -24,7 +24,7 @@ class Followed(Protocol):
 
     @property
     def state(self) -> State:
-        """What was read; another object once the log is another one."""
+        """The state as it was read; another object once the log is another one."""
 
     @property
     def trouble(self) -> str:
@@ -100,7 +100,7 @@ class Placements:
 
 
 def _given_up(state: State) -> list[str]:
-    """Of each node that has lately given the lead up, the last time."""
+    """Return, in words, the last time of each node that has lately given the lead up."""
     now_ms = state.timestamp_ms or 0
     last = {each.node: each for each in state.resignations}
     return [
@@ -111,8 +111,9 @@ def _given_up(state: State) -> list[str]:
 
 
 def takeover(state: State, subscription: str, node: str) -> dict[str, Any]:
-    """`ownedForS`, in log time, with `takenOverFrom` and `takenOverBecause` where that is
-    remembered; nothing for who owns none of it. A node tells of failures of its own time only.
+    """Return `ownedForS`, in log time, with `takenOverFrom` and `takenOverBecause` where that is
+    remembered; nothing for a node that owns none of it. A node tells of failures of its own time
+    only.
     """
     grants = [each for each in state.grants(subscription) if state.node_of(each.boot) == node]
     if not grants:

@@ -1,1 +1,1 @@
-"""What clients send and are shown: read, checked, merged, masked."""
+"""Bodies that clients send and are shown: read, checked, merged, masked."""

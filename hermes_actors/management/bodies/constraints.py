@@ -76,7 +76,7 @@ def _require_none(violations: Iterator[str]) -> None:
 
 
 def topic_violations(topic: Topic) -> Iterator[str]:
-    """What is wrong with a topic taken by itself."""
+    """Give all that is wrong with a topic taken by itself, each in words."""
     if not is_name_part(TopicName.parse(topic.name).name):
         yield f"Topic.name {_NAME_RULE}"
     if len(topic.name) > TOPIC_CHARACTERS_MAX:
@@ -107,7 +107,7 @@ def _chaos(path: str, policy: ChaosPolicy) -> Iterator[str]:
 def subscription_violations(
     subscription: Subscription, filter_problems: FilterProblems
 ) -> Iterator[str]:
-    """What is wrong with a subscription taken by itself."""
+    """Give all that is wrong with a subscription taken by itself, each in words."""
     if not is_name_part(subscription.name):
         yield f"Subscription.name {_NAME_RULE}"
     if len(subscription.name) > TOPIC_CHARACTERS_MAX:

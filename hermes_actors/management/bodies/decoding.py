@@ -1,4 +1,4 @@
-"""What a client sent becomes a value, or an error that names every field in the way.
+"""Decodes what a client sent into a value, or raises an error that names every field in the way.
 
 Unknown fields are ignored and a null counts as absent: a field with a default gets it, a number or
 a flag without one is 0 or false, and anything else that is required is missed by name.
@@ -230,7 +230,7 @@ def _kind(value: Any) -> str:
 
 
 def merge(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with `patch` laid over it, which changes the keys that it names and no other.
+    """Return `base` with `patch` laid over it, which changes the keys that it names and no other.
 
     Maps are merged key by key at every depth, lists are replaced whole, and an explicit null takes
     a key's value away, so that the decoder gives it its default again. Neither is changed.

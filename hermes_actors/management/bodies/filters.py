@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 async def problems_of(wanted: Sequence[Filter], aside: Aside) -> tuple[str, ...]:
-    """What is wrong with each of them, as `filters[0].path must …`. A trio coroutine."""
+    """Return what is wrong with the filters, as `filters[0].path must …`. A trio coroutine."""
     try:
         return await aside.compile(wanted, _problems)
     except BudgetSpent as error:
@@ -24,7 +24,7 @@ def _problems(wanted: Sequence[Filter], budget: Budget) -> tuple[str, ...]:
 
 
 class Unknown(Exception):
-    """Nobody has said yet whether these filters compile."""
+    """Raised for filters of which nobody has said yet whether they compile."""
 
     def __init__(self, wanted: Sequence[Filter]) -> None:
         super().__init__()
@@ -40,13 +40,13 @@ class Checked:
         self._problems: tuple[str, ...] = ()
 
     def __call__(self, wanted: Sequence[Filter]) -> tuple[str, ...]:
-        """What is wrong with them. Raises Unknown; `until_known` finds out."""
+        """Return what is wrong with these filters. Raises Unknown; `until_known` finds out."""
         if wanted and wanted != self._wanted:
             raise Unknown(wanted)
         return self._problems if wanted else ()
 
     async def until_known(self, decide: Callable[[], Awaitable[T]]) -> T:
-        """What `decide` returns, which is asked again once its filters are known."""
+        """Return what `decide` returns; it is called again once its filters are known."""
         while True:
             try:
                 return await decide()

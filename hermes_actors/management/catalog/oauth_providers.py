@@ -162,7 +162,10 @@ def _violations(provider: OAuthProvider, guard: AddressGuard) -> Iterator[str]:
 
 
 def _endpoint_problem(endpoint: str, guard: AddressGuard) -> str:
-    """What is wrong with a token endpoint; it is not repeated, for it may hold a password."""
+    """Return what is wrong with a token endpoint, "" if nothing is.
+
+    The endpoint is not repeated in it, for it may hold a password.
+    """
     if any(ord(char) <= 0x20 or ord(char) == 0x7F for char in endpoint):
         return "must not hold spaces or control characters; percent-encode them"
     try:

@@ -1,4 +1,4 @@
-"""Who owns what, for those who ask: the caller's own roles, and the directories of owners."""
+"""Ownership for those who ask: the caller's own roles, and the directories of owners."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -203,7 +203,7 @@ class Subscriptions:
         await self._changes.make(decide)
 
     async def state(self, topic: str, name: str) -> str:
-        """The state that is shown. Raises Refused."""
+        """Return the state that is shown. Raises Refused."""
         return self.live(topic, name).state.value
 
     async def set_state(self, caller: Caller, topic: str, name: str, state: object) -> None:
@@ -237,7 +237,7 @@ class Subscriptions:
         await self._changes.make(decide)
 
     def owners(self, live: LiveSubscription) -> tuple[Owner, ...]:
-        """Who may manage it: its owner, its topic's, and its group's if that has one."""
+        """Return who may manage it: its owner, its topic's, and its group's if that has one."""
         topic = live.name.topic
         owning = self._live_topic(str(topic)).topic.owner
         return owners_of(self._metadata.catalog, topic, owning, live.subscription.owner)

@@ -263,7 +263,7 @@ class Topics:
         return topic
 
     def owners(self, live: LiveTopic) -> tuple[Owner, ...]:
-        """Who may manage the topic: its owner, and its group's if it has one."""
+        """Return who may manage the topic: its owner, and its group's if it has one."""
         return owners_of(self._metadata.catalog, live.name, live.topic.owner)
 
     def _require_group(self, name: str) -> int:

@@ -1,4 +1,4 @@
-"""What is stored, as Hermes stores it, but will not do what its owner expects."""
+"""Warnings of what is stored, as Hermes stores it, but will not do what its owner expects."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator
@@ -35,7 +35,10 @@ class StoredWarnings:
 def subscription_warnings(
     subscription: Subscription, providers: Collection[str], config: Config
 ) -> Iterator[str]:
-    """Of a subscription that is stored now; `providers` of OAuth tokens there are."""
+    """Give the warnings of a subscription that is stored now.
+
+    `providers` are the names of the OAuth providers there are.
+    """
     yield from _endpoint_warnings(subscription.endpoint, config)
     if subscription.delivery_type is DeliveryType.BATCH:
         if subscription.mode is DeliveryMode.BROADCAST:
@@ -55,7 +58,7 @@ def subscription_warnings(
 
 
 def _endpoint_warnings(endpoint: str, config: Config) -> Iterator[str]:
-    """Of schemes that are accepted, as in Hermes, and that nobody here delivers to."""
+    """Give warnings of schemes that are accepted, as in Hermes, and that have no sender here."""
     if config.consumers.recipients.resolver:
         # It may make an address of http of whatever it is given.
         return
@@ -72,7 +75,7 @@ def _endpoint_warnings(endpoint: str, config: Config) -> Iterator[str]:
 
 
 def filter_warnings(filters: Iterable[Filter], propagation: PropagationConfig) -> Iterator[str]:
-    """Of header filters whose header no message can bear."""
+    """Give warnings of header filters whose header no message can bear."""
     allowed = {name.lower() for name in propagation.allowed}
     for each in filters:
         if each.type != "header":

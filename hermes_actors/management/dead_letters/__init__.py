@@ -1,1 +1,1 @@
-"""What was given up: looked at, closed, delivered again."""
+"""Dead letters: looked at, closed, delivered again."""

@@ -75,7 +75,9 @@ class Letters:
     async def in_each(
         self, work: Callable[[Log], Awaitable[T]], datacenters: Sequence[str] | None = None
     ) -> tuple[dict[str, T], list[dict[str, Any]]]:
-        """What `work` gives for each datacentre, and which of them did not answer, and why."""
+        """Return what `work` gives for each datacentre, by default for all, and which of them did
+        not answer, and why.
+        """
         results: dict[str, T] = {}
         silent: dict[str, str] = {}
 
@@ -307,7 +309,7 @@ def letter_view(held: Held) -> dict[str, Any]:
 
 
 def as_text(name: str, value: bytes | None) -> dict[str, str | None]:
-    """Bytes as a field of JSON: text, or in base64 under a name that says so."""
+    """Return bytes as a field of JSON: text, or in base64 under a name that says so."""
     if value is None:
         return {name: None}
     try:

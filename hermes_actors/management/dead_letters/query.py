@@ -17,12 +17,18 @@ _BODY_FIELDS = (*_FIELDS, "all", "dryRun", "ratePerSecond")
 
 
 def filter_of_query(query: Mapping[str, str | None], now_ms: int) -> LetterFilter:
-    """What query parameters mean; reasons and statuses are lists with commas. Raises Refused."""
+    """Return the filter that query parameters ask for; reasons and statuses are lists with commas.
+
+    Raises Refused.
+    """
     return _filter(query.get, (), now_ms)
 
 
 def filter_of_body(body: Mapping[str, Any], action: str, now_ms: int) -> LetterFilter:
-    """What a body means; it must say something, if only `{"all":true}`. Raises Refused."""
+    """Return the filter that a body asks for; it must say something, if only `{"all":true}`.
+
+    Raises Refused.
+    """
     unknown = sorted(set(body) - set(_BODY_FIELDS))
     if unknown:
         raise Refused(f"{unknown[0]}: there is no such field; use {', '.join(_BODY_FIELDS)}")
@@ -60,7 +66,7 @@ def number_of_body(body: Mapping[str, Any], field: str, default: int, most: int)
 
 
 def flag_of_body(body: Mapping[str, Any], field: str) -> bool:
-    """A flag, off when it is not there. Raises Refused."""
+    """Return a flag of the body, off when it is not there. Raises Refused."""
     value = body.get(field, False)
     if not isinstance(value, bool):
         raise Refused(f"{field} must be true or false", ErrorCode.FORMAT_ERROR)

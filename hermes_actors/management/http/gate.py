@@ -87,8 +87,8 @@ class Gate:
         return await self._bridge.call(as_caller)
 
     async def check(self, request: AnyRequest) -> None:
-        """What holds for all routes before they are looked at, and before a body is read: which
-        page asks, who may read or change something, and the mode.
+        """Check what holds for all routes, before they are looked at and before a body is read:
+        which page asks, who may read or change something, and the mode.
 
         Raises Refused (403), Unauthenticated (401) and Unavailable (503).
         """
@@ -104,7 +104,7 @@ class Gate:
                 raise self._mode.refusal()
 
     async def _required(self, request: AnyRequest) -> Caller:
-        """Who calls, found out once for each request."""
+        """Return the caller, found out once for each request. Raises Unauthenticated for nobody."""
         known: Caller | None = request.scope["state"].get(_CALLER)
         if known is not None:
             return known

@@ -18,7 +18,7 @@ _RETRY_AFTER_S = 1
 
 
 class IntakeLimits(Struct, frozen=True):
-    """What all bodies together may hold in memory, in bytes, and how long one may take to come."""
+    """The bytes that all bodies together may hold in memory, and how long one may take to come."""
 
     bodies_bytes_max: int
     body_timeout_s: float
@@ -89,7 +89,7 @@ class Body:
         return event
 
     def close(self) -> None:
-        """Its bytes are needed no more."""
+        """Free the room of its bytes, which are needed no more."""
         self._intake.held_bytes -= self._held_bytes
         self._held_bytes = 0
 

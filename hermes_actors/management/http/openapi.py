@@ -96,7 +96,7 @@ def _describe(path: str, verb: str, operation: dict[str, Any]) -> None:
 
 
 def _answer(path: str) -> dict[str, Any] | None:
-    """What a GET answers, or a POST that asks, by media type."""
+    """Return the schema, by media type, of the answer to a GET, or to a POST that asks."""
     if path.endswith("/messages"):
         return {"application/x-ndjson": {"schema": {"type": "string"}}}
     if path.endswith("/prometheus"):
@@ -127,7 +127,10 @@ def _answer(path: str) -> dict[str, Any] | None:
 
 
 def _body(path: str) -> dict[str, Any] | None:
-    """What a POST or PUT takes. A PUT is a patch, so it takes any part of the same fields."""
+    """Return the schema of the body that a POST or PUT takes; None when it takes none.
+
+    A PUT is a patch, so it takes any part of the same fields.
+    """
     if path.endswith("/state"):
         return _STATE
     if path.endswith(("/retire", "/moveOffsetsToTheEnd")):

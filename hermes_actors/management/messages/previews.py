@@ -9,7 +9,10 @@ from hermes_actors.status.previews import Preview, PreviewRegister
 
 
 class MessagePreviews:
-    """What is in the register, by topic. Methods are trio coroutines; the caller comes first."""
+    """The previews in the register, by topic.
+
+    Methods are trio coroutines; the caller comes first.
+    """
 
     def __init__(self, topics: Topics, register: PreviewRegister | None) -> None:
         """Without a register nobody gathers previews, and there are none."""

@@ -34,14 +34,14 @@ class PushTest(Struct, frozen=True, kw_only=True):
 
 
 class TrialTurns:
-    """Who may try now: one at a time for each subscription, and A_MINUTE_MAX a minute. Pure."""
+    """The turns of trials: one at a time for each subscription, and A_MINUTE_MAX a minute. Pure."""
 
     def __init__(self) -> None:
         self._under_way: set[str] = set()
         self._begun_s: deque[float] = deque()
 
     def begin(self, name: str, now_s: float) -> None:
-        """The subscription is tried until `end`. Raises Unavailable (429) if it may not be now."""
+        """Begin a trial of the subscription. Raises Unavailable (429) if it may not begin now."""
         if name in self._under_way:
             raise _too_many(f"Subscription {name} is being tried already; wait for its end", 1)
         while self._begun_s and self._begun_s[0] <= now_s - _WINDOW_S:
@@ -57,7 +57,7 @@ class TrialTurns:
         self._begun_s.append(now_s)
 
     def end(self, name: str) -> None:
-        """The subscription may be tried again."""
+        """End the subscription's trial: it may be tried again."""
         self._under_way.discard(name)
 
 

@@ -22,7 +22,7 @@ UNKNOWN = -1
 
 
 class _Found(Struct, frozen=True):
-    """What one datacentre's log holds of a subscription."""
+    """A subscription's starts, ends and commits in one datacentre's log, by partition."""
 
     starts: dict[int, int]
     ends: dict[int, int]
@@ -51,7 +51,7 @@ class Standings:
         self._clock = clock
 
     async def lag(self, topic: str, name: str) -> dict[str, Any]:
-        """For each datacentre and partition where it stands and what is not settled yet.
+        """Return, for each datacentre and partition, where it stands and what is not settled yet.
 
         A message that waits for its retry counts as one, whatever was delivered after it. Raises
         Refused.
@@ -189,7 +189,9 @@ def _member(
 
 
 def _progress(commit: Commit | None, live: LiveSubscription) -> Progress | None:
-    """What the commit says, unless it was made for an earlier life of the subscription."""
+    """Return the progress in the commit; None without a commit, and for one that was made for an
+    earlier life of the subscription.
+    """
     if commit is None:
         return None
     progress = decode(commit)
@@ -203,7 +205,7 @@ def _progress(commit: Commit | None, live: LiveSubscription) -> Progress | None:
 
 
 def _lag(progress: Progress, start: int, end: int) -> int:
-    """What is not settled, of what the log still holds."""
+    """Return how many of the records that the log still holds are not settled."""
     position = max(progress.position, start)
     settled = sum(max(0, min(high, end) - max(low, position)) for low, high in progress.intervals)
     return max(0, end - position - settled)

@@ -1,4 +1,4 @@
-"""What the body of a retransmission asks for, or an error that says what is wrong with it. Pure."""
+"""The target that a retransmission's body asks for, or an error that says what is wrong. Pure."""
 
 from collections.abc import Mapping
 from functools import partial

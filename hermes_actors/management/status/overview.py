@@ -78,7 +78,7 @@ class Overview:
         return {"subscriptions": rows, "datacenters": self._statuses.datacenters()}
 
     async def unhealthy(self, wanted: Wanted) -> list[dict[str, Any]]:
-        """Those with problems, as Hermes shows them."""
+        """Return the subscriptions with problems, as Hermes shows them."""
         shown = ("name", "topicName", "severity", "problems")
         found = await self.rows(wanted)
         return [{field: row[field] for field in shown} for row in found["subscriptions"]]

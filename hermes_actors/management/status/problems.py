@@ -1,4 +1,4 @@
-"""What is wrong with how a subscription fares, under Hermes' codes. Pure."""
+"""The problems of a subscription, by how it fares, under Hermes' codes. Pure."""
 
 import re
 from collections.abc import Sequence

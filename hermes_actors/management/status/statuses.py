@@ -33,7 +33,7 @@ _KNOWN = frozenset(_LEVELS)
 
 
 class Statuses:
-    """What the status records say. All methods are trio coroutines.
+    """The state of the cluster by the status records. All methods are trio coroutines.
 
     Without `fold` (a node that follows no status) nothing is known and everything is empty.
     """
@@ -68,7 +68,7 @@ class Statuses:
         }
 
     def datacenters(self) -> list[dict[str, Any]]:
-        """Of which datacentres the status is known, and why not of the others."""
+        """Return of which datacentres the status is known, and why not of the others."""
         return [self._datacenter(dc) for dc in self._fold.readings]
 
     def may_be_there(self, node: str) -> bool:
@@ -151,7 +151,8 @@ class Statuses:
         return {"status": "UNHEALTHY" if problems else "HEALTHY", "problems": problems}
 
     async def why(self, topic: str, name: str) -> dict[str, Any]:
-        """For each datacentre and node why the subscription is not delivered, or that it is.
+        """Return, for each datacentre and node, why the subscription is not delivered, or that it
+        is.
 
         Raises Refused.
         """
@@ -246,7 +247,7 @@ class Statuses:
         return f"the status of {', '.join(unknown)} is unknown" if unknown else "nothing is known"
 
     def hold_up(self, live: LiveSubscription, dc: str) -> str:
-        """What keeps the subscription from being delivered there; "" when nothing is known."""
+        """Return what keeps the subscription from being delivered there; "" if nothing is known."""
         if live.state is SubscriptionState.SUSPENDED:
             return f"the subscription is suspended{live.suspension and f': {live.suspension}'}"
         now_s = self._clock.monotonic_s()
@@ -347,7 +348,7 @@ def _state(view: NodeView) -> str:
 
 
 def _hint(place: Place, live: LiveSubscription) -> dict[str, str]:
-    """What to try where the failure says it itself to nobody who does not know it."""
+    """Return what to try after a failure that does not say so itself; empty without advice."""
     kind = place.status.last_failure.partition(":")[0]
     policy = live.subscription.subscription_policy
     if kind == "timeout" and place.state in ("STOPPED", "FAILING"):
@@ -364,7 +365,9 @@ def _hint(place: Place, live: LiveSubscription) -> dict[str, str]:
 
 
 def _rate_max(place: Place, live: LiveSubscription) -> dict[str, int]:
-    """What all nodes of a datacentre together may push in a second, beside what this one may."""
+    """Return what all nodes of a datacentre together may push in a second, beside what this one
+    may; empty without a limit, and without a rate level of this one.
+    """
     policy = live.subscription.subscription_policy
     rate = policy.rate if isinstance(policy, SerialPolicy) else policy.message_rate
     return {"rateMax": rate} if rate is not None and place.status.level else {}

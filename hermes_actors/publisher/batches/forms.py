@@ -47,7 +47,7 @@ class Parcel(Struct):
     models: list[Message] | None = None
 
     def size_of_first(self, count: int) -> int:
-        """What the first `count` messages take in memory: bodies, keys and headers."""
+        """Return the bytes of the first `count` messages in memory: bodies, keys and headers."""
         size = sum(map(len, self.bodies[:count]))
         if self.keys is not None:
             size += sum([len(key) for key in self.keys[:count] if key is not None])

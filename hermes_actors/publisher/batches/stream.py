@@ -59,7 +59,7 @@ class Permits:
         return False
 
     def give_back(self, units: int) -> None:
-        """So many are free again: those who waited longest get them."""
+        """Free `units`, and take for those who wait, longest first, as far as there is room."""
         self._taken -= units
         while self._waiting and self._fits(self._waiting[0][0]):
             wanted, wake = self._waiting.popleft()
@@ -71,8 +71,8 @@ class Permits:
 
 
 class Bounds:
-    """What bounds the streams of a node. `messages_max` and `bytes_max` are those of a slice;
-    `node` counts bytes under way; `enforces_size`: a topic's own limit holds too.
+    """The limits on a node's streams of batches. `messages_max` and `bytes_max` are those of a
+    slice; `node` counts bytes in flight; `enforces_size`: a topic's own limit holds too.
     """
 
     def __init__(self, config: FrontendConfig) -> None:
@@ -85,7 +85,9 @@ class Bounds:
         self._topics: WeakKeyDictionary[Route, Permits] = WeakKeyDictionary()
 
     def of_topic(self, route: Route) -> Permits:
-        """What counts the topic's messages under way, for as long as it has this route."""
+        """Return the permits for the topic's messages in flight, the same for as long as it has
+        this route.
+        """
         return self._topics.setdefault(route, Permits(self._messages_a_topic))
 
 
@@ -133,15 +135,15 @@ class BatchStream:
 
     @property
     def is_over(self) -> bool:
-        """No more is read: the body has ended, or the stream is to end before it."""
+        """True when no more is read: the body has ended, or the stream is to end before it."""
         return self._has_ended
 
     def feed(self, data: bytes) -> None:
-        """A piece of the body has come."""
+        """Take a piece of the body."""
         self._add(self.form.feed(data))
 
     def finish(self) -> None:
-        """The body has ended."""
+        """Take the end of the body."""
         self._add(self.form.finish())
         self._has_ended = True
 
@@ -153,7 +155,7 @@ class BatchStream:
             self.wake()
 
     def leave(self) -> None:
-        """The publisher has gone: what was read is stored, and nobody is answered."""
+        """Record that the publisher has gone: what was read is stored, and nobody is answered."""
         self._has_ended = self._is_left = True
         self._last_line = b""
         self._slices.clear()
@@ -169,7 +171,7 @@ class BatchStream:
         return self._may_owe()
 
     def close(self) -> None:
-        """The request has ended, one way or another."""
+        """End the stream with its request, one way or another; only the first call counts."""
         if not self._is_closed:
             self._is_closed = self._has_ended = True
             self.wake = _nobody
@@ -182,7 +184,7 @@ class BatchStream:
     # Writing.
 
     def take_lines(self) -> bytes:
-        """The lines that are due, b"" when none is. `sent` must be told when they are out."""
+        """Return the lines that are due, b"" if none is. `sent` must be told when they are out."""
         slices = self._slices
         lines: list[bytes] = []
         while slices and not slices[0].left and self._unsent_bytes < self._bounds.bytes_max:
@@ -197,7 +199,9 @@ class BatchStream:
         return b"".join(lines)
 
     def sent(self) -> None:
-        """What `take_lines` gave is out of here."""
+        """Record that all that `take_lines` gave has been sent; call `wake` if that lets a full
+        stream go on.
+        """
         was_full = not self._may_owe()
         self._unsent_bytes = 0
         if was_full:
@@ -205,7 +209,7 @@ class BatchStream:
 
     @property
     def is_answered(self) -> bool:
-        """Nothing is left to be answered, now or later, but perhaps the last line."""
+        """True when nothing is left to be answered, now or later, but perhaps the last line."""
         return self._has_ended and not (self._slices or self._parcels or self._next)
 
     # Inside.
@@ -251,7 +255,7 @@ class BatchStream:
         return not self._wanted
 
     def _got(self) -> None:
-        """The permit that was waited for has come."""
+        """Take the permit that was waited for; give all back when the stream is closed."""
         self._is_waiting = False
         self._taken.append(self._wanted.pop(0))
         if self._is_closed:
@@ -363,4 +367,4 @@ def _give_back(taken: list[tuple[Permits, int]]) -> None:
 
 
 def _nobody() -> None:
-    """Nobody waits."""
+    """Do nothing: nobody waits."""

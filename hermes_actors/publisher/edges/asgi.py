@@ -135,7 +135,7 @@ class Cell:
         self._reading: asyncio.Task[Any] | None = None
 
     def __call__(self, pending: Pending) -> None:
-        """It is settled."""
+        """Record that the publish is settled, and end the wait for its body or its outcome."""
         self._is_settled = True
         if self._future is not None:
             if not self._future.done():
@@ -144,7 +144,7 @@ class Cell:
             self._reading.cancel()
 
     async def read(self, receive: Receive) -> Event | None:
-        """What `receive` gives, or None when it is settled first."""
+        """Return the next event of `receive`, or None when the publish is settled first."""
         if self._is_settled:
             return None
         # asyncio has no scopes; cancelling the own task costs nothing unless it happens.

@@ -1,4 +1,4 @@
-"""What follows a request's head, over HTTP/1.1 and HTTP/2 alike: `data`, its `end`, or `gone`.
+"""The body of a request, over HTTP/1.1 and HTTP/2 alike: `data`, its `end`, or `gone`.
 
 Nothing here waits, and nothing has a task: what is called returns at once.
 """
@@ -30,11 +30,11 @@ class MessageBody:
 
     @property
     def has_begun(self) -> bool:
-        """A byte of it has come."""
+        """True when a byte of it has come."""
         return bool(self._parts)
 
     def data(self, piece: bytes) -> None:
-        """A piece of it; the publish is refused when it is too long."""
+        """Take a piece of it; the publish is refused when it is too long."""
         if piece:
             self._parts.append(piece)
             self._size_bytes += len(piece)
@@ -44,13 +44,13 @@ class MessageBody:
                 self.pending.settle(too_long_for_server(size, bytes_max))
 
     def end(self) -> None:
-        """It is complete: the message goes to its topic's producer."""
+        """Hand the complete message over to its topic's producer."""
         parts = self._parts
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         self._gateway.hand_over(self.pending, body)
 
     def gone(self) -> None:
-        """The rest of it will not come."""
+        """Settle the publish as abandoned: the rest of the body will not come."""
         self.pending.settle(Abandoned())
 
 
@@ -71,7 +71,7 @@ class Line(Protocol):
         """Call them again."""
 
     def batch_ended(self) -> None:
-        """The answer has been written to its end."""
+        """Take note that the answer has been written to its end."""
 
     def abort(self) -> None:
         """Close at once."""
@@ -116,24 +116,24 @@ class BatchExchange:
         stream.wake = self._wake
 
     def data(self, piece: bytes) -> None:
-        """A piece of the body has come."""
+        """Take a piece of the body."""
         self._since_s = self._edge.now_s
         self._rest += piece
         self._go_on()
 
     def end(self) -> None:
-        """The body has come to its end."""
+        """Take the end of the body."""
         self._is_read = True
         self._go_on()
 
     def gone(self) -> None:
-        """The client is gone: what was taken is stored, and nobody is answered."""
+        """Leave a client that is gone: what was taken is stored, and nobody is answered."""
         self._has_left = True
         self._stream.leave()
         self._go_on()
 
     def sent(self) -> None:
-        """The client has read all that was written."""
+        """Record that the client has read all that was written."""
         self._since_s = self._edge.now_s
         self._stream.sent()
         self._wake()

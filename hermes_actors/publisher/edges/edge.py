@@ -1,4 +1,4 @@
-"""What all connections of publishers share, and what they need of their network."""
+"""The parts that all connections of publishers share, and the network that they need."""
 
 import logging
 import math
@@ -42,7 +42,7 @@ class Wire(Protocol):
         """Close at once. `Connection.lost` is called later."""
 
     def pause_reading(self) -> None:
-        """`Connection.received` is not called until `resume_reading`."""
+        """Stop reading: `Connection.received` is not called until `resume_reading`."""
 
     def resume_reading(self) -> None:
         """Read again."""
@@ -52,7 +52,7 @@ class Wire(Protocol):
 
 
 class Host(Protocol):
-    """What connections need of the loop that they live on."""
+    """The event loop that connections live on, as far as they need it."""
 
     def soon(self, callback: Callable[[], None]) -> None:
         """Call after the running code, and what else is due now, has returned."""
@@ -64,7 +64,7 @@ class Host(Protocol):
 
 
 class Edge:
-    """What all connections of a node share. `tick` is called each sweep, and before the first."""
+    """The state of all connections of a node. `tick` is called each sweep, and before the first."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Edge:
         return self.renderer.answer(answer, is_of_publish=True, closes=closes)
 
     def tick(self, now_s: float, now_ms: int) -> None:
-        """It is now this time, monotonic and by the wall clock."""
+        """Set the time, monotonic and by the wall clock."""
         self.now_s = now_s
         self.renderer.tick(now_ms)
 

@@ -43,12 +43,12 @@ class Lingering:
         return self._until_s is not None
 
     def begin(self, now_s: float) -> None:
-        """The last answer was sent."""
+        """Begin to linger: the last answer was sent."""
         if self._until_s is None:
             self._until_s = now_s + LINGER_S
 
     def drop(self, size_bytes: int) -> bool:
-        """So much more came; False when that was too much to go on."""
+        """Count bytes that came after the last answer; False when there are too many to go on."""
         self._left_bytes -= size_bytes
         return self._left_bytes >= 0
 
@@ -73,20 +73,20 @@ class Exchange:
         self._is_read = False
 
     async def receive(self) -> Event:
-        """The next of the body."""
+        """Return the next event of the body."""
         event: Event = await self._receive()
         if not event.get("more_body"):
             self._is_read = True
         return event
 
     async def send(self, event: Event) -> None:
-        """A part of the answer."""
+        """Send a part of the answer."""
         if event["type"] == "http.response.body" and not event.get("more_body"):
             self.drop_rest()
         await self._send(event)
 
     def drop_rest(self) -> None:
-        """What still comes of the request is for nobody."""
+        """Discard the rest of the request, in a coroutine of its own, unless it was read."""
         if not self._is_read:
             self._is_read = True
             self._spawn(self._drop())
@@ -101,7 +101,7 @@ class Http1(H11Protocol):
 
     @classmethod
     def instead_of(cls, theirs: H11Protocol, context: WorkerContext) -> "Http1":
-        """The same connection, before anything was read from it; it ends with the `context`."""
+        """Make the same connection, of which nothing was read yet; it ends with the `context`."""
         return cls(
             theirs.app,
             theirs.config,
@@ -120,7 +120,7 @@ class Http1(H11Protocol):
         return self.connection.their_state in (h11.SEND_BODY, h11.ERROR)
 
     async def stream_send(self, event: Any) -> None:
-        """A part of the answer; the last one of a connection says so."""
+        """Send a part of the answer; the last one of a connection says so."""
         if isinstance(event, Response) and self.context.terminated.is_set():
             headers = [*(pair for pair in event.headers if pair != _CLOSE), _CLOSE]
             event = replace(event, headers=headers)

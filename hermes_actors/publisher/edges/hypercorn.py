@@ -103,8 +103,9 @@ class Connections:
         self._listener = listener
 
     def protocol(self, *, has_place: bool) -> asyncio.StreamReaderProtocol:
-        """What serves one connection to its end, and gives its place back, which it takes first
-        unless it has it.
+        """Return the protocol that serves one connection to its end and then gives its place back.
+
+        The place is taken first, unless the connection `has_place` already.
         """
         listener, loop = self._listener, asyncio.get_running_loop()
 
@@ -256,7 +257,7 @@ class _Connection(TCPServer):
 
     @property
     def _http2(self) -> H2Protocol | None:
-        """What speaks HTTP/2, if this connection does."""
+        """The HTTP/2 protocol of this connection; None when it does not speak HTTP/2."""
         http2 = self.protocol.protocol if hasattr(self, "protocol") else None
         return http2 if isinstance(http2, H2Protocol) else None
 
@@ -349,7 +350,7 @@ class _Connection(TCPServer):
         await self._shared.app(fields, exchange.receive, exchange.send)
 
     def _forgive_late_data(self) -> None:
-        """Data for a request that was answered early is dropped.
+        """Have data dropped that comes for a request that was answered early.
 
         hypercorn would end the connection, and with it all other requests on it.
         """
@@ -365,7 +366,7 @@ class _Streams(dict[int, Any]):
         return self
 
     async def handle(self, event: object) -> None:
-        """Nothing: the stream has ended."""
+        """Do nothing: the stream has ended."""
 
 
 class _CachedConfig(Config):

@@ -37,7 +37,7 @@ class PortUnusable(StartupError):
 
 
 class Timed(Protocol):
-    """What a listener looks after. `due_s`: it need not be looked at before."""
+    """A connection that a listener looks after. `due_s`: it need not be looked at before."""
 
     due_s: float
 
@@ -52,7 +52,7 @@ class Connection(Timed, Protocol):
     """One connection of a listener."""
 
     def leave(self, now_s: float) -> None:
-        """The listener is about to end: one more request is begun, if it comes soon. It may be on
+        """Prepare for the listener's end: one more request is begun, if it comes soon. It may be on
         its way, and a client could not tell what became of it.
         """
 
@@ -151,7 +151,7 @@ class Listener:
         return True
 
     def give_back(self, address: str) -> None:
-        """A connection from this address has ended."""
+        """Free the place of a connection from this address that has ended."""
         self._free += 1
         self._by_address[address] -= 1
         if not self._by_address[address]:
@@ -164,7 +164,7 @@ class Listener:
             connection.leave(self._loop.time())
 
     def remove(self, connection: Connection) -> None:
-        """The connection has ended, or is another's."""
+        """Look no more after a connection that has ended, or is another's."""
         del self.connections[connection]
         if self._all_gone is not None and not self.connections:
             self._all_gone.set()

@@ -1,4 +1,5 @@
-"""What is sent where, and when to look again: one topic's batches in several datacentres. Pure.
+"""Decides for one topic's batches in several datacentres what is sent where, and when to look
+again. Pure.
 
 A batch goes to the own log first. What that does not acknowledge within the hedge delay goes to
 another datacentre too, if the budget allows it; what would miss its deadline goes there in any
@@ -78,13 +79,13 @@ class Decision:
 
     @property
     def has_remote(self) -> bool:
-        """Some remote could be used now, if need be."""
+        """True when some remote could be used now, if need be."""
         return any(path.is_usable for path in self.remotes)
 
     # What happens.
 
     def begin(self, flight: Flight) -> Orders:
-        """A batch is to be stored."""
+        """Decide where a batch that is to be stored goes first."""
         self._flights[flight] = None
         now_s = flight.sent_s
         self._budget.earn(sum([pending.count for pending in flight.pendings]))
@@ -113,7 +114,9 @@ class Decision:
         yield from self._sends({(target, Cause.BREAKER): some}, now_s)
 
     def look(self, flight: Flight, now_s: float) -> Orders:
-        """Time has passed; `wake_s` of the flight then says when to look again."""
+        """Decide what the time that has passed demands; set the flight's `wake_s`, when to look
+        again.
+        """
         some = self.attempts(flight)
         # First, so that a loop that was away for long does not begin what is over.
         waiting = [each for each in some if each.is_open and not each.is_given_up]
@@ -129,7 +132,9 @@ class Decision:
                 flight.wake_s = min(flight.wake_s, each.due_s, each.rescue_s, each.end_s)
 
     def stored(self, flight: Flight) -> bool:
-        """The own log has stored all of a flight: whether that is told for all of it at once."""
+        """Record that the own log has stored all of a flight; True when that is told for all at
+        once.
+        """
         if flight.attempts is not None:
             return False
         self._count_late(self.own.name, flight.pendings)
@@ -146,8 +151,8 @@ class Decision:
         *,
         may_go_on: bool = True,
     ) -> Orders:
-        """An append of these has ended, with an outcome for each of their messages. `may_go_on`
-        False: what is refused here is refused everywhere.
+        """Decide what follows an append's end, with an outcome for each of the messages.
+        `may_go_on` False: what is refused here is refused everywhere.
         """
         told: dict[Attempts, None] = {}
         failed: dict[Attempts, None] = {}
@@ -173,7 +178,7 @@ class Decision:
         yield from self._go_on(list(failed), now_s)
 
     def opened(self, path: Path, now_s: float) -> Orders:
-        """A datacentre does not work: what waits for it goes to the next one at once."""
+        """Send what waits for a datacentre that does not work to the next one at once."""
         sends: _Sends = {}
         for flight in self._flights:
             for each in self.attempts(flight):
@@ -184,7 +189,7 @@ class Decision:
         yield from self._sends(sends, now_s)
 
     def looked_up(self, now_s: float) -> Orders:
-        """A remote was asked for its partitions: what has waited for that goes there, or has
+        """Send on what waited for a remote's partitions, which was asked for them now; it has
         failed if there is no other.
         """
         some = [each for flight in self._flights for each in flight.attempts or ()]
@@ -194,7 +199,7 @@ class Decision:
                 yield from self.opened(path, now_s)
 
     def leave(self, flight: Flight) -> Orders:
-        """Nobody waits for the flight any more: what never began has failed."""
+        """Forget a flight that nobody waits for any more: what never began has failed."""
         del self._flights[flight]
         some = flight.attempts or ()
         unsent = [each for each in some if not each.is_told and not each.running]
@@ -203,7 +208,7 @@ class Decision:
     # What publishers do not hear of.
 
     def _count_copies(self, each: Attempts, dc: str, found: Sequence[Outcome], again: int) -> None:
-        """Copies that are known, `again` of them new, and those that nobody knows of."""
+        """Count known copies, `again` of them new, and those that nobody knows of."""
         if again:
             self._measures.duplicated(self._topic, each.cause).add(again)
         unknown = sum([type(outcome) is UnknownRecord for outcome in found])
@@ -215,7 +220,7 @@ class Decision:
             each.unknown.clear()
 
     def _count_late(self, dc: str, pendings: Iterable[Pending]) -> None:
-        """These are about to be told to be stored; some may have been answered otherwise."""
+        """Count those, about to be told to be stored, that have been answered otherwise."""
         late = sum([pending.count for pending in pendings if pending.is_done])
         if late:
             self._measures.late(dc).add(late)
@@ -242,7 +247,7 @@ class Decision:
         return min(delay_s, self._cap_s) if each.is_probing or not each.tried else delay_s
 
     def _hedge(self, some: list[Attempts], now_s: float) -> Orders:
-        """These have waited for a hedge delay."""
+        """Hedge those that have waited for a hedge delay."""
         sends: _Sends = {}
         for each in some:
             each.due_s = now_s + self._pause_s(each, now_s)
@@ -269,7 +274,7 @@ class Decision:
         yield from self._sends(sends, now_s)
 
     def _rescue(self, some: list[Attempts], now_s: float) -> Orders:
-        """These would miss their deadlines: no budget holds them back."""
+        """Send on those that would miss their deadlines: no budget holds them back."""
         sends: _Sends = {}
         for each in some:
             latest = self._by_name.get(each.latest)
@@ -289,7 +294,7 @@ class Decision:
         yield from self._sends(sends, now_s)
 
     def _give_up(self, some: list[Attempts]) -> Orders:
-        """The time of these is over. Where no remote was asked, that is said by their timer."""
+        """Give up those whose time is over. If no remote was asked, their timer says so."""
         for each in some:
             each.is_given_up = True
         over = [each for each in some if (each.tried and each.flight.went_remote) or each.is_idle]
@@ -297,7 +302,9 @@ class Decision:
         yield from self._tell(self.own.name, told)
 
     def _is_kept(self, each: Attempts) -> bool:
-        """Rather than told that its fate is unknown: its appends run, and may store it yet."""
+        """Keep it rather than tell that its fate is unknown, while its appends run and may store it
+        yet; True when the spool has it.
+        """
         is_stored_in_part = any(type(outcome) is Stored for outcome in each.outcomes)
         return bool(each.running) and not is_stored_in_part and each.pending.keep()
 
@@ -368,8 +375,8 @@ class Decision:
         return None
 
     def _any_left(self, tried: Iterable[str]) -> Path | None:
-        """The same, when the message fails otherwise: the own log too if it was left out, and then
-        a remote that did not work of late.
+        """As `_working`, when the message fails otherwise: the own log too if it was left out, and
+        then a remote that did not work of late.
         """
         target = self._working(tried)
         if target is not None:
@@ -387,7 +394,9 @@ class Decision:
         return None
 
     def _may_have_another(self, tried: Iterable[str]) -> bool:
-        """Some other remote might be used as soon as it has told its partitions, and is asked."""
+        """True when some other remote might be used as soon as it has told its partitions, and is
+        asked.
+        """
         return any(
             path.partitions is None
             and path.is_asked
@@ -397,8 +406,10 @@ class Decision:
         )
 
     def _rescue_after_s(self, now_s: float) -> float:
-        """So long after its start a message must go to a remote to be there in time: twice what
-        all but the slowest acknowledgements of that remote take before its limit.
+        """Return how long after its start, in seconds, a message must go to a remote to be in time.
+
+        That leaves, before the limit, twice what all but the slowest acknowledgements of that
+        remote take, and the configured time at most. Infinite when hedging is off.
         """
         if self._is_off:
             return math.inf

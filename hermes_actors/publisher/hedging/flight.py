@@ -34,7 +34,7 @@ class Flight(Struct, eq=False):
 
     @property
     def is_over(self) -> bool:
-        """The fate of each message is known, or somebody else's business."""
+        """True when the fate of each message is known, or somebody else's business."""
         if self.is_told:
             return True
         if self.attempts is None:
@@ -80,7 +80,7 @@ class Attempts(Struct, eq=False):
 
     @property
     def is_open(self) -> bool:
-        """Somebody waits for it."""
+        """True while somebody waits for it."""
         return not (self.pending.is_done or self.is_told)
 
     @property
@@ -90,17 +90,17 @@ class Attempts(Struct, eq=False):
 
     @property
     def is_probing(self) -> bool:
-        """It was sent where it was to find out whether that works."""
+        """True while it was sent nowhere but to a datacentre that it probes."""
         return self.cause is Cause.PROBE and len(self.tried) == 1
 
     @property
     def is_idle(self) -> bool:
-        """It is waited for, and where it was sent it has failed."""
+        """True while it is waited for, and all datacentres that it was sent to have failed it."""
         return self.is_open and bool(self.tried) and not self.unanswered
 
     @property
     def via(self) -> str:
-        """How a record of it took its way."""
+        """The way of its records, as they say it: HEDGE or FALLBACK."""
         is_second = self.cause in (Cause.HEDGE, Cause.RESCUE, Cause.PROBE)
         return (Via.HEDGE if is_second else Via.FALLBACK).value
 
@@ -120,17 +120,17 @@ class Attempts(Struct, eq=False):
         return True
 
     def sent(self, dc: str) -> None:
-        """It is given to this datacentre, where it may have to wait for its turn."""
+        """Record that it is given to this datacentre, where it may have to wait for its turn."""
         self.tried[dc] = ""
         self.unanswered[dc] = self.count
 
     def begun(self, dc: str, count: int) -> None:
-        """An append of so many of its messages begins there."""
+        """Record that an append of so many of its messages begins there."""
         self.running[dc] = self.running.get(dc, 0) + count
 
     def learn(self, dc: str, places: Sequence[int], outcomes: Sequence[Outcome]) -> int:
-        """What an append of its messages at `places` came to there; how many of these were stored
-        elsewhere already.
+        """Record the outcomes there of an append of its messages at `places`; return how many of
+        these were stored elsewhere already.
         """
         again = 0
         for place, new in zip(places, outcomes, strict=True):
@@ -170,7 +170,7 @@ _RANKS: dict[type, int] = {RefusedRecord: 0, UnavailableRecord: 1, UnknownRecord
 
 
 class Part(Struct, eq=False):
-    """Those messages of a pending, at `places` in it, that go to one partition."""
+    """The messages of a pending, at `places` in it, that go to one partition."""
 
     attempts: Attempts
     key: bytes | None
@@ -183,17 +183,17 @@ class Part(Struct, eq=False):
 
     @property
     def body_bytes(self) -> int:
-        """About what is theirs of all."""
+        """The bytes of their bodies, estimated as their share of the pending's."""
         return self.attempts.pending.body_bytes * self.count // self.attempts.count
 
     @property
     def is_done(self) -> bool:
-        """Nothing more is begun for it."""
+        """True when nothing more is begun for it."""
         return not self.attempts.is_open
 
     @property
     def is_whole(self) -> bool:
-        """All messages of the pending."""
+        """True when it is all messages of the pending."""
         return self.count == self.attempts.count
 
 

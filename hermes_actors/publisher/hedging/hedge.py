@@ -53,7 +53,7 @@ order, and how long the append took in seconds."""
 
 
 class _Waiting(Struct, eq=False):
-    """What the producer of a flight waits for: `released`. At `wake_s` it has to be looked at.
+    """The wait of a flight's producer for `released`. At `wake_s` the flight has to be looked at.
 
     `error`: what an append failed with when it should not; `appends`: those to the own log that
     run.
@@ -349,7 +349,7 @@ class Hedge:
                 remote.batcher.add(part)
 
     def _start(self, remote: Remote) -> None:
-        """Begin what may be begun."""
+        """Begin the remote's appends that may begin now."""
         batcher = remote.batcher
         while (batch := batcher.next_batch(self._now_s())) is not None:
             for part in batch.items:
@@ -379,7 +379,7 @@ class Hedge:
     async def _append_remotely(
         self, remote: Remote, batch: Batch[Part], records: Sequence[Record]
     ) -> None:
-        """One batch into a remote log, and what may follow it."""
+        """Append one batch to a remote log, and start what may follow it."""
         path, parts = remote.path, batch.items
         flights = dict.fromkeys([part.attempts.flight for part in parts])
         waiting = [self._waiting[flight] for flight in flights if flight in self._waiting]

@@ -1,1 +1,1 @@
-"""What was promised: each checker judges one promise from what the edges tell."""
+"""Checkers: each judges one promise of the product from what the edges tell."""

@@ -14,7 +14,7 @@ _ROUNDED_S = 0.005
 
 
 class TimeToLiveIsKept(Checker):
-    """What is older than its time to live when an attempt fails is not attempted again, by that
+    """A message older than its time to live when an attempt fails is not attempted again, by that
     life of a node; where the age counts from publication, what is too old by then is not attempted
     at all; and nothing is given up for its age before its age says so. The age counts from
     publication, by the wall clocks of publisher and consumer, or from the first attempt.
@@ -137,6 +137,6 @@ class TimeToLiveIsKept(Checker):
             )
 
     def _is_plain(self, dc: str, name: str, message_id: str) -> bool:
-        """It is in that log once, and was not given up before: of others nobody can tell."""
+        """True when that log has it once and it was not given up before; no other can be judged."""
         copies = self._stored_ms.get((dc, message_id), [])
         return len(copies) == 1 and (name, message_id) not in self._lettered

@@ -1,4 +1,4 @@
-"""What publishers were promised: an answer in time, as long as something works."""
+"""Promises to publishers about answers: one in time, as long as something works."""
 
 import math
 from collections import defaultdict
@@ -28,7 +28,8 @@ after a second, the own log is asked first, for another second, then the next on
 
 
 class Answering(Checker):
-    """What both promises about answers know: the publishes, what was broken, who was in the way.
+    """The common part of both promises about answers: the publishes, what was broken, who was in
+    the way.
 
     `waiting_max`: how many messages of a topic may wait in a node before more are refused;
     `batch_max`: how many of them go to a log at a time, one batch after the other.
@@ -123,7 +124,9 @@ class PublishesAreAnswered(Answering):
                 )
 
     def _is_kept_in_vain(self, published: Published) -> bool:
-        """It was kept on the disk, though its log worked, and nothing of its key waited there."""
+        """True when it was kept on the disk, though its log worked, and nothing of its key waited
+        there.
+        """
         aftermath_s = _SPOOL_REPLAY_S if published.key else _KEPT_WHILE_S
         return (
             published.status == 202
@@ -180,8 +183,9 @@ class OtherDatacentreServes(Answering):
                 self._known_s.setdefault((event.life, message_id), event.at_s)
 
     def _joins(self, published: Published) -> bool:
-        """It was kept behind an older message of its key, which had a cause of its own and has
-        waited for no log for long, and of which this life of the node did not know that one has it.
+        """True when it was kept behind an older message of its key, which had a cause of its own
+        and has waited for no log for long, and of which this life of the node did not know that one
+        has it.
         """
         return published.status == 202 and any(
             other.status == 202

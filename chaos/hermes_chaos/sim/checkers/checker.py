@@ -1,4 +1,4 @@
-"""What a checker is."""
+"""The base class of checkers."""
 
 from collections.abc import Sequence
 
@@ -23,10 +23,10 @@ class Checker:
         self.violations: list[str] = []
 
     def watch(self, event: Event) -> None:
-        """An event of the history, at the moment when it happens."""
+        """Take in an event of the history, at the moment when it happens."""
 
     def finish(self) -> None:
-        """Nothing more will happen: judge what is only known at the end."""
+        """Judge what is only known at the end: nothing more will happen."""
 
 
 def shown(culprits: Sequence[object]) -> str:

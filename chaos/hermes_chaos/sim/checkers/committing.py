@@ -39,9 +39,9 @@ def _covers(progress: Progress, offset: int) -> bool:
 
 
 class SettledStaySettled(Checker):
-    """Who begins to consume pushes nothing that the commit which it finds there says is settled;
-    and who hands partitions over, or stops in good order, has committed before all that it has
-    delivered. So an orderly hand-over repeats nothing, and a restart only what was not committed.
+    """A new consumer pushes nothing that the commit which it finds there says is settled; one that
+    hands partitions over, or stops in good order, has committed before all that it has delivered.
+    So an orderly hand-over repeats nothing, and a restart only what was not committed.
 
     Not judged: what was retransmitted, given up, lost by the log, or stored twice; and hand-overs
     with trouble in the log or the coordination of that datacentre, which may have kept the last
@@ -260,7 +260,7 @@ class LateCommitsAreMended(Checker):
                 pass
 
     def _cut(self, place: Place, end: int) -> None:
-        """What was committed of lost records need not be said again."""
+        """Forget what was committed of lost records: it need not be said again."""
         for key in [key for key in self._overtaken if key[1] == place]:
             del self._overtaken[key]
         for key, last in self._last.items():
@@ -280,7 +280,7 @@ class LateCommitsAreMended(Checker):
             del self._overtaken[key]
 
     def unmended(self) -> list[str]:
-        """What is said less of now than before a late commit came, and not mended yet."""
+        """Return, in words, the commits that say less now than before a late one came over them."""
         return [
             f"{group}: a late commit of {late.position} came over {before.position} in "
             f"{place}, and at the end it says {self._last[group, place].position}"

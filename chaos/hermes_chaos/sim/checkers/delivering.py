@@ -1,4 +1,4 @@
-"""What subscriptions were promised: all of it, unaltered, and nothing settled before its time."""
+"""Promises to subscriptions: all of it, unaltered, and nothing settled before its time."""
 
 from collections.abc import Mapping
 
@@ -86,7 +86,9 @@ class AcknowledgedAreDelivered(Checker):
         return self._audiences[name].recipients == 1
 
     def _skip(self, sought: Sought) -> None:
-        """What lies before the place that a subscription is taken to is not owed any more."""
+        """Record that what lies before the place that a subscription is taken to is not owed any
+        more.
+        """
         name, positions = sought.subscription, sought.positions
         for each in self._records.get(self._audiences[name].topic, ()):
             if each.place[0] != sought.dc:
@@ -116,19 +118,19 @@ class AcknowledgedAreDelivered(Checker):
                 self._done[name].add(each.message_id)
 
     def keeps(self, letters: Mapping[str, set[str]]) -> None:
-        """At the end these are the messages of each subscription whose dead letters are open."""
+        """Set the messages of each subscription whose dead letters are open at the end."""
         self._kept = {name: letters.get(name, set()) for name in self._audiences}
 
     def created(self, name: str) -> None:
-        """A late subscription is there: whatever is acknowledged from now on is owed to it."""
+        """Begin with a late subscription: whatever is acknowledged from now on is owed to it."""
         self._owed[name] = {}
 
     def removing(self, name: str) -> None:
-        """A subscription is about to be removed: nothing is owed to it any more."""
+        """End with a subscription that is about to be removed: nothing is owed to it any more."""
         self.examined += len(self._owed.pop(name, {}))
 
     def pending(self) -> dict[str, list[int]]:
-        """For each subscription the serials of messages that it is still owed; only such ones."""
+        """Return, for each subscription that is still owed messages, their serials."""
         pending: dict[str, list[int]] = {}
         for name, owed in self._owed.items():
             letters = self._lettered if self._kept is None else self._kept
@@ -250,7 +252,9 @@ class CommitsPassOnlySettled(Checker):
         return self._settlements.at_s(dc, name, message_id) >= since_s
 
     def finish(self) -> None:
-        """In the end each place that was moved is committed in the name of the last move."""
+        """Judge that in the end each place that was moved is committed in the name of the last
+        move.
+        """
         numbers = {(s.dc, s.subscription): s.number for s in self._seeks.last()}
         for (name, place), number in self._last.items():
             wanted = numbers.get((place[0], name), 0)
@@ -275,7 +279,7 @@ class PayloadsAreIntact(Checker):
         self._stored_ids: dict[int, set[str]] = {}
 
     def begin(self, published: Published) -> None:
-        """The request is about to be sent: from now on its message may appear."""
+        """Note a request that is about to be sent: from now on its message may appear."""
         self._published[published.serial] = published
 
     def watch(self, event: Event) -> None:

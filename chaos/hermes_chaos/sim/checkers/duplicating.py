@@ -1,4 +1,4 @@
-"""What was promised of duplicates: each has a cause that the product allows itself, and counts."""
+"""Promises about duplicates: each has a cause that the product allows itself, and counts."""
 
 from collections import Counter, defaultdict
 
@@ -71,7 +71,7 @@ class DuplicatesHaveCauses(Checker):
                 )
 
     def _compare(self, counted: Counted) -> None:
-        """What the life counted against what it was told."""
+        """Compare the duplicates that the life counted with those that it was told of."""
         times = Counter(message_id for message_id, _ in self._stored[counted.life])
         found = sum(count - 1 for each, count in times.items() if each not in self._repeated)
         # Of what was published twice under one id, each time may have been stored twice.

@@ -1,5 +1,5 @@
-"""What a lease promises: who has not read a heartbeat of its own for 2 s does nothing that others
-could see. Told by heartbeats alone, and stricter than that others own it by then.
+"""The promise of a lease: a node that has not read a heartbeat of its own for 2 s does nothing that
+others could see. Told by heartbeats alone, and stricter than that others own it by then.
 """
 
 from bisect import bisect_right
@@ -82,7 +82,7 @@ class FencesAreKept(Checker):
             )
 
     def _lasts_until(self, life: str, at_s: float) -> float:
-        """Until when the heartbeats that it has read by then let it act."""
+        """Return until when the heartbeats that it has read by then let it act; -inf for none."""
         at = bisect_right(self._read_s[life], at_s) - 1
         return self._until_s[life][at] if at >= 0 else float("-inf")
 

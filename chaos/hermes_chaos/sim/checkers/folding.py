@@ -10,9 +10,9 @@ _METADATA = "metadata"
 
 
 class FoldsAgree(Checker):
-    """What two nodes of a datacentre have made of its coordination, or of its metadata, is the same
-    at the same place of the log, at any time: whether one has read all of it, or has begun with a
-    snapshot. Examined are folds at a place at which another life has been.
+    """Two nodes' folds of a datacentre's coordination, or of its metadata, are the same at the same
+    place of the log, at any time: whether one has read all of it, or has begun with a snapshot.
+    Examined are folds at a place at which another life has been.
     """
 
     name = "folds agree"

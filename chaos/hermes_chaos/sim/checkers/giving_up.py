@@ -1,4 +1,4 @@
-"""What owners were promised of what is given up: a cause, and that it is kept until delivered."""
+"""Promises to owners about what is given up: a cause, and that it is kept until delivered."""
 
 from itertools import repeat
 from math import inf

@@ -1,5 +1,5 @@
-"""What subscribers were promised not to get: what they filter out, what comes too often, too late,
-or in too large a piece.
+"""Promises to subscribers about what they do not get: what they filter out, what comes too often,
+too late, or in too large a piece.
 """
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""What publishers with keys were promised of a spool: nothing overtakes what waits in it."""
+"""Promises to publishers with keys about a spool: nothing overtakes what waits in it."""
 
 import math
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""What the coordination promises: one owner at a time, soon found, and left alone after that."""
+"""Promises of the coordination: one owner at a time, soon found, and left alone after that."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -95,7 +95,9 @@ class OneOwner(Checker):
                 pass
 
     def _places(self, attempt: Attempted) -> list[int]:
-        """The partitions that it may be about: of several copies nobody can tell which it is."""
+        """Return the partitions that it may be about: of several copies nobody can tell which it
+        is.
+        """
         if attempt.sequence is not None:
             return [attempt.sequence[0]]
         dc, found = attempt.dc, set[int]()
@@ -131,8 +133,8 @@ class OneOwner(Checker):
 
 
 class PartsAreOfOne(Checker):
-    """What all owners of a subscription in a datacentre take for their parts of its rate is never
-    more than the rate, whoever has read how much of the log.
+    """The parts that all owners of a subscription in a datacentre take of its rate are together
+    never more than the rate, whoever has read how much of the log.
     """
 
     name = "parts of a rate are of one"

@@ -1,4 +1,4 @@
-"""What publishers were promised: an answer that is true of the logs."""
+"""The promise to publishers: an answer that is true of the logs."""
 
 from collections.abc import Callable
 
@@ -70,7 +70,7 @@ class AcknowledgedAreStored(Checker):
                 pass
 
     def finish(self) -> None:
-        """By now what was answered 202 must have been in a log."""
+        """Judge that what was answered 202 has been in a log by now."""
         for message_id, event in self._acknowledged.items():
             if event.status != 202 or self._copies.get(message_id):
                 continue
@@ -82,7 +82,7 @@ class AcknowledgedAreStored(Checker):
 
     @property
     def lost(self) -> set[str]:
-        """Messages that a subscription which has not read them yet need not get."""
+        """The ids of messages that a subscription which has not read them yet need not get."""
         return self._expired | self._dropped
 
     def _drop(self, place: Place, end: int) -> None:

@@ -1,4 +1,4 @@
-"""What subscribers were promised: no more pushes than they asked for, and none too early."""
+"""Promises to subscribers about pushes: no more than they asked for, and none too early."""
 
 from collections import Counter, deque
 

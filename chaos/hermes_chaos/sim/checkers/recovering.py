@@ -1,4 +1,4 @@
-"""What was promised of a datacentre that is away, and of one that is back."""
+"""Promises about a datacentre that is away, and about one that is back."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -33,7 +33,8 @@ _BACK_WITHIN_S = 2.5
 
 @dataclass
 class _Silence:
-    """What a life of a node has handed to its own log that has acknowledged nothing since.
+    """The appends that a life of a node has handed to its own log, which has acknowledged nothing
+    since.
 
     `noticed_s`: since when the node must know that the log is away.
     """
@@ -43,7 +44,7 @@ class _Silence:
     noticed_s: float | None = None
 
     def hand(self, handed: Handed) -> None:
-        """One more append; those of long ago are all that must have been noticed by now."""
+        """Add an append; if those of long ago are many, they must have been noticed by now."""
         overdue_s = handed.at_s - _SILENT_S
         messages = sum(len(each.ids) for each in self.unanswered if each.at_s <= overdue_s)
         if messages >= _SILENT_MESSAGES and self.noticed_s is None:
@@ -51,7 +52,7 @@ class _Silence:
         self.unanswered.append(handed)
 
     def fail(self, told: Told) -> None:
-        """An append has failed; one from before the last acknowledgement is no matter."""
+        """Record a failed append; one from before the last acknowledgement is no matter."""
         for each in self.unanswered:
             if each.ids == told.ids:
                 self.unanswered.remove(each)

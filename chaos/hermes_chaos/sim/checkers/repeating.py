@@ -1,4 +1,4 @@
-"""What publishers with an idempotency key were promised."""
+"""The promise to publishers with an idempotency key."""
 
 from collections import defaultdict
 from itertools import combinations

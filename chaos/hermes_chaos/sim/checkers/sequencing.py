@@ -1,4 +1,4 @@
-"""What subscribers were promised of order: nothing is pushed before what it has to wait for."""
+"""Promises to subscribers about order: nothing is pushed before what it has to wait for."""
 
 from collections import defaultdict
 
@@ -137,7 +137,9 @@ class OrderIsKept(Checker):
         return (place[0], place[2]) == (dc, partition) and log_topic.startswith(topic)
 
     def _renew(self, sought: Sought) -> None:
-        """From here on only what was settled since counts, above the place; below it, all does."""
+        """Begin anew at the place sought: above it only what was settled since counts; below it,
+        all does.
+        """
         for (dc, name, partition, _), line in self._lines.items():
             if (dc, name) == (sought.dc, sought.subscription):
                 positions = sought.positions
@@ -149,7 +151,9 @@ class OrderIsKept(Checker):
                 line.settled = 0
 
     def _begin_anew(self, dc: str, name: str) -> None:
-        """A consumer has begun, or taken a new version; and what was sought, with it."""
+        """Begin the lines of a consumer anew that has begun, or has taken a new version; what was
+        sought begins with it.
+        """
         for (line_dc, line_name, partition, _), line in self._lines.items():
             if (line_dc, line_name) == (dc, name):
                 line.highest = -1

@@ -1,1 +1,1 @@
-"""What the production nodes stand on in a run: clocks, disks, logs, connections, subscribers."""
+"""The environment of production nodes in a run: clocks, disks, logs, connections, subscribers."""

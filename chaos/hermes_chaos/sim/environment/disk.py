@@ -52,7 +52,7 @@ class SimulatedDisk:
         self.slow_s = 0.0
 
     def heal(self) -> None:
-        """No fault any more."""
+        """End all faults."""
         self.is_full = self.is_failing = False
         self.slow_s = 0.0
 
@@ -71,8 +71,8 @@ class SimulatedDisk:
         return [name for name in self.files if name.startswith("set-aside/")]
 
     def lose_power(self) -> None:
-        """What was not synced is lost, from some byte on, and what was written over something else
-        is undone, from some write on.
+        """Lose what was not synced, from some byte on, and undo what was written over something
+        else, from some write on.
         """
         for name, file in self.files.items():
             del file[self._rng.randint(self._synced[name], len(file)) :]
@@ -84,7 +84,7 @@ class SimulatedDisk:
         self._overwritten.clear()
 
     def tear(self, change: Callable[[], Any]) -> None:
-        """A change was under way when its process ended: made in spite of that, half, or not."""
+        """Apply a change that was under way when its process ended: whole, half, or not at all."""
         drawn = self._rng.random()
         if drawn < _LATE_RATE + _TORN_RATE:
             self._tears = drawn < _TORN_RATE
@@ -93,7 +93,7 @@ class SimulatedDisk:
             self._tears = False
 
     async def wait(self, bounds_s: tuple[float, float], least_s: float = 0.0) -> None:
-        """What takes its time takes it."""
+        """Sleep a random time within the bounds, in seconds, but `least_s` at least."""
         await trio.sleep(max(least_s, self._rng.uniform(*bounds_s)))
 
     def names(self, folder: str = "") -> list[tuple[str, int]]:
@@ -198,7 +198,7 @@ class Mount:
         self._is_dead = False
 
     def die(self) -> None:
-        """The node is gone, and its machine's power with it."""
+        """Cut the node off from its disk, which loses its power."""
         self._is_dead = True
         self.disk.lose_power()
 

@@ -13,7 +13,7 @@ from hermes_actors.publisher.edges.http1.connection import Connection
 
 
 class Response(Struct, frozen=True):
-    """What came back. `message_id` and an error's `code` are "" where the answer names none."""
+    """The answer that came. `message_id` and an error's `code` are "" where it names none."""
 
     status: int
     message_id: str
@@ -21,7 +21,7 @@ class Response(Struct, frozen=True):
 
 
 class TrioHost:
-    """What connections need of their loop, in trio. What they begin runs in `nursery`."""
+    """The loop of connections, in trio. What they begin runs in `nursery`."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
@@ -67,7 +67,7 @@ class Line:
         self.connection = Connection(edge, self)
 
     def send(self, data: bytes) -> None:
-        """Bytes to the node."""
+        """Send bytes to the node."""
         self.unread.append(data)
         self._deliver()
 

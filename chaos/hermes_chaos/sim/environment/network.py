@@ -29,7 +29,7 @@ class SimulatedNet:
         rng: random.Random,
         process: Context,
     ) -> None:
-        """What the node hears, it hears in its `process`."""
+        """Make the node's network: what the node hears, it hears in its `process`."""
         self._here = _Timers(nursery, process)
         self._beyond = _Timers(nursery, inside(""))
         self._endpoints = endpoints
@@ -37,7 +37,7 @@ class SimulatedNet:
         self.dc = dc
 
     def die(self) -> None:
-        """The node behind this is gone: nothing is called, sent or heard any more."""
+        """End the node's network: nothing is called, sent or heard any more."""
         self._here.end()
         self._beyond.end()
 

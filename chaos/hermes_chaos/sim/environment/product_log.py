@@ -1,4 +1,4 @@
-"""What the product writes to its log during a run: failures nobody asked for are findings."""
+"""The product's own log lines in a run: failures nobody asked for are findings."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -31,7 +31,9 @@ class _Listener(logging.Handler):
 
 @contextmanager
 def heard(on_line: Callable[[str], None], on_failure: Callable[[str], None]) -> Iterator[None]:
-    """Each warning and error goes to `on_line`, unasked-for failures to `on_failure` as well."""
+    """Give each warning and error of the block to `on_line`, unasked-for failures to `on_failure`
+    too.
+    """
     logger = logging.getLogger(_PRODUCT)
     listener = _Listener(on_line, on_failure)
     propagated, disabled = logger.propagate, logging.root.manager.disable

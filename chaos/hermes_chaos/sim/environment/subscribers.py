@@ -21,7 +21,7 @@ _MOOD_RATE = 0.7
 
 
 class Behaviour(StrEnum):
-    """What a subscriber does with one request."""
+    """The ways in which a subscriber treats one request."""
 
     OK = "ok"
     ERROR = "500"
@@ -59,7 +59,7 @@ _HEADS = {
 
 @dataclass(frozen=True)
 class Plan:
-    """What will be sent back: pieces with the wait before each, then whether to close."""
+    """The answer to be sent: pieces with the wait before each, then whether to close."""
 
     behaviour: Behaviour
     pieces: tuple[tuple[float, bytes], ...]
@@ -99,17 +99,17 @@ class Endpoint:
         return self.mood is Behaviour.DOWN
 
     def calm(self) -> None:
-        """The mood is over; now and then a request goes wrong all the same."""
+        """End the mood; now and then a request goes wrong all the same."""
         self.mood = Behaviour.OK
         self.is_dead = False
 
     def heal(self) -> None:
-        """From now on every request succeeds."""
+        """Let every request succeed from now on."""
         self.calm()
         self._own_fault_rate = 0.0
 
     def receive(self, dc: str, messages: Sequence[tuple[str, bytes]]) -> Plan:
-        """A whole request has come, with one message or a batch: note it, say what goes back."""
+        """Note a whole request, with one message or a batch; return what goes back."""
         behaviour = self._draw()
         is_processed = behaviour in _PROCESSES
         if behaviour is not Behaviour.OK:
@@ -122,7 +122,7 @@ class Endpoint:
         return self._plan(behaviour)
 
     def answered(self, dc: str, messages: Sequence[tuple[str, bytes]], status: int) -> None:
-        """The answer's head has reached the sender."""
+        """Record that the answer's head has reached the sender."""
         at_s = trio.current_time()
         for message_id, _ in messages:
             self._history.tell(Answer(dc, self.subscription, message_id, status, self.host, at_s))
@@ -173,7 +173,7 @@ class RequestParser:
         self._body = b""
 
     def feed(self, data: bytes) -> None:
-        """Bytes from the client. Raises httptools.HttpParserError: our sender wrote nonsense."""
+        """Take a client's bytes. Raises httptools.HttpParserError: our sender wrote nonsense."""
         self._parser.feed_data(data)
 
     def on_message_begin(self) -> None:
@@ -191,7 +191,7 @@ class RequestParser:
         self._body += body
 
     def on_message_complete(self) -> None:
-        """The request is whole."""
+        """Hand the messages of the complete request to `on_request`."""
         if self._message_id:
             self._on_request([(self._message_id, self._body)])
         else:

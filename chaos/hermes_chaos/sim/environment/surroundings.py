@@ -1,4 +1,4 @@
-"""What a whole node finds around it in memory, where nothing goes wrong by itself."""
+"""The surroundings of a whole node in memory, where nothing goes wrong by itself."""
 
 import random
 from collections.abc import AsyncIterator, Callable

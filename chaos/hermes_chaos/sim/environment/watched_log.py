@@ -156,12 +156,14 @@ class _Coordination:
         self._pending: list[StoredRecord] = []
 
     def on_append(self, record: StoredRecord) -> None:
-        """One is on the leader; perhaps there alone."""
+        """Note a record that is on the leader, perhaps there alone; tell of it once it is
+        replicated.
+        """
         self._pending.append(record)
         self.tell()
 
     def on_drop(self, end: int) -> None:
-        """What lay there alone has gone with it."""
+        """Forget the records from offset `end` on that wait to be told: they are lost."""
         self._pending = [record for record in self._pending if record.offset < end]
 
     def tell(self) -> None:
@@ -184,7 +186,7 @@ def _said(record: StoredRecord) -> Said | None:
 
 
 def _entry(dc: str, record: StoredRecord) -> Lettered | Closed:
-    """What a record of the dead-letter topic says."""
+    """Return the letter or the closing that a record of the dead-letter topic holds."""
     entry = read_entry(record)
     if isinstance(entry, Letter):
         return Lettered(dc, entry, trio.current_time())
@@ -255,7 +257,7 @@ def _is_calm(faults: Faults) -> bool:
 
 
 def calm(log: MemoryLog) -> None:
-    """No fault any more; a healthy log still takes its time, so that what overlaps in life does."""
+    """End all faults; a healthy log still takes its time, so that what overlaps in life does."""
     log.faults.heal()
     log.faults.delay_s = _APPEND_S
     log.faults.read_delay_s = _READ_S

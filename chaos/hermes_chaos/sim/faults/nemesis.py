@@ -1,4 +1,4 @@
-"""What goes wrong and when: a plan drawn from the seed before the run, then carried out.
+"""The nemesis: carries out a plan of faults and times, drawn from the seed before the run.
 
 Each strike begins, lasts, and is lifted; at the end everything is healed. The nemesis knows the
 world through a small seam, so that the same words can be spoken to other worlds.
@@ -211,7 +211,7 @@ class Nemesis:
         return lift_all
 
     async def _pause(self, strike: Strike) -> None:
-        """A node is stopped, and goes on. Half of them are machines that were stopped, whose wall
+        """Stop a node, and let it go on. Half of them are machines that were stopped, whose wall
         clocks are behind then, until they are set.
         """
         node = _pick(self._victims.node_names, strike.where)
@@ -233,7 +233,7 @@ class Nemesis:
             self._victims.skew(node, 0)
 
     async def _hold_to_the_edge(self, strike: Strike) -> None:
-        """A node cannot reach the coordination log for about as long as its lease lasts; its wall
+        """Keep a node from the coordination log for about as long as its lease lasts; its wall
         clock is off, and the clock that stamps the log is as far ahead as a lease allows for. It
         reaches all else, and has work.
         """
@@ -261,7 +261,7 @@ class Nemesis:
         self._stepped_s[dc] = now_s + _EDGE_BEFORE_S
 
     def _set_clock(self, strike: Strike) -> Callable[[], None] | None:
-        """The clock that stamps what is coordinated is off, and then is right again."""
+        """Put the clock that stamps what is coordinated off, and then right again."""
         log, now_s = _pick(self._victims.logs, strike.where), trio.current_time()
         if now_s - self._stepped_s.get(log.dc, 0.0) < _STEP_PAUSE_S:
             return None
@@ -277,8 +277,8 @@ class Nemesis:
         return lift
 
     def _cut_off(self, strike: Strike) -> Callable[[], None]:
-        """One node, or all of a datacentre, cannot well reach the coordination log, and all else
-        they can.
+        """Make the coordination log hard to reach for one node, or for all of a datacentre; return
+        what lifts that. They reach all else.
         """
         node = _pick(self._victims.node_names, strike.where)
         dc = node.partition("-")[0]
@@ -351,7 +351,7 @@ class Nemesis:
                 await trio.sleep(_ROLLING_DOWN_S + _ROLLING_PAUSE_S)
 
     def _spoil(self, strike: Strike) -> Callable[[], None]:
-        """Something is wrong with a node's disk."""
+        """Fill, break or slow a node's disk; return what lifts that."""
         node = _pick(self._victims.node_names, strike.where)
         disk = self._victims.disk(node)
         if strike.fault is Fault.DISK_FULL:
@@ -370,7 +370,9 @@ class Nemesis:
         return lift
 
     async def _forbid(self, strike: Strike) -> None:
-        """Nobody falls back to a datacentre that is not ready; who hears of it when, is open."""
+        """Make a datacentre not ready, so that nobody falls back to it; who hears of it when, is
+        open.
+        """
         dc = _pick(self._victims.logs, strike.where).dc
         self._note(strike.fault, dc)
         self._history.tell(Troubled(readiness_of(dc), strike.fault.value, trio.current_time()))

@@ -123,9 +123,7 @@ def draw_plan(
     end_s: float,
     faults: Collection[Fault] = frozenset(Fault),
 ) -> list[Strike]:
-    """So many `strikes` of these faults between the two times, in order; each is lifted in time.
-    Pure.
-    """
+    """Draw `strikes` of these faults between the two times, in order, each lifted in time. Pure."""
     kinds = [fault for fault in _WEIGHTS if fault in faults]
     weights = [_WEIGHTS[fault] for fault in kinds]
     plan = []

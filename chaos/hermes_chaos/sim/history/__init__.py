@@ -1,1 +1,1 @@
-"""What happened in a run, and what follows from it by the rules alone."""
+"""The history of a run, and what follows from it by the rules alone."""

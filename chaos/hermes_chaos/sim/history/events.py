@@ -1,4 +1,5 @@
-"""What the simulated world knows to be true, for the checkers: asked, answered, stored, delivered.
+"""The events that the simulated world knows to be true, for the checkers: asked, answered, stored,
+delivered.
 
 Taken at the edges of the production code (publishers, logs, subscribers), never from inside it.
 """
@@ -47,17 +48,17 @@ class Published:
 
     @property
     def lasted_s(self) -> float:
-        """From the request to its answer, or to when nobody waited any more."""
+        """The seconds from the request to its answer, or to when nobody waited any more."""
         return self.ended_s - self.began_s
 
     @property
     def is_acknowledged(self) -> bool:
-        """The publisher was told that it is safe."""
+        """True when the publisher was told that it is safe."""
         return self.status in (201, 202)
 
     @property
     def is_refused(self) -> bool:
-        """The publisher was told that it is certainly not stored."""
+        """True when the publisher was told that it is certainly not stored."""
         return self.status is not None and 400 <= self.status < 500
 
 
@@ -74,7 +75,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Answer:
-    """What was answered for one message, when it reached the pushing node. `host` answered."""
+    """The answer for one message, when it reached the pushing node. `host` answered."""
 
     dc: str
     subscription: str
@@ -130,7 +131,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Counted:
-    """What a life of a node has counted by its end: samples by name, with their labels.
+    """The counts of a life of a node by its end: samples by name, with their labels.
 
     `is_whole`: it was neither killed nor stopped, so nothing that it did is missing.
     """
@@ -181,8 +182,8 @@ class Lettering:
 
 @dataclass(frozen=True)
 class Allowed:
-    """What the nodes of a datacentre take for their parts of a subscription's rate at this moment:
-    life → messages a second. Only of those that may act.
+    """The parts of a subscription's rate that the nodes of a datacentre take for theirs at this
+    moment: life → messages a second. Only of those that may act.
     """
 
     dc: str
@@ -244,7 +245,7 @@ class Attempted:
 
     @property
     def lane(self) -> tuple[str, str, str, str]:
-        """What tells the attempts at one message, at one address, from all others."""
+        """The key that tells the attempts at one message, at one address, from all others."""
         return self.node, self.subscription, self.host, self.message_id
 
 
@@ -416,13 +417,13 @@ class History:
     faults: Counter[str] = field(default_factory=Counter)
 
     def tell(self, event: Event) -> None:
-        """The event has just happened."""
+        """Tell the watchers of an event that has just happened."""
         for watch in self.watchers:
             watch(event)
 
 
 def stored(place: Place, topic: str, record: StoredRecord) -> Stored:
-    """What a record says of itself, in Hermes' headers or in ours."""
+    """Return a record as Stored, by what it says of itself, in Hermes' headers or in ours."""
     headers = {name: value.decode() for name, value in record.headers}
     return Stored(
         place,

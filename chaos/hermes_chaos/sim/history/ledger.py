@@ -1,4 +1,4 @@
-"""Who owns what in a datacentre, by the rules and the log alone: written anew, for the checkers.
+"""The owners in a datacentre, by the rules and the log alone: written anew, for the checkers.
 
 It shares no code with the product's fold, so that a fold that is wrong in the same way on all nodes
 is found too. It keeps what checkers ask for, not shares or loads.
@@ -26,7 +26,7 @@ _IDLE_WEIGHT = 0.2
 
 @dataclass(frozen=True)
 class Holding:
-    """What one boot owns of a subscription, since the record at `epoch`."""
+    """The partitions of a subscription that one boot owns, since the record at `epoch`."""
 
     boot: str
     partitions: frozenset[int]
@@ -96,7 +96,7 @@ class Ledger:
         self._grant(record.offset)
 
     def holding(self, subscription: str, partition: int) -> Holding | None:
-        """Who owns the partition now, and since when."""
+        """Return who owns the partition now, and since when; None when nobody does."""
         for each in self.holdings.get(subscription, ()):
             if partition in each.partitions:
                 return each
@@ -108,8 +108,9 @@ class Ledger:
         return [name for name, targets in self._targets.items() if targets]
 
     def tasks(self, weights: Mapping[str, float] | None = None) -> dict[str, list[float]]:
-        """What each living boot owns something of, as what each of these costs: its part of the
-        subscription's weight, but no less than an idle one; without weights, 1 each.
+        """Return the costs of the subscriptions that each living boot owns something of: each is
+        its part of the subscription's weight, but no less than an idle one; without weights, 1
+        each.
         """
         found: dict[str, list[float]] = {boot: [] for boot in self.members}
         for name, some in self.holdings.items():

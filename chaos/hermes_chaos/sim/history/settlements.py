@@ -1,4 +1,4 @@
-"""What checkers know of a message's end and of a subscription's place: told by answers, dead
+"""The ends of messages and the places of subscriptions as checkers know them: by answers, dead
 letters and retransmissions alone.
 """
 
@@ -63,5 +63,5 @@ class Seeks:
         return self._known[dc, name].get(number)
 
     def last(self) -> list[Sought]:
-        """For each subscription and datacentre the last one."""
+        """Return the last one of each subscription and datacentre."""
         return [each[max(each)] for each in self._known.values() if each]

@@ -29,9 +29,9 @@ class Skewed:
 
 @dataclass(frozen=True)
 class Folded:
-    """What a life of a node has made of a datacentre's log `kind` before `position`; `content` is
-    all of it. `begun` counts how often it began anew. `registers` are the metadata's: key → the
-    incarnation, stamp, datacentre and body.
+    """The fold that a life of a node has made of a datacentre's log `kind` before `position`;
+    `content` is all of it. `begun` counts how often it began anew. `registers` are the metadata's:
+    key → the incarnation, stamp, datacentre and body.
     """
 
     life: str

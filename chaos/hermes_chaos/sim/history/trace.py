@@ -1,4 +1,4 @@
-"""What happened, line by line, and its digest: two runs with one digest had one history."""
+"""The trace of a run, line by line, and its digest: two runs with one digest had one history."""
 
 import hashlib
 from collections import deque

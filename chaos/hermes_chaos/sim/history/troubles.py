@@ -1,4 +1,4 @@
-"""What was broken when: asked by checkers whose promises hold only while something works."""
+"""The times when something was broken: for checkers whose promises hold only while it works."""
 
 from hermes_chaos.sim.faults.strikes import Fault
 from hermes_chaos.sim.history.events import Calmed, Event, Troubled

@@ -1,4 +1,4 @@
-"""What a seeded bug is: small, explicit patches of production classes."""
+"""The form of a seeded bug: small, explicit patches of production classes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ class Mutant:
 
     @contextmanager
     def planted(self) -> Iterator[None]:
-        """The bug is in the product for the length of the block."""
+        """Plant the bug in the product for the length of the block."""
         before = [(owner, name, owner.__dict__[name]) for owner, name, _ in self.patches]
         try:
             for owner, name, patch in self.patches:

@@ -1,1 +1,1 @@
-"""What a run's cluster is asked to do: by publishers, and by the people who administer it."""
+"""The work of a run's cluster: asked for by publishers, and by the people who administer it."""

@@ -118,14 +118,16 @@ class Operator:
                 return
 
     async def keep_active(self) -> None:
-        """After `tidy`: what the broker suspends late, for an answer of old, is resumed too."""
+        """Resume, after `tidy`, what the broker suspends late, for an answer of old, for ever."""
         while True:
             await trio.sleep(_CONVERGENCE_S)
             for plan in self._suspended():
                 await self._try(f"resume {plan.name}", _set_state(plan, "ACTIVE"), 1, at_home=True)
 
     def _suspended(self) -> list[SubscriptionPlan]:
-        """What some datacentre takes for suspended; all, while one cannot be asked."""
+        """Return the subscriptions that some datacentre takes for suspended; all, while one cannot
+        be asked.
+        """
         administrations = self._administrations()
         return [
             plan

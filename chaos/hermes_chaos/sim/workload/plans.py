@@ -26,7 +26,7 @@ class TopicPlan:
     falls_back: bool = False
 
     def wire(self) -> dict[str, Any]:
-        """What is posted to create it."""
+        """Return the body that is posted to create it."""
         return {
             "name": self.name,
             "description": "simulated",
@@ -57,12 +57,12 @@ class SubscriptionPlan:
 
     @property
     def full_name(self) -> str:
-        """`group.topic$subscription`."""
+        """The full name, `group.topic$subscription`."""
         return f"{self.topic}${self.name}"
 
     @property
     def group(self) -> str:
-        """Its consumer group in the log."""
+        """The name of its consumer group in the log."""
         return SubscriptionName.parse(self.full_name).consumer_group()
 
     @property
@@ -85,7 +85,7 @@ class SubscriptionPlan:
         return self._policy.request_timeout / 1_000
 
     def audience(self, config: ConsumersConfig) -> Audience:
-        """What the checkers know of it."""
+        """Return the subscription as the checkers know it."""
         policy = self._policy
         return replace(
             self._of_kind(policy, config),
@@ -119,7 +119,7 @@ class SubscriptionPlan:
         )
 
     def wire(self) -> dict[str, Any]:
-        """What is posted to create it."""
+        """Return the body that is posted to create it."""
         return {
             "topicName": self.topic,
             "name": self.name,

@@ -1,4 +1,4 @@
-"""What a run is about, as its checkers know it beforehand: topics, and who is owed what of them."""
+"""The subject of a run, as its checkers know it before: topics, and who is owed what of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class Audience:
 
 @dataclass(frozen=True)
 class Subject:
-    """What the run is about: topics with their ack levels, subscriptions.
+    """The subject of a run: topics with their ack levels, subscriptions.
 
     `falls_back` are the topics that may be published to another datacentre, `spooled` those whose
     messages a node's disk keeps when no log takes them, as long as it works.

@@ -33,8 +33,8 @@ _IDLE_S = 60.0
 
 
 class State(Enum):
-    """What a connection waits for: a request, the rest of a head, the rest of a body that nobody
-    wants, or the node itself.
+    """The states of a connection, which waits for a request, for the rest of a head, for the rest
+    of a body that nobody wants, or for the node itself.
     """
 
     IDLE = 0
@@ -101,7 +101,7 @@ class Connection:
     # The network.
 
     def received(self, data: bytes) -> None:
-        """Bytes from the client."""
+        """Take bytes from the client."""
         self.due_s = 0.0
         if not self._may_take():
             return
@@ -117,7 +117,7 @@ class Connection:
         self._take()
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """Drop everything under way: the connection is gone."""
         self._is_lost = self._is_last = True
         if self._cancel is not None:
             self._cancel()
@@ -126,11 +126,11 @@ class Connection:
         self._answers.clear()
 
     def paused(self) -> None:
-        """The client does not read its answers: none of its requests is begun until it does."""
+        """Begin no more requests of a client that does not read its answers, until it does."""
         self._holds |= _UNREAD
 
     def resumed(self) -> None:
-        """All that was written has gone."""
+        """Go on: all that was written has gone."""
         # What will wait for the client next is timed anew, however many bytes it is.
         self._unsent_bytes = 0
         if self._batch is not None:
@@ -189,7 +189,7 @@ class Connection:
 
     @property
     def is_paused(self) -> bool:
-        """The client does not read its answers."""
+        """True while the client does not read its answers."""
         return bool(self._holds & _UNREAD)
 
     def write(self, data: bytes) -> None:
@@ -384,7 +384,10 @@ class Connection:
             self._edge.host.soon(self._write_due)
 
     def _cut_short(self, body: MessageBody) -> None:
-        """It is answered before all of it is here."""
+        """End the connection behind a request that is answered before its body is complete.
+
+        If no byte of the body has come, there is no answer.
+        """
         self._body = None
         self._is_last = True
         if body.has_begun:
@@ -438,14 +441,16 @@ class Connection:
             self._release(_AHEAD)
 
     def _ask_for_body(self) -> None:
-        """If all before it is answered: what a client says after the answers is for one request."""
+        """Write 100 Continue if all before is answered: what the client says then is for one
+        request.
+        """
         ahead = len(self._answers) - isinstance(self._body, MessageBody)
         if self._body is not None and not ahead:
             self._expects = False
             self._wire.write(CONTINUE)
 
     def _go_on(self) -> None:
-        """Every answer has been written."""
+        """Go on when every answer has been written: with the next request, or to the end."""
         if self._waiting is not None:
             request, self._waiting = self._waiting, None
             self._begin(request)
@@ -476,7 +481,7 @@ class Connection:
             self._take()
 
     def _leave_body(self) -> None:
-        """The rest of the body that is being read will not come."""
+        """Leave the body that is being read: the rest of it will not come."""
         body, self._body = self._body or self._batch, None
         if isinstance(body, MessageBody):
             self._answers.pop()

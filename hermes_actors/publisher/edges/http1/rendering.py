@@ -24,7 +24,7 @@ class Renderer:
         self._date = self._stored = b""
 
     def tick(self, now_ms: int) -> None:
-        """It is now this time, by the wall clock."""
+        """Set the time by the wall clock, which answers are dated with."""
         now_s = now_ms // 1_000
         if now_s != self._date_s:
             self._date_s = now_s

@@ -131,7 +131,7 @@ class Request:
 
 
 class _Fields:
-    """What the parser says of a head."""
+    """The fields of one head as the parser finds them; `problem`: it cannot read them."""
 
     __slots__ = ("_parser", "keeps_alive", "pairs", "problem")
 
@@ -171,7 +171,7 @@ class Heads:
         """More than a head has that is within the limits."""
 
     def request(self, raw: bytes) -> Request:
-        """The request that has this head. Raises Malformed."""
+        """Return the request that has this head. Raises Malformed."""
         request = self._known.get(raw)
         if request is None:
             if len(raw) > self.bytes_max:
@@ -205,7 +205,9 @@ class Chunks:
                  "_tail", "is_complete")  # fmt: skip
 
     def __init__(self, overhead_bytes_max: int) -> None:
-        """So many bytes of sizes, extensions and trailers may come without a byte of the body."""
+        """Allow `overhead_bytes_max` bytes of sizes, extensions and trailers without a byte of the
+        body.
+        """
         self._overhead_bytes_max = overhead_bytes_max
         self._overhead_bytes = 0
         self._part_bytes = _PART_BYTES
@@ -266,11 +268,11 @@ class Chunks:
     # The parser's callbacks.
 
     def on_body(self, piece: bytes) -> None:
-        """A piece of a chunk."""
+        """Take a piece of a chunk."""
         self._pieces.append(piece)
 
     def on_message_complete(self) -> None:
-        """The last chunk, and the trailers after it."""
+        """Take the last chunk, and the trailers after it."""
         self.is_complete = True
 
 
@@ -297,16 +299,16 @@ class Reader:
 
     @property
     def has_bytes(self) -> bool:
-        """Something has come that has not been taken."""
+        """True when something has come that has not been taken."""
         return self._at < len(self._data)
 
     def receive(self, data: bytes) -> None:
-        """Bytes from the client."""
+        """Take bytes from the client."""
         self._data = self._data[self._at :] + data if self._at < len(self._data) else data
         self._at = 0
 
     def next(self) -> Request | bytes | End | None:
-        """What comes next: a request, a piece of its body, the body's END; None: not here yet.
+        """Return the next request, a piece of its body, or the body's END; None: not here yet.
 
         After a request whose body `whole_body` gave, the next request follows. Raises Malformed;
         nothing may be asked after that.
@@ -367,7 +369,7 @@ class Reader:
 
 
 def _status_of(head: bytes) -> int:
-    """The status of what does not begin like a request that is served."""
+    """Return the status for what does not begin like a request that is served."""
     line = _ANY_REQUEST_LINE.match(head)
     if line is None:
         return BAD_REQUEST
