@@ -67,7 +67,7 @@ def test_ctrl_c_while_it_starts_ends_what_was_started(tmp_path):
         began = None
         while began is None:
             # The first broker has a process: it is in the middle of the start.
-            began = next(tmp_path.glob("*/data/volumes/*/broker-1/pid"), None)
+            began = next(tmp_path.glob("*/data/services/kafka*/pid"), None)
             assert demo.poll() is None
         demo.send_signal(signal.SIGINT)
         demo.stdout.read()

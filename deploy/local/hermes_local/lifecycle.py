@@ -17,6 +17,7 @@ from hermes_local.processes import ProcessId, Tether
 
 _LAST_WORDS_BYTES = 2_000
 _KILLED_WITHIN_S = 30.0
+_LEFT_WITHIN_S = 2.0
 _PAUSED_WITHIN_S = 20.0
 _POLL_S = 0.05
 # What a process needs of this shell; the rest is not in a container either.
@@ -62,6 +63,7 @@ class Service:
         self.log_path = folder / "log"
         self._started = started
         self._child: subprocess.Popen[bytes] | None = None
+        self._asked_to_end = 0
 
     @property
     def process(self) -> ProcessId | None:
@@ -176,7 +178,12 @@ class Service:
 
     def begin_stop(self) -> None:
         """Ask it to end, once: a node takes a second signal for impatience."""
-        self._send(signal.SIGTERM)
+        process = self.process
+        if process is not None:
+            # With what it has started itself: a broker's data may be being formatted.
+            self._asked_to_end = process.pid
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
         # A paused one takes no signal but SIGKILL until it goes on.
         self._send(signal.SIGCONT)
 
@@ -196,7 +203,16 @@ class Service:
                 raise LaunchFailed(f"{self.name}: process {process.pid} does not end")
         if self._child is not None:
             self._child.wait(_KILLED_WITHIN_S)
+        self._kill_what_it_started(self._asked_to_end if process is None else process.pid)
         self._pid_file.unlink(missing_ok=True)
+
+    def _kill_what_it_started(self, group: int) -> None:
+        deadline_s = time.monotonic() + _LEFT_WITHIN_S
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            while group and time.monotonic() < deadline_s:
+                os.killpg(group, signal.SIGKILL)
+                time.sleep(_POLL_S / 10)
+        self._asked_to_end = 0
 
     def pause(self) -> None:
         """SIGSTOP: it keeps its connections and does nothing. Raises LaunchFailed."""

@@ -122,6 +122,10 @@ _nothing_newest = property(lambda _self: None)
 
 
 _AWAY = Shape(faults=frozenset((Fault.NODE_PAUSE, Fault.LEASE_EDGE, Fault.SUBSCRIBER)), strikes=30)
+_LETTERS_WAIT = Shape(
+    faults=_AWAY.faults | {Fault.LOG_SLOW, Fault.DC_LOST},
+    strikes=40,
+)
 _STOPS = Shape(faults=frozenset((Fault.NODE_STOP,)), strikes=30)
 _LATE = Shape(faults=frozenset((Fault.LATE_COMMITS,)), strikes=6, messages_per_publisher=30)
 _CUT = Shape(faults=frozenset((Fault.END_LOST,)))
@@ -154,8 +158,7 @@ HANDING_OVER = (
         "letters-without-lease",
         "a dead letter that has waited for its log is stored whether the lease is open or not",
         ((KeptDeadLetters, "__init__", _letters_unasked),),
-        seed=6,
-        shape=_AWAY,
+        shape=_LETTERS_WAIT,
     ),
     Mutant(
         "no-last-commit",
