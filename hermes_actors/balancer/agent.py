@@ -200,9 +200,7 @@ class Agent:
         return owned is not None and owned.is_first
 
     def figures(self, subscription: str) -> SubscriptionFigures | None:
-        """Return the figures for the node's status record; None for one that is not this node's
-        own.
-        """
+        """Return the figures for the status record; None for one that is not this node's own."""
         if subscription not in self._running and subscription not in self._refusals:
             self._figures.pop(subscription, None)
             return None
@@ -279,9 +277,7 @@ class Agent:
                 await self._abandon_all(work)
 
     async def _abandon_all(self, work: _Work) -> None:
-        """End all consumers at once: others own it all by now. Nothing is committed, nothing
-        said.
-        """
+        """End all consumers at once, uncommitted and unsaid: others own it all by now."""
         for name in list({**self._running, **self._owned}):
             self._reconcile(name, work)
         async with trio.open_nursery() as nursery:
@@ -317,9 +313,7 @@ class Agent:
             self._update(name, wanted, running, work)
 
     def _own(self, name: str) -> Owned | None:
-        """Return this node's grant with the share that it may use; None when it may use none
-        now.
-        """
+        """Return this node's grant with the share that it may use; None while it may use none."""
         lease, state = self._lease, self._coordination.state
         grant = None if lease is None else state.grants_of(lease.boot).get(name)
         if (
@@ -349,9 +343,7 @@ class Agent:
         return lease is not None and self._coordination.state.must_release(lease.boot, name)
 
     def _wanted(self, name: str) -> _Plan | None:
-        """Return the plan for the consumer that should run here, or None. If it is owned but
-        suspended or refused, the reason is in `_refusals`.
-        """
+        """Return the plan for the consumer that should run here; None: `_refusals` may say why."""
         self._refusals.pop(name, None)
         catalog = self._metadata.catalog
         live = catalog.subscriptions.get(name)
@@ -372,9 +364,7 @@ class Agent:
         return None
 
     def _rest(self, name: str, wanted: _Plan | None) -> None:
-        """Have the subscription kept at rest if this node owns it and does not consume it. Call it
-        only once its consumer has ended: until then that one commits.
-        """
+        """Keep at rest what is owned and not consumed, once its consumer has ended."""
         live = self._metadata.catalog.subscriptions.get(name)
         topic = None if live is None else self._metadata.catalog.topics.get(str(live.name.topic))
         owned = self._owned.get(name)

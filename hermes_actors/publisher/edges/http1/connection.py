@@ -384,10 +384,7 @@ class Connection:
             self._edge.host.soon(self._write_due)
 
     def _cut_short(self, body: MessageBody) -> None:
-        """End the connection behind a request that is answered before its body is complete.
-
-        If no byte of the body has come, there is no answer.
-        """
+        """End the connection: the request is answered before its body; silently, if none came."""
         self._body = None
         self._is_last = True
         if body.has_begun:
@@ -441,9 +438,7 @@ class Connection:
             self._release(_AHEAD)
 
     def _ask_for_body(self) -> None:
-        """Write 100 Continue if all before is answered: what the client says then is for one
-        request.
-        """
+        """Write 100 Continue if all before is answered: it is for one request."""
         ahead = len(self._answers) - isinstance(self._body, MessageBody)
         if self._body is not None and not ahead:
             self._expects = False
