@@ -19,7 +19,7 @@ from hermes_local import composefile
 from hermes_local.composefile import NOT_APPLIED, ServiceSpec
 from hermes_local.failures import LaunchFailed
 from hermes_local.files import make_folder, remove_empty, write_private
-from hermes_local.kafka import kafka_words
+from hermes_local.kafka import FAST_START, kafka_words
 from hermes_local.lifecycle import Group, Plan, Service
 from hermes_local.rewriting import NETWORK_DEFAULT, Rewriting, addresses
 
@@ -288,7 +288,7 @@ class Topology:
                 service.folder,
                 kafka_settings(plan.environment),
                 plan.environment["CLUSTER_ID"],
-                plan.environment.get("KAFKA_HEAP_OPTS", "").split(),
+                (*FAST_START, *plan.environment.get("KAFKA_HEAP_OPTS", "").split()),
             )
             plan = msgspec.structs.replace(plan, words=words)
         else:
