@@ -73,6 +73,11 @@ test: HYPOTHESIS_PROFILE = full
 # Whatever the environment prefers: every test process would compile all test modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
+.PHONY: metrics
+metrics: $(STAMP) ## The tables of docs/metrics.md, from the source
+	@{ sed '/^## /,$$d' docs/metrics.md; $(BIN)/python -c 'from hermes_actors.node.measures import tables; print(tables())'; } > docs/metrics.new
+	@mv docs/metrics.new docs/metrics.md
+
 .PHONY: check
 check: $(STAMP) ## Format, lint, types, layers and the fast tests
 	$(BIN)/ruff format --check .

@@ -1,6 +1,8 @@
 """The metrics of a whole node: what on-call asks about each subscription, and what each means."""
 
+import ast
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import trio
 from prometheus_client.parser import text_string_to_metric_families
@@ -12,11 +14,13 @@ from hermes_actors.management.access.roles import Anonymous
 from hermes_actors.model.message import Message, to_record
 from hermes_actors.model.topic import Ack
 from hermes_actors.node import open_node
-from hermes_actors.telemetry.meanings import MEANINGS
+from hermes_actors.node.measures import PARTS, tables
 from hermes_actors.telemetry.metrics import render
 from hermes_chaos.sim.environment.clock import SimulatedClock
 from hermes_chaos.sim.environment.surroundings import create_shop, surroundings
 
+ROOT = Path(__file__).resolve().parents[1]
+KINDS = {"counter": "", "gauge": "", "gauges": "", "total": "", "sizes": "", "timer": "_seconds"}
 PREFIX = "hermes_consumers_subscription_"
 
 
@@ -100,7 +104,37 @@ async def test_each_metric_that_a_node_shows_has_a_meaning(autojump_clock):
         await trio.sleep(5)
         shown = {family.name for family in families(node)}
         assert len(shown) > 60
-        assert shown <= set(MEANINGS), "add it to telemetry/meanings.py"
+        known = {name for part in PARTS.values() for name in part}
+        assert shown <= known, "add it to the table in its package's measures.py"
+        lines = render(node.metrics).decode().splitlines()
+        assert (
+            "# HELP hermes_frontend_batch_streams "
+            "Requests with many messages that are under way; in requests."
+        ) in lines
+
+
+def named_in(part: Path) -> set[str]:
+    """The names that the source gives to metrics, as far as they are written out there."""
+    found = set()
+    for node in ast.walk(ast.parse(part.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            of, name = ast.unparse(node.func.value).rpartition(".")[2], node.args[0]
+            is_text = isinstance(name, ast.Constant) and isinstance(name.value, str)
+            if node.func.attr in KINDS and of in ("metrics", "_metrics") and is_text:
+                found.add(ast.literal_eval(name) + KINDS[node.func.attr])
+    return found
+
+
+def test_every_metric_that_the_source_names_has_a_unit_and_a_meaning():
+    names = {name for path in (ROOT / "hermes_actors").rglob("*.py") for name in named_in(path)}
+    assert len(names) > 60
+    known = {name.split("_", 2)[2] for part in PARTS.values() for name in part}
+    assert names <= known, "add it to the table in its package's measures.py"
+
+
+def test_the_documentation_has_the_tables_of_the_source():
+    documented = (ROOT / "docs" / "metrics.md").read_text()
+    assert documented.endswith(f"\n\n{tables()}\n"), "run `make metrics`"
 
 
 async def test_a_subscription_that_is_gone_leaves_no_series(autojump_clock):

@@ -11,7 +11,49 @@ from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.names import SubscriptionName
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.status.record import Flow, LastUndelivered
-from hermes_actors.telemetry.metrics import Counter, Metrics
+from hermes_actors.telemetry.metrics import Counter, Metrics, meanings
+
+DELIVERING = meanings(
+    "hermes_consumers",
+    subscription_inflight=("messages", "Messages whose push has no answer yet"),
+    subscription_waiting_retries=("messages", "Messages that wait for their next attempt"),
+    subscription_waiting_dead_letters=("messages", "Dead letters that the log has not taken yet"),
+    subscription_latency_seconds=("seconds", "Time from the start of a push to its answer"),
+    subscription_delivered=("messages", "Messages that the endpoint has taken"),
+    subscription_batches=("batches", "Batches that the endpoint has taken"),
+    subscription_throughput_bytes=("bytes", "Bodies that the endpoint has taken"),
+    subscription_http_status_codes=("pushes", "Answers to pushes, by status"),
+    subscription_retries=("pushes", "Attempts after the first one"),
+    subscription_failures=("pushes", "Pushes without a 2xx answer"),
+    subscription_timeouts=("pushes", "Pushes that got no answer in time"),
+    subscription_other_errors=("pushes", "Pushes that got no answer for another reason"),
+    subscription_local_failures=("pushes", "Pushes that failed on this node, before the endpoint"),
+    subscription_discarded=("messages", "Messages that were given up"),
+    subscription_expired_by_retention=("messages", "Messages that retention removed unsettled"),
+    subscription_filtered_out=("messages", "Messages that the filters left out"),
+    subscription_filter_errors=("messages", "Messages that a filter could not read"),
+    subscription_filter_timeouts=("messages", "Messages that spent their filters' budget of CPU"),
+    subscription_poison=(
+        "messages",
+        "Messages set aside unread, two owners having been lost at them",
+    ),
+    subscription_undecodable=("messages", "Records that hold no message"),
+    subscription_commit_failures=(
+        "commits",
+        "Commits that the log did not take; the next one says all",
+    ),
+    subscription_dead_letters=("messages", "Messages kept as dead letters"),
+    subscription_dead_letters_truncated=("messages", "Dead letters kept without their message"),
+    subscription_dead_letters_lost=("messages", "Dead letters that the log refused for good"),
+    subscription_dead_letter_failures=("appends", "Appends of dead letters to be tried again"),
+    subscription_redriven=("messages", "Dead letters that a re-drive has delivered"),
+    sender_faults=("faults", "Defects in senders that a push met"),
+    oauth_token_requests=("requests", "Requests for OAuth tokens, by result"),
+    oauth_token_request_latency_seconds=(
+        "seconds",
+        "Time that a provider took to answer a request for an OAuth token",
+    ),
+)
 
 _LATENCY_INTERVAL_S = 10.0
 _SHOWN = (0.5, 0.99)

@@ -14,7 +14,33 @@ from hermes_actors.coordination.view import Coordination
 from hermes_actors.coordination.views import SkewView, member_views, skew_of_members
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.runtime.turns import in_turns
-from hermes_actors.telemetry.metrics import Metrics
+from hermes_actors.telemetry.metrics import Metrics, meanings
+
+BALANCING = meanings(
+    "hermes_balancer",
+    is_current=("0 or 1", "Whether the coordination log is read up to its end"),
+    position=("offset", "How far the coordination log is read"),
+    undecodable_records=("records", "Records of coordination that could not be read"),
+    term=("term", "The leader's term"),
+    members=("nodes", "Nodes of the datacentre that take part in delivering"),
+    leader_lease_age_seconds=("seconds", "Time since the leader was last heard of"),
+    expired_leases=("leases", "Leases that ran out: nodes that were lost"),
+    moves=("tasks", "Tasks that have moved from one node to another"),
+    skew_max_to_mean=("ratio", "Weight of the fullest node, to the mean"),
+    skew_max_to_ideal=("ratio", "Weight of the fullest node, to the best that can be"),
+    unassigned_subscriptions=("subscriptions", "Subscriptions that no node owns now"),
+    unplaced_subscriptions=("subscriptions", "Subscriptions that fit on no node"),
+    full_nodes=("nodes", "Nodes that may own no more"),
+    waiting_tasks=("tasks", "Tasks that wait for their old owner to let go"),
+    draining_nodes=("nodes", "Nodes that are being drained"),
+    is_leader=("0 or 1", "Whether this node leads its datacentre"),
+    is_member=("0 or 1", "Whether this node takes part in delivering"),
+    tasks=("tasks", "Tasks that this node owns"),
+    weight=("weight", "Weight of what this node owns"),
+    cpu_cores=("cores", "Processor time that this node uses"),
+    lease_left_seconds=("seconds", "Time for which this node may still act"),
+    fence_closed_seconds=("seconds", "Time in which this node was not allowed to act"),
+)
 
 SUM_INTERVAL_S = 10.0
 LOOK_INTERVAL_S = 0.25
@@ -98,7 +124,7 @@ class Meter:
     def metrics(self) -> Metrics:
         """The figures, read when they are scraped."""
         coordination = self._coordination
-        metrics = Metrics("hermes_balancer")
+        metrics = Metrics("hermes_balancer", meanings=BALANCING)
         metrics.gauge("is_current", lambda: float(coordination.is_current))
         metrics.gauge("position", lambda: coordination.state.position)
         metrics.total("undecodable_records", lambda: coordination.undecodable)

@@ -1,13 +1,11 @@
-"""The accounts of publishing to several datacentres: counters, the budget of hedges, and a bound on
-appends that nobody waits for.
-"""
+"""The budget of hedges, and a bound on appends that nobody waits for."""
 
 from enum import StrEnum
 
 import trio
 from msgspec import Struct, field
 
-from hermes_actors.telemetry.metrics import Counter, Metrics
+from hermes_actors.telemetry.metrics import Counter
 
 
 class Cause(StrEnum):
@@ -18,40 +16,6 @@ class Cause(StrEnum):
     BREAKER = "breaker"  # the datacentre does not work
     PROBE = "probe"  # it was to find out whether the datacentre works again, and it did not
     ERROR = "error"  # the datacentre refused it, or nobody knows
-
-
-class FallbackMeasures:
-    """A node's counters; `metrics` has the prefix `hermes_frontend`."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self.metrics = metrics
-        self.budget_refused = metrics.counter("fallback_budget_refused")
-        self.losers_cancelled = metrics.counter("fallback_losers_cancelled")
-
-    def messages(self, cause: Cause, dc: str) -> Counter:
-        """The count of messages that were sent to another datacentre."""
-        return self.metrics.counter("fallback_messages", cause=cause.value, dc=dc)
-
-    def opened(self, dc: str, cause: str, scope: str) -> Counter:
-        """How often a breaker has opened, of a `topic` or of the whole `dc`."""
-        return self.metrics.counter("fallback_breaker_opened", dc=dc, cause=cause, scope=scope)
-
-    def late(self, dc: str) -> Counter:
-        """The count of messages that were acknowledged after they had been answered otherwise."""
-        return self.metrics.counter("fallback_late_acknowledgements", dc=dc)
-
-    def unknown_copies(self, dc: str) -> Counter:
-        """The count of messages stored in another datacentre that may be in this one too: nobody
-        knows.
-        """
-        return self.metrics.counter("fallback_unknown_copies", dc=dc)
-
-    def duplicated(self, topic: str, cause: Cause) -> Counter:
-        """The count of messages of `group.topic` known to be in more than one datacentre."""
-        group, _, name = topic.rpartition(".")
-        return self.metrics.counter(
-            "topic_duplicated_message", group=group, topic=name, cause=cause.value
-        )
 
 
 class HedgeBudget:

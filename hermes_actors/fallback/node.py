@@ -7,10 +7,10 @@ import trio
 
 from hermes_actors.config import ConfigError
 from hermes_actors.config.fallback import FallbackConfig
-from hermes_actors.fallback.account import FallbackMeasures, Losers
+from hermes_actors.fallback.account import Losers
+from hermes_actors.fallback.measures import FallbackMeasures
 from hermes_actors.fallback.remotes import Datacentre
 from hermes_actors.log.base import Log
-from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.telemetry.metrics import Metrics
 
@@ -48,14 +48,9 @@ class Fallback:
             Datacentre(each, config, rng, self.measures, is_ready)
             for each in (log, *(remote_logs[dc] for dc in others))
         ]
-        metrics.gauge("fallback_losers", lambda: len(self.losers))
-        metrics.gauge("fallback_losers_bytes", lambda: self.losers.size_bytes)
-        for ack in (Ack.LEADER, Ack.ALL):
-            metrics.gauge(
-                "fallback_hedge_delay_seconds",
-                lambda ack=ack: self.local.delay(ack).delay_s(clock.monotonic_s()),  # type: ignore[misc]
-                ack=ack.value,
-            )
+        self.measures.watch(
+            self.losers, lambda ack: self.local.delay(ack).delay_s(clock.monotonic_s())
+        )
 
 
 def in_order(configured: Sequence[str], known: Sequence[str]) -> list[str]:

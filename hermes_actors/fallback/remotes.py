@@ -4,9 +4,9 @@ import random
 from collections.abc import Callable, Sequence
 
 from hermes_actors.config.fallback import FallbackConfig
-from hermes_actors.fallback.account import FallbackMeasures
 from hermes_actors.fallback.breaker import Breaker, Sent
 from hermes_actors.fallback.delay import AdaptiveDelay
+from hermes_actors.fallback.measures import FallbackMeasures
 from hermes_actors.log.base import Log, Outcome, RefusedRecord, stored_count
 from hermes_actors.model.topic import Ack
 
@@ -31,13 +31,7 @@ class Datacentre:
         self.breaker = Breaker(config, rng)
         self._delays = {waits: AdaptiveDelay(config) for waits in (False, True)}
         self.paths: dict[Path, None] = {}
-        metrics = measures.metrics
-        metrics.gauge("fallback_breaker_is_open", lambda: float(self.breaker.is_open), dc=self.name)
-        metrics.gauge(
-            "fallback_topics_with_open_breaker",
-            lambda: sum(path.breaker.is_open for path in self.paths),
-            dc=self.name,
-        )
+        measures.watch_breakers(self.name, self.breaker, lambda: [p.breaker for p in self.paths])
 
     @property
     def is_ready(self) -> bool:

@@ -12,6 +12,7 @@ from hermes_actors.config import RecipientsConfig
 from hermes_actors.consumer.factory import ConsumerFactory
 from hermes_actors.consumer.letters.open_counts import OpenCounts
 from hermes_actors.consumer.letters.redrive_board import FollowedRedrives
+from hermes_actors.consumer.measures import DELIVERING
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.reading.resting import Resting
 from hermes_actors.consumer.recipients.resolver import (
@@ -37,7 +38,7 @@ _COMMIT_GRACE_S = 5.0
 async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
     """Deliver for the length of the block; what is under way at its end is settled."""
     config = node.config
-    metrics = Metrics("hermes_consumers", environment.clock.monotonic_s)
+    metrics = Metrics("hermes_consumers", environment.clock.monotonic_s, DELIVERING)
     node.metrics.append(metrics)
 
     def suspend(live: LiveSubscription, reason: str) -> None:

@@ -1,6 +1,6 @@
 """A node's part in the metadata: what it folds, and what it does for its whole datacentre."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol
 
 import trio
@@ -12,7 +12,6 @@ from hermes_actors.metadata.reconciler import TopicReconciler
 from hermes_actors.metadata.registry import Metadata, Registry
 from hermes_actors.metadata.replication import Replicator
 from hermes_actors.node.environment import NodeEnvironment
-from hermes_actors.telemetry.metrics import Metrics
 
 
 class _Duty(Protocol):
@@ -66,20 +65,6 @@ def start_metadata(
             ),
         )
     return own, duties
-
-
-def metadata_metrics(metadata: Metadata, duties: Mapping[str, Callable[[], str]]) -> Metrics:
-    """How far the node has folded the metadata, and whether its duties get on."""
-    metrics = Metrics("hermes_metadata")
-    metrics.gauge("is_current", lambda: float(metadata.is_current))
-    metrics.gauge("position", lambda: metadata.state.position)
-    metrics.total("refolds", lambda: metadata.refolds)
-    metrics.gauge("undecodable_commands", lambda: metadata.state.undecodable)
-    metrics.gauge("undecodable_bodies", lambda: len(metadata.catalog.undecodable))
-    for duty in duties:
-        # `duties` names the latest life of each.
-        metrics.gauge("is_in_trouble", lambda duty=duty: float(bool(duties[duty]())), part=duty)  # type: ignore[misc]
-    return metrics
 
 
 def _replicator(

@@ -6,12 +6,14 @@ from contextlib import asynccontextmanager
 import trio
 
 from hermes_actors.actors.supervisor import Supervisor, open_supervisor
+from hermes_actors.fallback.measures import FALLBACK
 from hermes_actors.fallback.node import Fallback
 from hermes_actors.fallback.spool.opening import open_spool
 from hermes_actors.node.crashes import log_crash
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
 from hermes_actors.publisher.frontend import Frontend
+from hermes_actors.publisher.measures import PUBLISHING
 from hermes_actors.publisher.readiness import ReadinessCheck
 from hermes_actors.publisher.router import Router
 from hermes_actors.publisher.spooling import reserve_ms, spool_of
@@ -25,7 +27,7 @@ _ROUTER_GRACE_S = 1.0
 @asynccontextmanager
 async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
     """Publish for the length of the block; at its end what waits is sent."""
-    metrics = Metrics("hermes_frontend", environment.clock.monotonic_s)
+    metrics = Metrics("hermes_frontend", environment.clock.monotonic_s, {**PUBLISHING, **FALLBACK})
     node.metrics.append(metrics)
     async with (
         open_spool(

@@ -1,22 +1,20 @@
 """A node tells the others how it fares, and management hears all of them."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 
 from hermes_actors import __version__
 from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.log.base import Log
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
-from hermes_actors.runtime.standstills import Cause, Standstills
 from hermes_actors.status.collector import Collector, NodeIdentity, Sources, SubscriptionFigures
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.lag import UNKNOWN
+from hermes_actors.status.measures import subscription_metrics
 from hermes_actors.status.reader import StatusReader
-from hermes_actors.status.record import Published, SubscriptionStatus
+from hermes_actors.status.record import Published
 from hermes_actors.status.reporter import StatusReporter
-from hermes_actors.telemetry.metrics import Metrics
 
 
 def follow_status(environment: NodeEnvironment, control: Supervisor) -> StatusFold:
@@ -36,20 +34,6 @@ def follow_status(environment: NodeEnvironment, control: Supervisor) -> StatusFo
     return fold
 
 
-def loop_metrics(standstills: Standstills) -> Metrics:
-    """How often and for how long the loop that the node runs on stood still, by cause."""
-    metrics = Metrics("hermes_loop")
-    for cause in Cause:
-        metrics.total("stalls", lambda cause=cause: standstills.counts[cause], cause=cause)  # type: ignore[misc]
-        metrics.total(
-            "stalled_seconds",
-            lambda cause=cause: standstills.seconds[cause],  # type: ignore[misc]
-            cause=cause,
-        )
-    metrics.gauge("lag_seconds", lambda: standstills.lag_ms / 1_000)
-    return metrics
-
-
 @asynccontextmanager
 async def open_reporter(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
     """Report the node's status for the length of the block; the last record says that it leaves."""
@@ -63,7 +47,7 @@ async def open_reporter(node: Node, environment: NodeEnvironment) -> AsyncIterat
         started_at_ms=environment.clock.now_ms(),
     )
     collector = Collector(identity, _sources(node))
-    node.metrics.append(_subscription_metrics(collector))
+    node.metrics.append(subscription_metrics(collector))
     node.control.start_task(
         "status reporter",
         lambda stop: StatusReporter(
@@ -77,38 +61,6 @@ async def open_reporter(node: Node, environment: NodeEnvironment) -> AsyncIterat
     )
     yield
     await node.control.stop("status reporter")
-
-
-_LEVELS = {"FULL": 0.0, "ADAPTING": 1.0, "SLOW": 2.0, "HEARTBEAT": 3.0}
-
-
-def _subscription_metrics(collector: Collector) -> Metrics:
-    """How the node's own subscriptions fare, as its status record says."""
-    metrics = Metrics("hermes_consumers")
-
-    def shown(
-        value: Callable[[SubscriptionStatus], float | None],
-    ) -> Iterator[tuple[Mapping[str, str], float]]:
-        for full_name, status in list(collector.newest.items()):
-            number = value(status)
-            if number is None:
-                continue
-            topic, _, subscription = full_name.rpartition("$")
-            group, _, topic = topic.rpartition(".")
-            yield {"group": group, "topic": topic, "subscription": subscription}, number
-
-    for name, value in _FIGURES.items():
-        metrics.gauges(f"subscription_{name}", partial(shown, value))
-    return metrics
-
-
-_FIGURES: Mapping[str, Callable[[SubscriptionStatus], float | None]] = {
-    "lag_messages": lambda status: None if status.lag < 0 else status.lag,
-    "oldest_age_seconds": lambda status: status.oldest_age_ms / 1_000,
-    "rate_level": lambda status: _LEVELS.get(status.level),
-    "rate_limit": lambda status: status.rate_now / 1_000 if status.level else None,
-    "open_dead_letters": lambda status: None if status.open_letters < 0 else status.open_letters,
-}
 
 
 def _sources(node: Node) -> Sources:

@@ -37,15 +37,17 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import Config
 from hermes_actors.management.administration import Administration, ClusterView
+from hermes_actors.metadata.measures import metadata_metrics
 from hermes_actors.node.accounts import open_authenticating, security_of_management
 from hermes_actors.node.balancing import dry_run, follow_coordinations, open_meter
 from hermes_actors.node.consuming import open_consumers
 from hermes_actors.node.coordinating import open_coordination
 from hermes_actors.node.crashes import log_crash
 from hermes_actors.node.environment import NodeEnvironment
-from hermes_actors.node.metadata import metadata_metrics, start_metadata
+from hermes_actors.node.measures import loop_metrics
+from hermes_actors.node.metadata import start_metadata
 from hermes_actors.node.publishing import open_frontend
-from hermes_actors.node.reporting import follow_status, loop_metrics, open_reporter
+from hermes_actors.node.reporting import follow_status, open_reporter
 from hermes_actors.node.running import Node
 from hermes_actors.node.trying import pushes_tried
 from hermes_actors.status.preview_reader import follow_previews

@@ -94,7 +94,7 @@ class Frontend:
         )
         self.batches = batches = Streams(config, self.gateway)
         self.drain.on_closed.append(batches.end_all)
-        metrics.gauge("batch_streams", lambda: len(batches))
+        measures.watch(self.gateway.demands, self.gateway.previews, batches)
         if config.authentication.enabled:
             assert authenticator is not None, "who asks for accounts brings the mechanisms"
             self.gateway.security = PublishSecurity(

@@ -80,11 +80,6 @@ class Gateway:
             self._quotas = Quotas(config.throughput, clock.monotonic_s())
         self.tells_quota = self._quotas is not None and config.throughput.headers_always
         """True when every answer to an admitted publish has the `quota_headers`."""
-        if self.previews is not None:
-            previews = self.previews
-            measures.metrics.total("previews_left_out", lambda: previews.left_out)
-        measures.metrics.total("idempotency_replays", lambda: self.demands.replays)
-        measures.metrics.gauge("idempotency_keys", lambda: self.demands.keys)
 
     @property
     def is_leaving(self) -> bool:

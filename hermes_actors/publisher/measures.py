@@ -1,11 +1,40 @@
 """The publishing side's metrics: each name and label once, added to once for each batch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Ack
+from hermes_actors.publisher.demands import Demands
+from hermes_actors.status.previews import Previews
 from hermes_actors.status.record import Published
-from hermes_actors.telemetry.metrics import Counter, Metrics
+from hermes_actors.telemetry.metrics import Counter, Metrics, meanings
+
+PUBLISHING = meanings(
+    "hermes_frontend",
+    inflight_requests=("requests", "Publish requests that have no answer yet"),
+    batch_streams=("requests", "Requests with many messages that are under way"),
+    idempotency_keys=("keys", "Idempotency keys that are remembered"),
+    idempotency_replays=("answers", "Answers given again to a repeated Idempotency-Key"),
+    previews_left_out=("messages", "Messages that fitted into no preview"),
+    topic_requests=("messages", "Messages whose publish was read, of a topic"),
+    topic_published=("messages", "Messages of a topic that a datacentre's log stored"),
+    topic_http_status_codes=("messages", "Answers to publishes of a topic, by status"),
+    topic_throughput_bytes=("bytes", "Bodies of a topic that were sent to the log"),
+    topic_message_size_bytes=("bytes", "Count and size of the bodies sent of a topic"),
+    topic_global_requests=("messages", "Messages whose publish was read, of all topics"),
+    topic_global_http_status_codes=("messages", "Answers to all publishes, by status"),
+    topic_global_throughput_bytes=("bytes", "Bodies of all topics sent to the log"),
+    topic_global_message_size_bytes=("bytes", "Count and size of all bodies sent"),
+    **{
+        f"topic_{ack}_{kind}_seconds": ("seconds", f"{text}, for topics with ack {said}")
+        for ack, said in (("ack_leader", "LEADER"), ("ack_all", "ALL"))
+        for kind, text in (
+            ("latency", "Time from a publish's headers to its 201, of a topic"),
+            ("global_latency", "Time from a publish's headers to its 201, of all topics"),
+            ("broker_latency", "Time the log took to acknowledge a message of a topic"),
+        )
+    },
+)
 
 
 class _Both:
@@ -36,6 +65,14 @@ class FrontendMeasures:
         self.throughput_bytes = metrics.counter("topic_global_throughput_bytes")
         self.sizes = metrics.sizes("topic_global_message_size_bytes")
         metrics.gauge("inflight_requests", in_flight)
+
+    def watch(self, demands: Demands, previews: Previews | None, streams: Sized) -> None:
+        """Show the idempotency keys, what fitted into no preview, and the `streams` of batches."""
+        self.metrics.total("idempotency_replays", lambda: demands.replays)
+        self.metrics.gauge("idempotency_keys", lambda: demands.keys)
+        self.metrics.gauge("batch_streams", lambda: len(streams))
+        if previews is not None:
+            self.metrics.total("previews_left_out", lambda: previews.left_out)
 
     def status(self, code: int) -> Counter:
         """How often this status was the answer to a publish, whatever its topic."""

@@ -14,7 +14,12 @@ from hermes_actors.security.account import (
     Mechanism,
     Unauthenticated,
 )
-from hermes_actors.telemetry.metrics import Metrics
+from hermes_actors.telemetry.metrics import Metrics, meanings
+
+SECURITY = meanings(
+    "hermes_security",
+    authentications=("requests", "Callers that were identified or refused"),
+)
 
 
 class Authenticator:
@@ -24,7 +29,9 @@ class Authenticator:
     """
 
     def __init__(self, mechanisms: Sequence[Mechanism], metrics: Metrics | None = None) -> None:
-        self.metrics = metrics if metrics is not None else Metrics("hermes_security")
+        self.metrics = (
+            metrics if metrics is not None else Metrics("hermes_security", meanings=SECURITY)
+        )
         self._mechanisms = tuple(mechanisms)
         self._identified = self.metrics.counter("authentications", result="identified")
         self._refused = self.metrics.counter("authentications", result="refused")

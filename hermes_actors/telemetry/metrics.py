@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from math import nan
+from types import MappingProxyType
 from typing import TypeVar
 
 import anyio
@@ -27,10 +28,12 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from hermes_actors.runtime.clock import SystemClock
-from hermes_actors.telemetry.meanings import meaning_of
 
 T = TypeVar("T")
 Labels = tuple[tuple[str, str], ...]
+Meanings = Mapping[str, tuple[str, str]]
+"""The unit and the meaning of each metric, by its name as it is shown, without `_total`."""
+
 
 _QUANTILES = (0.5, 0.99, 0.999)
 _CHILDREN_A_TURN = 50
@@ -44,6 +47,11 @@ WINDOW_S = 60.0
 
 _MARK_INTERVAL_S = 10.0
 _CLOCK = SystemClock()
+
+
+def meanings(prefix: str, **families: tuple[str, str]) -> Meanings:
+    """Return the unit and meaning of each of a package's metrics, by its name with the prefix."""
+    return {f"{prefix}_{name}": family for name, family in families.items()}
 
 
 class Counter:
@@ -134,10 +142,16 @@ class Sizes:
 class Metrics(Collector):
     """All metrics of one component of a node, under one prefix, e.g. `hermes_frontend`."""
 
-    def __init__(self, prefix: str, now_s: Callable[[], float] = _CLOCK.monotonic_s) -> None:
-        """`now_s` is the monotonic clock by which timers look back."""
+    def __init__(
+        self,
+        prefix: str,
+        now_s: Callable[[], float] = _CLOCK.monotonic_s,
+        meanings: Meanings = MappingProxyType({}),
+    ) -> None:
+        """`now_s` is the monotonic clock by which timers look back; `meanings` are for HELP."""
         self._prefix = prefix
         self._now_s = now_s
+        self._meanings = meanings
         self._counters: dict[str, dict[Labels, Counter]] = {}
         self._timers: dict[str, dict[Labels, Timer]] = {}
         self._sizes: dict[str, dict[Labels, Sizes]] = {}
@@ -236,7 +250,8 @@ class Metrics(Collector):
     def _head(self, name: str) -> tuple[str, str]:
         """The name as it is shown, and what it means."""
         shown = f"{self._prefix}_{name}"
-        return shown, meaning_of(shown)
+        unit, meaning = self._meanings.get(shown, ("", ""))
+        return shown, f"{meaning}; in {unit}." if meaning else shown
 
 
 def render(parts: Iterable[Metrics]) -> bytes:

@@ -19,12 +19,13 @@ from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.command_line.options import AcceptDamageOption, examples
 from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.nodes.logs import log_to
-from hermes_actors.cli.nodes.serving import embedded_log_metrics, run_nodes, serve_nodes
+from hermes_actors.cli.nodes.serving import run_nodes, serve_nodes
 from hermes_actors.config import Config
 from hermes_actors.consumer.senders.opening import open_senders
 from hermes_actors.fallback.spool.opening import open_spool_store
 from hermes_actors.listeners import Addresses
 from hermes_actors.log.embedded import EmbeddedLog, open_embedded_log
+from hermes_actors.log.measures import embedded_log_metrics
 from hermes_actors.model.names import is_name_part
 from hermes_actors.node import NodeEnvironment
 from hermes_actors.runtime.clock import IdSource, SystemClock, system_rng

@@ -17,8 +17,6 @@ from hermes_actors.cli.command_line.options import AcceptDamageOption, examples
 from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.nodes.logs import log_to
 from hermes_actors.cli.nodes.serving import (
-    embedded_log_metrics,
-    kafka_log_metrics,
     run_nodes,
     serve_nodes,
 )
@@ -29,6 +27,7 @@ from hermes_actors.listeners import Addresses
 from hermes_actors.log.base import Log
 from hermes_actors.log.embedded import open_embedded_log
 from hermes_actors.log.kafka.log import KafkaLog, open_kafka_log
+from hermes_actors.log.measures import embedded_log_metrics, kafka_log_metrics
 from hermes_actors.node import NodeEnvironment
 from hermes_actors.runtime.clock import IdSource, SystemClock, system_rng
 from hermes_actors.runtime.cpu import ProcessCpu

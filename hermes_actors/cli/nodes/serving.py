@@ -17,8 +17,6 @@ from hermes_actors.cli.nodes.logs import named_node
 from hermes_actors.config import Config
 from hermes_actors.errors import HermesError, StartupError
 from hermes_actors.listeners import Addresses, serve_node
-from hermes_actors.log.embedded import EmbeddedLog
-from hermes_actors.log.kafka.log import KafkaLog
 from hermes_actors.node import NodeEnvironment
 from hermes_actors.publisher.edges.listener import PortUnusable
 from hermes_actors.runtime import guest
@@ -27,7 +25,6 @@ from hermes_actors.runtime.collecting import long_lived_set_aside
 from hermes_actors.runtime.signals import call_on_signal, stop_on_signal
 from hermes_actors.runtime.standstills import Standstills
 from hermes_actors.runtime.watchdog import watching
-from hermes_actors.telemetry.metrics import Metrics
 
 _Plan = TypeVar("_Plan")
 _logger = logging.getLogger(__name__)
@@ -105,40 +102,6 @@ def stopping(configs: Sequence[Config]) -> str:
         "load balancers notice (frontend.graceful_shutdown_initial_wait_ms, 0 for none), then what "
         "is under way ends; a second signal ends at once"
     )
-
-
-def embedded_log_metrics(log: EmbeddedLog) -> Metrics:
-    """Return the metrics of an embedded log."""
-    metrics = Metrics("hermes_log")
-    # A commit is one fsync for all that waited, of every topic.
-    metrics.total("commits", lambda: log.statistics().commits)
-    metrics.total("commits_failed", lambda: log.statistics().failed_commits)
-    metrics.total("records", lambda: log.statistics().records)
-    metrics.total("bytes", lambda: log.statistics().bytes)
-    metrics.total("accepted_missing", lambda: log.accepted_missing)
-    metrics.gauge("is_failing", lambda: float(bool(log.trouble)))
-    return metrics
-
-
-def kafka_log_metrics(log: KafkaLog) -> Metrics:
-    """Return the metrics of a Kafka log: producing, and whether the cluster is reached."""
-    metrics = Metrics("hermes_log")
-    metrics.gauge("is_connected", lambda: float(log.statistics().is_connected))
-    metrics.gauge("in_flight", lambda: log.statistics().in_flight)
-    metrics.gauge("connections", lambda: log.statistics().connections)
-    for name in (
-        "appends",
-        "records",
-        "bytes",
-        "stored",
-        "refused",
-        "unavailable",
-        "unknown",
-        "lost",
-    ):
-        metrics.total(name, lambda name=name: getattr(log.statistics(), name))  # type: ignore[misc]
-    metrics.total("producer_ids_replaced", lambda: sum(log.statistics().replaced.values()))
-    return metrics
 
 
 async def _serve(

@@ -12,9 +12,10 @@ from hermes_actors.cli.nodes.node import open_environment
 from hermes_actors.cli.nodes.serving import run_nodes
 from hermes_actors.cli.output.render import counted, say
 from hermes_actors.config import Config
+from hermes_actors.fallback.measures import FALLBACK, SET_ASIDE
 from hermes_actors.fallback.spool.opening import open_spool, open_spool_store, spool_folder
 from hermes_actors.fallback.spool.reading import SpoolContent, read_spool
-from hermes_actors.fallback.spool.spool import SET_ASIDE, Spool
+from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.metadata.registry import Metadata, Registry
 from hermes_actors.telemetry.metrics import Metrics
 
@@ -72,7 +73,7 @@ async def _wait_for_node(config: Config, content: SpoolContent, left: list[int])
 
 async def _send(plan: _Plan, left: list[int]) -> None:
     config = plan.config
-    metrics = Metrics("hermes_frontend")
+    metrics = Metrics("hermes_frontend", meanings=FALLBACK)
     async with AsyncExitStack() as stack:
         environment = await open_environment(config, stack, accepts_damage=plan.accepts_damage)
         control = await stack.enter_async_context(open_supervisor(environment.split_rng()))

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from hermes_actors.actors.mailbox import MailboxClosed, MailboxFull, Ref
 from hermes_actors.config.spool import SpoolConfig
+from hermes_actors.fallback.measures import SpoolMeasures
 from hermes_actors.fallback.spool.format import (
     FRAME_OVERHEAD_BYTES,
     SpoolEntry,
@@ -24,7 +25,7 @@ from hermes_actors.fallback.spool.format import (
 from hermes_actors.fallback.spool.index import Place, SpoolIndex, Waiting
 from hermes_actors.fallback.spool.store import SegmentStore, SpoolUnavailable
 from hermes_actors.runtime.clock import Clock
-from hermes_actors.telemetry.metrics import Counter, Metrics
+from hermes_actors.telemetry.metrics import Metrics
 
 _logger = logging.getLogger(__name__)
 
@@ -32,10 +33,6 @@ _TRIED_MIN_S = 60.0
 _CATCH_UP_S = 0.025
 _CATCH_UP_POLL_S = 0.002
 _NEARLY_CAUGHT_UP_MAX = 1_000
-
-REFUSED = ("closed", "disk", "full", "queue", "slow")
-SET_ASIDE = ("topic_gone", "expired", "refused", "corrupt", "undecodable", "unreadable")
-REPLAY_FAILURES = ("refused", "unavailable", "unknown")
 
 Done = Callable[[SpoolUnavailable | None], None]
 
@@ -47,38 +44,6 @@ class Offer(Struct, eq=False):
     payloads: list[bytes]
     size_bytes: int
     done: Done
-
-
-class SpoolMeasures:
-    """A spool's counters; `metrics` has the frontend's prefix."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-        self.written = metrics.counter("spool_written")
-        self.replayed = metrics.counter("spool_replayed")
-        self.late_acknowledgements = metrics.counter("spool_late_acknowledgements")
-        self.accepted_missing = metrics.counter("spool_accepted_missing")
-        self.torn_tails = metrics.counter("spool_torn_tails")
-        self.write = metrics.timer("spool_write")
-        # There from the start, so that the first event is a rise and no new series.
-        for reason in REFUSED:
-            self.refused(reason)
-        for reason in SET_ASIDE:
-            self.set_aside(reason)
-        for outcome in REPLAY_FAILURES:
-            self.replay_failures(outcome)
-
-    def refused(self, reason: str) -> Counter:
-        """Messages that the spool did not take: `full`, `disk`, `slow`, `queue` or `closed`."""
-        return self._metrics.counter("spool_refused", reason=reason)
-
-    def set_aside(self, reason: str) -> Counter:
-        """Entries that will not be sent, and why."""
-        return self._metrics.counter("spool_set_aside", reason=reason)
-
-    def replay_failures(self, outcome: str) -> Counter:
-        """Records that a log did not acknowledge when they were replayed."""
-        return self._metrics.counter("spool_replay_failures", outcome=outcome)
 
 
 class Spool:
@@ -106,11 +71,7 @@ class Spool:
         self.failing_until_s = -math.inf
         self.tidy_at_s = math.inf
         self.measures = SpoolMeasures(metrics)
-        metrics.gauge("spool_entries", lambda: self.index.entries)
-        metrics.gauge("spool_bytes", lambda: self.index.size_bytes)
-        metrics.gauge("spool_disk_bytes", lambda: store.size_bytes)
-        metrics.gauge("spool_oldest_age_s", self._oldest_age_s)
-        metrics.gauge("spool_is_failing", lambda: float(bool(self.trouble)))
+        self.measures.watch(self.index, store, self._oldest_age_s, lambda: self.trouble)
 
     async def load(self) -> None:
         """Take over what an earlier run left. Raises StartupError."""

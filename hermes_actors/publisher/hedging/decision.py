@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from hermes_actors.config.fallback import FallbackConfig
-from hermes_actors.fallback.account import Cause, FallbackMeasures, HedgeBudget
+from hermes_actors.fallback.account import Cause, HedgeBudget
+from hermes_actors.fallback.measures import FallbackMeasures
 from hermes_actors.fallback.remotes import Path
 from hermes_actors.log.base import Outcome, RefusedRecord, Stored, UnknownRecord
 from hermes_actors.publisher.hedging.flight import Attempts, Flight, Part

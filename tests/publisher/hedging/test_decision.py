@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_actors.config.fallback import FallbackConfig
-from hermes_actors.fallback.account import Cause, FallbackMeasures
+from hermes_actors.fallback.account import Cause
+from hermes_actors.fallback.measures import FallbackMeasures
 from hermes_actors.fallback.remotes import Datacentre, Path
 from hermes_actors.log.base import Stored, UnavailableRecord, UnknownRecord
 from hermes_actors.log.memory import MemoryLog

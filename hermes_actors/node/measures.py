@@ -1,0 +1,60 @@
+"""The metrics of a node: its loop's own ones, and the tables of all in docs/metrics.md."""
+
+from collections.abc import Mapping
+
+from hermes_actors.consumer.measures import DELIVERING
+from hermes_actors.coordination.meter import BALANCING
+from hermes_actors.fallback.measures import FALLBACK
+from hermes_actors.log.measures import LOG
+from hermes_actors.metadata.measures import METADATA
+from hermes_actors.publisher.measures import PUBLISHING
+from hermes_actors.runtime.standstills import Cause, Standstills
+from hermes_actors.security.authenticator import SECURITY
+from hermes_actors.status.measures import STATUS
+from hermes_actors.telemetry.metrics import Meanings, Metrics, meanings
+
+LOOP = meanings(
+    "hermes_loop",
+    lag_seconds=("seconds", "How late the event loop was at worst just now"),
+    stalls=("standstills", "Times that the event loop stood still, by cause"),
+    stalled_seconds=("seconds", "Time that the event loop stood still, by cause"),
+)
+
+PARTS: Mapping[str, Meanings] = {
+    "Publishing": PUBLISHING,
+    "Going on without the own log": FALLBACK,
+    "Delivering": {**DELIVERING, **STATUS},
+    "Who owns what": BALANCING,
+    "The log": LOG,
+    "The metadata": METADATA,
+    "Who calls": SECURITY,
+    "The event loop": LOOP,
+}
+"""All metrics of the product, by the part of a node that they tell of."""
+
+
+def loop_metrics(standstills: Standstills) -> Metrics:
+    """How often and for how long the loop that the node runs on stood still, by cause."""
+    metrics = Metrics("hermes_loop", meanings=LOOP)
+    for cause in Cause:
+        metrics.total("stalls", lambda cause=cause: standstills.counts[cause], cause=cause)  # type: ignore[misc]
+        metrics.total(
+            "stalled_seconds",
+            lambda cause=cause: standstills.seconds[cause],  # type: ignore[misc]
+            cause=cause,
+        )
+    metrics.gauge("lag_seconds", lambda: standstills.lag_ms / 1_000)
+    return metrics
+
+
+def tables() -> str:
+    """Return docs/metrics.md's tables: `make metrics` writes them there."""
+    parts = []
+    for title, families in PARTS.items():
+        rows = [
+            f"| `{name}` | {unit} | {text}. |" for name, (unit, text) in sorted(families.items())
+        ]
+        parts.append(
+            "\n".join((f"## {title}", "", "| metric | unit | meaning |", "|---|---|---|", *rows))
+        )
+    return "\n\n".join(parts)

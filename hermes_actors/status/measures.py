@@ -1,0 +1,63 @@
+"""How a node's subscriptions fare, as its status record says, as metrics."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
+from hermes_actors.status.collector import Collector
+from hermes_actors.status.record import SubscriptionStatus
+from hermes_actors.telemetry.metrics import Metrics, meanings
+
+STATUS = meanings(
+    "hermes_consumers",
+    subscription_lag_messages=(
+        "messages",
+        "Messages stored and not settled, in the partitions that this node owns",
+    ),
+    subscription_oldest_age_seconds=(
+        "seconds",
+        "Age of the oldest message that is read and neither delivered nor given up",
+    ),
+    subscription_rate_level=(
+        "0 to 3",
+        "Trust in the endpoint: 0 full rate, 1 adapting, 2 one a second, 3 one a minute",
+    ),
+    subscription_rate_limit=(
+        "messages per second",
+        "The most that may be pushed now from this node",
+    ),
+    subscription_open_dead_letters=(
+        "messages",
+        "Dead letters of the datacentre that no re-drive has delivered nor anybody expired",
+    ),
+)
+
+_LEVELS = {"FULL": 0.0, "ADAPTING": 1.0, "SLOW": 2.0, "HEARTBEAT": 3.0}
+
+
+def subscription_metrics(collector: Collector) -> Metrics:
+    """How the node's own subscriptions fare, as its status record says."""
+    metrics = Metrics("hermes_consumers", meanings=STATUS)
+
+    def shown(
+        value: Callable[[SubscriptionStatus], float | None],
+    ) -> Iterator[tuple[Mapping[str, str], float]]:
+        for full_name, status in list(collector.newest.items()):
+            number = value(status)
+            if number is None:
+                continue
+            topic, _, subscription = full_name.rpartition("$")
+            group, _, topic = topic.rpartition(".")
+            yield {"group": group, "topic": topic, "subscription": subscription}, number
+
+    for name, value in _FIGURES.items():
+        metrics.gauges(f"subscription_{name}", partial(shown, value))
+    return metrics
+
+
+_FIGURES: Mapping[str, Callable[[SubscriptionStatus], float | None]] = {
+    "lag_messages": lambda status: None if status.lag < 0 else status.lag,
+    "oldest_age_seconds": lambda status: status.oldest_age_ms / 1_000,
+    "rate_level": lambda status: _LEVELS.get(status.level),
+    "rate_limit": lambda status: status.rate_now / 1_000 if status.level else None,
+    "open_dead_letters": lambda status: None if status.open_letters < 0 else status.open_letters,
+}
